@@ -1,1 +1,1 @@
-"""Access to LMDB: reading data files, hot copies, checks, and the small edits that a copy or build needs."""
+"""Accesses LMDB: reads data files, makes hot copies, checks databases, and edits a copy or a new database."""

@@ -1,8 +1,7 @@
-"""Contents of a database (entries, suffixes, contextCSN, tables, indexes), read from a snapshot by the native core.
+"""Reads the contents of a database (entries, suffixes, contextCSN, tables, indexes) from a snapshot.
 
-A running provider writes its contextCSN only at checkpoints and when it stops, so a copy of its database contains an
-outdated contextCSN.
-"""
+A running provider writes its contextCSN only at checkpoints and when it stops. So a copy of its database contains an
+outdated contextCSN."""
 
 from __future__ import annotations
 
@@ -25,13 +24,13 @@ __all__ = ["Contents", "IndexCost", "IndexCosts"]
 CONTEXT, ENTRY = "contextCSN", "entryCSN"
 ENTRIES = "id2e"
 _NO_INDEXES = {"ad2i", "dn2i", "id2e", "id2v", "ixck"}
-_FEW = 5000  # most entries read for a summary of a live database; they take a quarter of a second
+_SUMMARY_ENTRIES = 5000  # the most entries that `summarise` reads for newest_csns; this takes a quarter of a second
 
 
 @contextmanager
 def reading(env: Path) -> Iterator[Contents]:
-    """Yields the current contents of an environment directory, in use or not, or of a data file without a writer.
-    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused."""
+    """Yields the current contents of an environment directory, which slapd may be using, or of a data file that nobody
+    writes. Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused."""
     with snapshot.protected(env, clears=False) as image, meta.explained(meta.data_file(env), image.path):
         yield Contents(image.path, txn=image.txn)
 
@@ -70,8 +69,8 @@ def number_of(contents: Contents, name: str) -> int | None:
 
 
 def suffix_id(contents: Contents, suffix: str | None) -> int | None:
-    """Returns the ID of a suffix entry; None if there is no such entry. Without `suffix`, returns the ID for the only
-    suffix. The entry of the empty DN (`suffix ""`) is the invisible root of dn2i, ID 0."""
+    """Returns the entry ID of `suffix`, or None if it has no entry. Without `suffix`, returns the ID of the only
+    suffix, or None if there are several. The suffix "" has the ID 0, because its entry is the root of dn2i."""
     is_root = suffix is None or dn.key(suffix) == ""
     if is_root and contents.values(0, "objectClass") is not None:
         return 0
@@ -87,7 +86,7 @@ def ordered(csns: Iterable[str]) -> list[str]:
 
 
 def context_csns(env: Path, suffix: str | None = None) -> list[str]:
-    """Returns the contextCSN values of a suffix entry, ascending by server ID; empty if it has none."""
+    """Returns the contextCSN values of a suffix entry, ascending by server ID; empty if there are none."""
     return list(summarise(env, suffix, newest=False).context_csns)
 
 
@@ -99,24 +98,24 @@ def _stored_csns(contents: Contents, suffix: str | None, env: Path) -> list[str]
 
 
 def newest_csns(env: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
-    """Returns server ID -> greatest CSN, from the stored contextCSN and the entries changed since.
+    """Returns server ID -> greatest CSN, from the stored contextCSN and from the entries that changed later.
 
-    Reads the entryCSN index backwards, or all entries if there is no such index. Never returns too great a CSN, but can
-    miss a late change from another server, which syncrepl then sends once more. Without a stored contextCSN to stop at,
-    reads all entries (minutes for ten million), or with `whole=False` only those of the last second. `most` limits the
-    entries read through the index to those with the highest IDs in the newest seconds: after a bulk load all entries
-    may have the same second, and those loaded last are the newest."""
+    No returned CSN is too great. A late change from another server can be missed; syncrepl then sends the change again.
+    The entryCSN index is read backwards, down to the stored contextCSN. If there is no such index or no contextCSN, all
+    entries are read, which takes minutes for ten million. Without a contextCSN, `whole=False` reads only the last
+    second. `most` limits the entries that are read through the index. If entries have the same second, those with the
+    highest IDs are read, because a bulk load adds the newest entries last."""
     with reading(env) as contents:
-        return _newest(contents, _stored_csns(contents, suffix, env), whole, most)
+        return _newest_by_server(contents, _stored_csns(contents, suffix, env), whole, most)
 
 
-def _newest(contents: Contents, stored: list[str], whole: bool, most: int | None) -> dict[str, str]:
+def _newest_by_server(contents: Contents, stored: list[str], whole: bool, most: int | None) -> dict[str, str]:
     stop = max(csn.by_server(stored).values(), default=None if whole else "99")
     return csn.by_server((*stored, *contents.newest_csns(stop, most)))
 
 
 class DatabaseSummary(Struct, frozen=True):
-    """`context_csns`: as stored. `newest_csns`: the newest CSNs found. Both ascend by server ID."""
+    """`context_csns` are the stored values. `newest_csns` are the newest CSNs found. Both ascend by server ID."""
 
     entries: int
     suffixes: tuple[str, ...]
@@ -125,22 +124,22 @@ class DatabaseSummary(Struct, frozen=True):
 
 
 def summarise(env: Path, suffix: str | None = None, newest: bool = True) -> DatabaseSummary:
-    """Summarises an environment directory, live or not, or a data file. To stay quick, `newest` reads at most `_FEW`
-    entries, and only if entryCSN is indexed. Without `newest`, newest_csns is empty. Raises what `reading` does."""
+    """Summarises an environment directory, live or not, or a data file. `newest` fills newest_csns, which is otherwise
+    empty. For speed, it reads at most `_SUMMARY_ENTRIES` entries, and only if entryCSN is indexed."""
     with reading(env) as contents:
         tables = contents.tables
-        stored = _stored_csns(contents, suffix, env)
-        csns = _newest(contents, stored, False, _FEW) if newest and ENTRY in tables else {}
+        stored_csns = _stored_csns(contents, suffix, env)
+        csns = _newest_by_server(contents, stored_csns, False, _SUMMARY_ENTRIES) if newest and ENTRY in tables else {}
         return DatabaseSummary(
             _table(tables, ENTRIES, env).entries,
             tuple(name for name, _ in contents.suffixes()),
-            tuple(stored),
-            tuple((ordered(csns.values()) or stored) if newest else ()),
+            tuple(stored_csns),
+            tuple((ordered(csns.values()) or stored_csns) if newest else ()),
         )
 
 
 def probe(env: Path) -> None:
-    """Reads the first and the last record of every table. Raises what `reading` does."""
+    """Reads the first and the last record of every table. Raises the errors of `reading`."""
     with reading(env) as contents:
         contents.probe()
 
@@ -161,21 +160,21 @@ def indexes(env: Path) -> dict[str, int]:
 
 
 def table_bytes(env: Path) -> dict[str, int]:
-    """Returns table -> bytes, without the sub-databases of duplicate values, whose pages LMDB's statistics omit."""
+    """Returns table -> bytes. Sub-databases of duplicate values are missing, because LMDB's statistics omit them."""
     page_size = meta.read_meta(env).page_size
     with reading(env) as contents:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
 
 
 class IndexCounts(Struct, frozen=True):
-    """`keys`: number of entry IDs -> number of index keys with that many IDs. `key_bytes`: size of one key."""
+    """`keys` maps a number n to the number of index keys that have n entry IDs. `key_bytes` is the size of one key."""
 
     keys: dict[int, int]
     key_bytes: int
 
 
 class TableSizes(Struct, frozen=True):
-    """Sizes in a data file. `tables`: table -> pages, counted like `table_bytes`. `indexes`: index -> key counts."""
+    """The sizes in a data file. `tables` maps a table to its pages, counted as in `table_bytes`."""
 
     pages: int
     page_size: int
@@ -184,21 +183,21 @@ class TableSizes(Struct, frozen=True):
 
 
 def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
-    """Returns the sizes in a data file without a writer. `without`: the file of a subset of the entries, whose IDs are
-    subtracted from the counts of each index key."""
+    """Returns the sizes in a data file that nobody writes. If the file `without` is given, its entry IDs are subtracted
+    from the counts of each index key: an estimate of sizes thus excludes the ancestors of sampled entries."""
     facts = meta.read_meta(data)
     tables, counts = _key_counts(data)
-    less = _key_counts(without)[1] if without else {}
+    subset_counts = _key_counts(without)[1] if without else {}
     indexes = {}
     for name, keys in counts.items():
-        fewer = less.get(name, {})
-        ids = Counter(count - fewer.get(key, 0) for key, count in keys.items() if count > fewer.get(key, 0))
+        subset_ids = subset_counts.get(name, {})
+        ids = Counter(count - subset_ids.get(key, 0) for key, count in keys.items() if count > subset_ids.get(key, 0))
         indexes[name] = IndexCounts(dict(sorted(ids.items())), len(next(iter(keys), bytes(4))))
     return TableSizes(facts.pages, facts.page_size, tables, indexes)
 
 
 def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:
-    """Returns table -> pages, and index -> key -> number of its IDs."""
+    """Returns two mappings: table -> pages, and index -> key -> number of its IDs."""
     with reading(data) as contents:
         tables = contents.tables
         counts = {name: dict(contents.index_counts(name)) for name in _indexes(tables)}
@@ -206,7 +205,7 @@ def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]
 
 
 def index_costs(env: Path, meter: Meter) -> IndexCosts:
-    """Returns what the indexes of an environment directory occupy, from one snapshot. Raises what `reading` does."""
+    """Returns the space that each index of an environment directory occupies. Raises the errors of `reading`."""
     path = meta.data_file(env)
-    with snapshot.protected(env) as own, with_counters(meter, str(path)) as counters, meta.explained(path, own.path):
-        return _native.index_costs(own.path, counters, txn=own.txn)
+    with snapshot.protected(env) as view, with_counters(meter, str(path)) as counters, meta.explained(path, view.path):
+        return _native.index_costs(view.path, counters, txn=view.txn)

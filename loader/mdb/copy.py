@@ -1,13 +1,11 @@
-"""Consistent copies of an environment, in use or not: page by page, compacted, as a reflink, through a pipe, or in
-packs of pages addressed by their content.
+"""Copies environments consistently, in use or not: page by page, compacted, as a reflink, through a pipe, or as packs
+of pages for a backup repository.
 
 A reader slot protects the snapshot (snapshot.py) while the native core reads its pages. LMDB overwrites no page of the
-snapshot meanwhile, so the pages can be read in any order, or shared with the copy by the file system at any moment.
-Only the two meta pages change. Those of the copy are built from the meta page that was current for the reader slot.
-MDB_NOSYNC and MDB_WRITEMAP do no harm: pages are read through the page cache, or directly after the kernel has written
-the dirty pages. During the copy the writer cannot reuse freed pages, so the target should be local and fast.
-lock.mdb is never copied.
-"""
+snapshot meanwhile. So the pages can be read in any order, and the file system can share them with the copy at any time.
+Only the two meta pages change. The copy gets new meta pages, built from the meta page of the snapshot. MDB_NOSYNC and
+MDB_WRITEMAP do no harm, because a read also returns pages that are not on the disk yet. During the copy the writer
+cannot reuse freed pages, so the target should be local and fast. lock.mdb is never copied."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ JOURNAL = PARTIAL + ".have"  # records how much of a stream has been received
 
 
 class Sizes(Struct, frozen=True):
-    """Size of a file in bytes: `apparent`: its length; `allocated`: the disk blocks it occupies."""
+    """The sizes of a file in bytes. `apparent` is its length. `allocated` is the size of its disk blocks."""
 
     apparent: int
     allocated: int
@@ -53,22 +51,22 @@ class Sizes(Struct, frozen=True):
 
 
 class Copied(Struct, frozen=True):
-    """A finished copy, not yet published. `mode`: permissions of the source file. `seen`: the core's record of the
-    pages, so that a check need not read them again. `sound`: the pages were already checked during the copy."""
+    """A finished copy, which the caller renames to its final name. `mode` holds the permissions of the source file.
+    `seen` is the core's record of the pages; with it, a check need not read them. `sound`: the copy checked them."""
 
     path: Path
     facts: meta.MetaPage
     source: Sizes
     target: Sizes
     mode: int
-    shared: bool = False  # a reflink: the copy shares its blocks with the source
+    shared: bool = False  # True for a reflink, which shares its blocks with the source
     seen: Seen | None = None
     sound: bool = False
 
 
 class CopyMode(Struct, frozen=True):
-    """`compact`: copy only the pages in use, in key order. `reflink`: share blocks with the source; "try" falls back to
-    copying, "must" fails instead. `record_pages`: record the pages, so that a check need not reread them."""
+    """`compact` copies only the pages in use, in key order. `reflink` shares blocks with the source. If that is
+    impossible, "try" copies, and "must" fails. `record_pages` records the pages, so that a check need not read them."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
@@ -81,9 +79,8 @@ _PAGE_BY_PAGE = CopyMode()
 def hot_copy(source: Path, target: Path, meter: Meter, mode: CopyMode = _PAGE_BY_PAGE) -> Copied:
     """Copies the environment in `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
-    Overwrites the remains of an earlier run, and removes the partial file on any error. Raises NoSpace, NotPermitted,
-    NotLmdb, MdbProtected, MdbDamaged, and NoReflink if `reflink` is "must" and the file system refuses.
-    """
+    Overwrites the remains of an earlier run. Removes the partial file on any error. Raises NoReflink if `reflink` is
+    "must" and the file system refuses; NoSpace, NotPermitted, NotLmdb, MdbProtected, MdbDamaged."""
     forget(target)
     partial = target / PARTIAL
     needed = 0 if mode.reflink == "must" else require_space(source, target)
@@ -128,7 +125,7 @@ def _share(snapshot: Snapshot, partial: Path) -> bool:
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Returns the bytes in use, without holes. Raises NoSpace unless the file system of `target` has room for them."""
+    """Returns the bytes that a copy of `source` needs, without holes. Raises NoSpace if `target` has less space."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     files.require_space(target, needed)
     return needed
@@ -136,13 +133,13 @@ def require_space(source: Path, target: Path) -> int:
 
 # --- through a pipe --------------------------------------------------------------------------------
 #
-# The stream has a checksum for each block, and one over all blocks at its end. If the stream breaks, the receiver keeps
-# the bytes received and a token, which names the copy and the number of these bytes. Given the token, the sender skips
-# these bytes if the snapshot is still the same. Otherwise it sends everything.
+# The stream has a checksum for each block, and at its end one over all blocks. If the stream breaks, the receiver keeps
+# the bytes received and reports a token, which names the copy and the number of bytes. The operator gives the token to
+# the sender. If the snapshot is still the same, the sender skips these bytes. Otherwise it sends everything.
 
 
 class SendResult(Struct, frozen=True):
-    """A stream that was sent to its end. `skipped`: bytes that the receiver had already. `length`: size of the file."""
+    """A stream that was sent completely. The receiver had `skipped` bytes already. `length` is the file's size."""
 
     facts: meta.MetaPage
     skipped: int
@@ -150,9 +147,9 @@ class SendResult(Struct, frozen=True):
 
 
 def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: Path | None = None) -> SendResult:
-    """Sends the environment in directory `source`, or `file`, its compacted copy (`compacted` makes the same file from
-    the same snapshot). If `token` belongs to the same copy, skips the bytes that the receiver has. Raises StreamBroken
-    if the receiver has ended, StreamRefused if `token` is invalid."""
+    """Sends the environment in `source` to `descriptor`. If `file` is given, sends this file, which `compacted` has
+    made from `source`. If `token` is of the same copy, skips the bytes that the receiver has. Raises StreamBroken if
+    the receiver has ended, StreamRefused if `token` is invalid."""
     with ExitStack() as stack:
         compacted = file is not None
         if file is None:
@@ -161,10 +158,10 @@ def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: P
             head = snapshot.head
         else:
             origin = meta.data_file(source)
-            with file.open("rb") as opened:
-                head = opened.read(2 * meta.read_meta(file).page_size)
+            with file.open("rb") as stream:
+                head = stream.read(2 * meta.read_meta(file).page_size)
         facts = meta.parse(head, str(file))
-        counters = stack.enter_context(_counted(meter, origin))
+        counters = stack.enter_context(_core_call(meter, origin))
         try:
             skipped = _native.clone_send(file, descriptor, head, facts.used, token, counters, compacted=compacted)
         except ValueError as error:
@@ -174,8 +171,8 @@ def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: P
 
 @contextmanager
 def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
-    """Yields a path to a compacted copy in an unlinked file in `scratch`. The path is valid while the body runs. The
-    file is needed because the meta pages come first in a stream but are found last. Raises NoSpace."""
+    """Yields the path of a compacted copy, valid during the body. The copy is an unlinked file in `scratch`. A stream
+    cannot be compacted directly: it begins with the meta pages, which are known only at the end. Raises NoSpace."""
     require_space(source, scratch)
     with tempfile.TemporaryFile(dir=scratch, prefix="ditseed-clone-") as file:
         path = Path(f"/proc/self/fd/{file.fileno()}")
@@ -190,19 +187,18 @@ def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
 def receive(descriptor: int, run_dir: Path, target: Path, meter: Meter) -> Path:
     """Receives a stream for directory `target` into `run_dir`/data.mdb.partial (mode 0600), which the caller publishes.
 
-    Raises StreamBroken or NoSpace; both name the token with which the sender resumes. The bytes received are kept.
-    """
+    On an error, the bytes received are kept. Raises StreamBroken or NoSpace, with the token for the sender."""
     partial = run_dir / PARTIAL
     try:
-        with _counted(meter, partial) as counters:
+        with _core_call(meter, partial) as counters:
             _native.clone_receive(descriptor, partial, run_dir / JOURNAL, counters)
     except StreamBroken as error:
         raise StreamBroken(**error.facts | {"advice": advice(run_dir, target)}) from error
     except NoSpace as error:
-        found = token(run_dir)
-        if found is None:
+        resume = token(run_dir)
+        if resume is None:
             raise
-        lack = f"{FULL}; the bytes received are kept: once there is space, the sender resumes with --skip {found}"
+        lack = f"{FULL}; the bytes received are kept: once there is space, the sender resumes with --skip {resume}"
         raise NoSpace(path=partial, lack=lack) from error
     return partial
 
@@ -223,39 +219,39 @@ def forget(run_dir: Path) -> None:
 
 
 def advice(run_dir: Path, target: Path) -> str:
-    """Returns what the operator can do after a stream broke, in sentences."""
-    if (found := token(run_dir)) is None:
+    """Returns sentences that tell the operator what to do after a stream broke."""
+    if (resume := token(run_dir)) is None:
         return "Nothing was received: look at the messages of the sender."
-    have = units.size(int(found.rpartition("-")[2]))
-    return f"{have} were received. Resume with: ditseed clone SOURCE - --skip {found} | ... ditseed clone - {target}"
+    have = units.size(int(resume.rpartition("-")[2]))
+    return f"{have} were received. Resume with: ditseed clone SOURCE - --skip {resume} | ... ditseed clone - {target}"
 
 
 # --- calls into the native core ---------------------------------------------------------------------
 
 
 def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:
-    """Copies a data file page by page, up to `length` bytes and without its holes. `head`: both meta pages of the copy.
-    `seen`: records the pages during the copy."""
-    with _counted(meter, source, target) as counters:
+    """Copies a data file page by page, up to `length` bytes and without its holes. `head` contains both meta pages of
+    the copy. The copied pages are recorded in `seen`."""
+    with _core_call(meter, source, target) as counters:
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
 def page_record(source: Path, page: bytes) -> Seen:
-    """Returns an empty record of the snapshot with meta page `page`. `plain` fills the record for a later check."""
+    """Returns an empty record for the snapshot with meta page `page`. `plain` fills the record for a later check."""
     with meta.explained(source):
         return Seen(source, page)
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Writes a compacted copy of the snapshot with meta page `page`, in key order. Detects the same problems as
+    """Writes a compacted copy, in key order, of the snapshot with meta page `page`. Detects the same problems as
     `verify` at level pages."""
-    with _counted(meter, source, target) as counters:
+    with _core_call(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
 
 
 @contextmanager
-def _counted(meter: Meter, source: Path, target: Path | None = None) -> Iterator[Counters]:
-    """Translates the core's errors in the body into LoaderErrors, except cancellation, which with_counters handles."""
+def _core_call(meter: Meter, source: Path, target: Path | None = None) -> Iterator[Counters]:
+    """Yields counters for a call of the core, and translates the core's errors in the body into LoaderErrors."""
     target = target or source
     with with_counters(meter) as counters, meta.explained(source):
         try:
@@ -278,8 +274,8 @@ def _counted(meter: Meter, source: Path, target: Path | None = None) -> Iterator
 
 
 class PageStream:
-    """A compacted snapshot in pieces, to be read once and to the end. `head`: both meta pages, set only when the last
-    piece has been read. `entries`: number of entries in the snapshot. `size`: bytes read so far."""
+    """A compacted snapshot in pieces, which can be read once. `head` contains both meta pages; it is empty until the
+    last piece has been read. `entries` is the number of entries. `size` is the number of bytes read so far."""
 
     def __init__(self, blocks: PageBlocks, head: Future[bytes], image: Snapshot) -> None:
         self._blocks, self._head = blocks, head
@@ -296,12 +292,12 @@ class PageStream:
 
 @contextmanager
 def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
-    """Yields a snapshot in pieces of `size` bytes, a multiple of 64 KiB: without free pages, in key order, and checked
-    while it is read. `meter` counts the reading. Raises MdbDamaged."""
+    """Yields a compacted snapshot in pieces of `size` bytes, a multiple of 64 KiB. The pages come in key order, and are
+    checked while they are read. `meter` counts the reading. Raises MdbDamaged."""
     blocks = PageBlocks(size)
 
     def compact_in_pieces() -> bytes:
-        with _counted(meter, image.path) as counters:
+        with _core_call(meter, image.path) as counters:
             return _native.compact_in_pieces(image.path, blocks, image.page, counters)
 
     with producing(compact_in_pieces, blocks.close, "compact") as head:
@@ -310,8 +306,8 @@ def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
 
 @contextmanager
 def explained_packs(path: Path) -> Iterator[None]:
-    """Translates errors of PagePacks and KnownPages into BackupDamaged, which names the pack, or `path` if no pack is
-    known; into OSError if a file of the caller cannot be written."""
+    """Translates errors of PagePacks and KnownPages into BackupDamaged. The error names the damaged pack, or `path` if
+    the pack is unknown. Raises OSError if a file of the caller cannot be written."""
     try:
         yield
     except _native.NativeError as error:

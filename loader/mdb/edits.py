@@ -1,11 +1,10 @@
-"""Small changes to a database that no process has open, each in one durable transaction of a child process.
+"""Makes small changes to a database that no process has open, each in one durable transaction of a child process.
 
-`stamp` writes the contextCSN that the provider had before the copy began into a copy of the provider's database.
-`cap_entry_csns` lowers each entryCSN that is newer than the contextCSN that the copy will claim. A consumer that starts
-with a cookie ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback). So if
-the provider deleted such an entry before the consumer started, the consumer would keep the entry for ever. With the
-lower entryCSN the consumer deletes the entry, or receives it again if the provider still has it.
-"""
+`stamp` writes a contextCSN into a copy of the provider's database: the one that the provider had before the copy began.
+`cap_entry_csns` lowers each entryCSN that is newer than this contextCSN. A consumer sends its contextCSN as a cookie,
+and ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback). So if the
+provider deletes such an entry before the consumer starts, the consumer would keep the entry for ever. With the lower
+entryCSN the consumer deletes the entry. If the provider still has the entry, the consumer receives it again."""
 
 from __future__ import annotations
 
@@ -23,22 +22,22 @@ from loader.progress import Meter
 
 _GLUE = ("objectClass", "structuralObjectClass")
 _GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE | SLAP_OC__END (marks the flags as computed)
-_YEAR_0 = 365  # days from 0000-01-01 (a leap year, as back-mdb counts) to date.toordinal() 1
+_YEAR_0 = 365  # back-mdb counts the days from 0000-01-01; date.toordinal counts them from 0000-12-31
 
 
 def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
-    """Replaces the contextCSN of a suffix entry as slapadd -w does: no normalised values, no index. Raises
-    NotStampable if there is no such entry, or if `csns` are not exactly one CSN per server ID."""
+    """Replaces the contextCSN of a suffix entry as slapadd -w does: no normalised values, no index. Raises NotStampable
+    if there is no such entry, if `csns` is empty, or if two different CSNs have the same server ID."""
     path = meta.data_file(env)
     values = contents.ordered(csn.by_server(csns).values())
     if not values or len(values) != len(set(csns)):
         reason = f"not one CSN for each server ID: {', '.join(csns)}"
         raise NotStampable(path=path, suffix=suffix, reason=reason)
-    with contents.reading(env) as stored:
-        owner = contents.suffix_id(stored, suffix)
-        number = contents.number_of(stored, CONTEXT)
-        glue = [at for name in _GLUE if (at := contents.number_of(stored, name)) is not None]
-        suffixes = ", ".join(name for name, _ in stored.suffixes()) or "none"
+    with contents.reading(env) as snapshot:
+        owner = contents.suffix_id(snapshot, suffix)
+        number = contents.number_of(snapshot, CONTEXT)
+        glue = [at for name in _GLUE if (at := contents.number_of(snapshot, name)) is not None]
+        suffixes = ", ".join(name for name, _ in snapshot.suffixes()) or "none"
     is_new_root = owner is None and dn.key(suffix) == "" and len(glue) == len(_GLUE)
     if owner is None and not is_new_root:
         reason = f"there is no such entry (the database holds: {suffixes})"
@@ -48,8 +47,8 @@ def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
 
 @isolated.isolated
 def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
-    """`owner`: ID of the suffix entry; None: create the entry of the empty DN, as slapd does. `glue`: numbers of the
-    glue attributes in ad2i. `number`: number of contextCSN in ad2i; None if ad2i lacks it."""
+    """`owner` is the ID of the suffix entry; if None, the entry of the empty DN is created, as slapd does. `glue`
+    contains the numbers of the glue attributes in ad2i. `number` is contextCSN's number in ad2i, or None."""
     with opened(env, writable=True) as environment:
         entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
         with explained(env), environment.begin(write=True) as transaction:
@@ -75,17 +74,17 @@ def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: 
 
 
 def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
-    """Lowers every entryCSN above the claimed CSN with the same server ID to that CSN, in the entry and in the index.
-    Returns the number of changed entries. `idlexp`: setting of the slapd that will use the copy."""
+    """Lowers every entryCSN that is greater than the CSN of the same server ID in `claimed` to this CSN, in the entry
+    and in the index. Returns the number of changed entries. `idlexp` is the setting of the copy's slapd."""
     limits = csn.by_server(claimed)
     if not limits:
         return 0
-    with contents.reading(env) as stored:
-        number = contents.number_of(stored, ENTRY)
-        later = stored.csns_after(min(limits.values()))
+    with contents.reading(env) as snapshot:
+        number = contents.number_of(snapshot, ENTRY)
+        newer_csns = snapshot.csns_after(min(limits.values()))
     changes = [
         (owner, text, limits[server])
-        for owner, text in later
+        for owner, text in newer_csns
         if (server := csn.server_id(text)) in limits and text > limits[server]
     ]
     if changes and number is not None:
@@ -95,8 +94,8 @@ def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter)
 
 @isolated.isolated
 def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
-    """`changes`: ID, entryCSN and new entryCSN of each entry. `number`: number of entryCSN in ad2i. `longest`: most IDs
-    that an index key can list; back-mdb stores more IDs as the range (0, lowest, highest)."""
+    """`changes` contains the ID, entryCSN and new entryCSN of each entry. `number` is entryCSN's number in ad2i. An
+    index key lists at most `longest` IDs. back-mdb replaces a longer list by the range (0, lowest, highest)."""
     with opened(env, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
         with meta.explained(meta.data_file(env)), environment.begin(write=True) as transaction:
@@ -112,8 +111,8 @@ def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: i
 
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
-    """Moves an ID from the first index key in `keys` to the second. A key with more than `longest` IDs becomes a range,
-    whose first value is 0, as in back-mdb (idl.c)."""
+    """Moves an ID from the first index key in `keys` to the second. If the second key would list more than `longest`
+    IDs, its list becomes a range, whose first value is 0, as in back-mdb (idl.c)."""
     before, after = keys
     cursor = transaction.cursor(index)
     if not cursor.set_key(before) or ID.unpack(cursor.value()) != (0,):
@@ -139,7 +138,7 @@ def time_key(text: str) -> bytes:
 
 @isolated.isolated
 def remove_entries(env: Path, ids: Sequence[int]) -> None:
-    """Removes entries from id2e only. No other table refers to these duplicates of a build."""
+    """Removes entries from id2e: the outdated entries of a build from a live server, which are in no other table."""
     with opened(env, writable=True) as environment:
         entries = require_table(environment, ENTRIES)
         with explained(env), environment.begin(write=True) as transaction:
@@ -148,7 +147,7 @@ def remove_entries(env: Path, ids: Sequence[int]) -> None:
 
 
 def empty_indexes(env: Path, attributes: Sequence[str]) -> None:
-    """Empties the indexes of `attributes`; an attribute without an index is skipped."""
+    """Empties the indexes of `attributes`. Skips an attribute without an index."""
     chosen = {name.lower() for name in attributes}
     _empty(env, [name for name in contents.indexes(env) if name.lower() in chosen])
 
@@ -163,8 +162,8 @@ def _empty(env: Path, names: list[str]) -> None:
 
 
 def set_map_size(path: Path, size: int) -> None:
-    """Writes the map size into both meta pages of a data file: `size`, but at least the bytes in use. Tools other than
-    slapd map that many bytes; slapd uses maxsize instead."""
+    """Writes `size`, but at least the bytes in use, as the map size into both meta pages of a data file. Tools such as
+    mdb_stat map that many bytes. slapd ignores the value, and maps as many bytes as its setting maxsize says."""
     facts = meta.read_meta(path)
     with path.open("r+b") as file:
         for number in (0, 1):

@@ -1,8 +1,7 @@
-"""LMDB environments, opened through py-lmdb: only by this module, and only in a child process (isolated.py).
+"""Opens LMDB environments through py-lmdb. Only this module does so, and only in a child process (isolated.py).
 
-liblmdb maps the file, so a truncated file kills the process. An environment must not be opened twice in one process:
-fcntl locks belong to the process, and closing either environment drops the locks of both.
-"""
+liblmdb maps the file, so a truncated file kills the process. A process must not open an environment twice: fcntl locks
+belong to the process, so closing one of the two environments would drop the locks of both."""
 
 from __future__ import annotations
 
@@ -38,32 +37,32 @@ from loader.storage import files, held
 from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
-ID = struct.Struct("=Q")  # an entry ID, as key and as value
-MANY = 512  # limit for named tables; slapd allows 128 or 256
-_LAG = 1.0  # seconds; a writer updates lock.mdb shortly after the meta page
+ID = struct.Struct("=Q")  # an entry ID, as a key and as a value in a table
+MANY = 512  # the most named tables that an environment may have; slapd allows 128 or 256
+_LAG = 1.0  # the most seconds that a writer takes to update lock.mdb after it has written the meta page
 
 LOCK_UNUSED = "a process that does not use its lock.mdb wrote to it while ditseed read it"
 
-Environment = Any  # lmdb.Environment, lmdb.Transaction and the handle of a table; py-lmdb before 3 has no types
-Transaction = Any
-Handle = Any
+Environment = Any  # lmdb.Environment: py-lmdb before version 3 has no types
+Transaction = Any  # lmdb.Transaction
+Handle = Any  # a table, as lmdb.Environment.open_db returns it
 
-_open: set[tuple[int, int]] = set()
+_open_inodes: set[tuple[int, int]] = set()
 
 
 @contextmanager
 def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
-    """Opens an environment directory, even under a running slapd; or a private copy (a file), without a lock file.
+    """Opens an environment directory, even under a running slapd; or, without lock.mdb, a file that only ditseed uses.
 
-    The file gets mapped, so this works only in a child process. Raises NotLmdb, MdbDamaged, NotPermitted, MapFull, and
-    UsageProblem if the environment is already open in this process."""
+    The file gets mapped, so this works only in a child process. Raises UsageProblem if this process has the environment
+    open already; NotLmdb, MdbDamaged, NotPermitted, MapFull."""
     if not isolated.is_inside():
         raise RuntimeError("only a child process may map a file, because truncation of the file kills it")
     facts = meta.read_meta(env)
     path = meta.data_file(env)
     status = path.stat()
     identity = (status.st_dev, status.st_ino)
-    if identity in _open:
+    if identity in _open_inodes:
         raise UsageProblem(reason=f"{path} is already open in this process")
     with explained(path, facts):
         with linked(env, writable) if env.is_dir() else nullcontext(env) as opened_path:
@@ -78,24 +77,24 @@ def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
                 readahead=False,
             )
         plain.register(opened_path, env)
-        _open.add(identity)
+        _open_inodes.add(identity)
         try:
             with isolated.afterwards(lambda: _require_lock_used(environment, path), (lmdb.Error, LoaderError)):
                 yield environment
         finally:
             environment.close()
-            _open.discard(identity)
+            _open_inodes.discard(identity)
             plain.forget(opened_path)
 
 
 def _require_lock_used(environment: Environment, path: Path) -> None:
-    """Raises LockUnused if a writer has not used lock.mdb. A new transaction takes its ID from lock.mdb, so the ID
-    then lags behind the meta page of the data file."""
-    written = meta.read_meta(path).txnid
+    """Raises LockUnused if a writer has ignored lock.mdb. A new transaction takes its ID from lock.mdb. If a writer has
+    ignored lock.mdb, this ID is lower than the transaction ID in the data file's meta page."""
+    txnid = meta.read_meta(path).txnid
     until = time.monotonic() + _LAG
     while True:
         with environment.begin() as transaction:
-            if written <= int(transaction.id()):
+            if txnid <= int(transaction.id()):
                 return
         if time.monotonic() > until:
             raise LockUnused(path=path, reason=LOCK_UNUSED)
@@ -104,10 +103,9 @@ def _require_lock_used(environment: Environment, path: Path) -> None:
 
 @contextmanager
 def linked(directory: Path, writable: bool) -> Iterator[Path]:
-    """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`, for liblmdb to open.
-
-    liblmdb opens both files by name, creates missing ones, and empties a lock.mdb that nobody has locked, so it must
-    not follow unchecked names. After opening it no longer needs the directory. Raises FileUnsafe, NotPermitted."""
+    """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`. liblmdb opens the
+    files through these links, because it must not follow unchecked names: it creates missing files, and empties a
+    lock.mdb that nobody has locked. An open environment needs no directory. Raises FileUnsafe, NotPermitted."""
     with ExitStack() as stack:
         open_dir = stack.enter_context(held.opened(directory))
         private = stack.enter_context(files.temporary_directory("env"))
@@ -124,8 +122,8 @@ def linked(directory: Path, writable: bool) -> Iterator[Path]:
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[Path]:
-    """Like `linked`, for changing data.mdb without liblmdb: locks the environment exclusively, so that other processes
-    wait to open it, and updates lock.mdb at the end. Raises TargetInUse if it is open, and what `linked` raises."""
+    """Like `linked`, but the body changes data.mdb without liblmdb. The environment is locked exclusively: other
+    processes that open it wait. At the end, lock.mdb is updated. Also raises TargetInUse if the environment is open."""
     with linked(directory, writable=True) as links, ExitStack() as stack:
         if (links / LOCK).exists():
             lock = os.open(links / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -135,8 +133,9 @@ def exclusive(directory: Path) -> Iterator[Path]:
             except (BlockingIOError, PermissionError):
                 raise TargetInUse(path=directory, process="") from None
         yield links
-        # All later processes trust the transaction ID that the first process to open the environment writes into
-        # lock.mdb: this process, which the exclusive lock does not hinder (fcntl locks bind only other processes).
+        # The first process that opens the environment writes the newest transaction ID into lock.mdb. All later
+        # processes trust this ID. So this process opens the environment now. Its own lock does not hinder it, because
+        # fcntl locks bind only other processes.
         facts = meta.read_meta(links)
         size = max(facts.map_size, facts.used)
         with explained(links, facts):
@@ -144,7 +143,7 @@ def exclusive(directory: Path) -> Iterator[Path]:
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:
-    """Creates a missing lock.mdb that data.mdb's owner owns: slapd could not open one that root's liblmdb creates."""
+    """Creates a missing lock.mdb for the owner of data.mdb: slapd could not open one that root's liblmdb creates."""
     try:
         descriptor = directory.create(LOCK)
     except FileExistsError:

@@ -1,10 +1,9 @@
-"""Runs functions in child processes, because liblmdb maps the files that it opens: if a mapped file is truncated, or
-the disk fails, a signal kills the process. Then only the child dies, and the parent reports an error and cleans up.
-Child processes also ensure that no process opens an environment twice.
+"""Runs functions in child processes, because liblmdb maps the files that it opens. If a mapped file is truncated, or
+its disk fails, a signal kills the process. With a child process only the child dies; the parent reports an error and
+cleans up. A new process for each call also ensures that no process opens an environment twice.
 
 A function decorated with `isolated` is called like any other, but runs in a child process. environment.py opens
-environments only in such processes.
-"""
+environments only in such processes."""
 
 from __future__ import annotations
 
@@ -31,8 +30,9 @@ from loader.progress import Meter, WholeFile, alongside
 if TYPE_CHECKING:
     from loader.child import Child
 
-# Modules that only the parent needs are imported inside functions, because the parent waits for the child to start.
-# -I: root must import nothing from the working directory. -S: sys.path is replaced by the parent's anyway.
+# The child imports this module, and the parent waits until the child has started. So modules that only the parent needs
+# are imported inside functions. -I: root must import nothing from the working directory. -S: the child uses the
+# parent's sys.path, so it need not compute its own.
 START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import isolated; isolated.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 _ERROR, _METER = "ditseed-error: ", "ditseed-meter"
@@ -45,13 +45,13 @@ _inside = False
 
 
 def is_inside() -> bool:
-    """Whether this is a child process, which may map files."""
+    """Returns whether this is a child process, which may map files."""
     return _inside
 
 
 def isolated(work: Work) -> Work:
-    """Decorator: makes `work(directory, ...)` run in a child process. The result must be JSON. A Meter among the
-    arguments shows the child's progress."""
+    """Decorates a function `work(directory, ...)`, which then runs in a child process. The result must be JSON. A Meter
+    among the arguments shows the child's progress."""
 
     @functools.wraps(work)
     def run_in_child(directory: Path, *arguments: Any) -> Any:
@@ -69,9 +69,8 @@ def isolated(work: Work) -> Work:
 
 @contextmanager
 def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
-    """Yields the child process that runs `work`, a module-level function. The arguments come first on
-    its stdin; `work` may read the rest. A Meter argument is replaced by one that sends its counts to
-    `receive_result`."""
+    """Yields the child process that runs `work`, a module-level function. The child reads the arguments from its stdin;
+    `work` may read the rest of stdin. A Meter among the arguments sends the child's counts to `receive_result`."""
     from subprocess import PIPE
 
     from loader.child import Child
@@ -88,7 +87,7 @@ def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
 
 
 class _Progress:
-    """The child's progress, with the interface that `Meter` expects of a native call."""
+    """The progress of the child. It has the interface that `Meter` expects of a native call."""
 
     def __init__(self, child: Child) -> None:
         self.cancel = child.kill
@@ -98,12 +97,12 @@ class _Progress:
 
 
 def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> Any:
-    """Returns the result of the child's work. Raises its LoaderError, or MdbDamaged for `origin` after a crash."""
+    """Returns the result of the child's work. Raises the child's LoaderError; MdbDamaged for `origin` after a crash."""
     assert child.process.stdout is not None
     meter, progress, result = meter or Meter(""), _Progress(child), None
     with meter.counting(progress), meter.following(progress):
         for line in child.process.stdout:
-            report = json.loads(line) if line.endswith(b"\n") else {}  # a killed child ends within a line
+            report = json.loads(line) if line.endswith(b"\n") else {}  # a killed child may leave half a line
             if "result" in report:
                 result = report["result"]
             elif report:
@@ -113,7 +112,7 @@ def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> An
 
 
 def finish(child: Child, origin: Path) -> None:
-    """Waits for the child. Raises its LoaderError, MdbDamaged for `origin` after a crash, or ToolFailed."""
+    """Waits for the child. Raises the child's LoaderError, or MdbDamaged for `origin` after a crash, or ToolFailed."""
     status = child.wait()
     if status == 0:
         return
@@ -132,7 +131,7 @@ def finish(child: Child, origin: Path) -> None:
 
 
 def main() -> None:
-    """Runs the requested work; prints its result to stdout, or its LoaderError to stderr."""
+    """Runs the requested function. Prints the result to stdout, or a LoaderError to stderr."""
     global _inside
     _inside = True
     work = getattr(import_module(sys.argv[2]), sys.argv[3])
@@ -156,7 +155,7 @@ def send(report: object) -> None:
 
 
 def _read(count: int) -> bytes:
-    """Returns exactly `count` bytes of stdin, unbuffered: the work reads the rest from descriptor 0."""
+    """Returns exactly `count` bytes of stdin. Reads no byte more, because the work reads the rest from descriptor 0."""
     received = b""
     while len(received) < count:
         piece = os.read(0, count - len(received))
@@ -182,7 +181,7 @@ def _sending(meter: Meter) -> Iterator[None]:
 
 @contextmanager
 def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Runs `check` after the body, even if it raised one of `errors`: then `check` may raise the cause instead."""
+    """Runs `check` after the body, even if the body raised one of `errors`: `check` may raise the cause instead."""
     try:
         yield
     except errors:

@@ -1,5 +1,7 @@
-"""The meta pages of a data.mdb. The native core reads them from bytes, so that a hostile or truncated file causes an
-error, while a memory map would kill the process. Also translates the core's errors about data files to LoaderErrors."""
+"""Reads the meta pages of a data.mdb, and translates the core's errors about data files into LoaderErrors.
+
+The native core reads the meta pages from bytes. So a hostile or truncated file causes an error; with a memory map, the
+file would kill the process."""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ _log = logging.getLogger(__name__)
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
 _MAGIC = MAGIC.to_bytes(4, sys.byteorder)
-HEAD_BYTES = 65536 + 160  # both meta pages, even with the largest page size: one page, and the used part of the next
+HEAD_BYTES = 65536 + 160  # both meta pages: one page of the largest size, and the used bytes of the next page
 _PROTECTED = {"lmdb.encrypted": "encryption", "lmdb.checksums": "page checksums"}
 
 
@@ -43,7 +45,7 @@ def data_file(path: Path) -> Path:
 
 
 def is_data_file(path: Path) -> bool:
-    """Whether a file looks like an LMDB data file, by its name or its first page."""
+    """Returns whether a file looks like an LMDB data file, by its name or its first page."""
     if path.suffix == ".mdb":
         return True
     with files.reading(path) as file:
@@ -69,8 +71,8 @@ def read_meta(source: Path) -> MetaPage:
 
 
 def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
-    """Returns the newer meta page in `head`, the first HEAD_BYTES of a file. `alone`: `head` is one meta page. Raises
-    NotLmdb, MdbProtected, MdbDamaged."""
+    """Returns the newer meta page in `head`, the first HEAD_BYTES of a file. With `alone`, `head` is a single meta
+    page. Raises NotLmdb, MdbProtected, MdbDamaged."""
     if not head:
         raise NotLmdb(path=origin, reason="empty")
     with explained(Path(origin)):
@@ -79,7 +81,8 @@ def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
 
 @contextmanager
 def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
-    """Translates the core's errors about data file `path`, opened under the name `pin`, into LoaderErrors."""
+    """Translates the core's errors about the data file `path` into LoaderErrors. If the core has opened the file under
+    another name, `pin` is that name, and is removed from the messages."""
     try:
         yield
     except _native.NativeError as error:

@@ -1,10 +1,9 @@
-"""The readers of an environment (from the slots in lock.mdb), the free pages that they keep LMDB from reusing, and how
-fast the file grows meanwhile.
+"""Reports the readers of an environment (from the slots in lock.mdb), the free pages that LMDB cannot reuse because of
+these readers, and how fast the file grows meanwhile.
 
-liblmdb clears the slots of dead processes whenever py-lmdb opens an environment, so lock.mdb is read as bytes. Only
-`clear` changes anything. Layout: MDB_txninfo and MDB_reader of LMDB 0.9 and 1.0, with glibc's mutexes. The two versions
-order the fields before the slots differently, but have the slots at the same offsets.
-"""
+lock.mdb is read as bytes: if py-lmdb opened the environment, liblmdb would clear the slots of dead processes. Only
+`clear` changes anything. The layout is that of MDB_txninfo and MDB_reader in LMDB 0.9 and 1.0, with glibc's mutexes. In
+both versions the slots have the same offsets."""
 
 from __future__ import annotations
 
@@ -27,19 +26,19 @@ from loader.mdb.meta import MetaPage
 from loader.storage import files, held, holders
 
 _FORMAT = 0x00010001  # MDB_LOCK_FORMAT of LMDB 0.9 on Linux
-# MDB_LOCK_FORMAT of LMDB 1.0: the version in the lower 12 bits, the layout of the slots in the bits above.
+# MDB_LOCK_FORMAT of LMDB 1.0 has the version in its lower 12 bits, and the layout of the slots in the other bits.
 _VERSION, _VERSION_BITS = 2, 12
-_LINE_KINDS = 6  # the low layout bits modulo this number give the size of a cache line; 0: 64 bytes
+_LINE_KINDS = 6  # the lower layout bits modulo 6 are a code for the size of a cache line; code 0 is 64 bytes
 _LONG_IDS, _LARGE_SLOTS, _PID_LOCKS = 1 << 15, 1 << 16, 1 << 17
-_LINE = 64  # bytes of a processor's cache line, to which mutexes and slots are padded
-_MUTEX = {"aarch64": 48}.get(platform.machine(), 40)  # pthread_mutex_t
+_LINE = 64  # bytes of a processor's cache line; each mutex and each slot is padded to this size
+_MUTEX = {"aarch64": 48}.get(platform.machine(), 40)  # bytes of a pthread_mutex_t
 _HEAD, _SLOT = struct.Struct("=II"), struct.Struct("=QI")
-_IDLE = 2**64 - 1  # the transaction in a slot whose thread has no read transaction
-_MOST = 4 << 20  # bytes read of a lock.mdb: 65,000 slots
+_IDLE_SLOT = 2**64 - 1  # the transaction in a slot whose thread has no read transaction
+_READ_BYTES = 4 << 20  # bytes; only this part of a lock.mdb is read, which has room for 65,000 slots
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A used reader slot. `txnid`: transaction of its snapshot; None: no read transaction at present."""
+    """A used reader slot. `txnid` is the transaction of its snapshot; None if it has no read transaction now."""
 
     pid: int
     txnid: int | None
@@ -47,7 +46,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 def slots(directory: Path) -> tuple[Slot, ...]:
-    """Returns the used reader slots of an environment directory. Raises NotPermitted, NotLmdb (other lock format)."""
+    """Returns the used reader slots of an environment directory. Raises NotPermitted; NotLmdb for an unknown format."""
     path = directory / LOCK
     try:
         with held.opened(directory) as open_dir:
@@ -57,31 +56,31 @@ def slots(directory: Path) -> tuple[Slot, ...]:
     except PermissionError:
         raise NotPermitted(action="read", path=path, owner=files.owner_name(path)) from None
     with held.closing_descriptor(descriptor):
-        head = os.pread(descriptor, _MOST, 0)
+        head = os.pread(descriptor, _READ_BYTES, 0)
         if len(head) < _HEAD.size:
             return ()
         magic, lock_format = _HEAD.unpack_from(head)
-        if magic == 0:  # not written yet
+        if magic == 0:  # lock.mdb has just been created
             return ()
         if magic != meta.MAGIC or not (lock_format == _FORMAT or _is_of_1_0(lock_format)):
             raise NotLmdb(path=path, reason=f"lock format {lock_format:#x} of another LMDB or machine")
-        used = (_SLOT.unpack_from(head, offset) for offset in range(_START, len(head) - _LINE + 1, _LINE))
+        slot_records = (_SLOT.unpack_from(head, offset) for offset in range(_START, len(head) - _LINE + 1, _LINE))
         # A living reader locks the byte of lock.mdb at the offset of its PID (mdb_reader_pid).
         return tuple(
-            Slot(pid, None if txnid == _IDLE else txnid, holders.lock_holder(descriptor, pid) is not None)
-            for txnid, pid in used
+            Slot(pid, None if txnid == _IDLE_SLOT else txnid, holders.lock_holder(descriptor, pid) is not None)
+            for txnid, pid in slot_records
             if pid
         )
 
 
 def capacity(directory: Path) -> int:
-    """Returns the number of slots in lock.mdb (maxreaders of its creator), or 0 without lock.mdb. Raises OSError."""
+    """Returns the number of slots in lock.mdb, or 0 without lock.mdb. Raises OSError."""
     path = directory / LOCK
     return max(0, (path.lstat().st_size - _START) // _LINE) if path.exists() else 0
 
 
 def _is_of_1_0(lock_format: int) -> bool:
-    """Whether a lock format is LMDB 1.0's with PID locks and 64-byte slots that begin with an 8-byte transaction ID."""
+    """Returns whether this is LMDB 1.0's lock format with PID locks and 64-byte slots that begin with a 64-bit ID."""
     layout = lock_format >> _VERSION_BITS
     return (
         lock_format & (1 << _VERSION_BITS) - 1 == _VERSION
@@ -90,22 +89,22 @@ def _is_of_1_0(lock_format: int) -> bool:
     )
 
 
-# Offset of the first slot: the head and the mutexes are each padded to a cache line.
+# This is the offset of the first slot. The head and the mutexes are each padded to a cache line.
 _START = -(-(_HEAD.size + _MUTEX + 12) // _LINE) * _LINE + -(-_MUTEX // _LINE) * _LINE
 
 
 def clear(directory: Path) -> int:
-    """Releases the slots of dead processes (mdb_reader_check). Returns their number. Raises LoaderError."""
-    before = sum(not slot.is_alive for slot in slots(directory))
-    if before:
+    """Releases the slots of dead processes (mdb_reader_check), and returns how many it released. Raises LoaderError."""
+    dead_slots = sum(not slot.is_alive for slot in slots(directory))
+    if dead_slots:
         _check(directory)
-    return before - sum(not slot.is_alive for slot in slots(directory))
+    return dead_slots - sum(not slot.is_alive for slot in slots(directory))
 
 
 @isolated.isolated
 def _check(env: Path) -> None:
-    with environment.opened(env) as opened:
-        opened.reader_check()
+    with environment.opened(env) as handle:
+        handle.reader_check()
 
 
 # --- the free list ---------------------------------------------------------------------------------
@@ -114,15 +113,16 @@ _TRIES = 20
 
 
 def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
-    """Returns the newest meta page, and per transaction the number of pages that it freed and that are still free.
+    """Returns the newest meta page; and, for each transaction, the number of pages that it freed and that are still
+    free.
 
-    LMDB does not overwrite a snapshot's pages before the third transaction after it, so a reading is consistent if at
-    most one transaction ended meanwhile. If the server is too busy for that, a reader slot is taken, which clears the
-    slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath."""
+    LMDB overwrites the pages of a snapshot only from the third transaction after it. So the result is consistent if at
+    most one transaction ended meanwhile. If the server is too busy for that, `free_list` takes a reader slot, which
+    clears the slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath."""
     for _ in range(_TRIES):
         facts = meta.read_meta(directory)
         try:
-            freed, damage = _freed(directory, facts), None
+            freed, damage = _pages_freed(directory, facts), None
         except MdbDamaged as error:
             freed, damage = {}, error
         if meta.read_meta(directory).txnid <= facts.txnid + 1:
@@ -130,11 +130,11 @@ def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
                 raise damage
             return facts, freed
     with snapshot.image(directory) as image:
-        return image.facts, _freed(directory, image.facts)
+        return image.facts, _pages_freed(directory, image.facts)
 
 
-def _freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, int]:
-    """Returns transaction -> pages that it freed. `since`: the first transaction to include."""
+def _pages_freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, int]:
+    """Returns transaction -> number of pages that it freed, from transaction `since` on."""
     path = meta.data_file(directory)
     with held.checked_file(path) as pin, meta.explained(path, pin):
         page = facts.page(facts.txnid % 2, facts.txnid, facts.map_size)
@@ -143,16 +143,15 @@ def _freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, int]:
 
 # --- growth ----------------------------------------------------------------------------------------
 
-PAGES = 25  # new pages per transaction, assumed if none was observed
-MARGIN = 1.25  # factor for pages per transaction, since another half second can have more
-_LOOK = 0.5  # seconds of observation
-_PAUSE = 0.02
+PAGES = 25  # new pages per transaction; this is assumed if no transaction was observed
+MARGIN = 1.25  # factor for the observed pages per transaction, because later transactions may need more
+_OBSERVATION = 0.5  # seconds of observation
+_PAUSE = 0.02  # seconds between two observations
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """How fast a busy environment will grow while a reader slot protects a snapshot.
-
-    `transactions`: per second. `pages`: new pages per transaction, with a margin. `rate`: bytes per second."""
+    """The growth of a busy environment while a reader slot protects a snapshot. `transactions` counts per second.
+    `pages` are new pages per transaction, with a margin. `rate` is in bytes per second."""
 
     transactions: float
     pages: float
@@ -160,21 +159,21 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def measure_growth(source: Path) -> Growth:
-    """Observes the meta pages and the end of the free list for half a second.
+    """Measures the growth over half a second, from the meta pages and from the end of the free list.
 
-    A change copies every page on the path from the root, and the replaced pages cannot be reused while a reader may
-    need them. So a transaction makes the file grow by as many pages as it frees: for a modification by slapd 8 to 11
-    pages with 100,000 entries, and 20 with 2.3 million."""
-    first, started, freed = meta.read_meta(source), time.monotonic(), dict[int, int]()
-    while time.monotonic() - started < _LOOK:
+    A change copies every page on the path from the root. While a reader may need the replaced pages, they cannot be
+    reused. So the file grows by as many pages as the transactions free. A modification by slapd frees 8 to 11 pages in
+    a database of 100,000 entries, and 20 with 2.3 million."""
+    first, start_time, freed = meta.read_meta(source), time.monotonic(), dict[int, int]()
+    while time.monotonic() - start_time < _OBSERVATION:
         time.sleep(_PAUSE)
         facts = meta.read_meta(source)
         with suppress(MdbDamaged):  # a writer overwrote pages during the reading
-            seen = _freed(source, facts, first.txnid + 1)
+            newly_freed = _pages_freed(source, facts, first.txnid + 1)
             if meta.read_meta(source).txnid <= facts.txnid + 1:
-                freed |= seen
+                freed |= newly_freed
     last = meta.read_meta(source)
-    transactions = (last.txnid - first.txnid) / (time.monotonic() - started)
+    transactions = (last.txnid - first.txnid) / (time.monotonic() - start_time)
     pages = statistics.fmean(freed.values()) * MARGIN if freed else PAGES
     rate = transactions * pages * last.page_size
     return Growth(transactions, pages, rate)
@@ -184,7 +183,7 @@ def measure_growth(source: Path) -> Growth:
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A process with a snapshot of the database. `lag`: number of transactions since that snapshot."""
+    """A process with a snapshot of the database. `lag` is the number of transactions since that snapshot."""
 
     pid: int
     process: str
@@ -193,12 +192,12 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What MDB_MAP_FULL depends on, in bytes.
+    """The sizes in bytes that decide when LMDB reports MDB_MAP_FULL.
 
-    `maxsize`: as configured, but at least `used`, because LMDB maps no less. `used`: up to the last page ever used.
-    `reusable`: free pages that the next transactions may use. `held`: free pages that the oldest reader may still need.
-    `disk_free`: free on the file system, plus the file's blocks beyond `used`. `growth`: bytes per second of the
-    file; None if no reader lags, because then LMDB reuses pages."""
+    `maxsize` is the configured size, but at least `used`, because LMDB maps no less. `used` is the file up to the last
+    page that was ever used. `reusable` are free pages that the next transactions may use. `held` are free pages that
+    the oldest reader may still need. `disk_free` is the free space on the file system, plus the file's blocks beyond
+    `used`. `growth` is in bytes per second. If every reader is up to date, it is None: LMDB then reuses pages."""
 
     maxsize: int
     used: int
@@ -209,7 +208,7 @@ class Room(msgspec.Struct, frozen=True):
 
     @property
     def unused(self) -> int:
-        """The unused part of the map, as far as the disk has room for it."""
+        """Returns the unused part of the map, as far as the disk has room for it."""
         return max(0, min(self.maxsize - self.used, self.disk_free))
 
     @property
@@ -218,15 +217,15 @@ class Room(msgspec.Struct, frozen=True):
 
 
 def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
-    """Measures the free space in the map of a database that slapd may be using. Raises LockUnused if a process that
-    writes to the data file does not use the lock.mdb beside it, and other LoaderErrors."""
+    """Measures the free space in the map of a database that slapd may be using. Raises LockUnused if a process writes
+    to the data file and does not use its lock.mdb; other LoaderErrors."""
     directory = database.directory
     assert directory is not None
     holders.require_lock_used(directory)
     used_slots = slots(directory)
     facts, freed = free_list(directory)
-    oldest = min((slot.txnid for slot in used_slots if slot.txnid is not None), default=facts.txnid + 1)
-    reusable = sum(count for txnid, count in freed.items() if txnid < oldest)
+    oldest_txnid = min((slot.txnid for slot in used_slots if slot.txnid is not None), default=facts.txnid + 1)
+    reusable = sum(count for txnid, count in freed.items() if txnid < oldest_txnid)
     readers = tuple(
         Reader(
             slot.pid,
@@ -237,13 +236,13 @@ def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
         for slot in used_slots
         if slot.txnid is not None or not slot.is_alive
     )
-    beyond = files.allocated_bytes(meta.data_file(directory)) - facts.used  # blocks that the file has already
+    spare_bytes = files.allocated_bytes(meta.data_file(directory)) - facts.used  # the file has these blocks already
     room = Room(
         maxsize=max(database.maxsize, facts.used),
         used=facts.used,
         reusable=reusable * facts.page_size,
         held=(sum(freed.values()) - reusable) * facts.page_size,
-        disk_free=files.free_bytes(directory) + max(0, beyond),
+        disk_free=files.free_bytes(directory) + max(0, spare_bytes),
         growth=measure_growth(directory).rate if any(reader.lag for reader in readers) else None,
     )
     return room, readers

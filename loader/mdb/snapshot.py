@@ -1,16 +1,15 @@
-"""Snapshots of databases, protected by a reader slot while the core reads their pages.
+"""Takes snapshots of databases, protected by a reader slot while the native core reads their pages.
 
 A child process takes the reader slot through py-lmdb, which maps the file. The core reads the pages without mapping.
-As long as the slot is taken, LMDB writes changed pages elsewhere (mdb_page_touch), and reuses a page only if all
-readers began after the transaction that freed it (mdb_find_oldest). The slot of a killed process stays taken until
-a process opens the environment, as each child process here does.
+While the slot is taken, LMDB writes changed pages elsewhere (mdb_page_touch). LMDB reuses a page only if all readers
+began after the transaction that freed the page (mdb_find_oldest). The slot of a killed process stays taken until a
+process opens the environment, as each child process here does.
 
 `images` takes snapshots of several databases at one moment, for a backup set. An accesslog and its database are two
-environments, so no transaction spans both. slapd commits a write to the database first and then to the log, and the
-log has the writes in the same order (slapo-accesslog). ditseed takes the log's snapshot first, so the database's
-snapshot contains every write that is in the log's. Then ditseed reads which write was logged next. If the database's
-snapshot lacks that write, both snapshots have the same last write. Otherwise ditseed takes both again.
-"""
+environments, so no transaction spans both. slapd commits a write to the database first and then to the log, and the log
+has the writes in the same order (slapo-accesslog). ditseed takes the log's snapshot first, so the database's snapshot
+contains every write that is in the log's. Then ditseed reads which write was logged next. If the database's snapshot
+lacks that write, both snapshots have the same last write. Otherwise ditseed takes both again."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ _IGNORED_LOCK = (MdbBusy, MdbDamaged)  # errors that a reader may meet if a writ
 
 
 class Snapshot(Struct, frozen=True, dict=True):
-    """A data file with a reader slot: LMDB overwrites no page of the snapshot of transaction `txn`, or of a later one.
-    `page`: the meta page of the snapshot; empty unless the snapshot is to be copied."""
+    """A data file with a reader slot. LMDB overwrites no page of the snapshot of transaction `txn`, nor of later
+    snapshots. `page` is the snapshot's meta page if the snapshot is to be copied, and otherwise empty."""
 
     path: Path
     txn: int
@@ -52,17 +51,17 @@ class Snapshot(Struct, frozen=True, dict=True):
 
     @property
     def head(self) -> bytes:
-        """Both meta pages of an uncompacted copy, written identically: LMDB can start from either."""
+        """Returns both meta pages of an uncompacted copy, written identically: LMDB can start from either."""
         return self.facts.of_copy()
 
     @contextmanager
     def contents(self) -> Iterator[Contents]:
-        """Yields the contents of the snapshot; if `page` is empty, perhaps those of a later one."""
+        """Yields the contents of the snapshot. If `page` is empty, they may be those of a later snapshot."""
         with meta.explained(self.path):
             yield Contents(self.path, meta=self.page) if self.page else Contents(self.path, txn=self.txn)
 
     def entries(self) -> int:
-        """Returns the number of records in id2e; 0 without that table."""
+        """Returns the number of records in id2e, or 0 if there is no such table."""
         with self.contents() as contents:
             record = contents.tables.get("id2e")
         return record.entries if record else 0
@@ -70,11 +69,9 @@ class Snapshot(Struct, frozen=True, dict=True):
 
 @contextmanager
 def protected(env: Path, clears: bool = True) -> Iterator[Snapshot]:
-    """Yields the current snapshot of an environment directory, in use or not, or of a data file without a writer.
-    `clears`: release the slots of dead processes first.
-
-    Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused.
-    """
+    """Yields the current snapshot of an environment directory, in use or not, or of a data file that nobody writes.
+    `clears` releases the slots of dead processes first. Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted,
+    ReadersFull, NoSuchPath, LockUnused."""
     txn = meta.read_meta(env).txnid
     if env.is_dir():
         with _slot(env) as take:
@@ -93,9 +90,9 @@ def image(env: Path) -> Iterator[Snapshot]:
 
 @contextmanager
 def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
-    """Starts a child process with a reader slot of the environment directory `env`. Yields a function that replaces
-    the previous snapshot by the current one. Its argument: "look"; "slot" to release the slots of dead processes first;
-    "image" to read the meta page, too. Raises LockUnused if a writer does not use lock.mdb."""
+    """Starts a child process with a reader slot of the environment directory `env`. Yields a function that replaces the
+    previous snapshot by the current one. Its argument "slot" first releases the slots of dead processes. "image" does
+    so, too, and reads the meta page. "look" does neither. Raises LockUnused if a writer does not use lock.mdb."""
     if env.is_dir():
         holders.require_lock_used(env)
     data = meta.data_file(env)
@@ -129,13 +126,13 @@ def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
 
 @contextmanager
 def unlocked(env: Path) -> Iterator[None]:
-    """Allows the body to read an environment directory without a reader slot. Raises LockUnused if a writer that
-    ignores lock.mdb is found before the body runs, or if the file changed meanwhile and nobody has lock.mdb locked."""
+    """Lets the body read an environment directory without a reader slot. Raises LockUnused before the body if a writer
+    ignores lock.mdb; and after the body if the file has changed while no process had lock.mdb locked."""
     holders.require_lock_used(env)
-    before = meta.read_meta(env).txnid
+    txnid = meta.read_meta(env).txnid
 
     def require_unwritten() -> None:
-        if meta.read_meta(env).txnid != before and holders.locker(env) is None:
+        if meta.read_meta(env).txnid != txnid and holders.locker(env) is None:
             raise LockUnused(path=meta.data_file(env), reason=LOCK_UNUSED)
 
     with isolated.afterwards(require_unwritten, _IGNORED_LOCK):
@@ -146,15 +143,15 @@ def unlocked(env: Path) -> Iterator[None]:
 
 PATIENCE = 60.0  # seconds after which NoCommonMoment is raised
 _INTERVAL = 0.01  # seconds between two reads of the log
-_IDLE = 5.0  # seconds after which a committed write is in the log, if it is logged at all
-_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType whose CSN becomes an entryCSN in the database
+_LOG_DELAY = 5.0  # seconds; if a committed write is logged at all, it is in the log within this time
+_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType; such an operation sets the entry's entryCSN
 _WRITES = _LEAVE_CSN | {"delete"}
-_MOST = 1000  # log entries per read
+_READ_ENTRIES = 1000  # log entries per read
 _ENTRY_CSN = "entryCSN"
 
 
 class AccessLog(Struct, frozen=True):
-    """`log`: directory of the accesslog. `database`, `suffix`: directory and suffix of the database it records."""
+    """`log` is the directory of an accesslog. `database` is the directory of the database that it records."""
 
     log: Path
     database: Path
@@ -166,18 +163,18 @@ def images(
     directories: Sequence[Path], logs: Sequence[AccessLog] = (), patience: float = PATIENCE
 ) -> Iterator[list[Snapshot]]:
     """Yields the snapshots of environment directories, in use or not, in their order. Raises NoCommonMoment after
-    `patience` seconds, and what `image` raises."""
+    `patience` seconds, and the errors of `image`."""
     with ExitStack() as stack:
         takes = {env: stack.enter_context(_slot(env)) for env in directories}
         logs_first = dict.fromkeys([*(log.log for log in logs), *takes])
         end = time.monotonic() + patience
         while True:
             snapshots = {env: takes[env]("image") for env in logs_first}
-            behind = next((log for log in logs if not _agrees(log, snapshots)), None)
-            if behind is None:
+            lagging_log = next((log for log in logs if not _agrees(log, snapshots)), None)
+            if lagging_log is None:
                 break
             if time.monotonic() > end:
-                raise NoCommonMoment(path=behind.log, suffix=behind.suffix, seconds=round(patience))
+                raise NoCommonMoment(path=lagging_log.log, suffix=lagging_log.suffix, seconds=round(patience))
         for log in logs:
             if not _has_csn_index(snapshots[log.database]):
                 text = "%s has no index of entryCSN, so ditseed cannot check that its accesslog has the same last write"
@@ -191,11 +188,11 @@ def _has_csn_index(snapshot: Snapshot) -> bool:
 
 
 def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
-    """Whether both snapshots have the same last write. Waits up to `_IDLE` seconds for the next write in the log."""
+    """Returns whether both snapshots have the same last write. Waits up to `_LOG_DELAY` seconds for the next write."""
     database = snapshots[log.database]
     if not _has_csn_index(database):
         return True
-    end = time.monotonic() + (_IDLE if holders.holder(log.log) is not None else 0.0)
+    end = time.monotonic() + (_LOG_DELAY if holders.holder(log.log) is not None else 0.0)
     while (write := _first_write(snapshots[log.log], log.suffix)) is None:
         if time.monotonic() > end:
             return True
@@ -205,27 +202,27 @@ def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
     if kind not in _LEAVE_CSN or server is None:
         return False
     with database.contents() as contents:
-        newest = csn.by_server(contents.newest_csns(text))
-    return newest.get(server, "") < text
+        newest_csns = csn.by_server(contents.newest_csns(text))
+    return newest_csns.get(server, "") < text
 
 
 def _first_write(log: Snapshot, suffix: str) -> tuple[str, str] | None:
-    """Returns reqType and entryCSN of the first write below `suffix` that was logged after the snapshot of the log, or
-    None. The entry IDs of a log ascend with time."""
+    """Returns reqType and entryCSN of the first write below `suffix` that was logged after the log's snapshot; None if
+    there is none. Entry IDs of a log ascend with time."""
     with log.contents() as contents:
-        after = contents.last_id()
+        last_id = contents.last_id()
     with replace(log, page=b"").contents() as contents:
-        while entries := contents.first_values(after, ["reqType", "reqDN", _ENTRY_CSN], _MOST):
+        while entries := contents.first_values(last_id, ["reqType", "reqDN", _ENTRY_CSN], _READ_ENTRIES):
             for _, (kind, name, text) in entries:
                 if kind in _WRITES and text and dn.is_below(name, suffix):
                     return kind, text
-            after = entries[-1][0]
+            last_id = entries[-1][0]
     return None
 
 
 # --- in the child process ------------------------------------------------------------------------
 
-_TRIES = 10_000  # attempts to read a meta page before a busy writer overwrites it
+_TRIES = 10_000  # attempts to read a meta page that a busy writer may overwrite
 
 
 def _hold(directory: Path) -> None:
@@ -241,7 +238,7 @@ def _hold(directory: Path) -> None:
                     environment.reader_check()
                 page = b""
                 if line == b"image\n":
-                    transaction, page = _begun(environment, path)
+                    transaction, page = _begin(environment, path)
                 else:
                     transaction = environment.begin()
                 isolated.send({"txn": int(transaction.id()), "page": page.hex()})
@@ -250,9 +247,9 @@ def _hold(directory: Path) -> None:
                 transaction.abort()
 
 
-def _begun(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
-    """Returns a read transaction and its meta page. Raises MdbBusy after `_TRIES` attempts: the second commit after a
-    transaction may overwrite its meta page, but has not begun while no later transaction exists."""
+def _begin(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
+    """Returns a read transaction and its meta page. The second commit after a transaction may overwrite its meta page.
+    So the attempt is repeated if a transaction was committed meanwhile. Raises MdbBusy after `_TRIES` attempts."""
     for _ in range(_TRIES):
         transaction = environment.begin()
         txnid = int(transaction.id())

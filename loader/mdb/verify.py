@@ -1,4 +1,4 @@
-"""Checks a database in the native core, at one of several levels. Each level includes the checks of those before it.
+"""Checks a database at one of several levels. Each level includes the checks of the levels that are listed above it.
 
 none     no check at all
 quick    meta pages, tables and their flags; id2e has as many entries as dn2i has nodes (the core's level meta)
@@ -29,21 +29,21 @@ from loader.progress import Meter
 from loader.storage.held import checked_file
 
 DEEPER = ("pages", "tree")  # levels deeper than quick
-PAGES_UP_TO = 16 << 30  # bytes in use; for more, level pages is never the default
-MEMORIES = 8  # a database larger than this many times the memory gets level quick: level pages needs 1/30 of its size
-# Problems that slapd tolerates: a copy of such a database is as good as the original.
+PAGES_UP_TO = 16 << 30  # bytes in use; a database with more bytes gets level quick by default
+MEMORIES = 8  # level pages needs memory of 1/30 of the database; one larger than 8 times the memory gets level quick
+# slapd tolerates these problems, so `verify` accepts them.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
 
 class Verified(Struct, frozen=True):
-    """`level`: the level of the check. `entries`: number of entries; None at level none."""
+    """`level` is the level of the check. `entries` is the number of entries; None at level none."""
 
     level: str
     entries: int | None = None
 
 
 class Finding(Struct, frozen=True):
-    """A problem and its location, as far as known. `id`: entry ID. `table`: name in the file. `page`: page number."""
+    """A problem and what is known of its location. `id` is an entry ID, `table` a name, and `page` a page number."""
 
     message: str
     id: int | None = None
@@ -63,7 +63,7 @@ class Finding(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """All problems of one kind. `count`: number of problems. `examples`: the first problems, up to a limit."""
+    """All problems of one kind. `count` is their number. `examples` are the first of them."""
 
     kind: str
     count: int
@@ -71,9 +71,8 @@ class Problem(Struct, frozen=True):
 
 
 class AuditReport(Struct, frozen=True):
-    """`entries`, `txn`: 0 if the file does not show them. `notes`: parts that were not checked, and harmless oddities.
-
-    `drifted`: index tables that make searches miss entries. `left_out`: index tables that were not checked."""
+    """`entries` and `txn` are 0 if the file does not show them. `notes` names parts that were not checked, and harmless
+    oddities. `drifted` names index tables that make searches miss entries. `left_out` names unchecked index tables."""
 
     entries: int
     txn: int
@@ -89,13 +88,13 @@ class AuditReport(Struct, frozen=True):
 
 def default_level(env: Path) -> str:
     """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
-    used = meta.read_meta(env).used
-    return "pages" if used < min(PAGES_UP_TO, defaults.memory() * MEMORIES) else "quick"
+    size = meta.read_meta(env).used
+    return "pages" if size < min(PAGES_UP_TO, defaults.memory() * MEMORIES) else "quick"
 
 
 def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
-    """Checks a copy or a new database. `seen`: pages recorded when the file was written, which are not read again.
-    Raises MdbDamaged, NotLmdb, and UsageProblem for an unknown level."""
+    """Checks a copy or a new database. `seen` contains what was recorded of the pages while the file was written; these
+    pages are not read again. Raises MdbDamaged, NotLmdb, and UsageProblem for an unknown level."""
     if level not in LEVELS:
         raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
@@ -103,19 +102,19 @@ def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None
     path, facts = meta.data_file(env), meta.read_meta(env)
     if path.stat().st_size < facts.used and level == "quick":
         # LMDB never writes a page that was freed in the transaction that allocated it, so a sound file may lack the
-        # last pages. Only level pages distinguishes this from a truncated file.
+        # last pages. Only level pages can tell such a file from a truncated one.
         level = "pages"
     report = audit(env, level, AuditResources(limit=1), meter, seen=seen)
     damage = [problem for problem in report.problems if problem.kind not in _HARMLESS]
     if damage:
         count = sum(problem.count for problem in damage)
-        more = f" (and {units.number(count - 1)} more)" if count > 1 else ""
-        raise MdbDamaged(path=path, reason=f"{damage[0].examples[0]}{more}")
+        rest = f" (and {units.number(count - 1)} more)" if count > 1 else ""
+        raise MdbDamaged(path=path, reason=f"{damage[0].examples[0]}{rest}")
     return Verified(level, report.entries)
 
 
 def require_end(env: Path, meter: Meter) -> None:
-    """Raises MdbDamaged if the file was truncated. A sound file may end before its last page if that page is free."""
+    """Raises MdbDamaged if the file was truncated. A sound file may lack its last pages if they are free."""
     if meta.data_file(env).stat().st_size < meta.read_meta(env).used:
         verify(env, "pages", meter)
 
@@ -129,11 +128,11 @@ def audit(
     seen: _native.Seen | None = None,
     sample: int = 0,
 ) -> AuditReport:
-    """Checks an environment directory, even under a running slapd, or a data file without a writer.
+    """Checks an environment directory, even under a running slapd, or a data file that nobody writes.
 
-    `database`: schema and configuration, needed at level indexes. `sample`: at level indexes, check only this many
-    entries and nothing else; 0: all. Damage is reported in the result. Exceptions (NotPermitted, SystemFailed ...) mean
-    that the check could not be done."""
+    `database` contains the schema and configuration, which level indexes needs. `sample` makes level indexes check only
+    this many entries and nothing else; 0 means all. Damage is reported in the result. An exception (NotPermitted,
+    SystemFailed ...) means that the check could not be done."""
     with _reading(env, meter) as (pin, txn, counters), meter.following(counters):
         result = _native.audit(
             pin,
@@ -164,15 +163,15 @@ def _core_resources(bounds: AuditResources) -> defaults.Resources:
 
 
 def shared_uuids(path: Path, bounds: AuditResources, meter: Meter, limit: int = PROBLEMS) -> list[tuple[str, str, str]]:
-    """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two of these entries.
-    Raises MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
+    """Returns the first `limit` entryUUIDs that several entries share, each with the DNs of two such entries. Raises
+    MdbDamaged, NotLmdb, NotPermitted, ReadersFull."""
     with _reading(path, meter) as (pin, txn, counters):
         return _native.shared_uuids(pin, counters, _core_resources(bounds), txn=txn, limit=limit)
 
 
 def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -> None:
     """Raises SharedUuid if two entries share an entryUUID: on a replica, syncrepl could change or delete the wrong one.
-    Also raises what `shared_uuids` raises."""
+    Also raises the errors of `shared_uuids`."""
     for uuid, first, other in shared_uuids(env, AuditResources(scratch=scratch), meter, limit=1):
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
@@ -181,8 +180,8 @@ def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -
 def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
 
-    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. The core reports damaged meta pages.
-    """
+    If `env` is a directory with lock.mdb and sound meta pages, a reader slot is taken. Damaged meta pages raise no
+    error here, because the core reports them."""
     path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
         is_readable = env.is_dir() and bool(meta.read_meta(env))

@@ -1,1 +1,1 @@
-"""Targets of entries: each sink stores LDIF durably and reports what it stored."""
+"""Stores entries. Each module is for one kind of target, stores entries durably, and reports what it has stored."""

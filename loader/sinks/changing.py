@@ -1,8 +1,7 @@
-"""Sink: changes an existing database whose slapd is stopped: applies changes of a provider, or rebuilds indexes.
+"""Changes an existing database whose slapd is stopped: applies changes of a provider, or rebuilds indexes.
 
-Each change is durable, and is made completely or not at all. The native core uses LMDB, which maps the file, so a disk
-error kills the process with a signal. Therefore the core runs in a child process.
-"""
+Each change is durable, and is made completely or not at all. The native core uses LMDB, which maps the file. So a disk
+error kills the process with a signal. Therefore the core runs in a child process."""
 
 from __future__ import annotations
 
@@ -24,13 +23,14 @@ from loader.sinks import mdb
 from loader.sinks.mdb import Resources, Target
 
 _ADVICE = "Start slapd, which may be able to apply them, or seed the replica anew (ditseed replica seed --replace)."
-_STDIN = 0  # descriptor on which the core awaits the byte of `_allow`
+_STDIN = 0  # descriptor from which the core reads the byte that `_allow` sends
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
 
 class SyncResult(Struct, frozen=True):
-    """The provider's changes. `changed`: LDIF. `present`: entryUUIDs of the present phase; None if there was none.
-    `lost`: changed entries that are no longer in the tree. `reached`, `claimed`: contextCSN before and afterwards."""
+    """The provider's changes. `changed` are LDIF files. `present` is a file with the entryUUIDs of the present phase;
+    None if there was none. `lost` identifies changed entries that are no longer in the tree. The changes lead from the
+    contextCSN `reached` to the contextCSN `claimed`."""
 
     changed: Sequence[Path]
     present: Path | None
@@ -49,22 +49,22 @@ def refresh(
     allowed: Callable[[], None],
     meter: Meter,
 ) -> tuple[dict[str, int], list[bytes]]:
-    """Applies a provider's changes in one transaction. Returns the number of entries by kind of change, and the
-    entryUUIDs (16 bytes) of entries whose parent is missing or whose DN is taken; if there are any, nothing was
-    changed. `now`: time in generated attributes, as in createTimestamp. `allowed` runs concurrently; if it raises, the
-    core does not commit. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
-    started = isolated.started(_refresh, directory, target, sent, now, limits, meter)
-    with started as child, ThreadPoolExecutor(1) as pool:
+    """Applies a provider's changes in one transaction. Returns the number of entries by kind of change; and the
+    entryUUIDs (16 bytes) of entries whose parent is missing or whose DN is taken. If there are such entries, nothing
+    was changed. `now` is the time for generated attributes. `allowed` runs concurrently; if it raises, the core does
+    not commit. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
+    process = isolated.started(_refresh, directory, target, sent, now, limits, meter)
+    with process as child, ThreadPoolExecutor(1) as pool:
         permission = pool.submit(_allow, allowed, child)
         try:
             counts, unsettled = isolated.receive_result(child, directory, meter)
         finally:
-            permission.result()  # an error here caused the error of the child
+            permission.result()  # raises the error of `allowed`, which caused the child's error
     return counts, [bytes.fromhex(uuid) for uuid in unsettled]
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
-    """Writes the byte that the core awaits before a commit; if `allowed` raises, the core reads end of file instead."""
+    """Writes the byte that the core awaits before a commit. If `allowed` raises, there is no byte, and no commit."""
     assert child.process.stdin is not None
     with contextlib.suppress(BrokenPipeError), contextlib.closing(child.process.stdin) as stdin:
         allowed()
@@ -93,17 +93,17 @@ def _refresh(
     with (
         with_counters(meter, str(directory), translate) as counters,
         meter.following(counters),
-        linked(directory, writable=True) as opened,
+        linked(directory, writable=True) as links,
     ):
-        done = _native.refresh(opened, database, sent, now, limits, _STDIN, counters)
-    return {name: getattr(done, name) for name in _COUNTS}, [uuid.hex() for uuid in done.unsettled]
+        result = _native.refresh(links, database, sent, now, limits, _STDIN, counters)
+    return {name: getattr(result, name) for name in _COUNTS}, [uuid.hex() for uuid in result.unsettled]
 
 
 @isolated.isolated
 def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits: Resources, meter: Meter) -> None:
-    """Rebuilds the indexes that `target` has for `attributes`. slapd must be stopped. Appends the new tables to the
-    file, up to `target.map_size`, then writes the meta page that makes them valid. Raises NotProven, MapFull, NoSpace,
-    MdbDamaged, TargetInUse."""
+    """Rebuilds the indexes of `attributes` as `target` configures them. slapd must be stopped. Appends the new tables
+    to the file, up to `target.map_size`; then writes the meta page that makes them valid. Raises NotProven, MapFull,
+    NoSpace, MdbDamaged, TargetInUse."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.too_many":
@@ -119,6 +119,6 @@ def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits
     with (
         with_counters(meter, str(directory), translate) as counters,
         meter.following(counters),
-        exclusive(directory) as opened,
+        exclusive(directory) as links,
     ):
-        _native.reindex(meta.data_file(opened), database, attributes, limits, counters)
+        _native.reindex(meta.data_file(links), database, attributes, limits, counters)

@@ -1,7 +1,6 @@
-"""Sink: a running server. Adds are sent over several connections, in LDAP transactions if the server supports them.
+"""Adds entries to a running server over several connections, in LDAP transactions if the server supports them.
 
-Wraps the part of loader._native that adds entries.
-"""
+The part of loader._native that adds entries does the work."""
 
 from __future__ import annotations
 
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MEMORY", "WINDOW", "WINDOW_SLAPD", "LoadOptions", "Loaded", "add"]
 
-# Pending requests per connection. slapd logs a line for each request that it cannot begin at once: a connection gets 8
-# of 16 threads, and a thread stays busy for a moment after its answer. slapd closes the connection if 100 requests wait
-# (conn_max_pending; slapd.conf(5)). Of 2,000 adds slapd deferred 110 to 278 with six pending, and 3 to 14 with four.
+# A connection has at most this many pending requests: first on a fast network, then on any network. slapd logs a line
+# for each request that it cannot begin at once. A connection gets 8 of 16 threads, and a thread stays busy for a moment
+# after its answer. slapd closes the connection if 100 requests wait (conn_max_pending in slapd.conf(5)). Of 2,000 adds
+# slapd deferred 3 to 14 with four pending, and 110 to 278 with six.
 WINDOW_SLAPD = (4, 64)
 WINDOW = (48, 64)
 MEMORY = 64 << 20  # bytes for entries that wait for their parents or for the entries that they name

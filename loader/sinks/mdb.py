@@ -1,7 +1,4 @@
-"""Sink: a data file written by the native core, which encodes, sorts and lays out entries as slapadd does.
-
-Wraps the database functions of loader._native, as loader/ldif.py wraps its LDIF functions.
-"""
+"""Writes a data file with the native core, which encodes, sorts and lays out entries as slapadd does."""
 
 from __future__ import annotations
 
@@ -42,19 +39,19 @@ from loader.server import configuration
 
 __all__ = ["Built", "Database", "Feed", "Resources", "Schema", "SplitResult", "Transferred"]
 
-_VALUE_CHECK = "(value check)"  # end of the core's message about a value that its syntax forbids
-_UNKNOWN = re.compile(r'"([^"]+)" is not in the schema')
-_UNCHECKED = ", or give --no-value-check: such values are then stored, as slapadd stores them"
+_VALUE_CHECK = "(value check)"  # the end of the core's message about a value that violates its syntax
+_UNDEFINED_NAME = re.compile(r'"([^"]+)" is not in the schema')
+_SKIP_CHECK_ADVICE = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
 Table = Literal["id2v", "ixck"]  # the tables that not every slapd release has
-ValueCheck = Literal["refuse", "count", "skip"]  # the treatment of values that their syntax forbids
+ValueCheck = Literal["refuse", "count", "skip"]  # what happens to values that violate their syntax
 Input: TypeAlias = Path | int | Feed  # an int is the descriptor of a stream
 Orphan = tuple[str, str, str]  # the missing parent's DN, the orphan's DN, the orphan's entryUUID
 
 
 class Target(Struct, frozen=True, dict=True):
-    """The database to be written: its configuration in slapd, and the optional tables of the installed slapd. It can be
-    pickled. `definitions`, `effects`: the arguments of `schema()`."""
+    """The database to be written. It consists of its configuration in slapd and of the optional tables of the installed
+    slapd. It can be pickled. `definitions` and `effects` are the arguments of `schema()`."""
 
     settings: Settings
     definitions: tuple[Definition, ...]
@@ -65,17 +62,16 @@ class Target(Struct, frozen=True, dict=True):
 
     @cached_property
     def schema(self) -> Schema:
-        """The compiled schema. Raises NotProven if the core cannot read a definition."""
+        """Compiles the schema. Raises NotProven if the core cannot read a definition."""
         return schema(self.definitions, self.settings.attribute_options, **self.effects)
 
 
 class BuildRules(Struct, frozen=True):
-    """The checks of a build, and what it does with entries that fail them. `claimed`: as in `ldif.join`.
+    """The checks of a build, and its treatment of entries that fail them. `claimed` is as in `ldif.join`.
 
-    `now`: the time in generated attributes, in createTimestamp's format. `first`: the counter of the first generated
-    entryCSN. `account`: count the attributes that are added to entries or omitted from them in `Built.completed`.
-    `rejects_path`: created only if there are rejects.
-    """
+    `now` is the time in generated attributes, in createTimestamp's format. `first` is the counter of the first
+    generated entryCSN. `account` counts, in `Built.completed`, the attributes that the build adds to entries or omits
+    from them. The file `rejects_path` is created if an entry is rejected."""
 
     now: str
     rejects_path: Path
@@ -91,12 +87,12 @@ class BuildRules(Struct, frozen=True):
 
 
 class LiveSource(Struct, frozen=True):
-    """Callbacks for a server that changes during the build. `head`: the first input; other inputs repeat its entries.
+    """Callbacks for a server that changes during the build. `head` is the first input. The other inputs repeat its
+    entries.
 
-    `read_again`: returns LDIF files with entries that were read again. It is called on a thread of the core after all
-    inputs, first without orphans, then with the orphans found; if it returns no files, the orphans are omitted.
-    `renamed`: called before IDs are assigned, with the entryUUIDs that have several DNs; an exception ends the build.
-    """
+    `read_again` returns LDIF files with entries that were read again. A thread of the core calls it after all inputs,
+    first without orphans, then with the orphans found. If it returns no files, the orphans are omitted. `renamed` is
+    called before IDs are assigned, with the entryUUIDs that have several DNs. If it raises, the build ends."""
 
     head: Path | None
     read_again: Callable[[Sequence[Orphan]], Sequence[Path]]
@@ -106,7 +102,7 @@ class LiveSource(Struct, frozen=True):
 def schema(
     definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
-    """Compiles a schema; flags as in `loader.backmdb.Effects`. Raises NotProven, naming the definition, on failure."""
+    """Compiles a schema, with flags as in `loader.backmdb.Effects`. Raises NotProven, which names a bad definition."""
     try:
         return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:
@@ -114,12 +110,12 @@ def schema(
 
 
 def schema_of(config: Config, database: ConfiguredDatabase, attribute_options: Sequence[str] = ()) -> Schema:
-    """Returns the schema of a database. Raises NotProven if the core cannot read a definition, ConfigUnreadable."""
+    """Returns the schema of a database. Raises ConfigUnreadable; NotProven if the core cannot read a definition."""
     return schema(definitions_of(config), attribute_options, **schemas.schema_effects(config, database))
 
 
 def definitions_of(config: Config) -> list[Definition]:
-    """Returns the configured and the compiled schema definitions. Raises ConfigUnreadable."""
+    """Returns the schema definitions in the configuration and those compiled into slapd. Raises ConfigUnreadable."""
     return schemas.definitions(config, configuration.read_compiled_schema(config))
 
 
@@ -132,22 +128,22 @@ def build(
     meter: Meter,
     live: LiveSource | None = None,
 ) -> Built:
-    """Writes the file `out`, mode 0600, from all records of `inputs`; the file is synced when this returns."""
+    """Writes the file `out`, mode 0600, from all records of `inputs`, and syncs it."""
     translate = partial(_build_error, target=target, inputs=inputs, out=out, rejects=rules.rejects_path)
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
         return _native.build(inputs, out, Database(target), rules, limits, live, counters)
 
 
 def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, meter: Meter) -> Transferred:
-    """Writes the file `out`, mode 0600, from the unchanged records of an open snapshot; synced when this returns.
-    Raises NotProven, with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
+    """Writes the file `out`, mode 0600, from the unchanged records of an open snapshot, and syncs it. Raises NotProven,
+    with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
     translate = partial(_build_error, target=target, inputs=[source.path], out=out)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
         return _native.transfer(source.path, source.txn, out, Database(target), limits, counters)
 
 
 def records_checksum(path: Path, jobs: int, meter: Meter) -> str:
-    """Returns a checksum of all records of a data file that `transfer` copies. Raises MdbDamaged."""
+    """Returns a checksum of the records that `transfer` copies from a data file. Raises MdbDamaged."""
     translate = partial(failure, path=path.parent)
     with with_counters(meter, str(path), translate) as counters, meter.following(counters):
         return _native.records_checksum(path, counters, jobs=jobs)
@@ -162,20 +158,20 @@ def split(
     *,
     file_urls: bool = False,
 ) -> list[SplitResult]:
-    """Divides LDIF among databases. `shares`: the suffixes of each database, and the file for its entries. The first
-    database also gets the entries that belong to no database.
+    """Divides LDIF among databases. `shares` contains the suffixes of each database, and the file for its entries. The
+    first database also gets the entries that belong to no database.
 
-    `file_urls`: read the files in `include:` lines.
-    `claimed`: (DN, contextCSN): the entry of this DN gets this contextCSN, and newer entryCSNs are lowered to it.
-    """
+    With `file_urls`, files in `include:` lines are read. `claimed` is a DN and a contextCSN. The entry of this DN gets
+    the contextCSN, and newer entryCSNs are lowered to it."""
     root, csns = claimed or (None, None)
     with with_counters(meter) as counters:
         return _native.split(inputs, known, shares, counters, file_urls=file_urls, root=root, claimed=csns)
 
 
 def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Meter, new: bool = True) -> int:
-    """Verifies a data file that no process is writing, and returns its entry count. `full`: check all entries, not only
-    a sample. `new`: the core has just written the file. Raises MdbDamaged, naming the damage."""
+    """Verifies a data file that no process is writing, and returns its entry count. `full` checks all entries;
+    otherwise, only a sample is checked. `new` says that the core has just written the file. Raises MdbDamaged, which
+    describes the damage."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.errno is not None and error.code != "build.damaged":
@@ -190,8 +186,8 @@ def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Met
 
 
 def failure(error: _native.NativeError, path: Path, map_size: int = 0) -> LoaderError | None:
-    """Returns the error for codes that mean the same in all calls that read or write a database (`path`: its data file
-    or directory); None for other codes."""
+    """Returns the error for codes that mean the same in all calls that read or write a database. Returns None for other
+    codes. `path` is the data file or its directory."""
     match error.code:
         case "build.unproven" | "schema.definition":
             return NotProven(reason=error)
@@ -220,10 +216,10 @@ def _build_error(
         case "build.rejected" if not error.dn:  # the record has no readable DN
             return LdifSyntax(path=error.path or "-", line=error.line, reason=error.message)
         case "build.rejected":
-            way_out = _UNCHECKED if error.message.endswith(_VALUE_CHECK) else ""
-            if unknown := _UNKNOWN.search(error.message):
+            way_out = _SKIP_CHECK_ADVICE if error.message.endswith(_VALUE_CHECK) else ""
+            if undefined := _UNDEFINED_NAME.search(error.message):
                 way_out = ", or load the schema that defines it"
-                way_out += "".join(f" (it comes with {module})" for _, module in modules([unknown[1]]))
+                way_out += "".join(f" (it comes with {module})" for _, module in modules([undefined[1]]))
             where = f"{error.path or 'standard input'}, line {error.line}; also in {rejects}"
             return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out=way_out)
     return failure(error, out.parent, target.map_size)

@@ -1,10 +1,9 @@
-"""Sink: `slapadd -q` into a private, empty environment. Quick mode implies nosync and syncs once at its end, so no
-setting of the operator's configuration has to be relaxed.
+"""Loads LDIF with `slapadd -q` into a private, empty environment. Quick mode implies nosync and syncs once at its end.
+So no setting of the operator's configuration has to be relaxed.
 
-Several slapadds may share a load. Every slice of the LDIF begins with the shared entries: all entries with children,
-parents first. Each other entry is in exactly one slice, in the order of the input. The merged database equals the one
-that a single slapadd creates from the shared entries followed by all other entries.
-"""
+Several slapadds may share a load. Each loads one slice of the LDIF. Every slice begins with the shared entries: all
+entries with children, parents first. Each other entry is in exactly one slice, in the order of the input. The merged
+database equals the one that a single slapadd creates from the shared entries followed by all other entries."""
 
 from __future__ import annotations
 
@@ -29,24 +28,24 @@ from loader.sinks.mdb import failure
 
 __all__ = ["Plan", "Slice"]
 
-Fed = TypeVar("Fed")
-Cut = tuple[int, int, int, int]  # the start of a slice: index of the file, byte and line in the file, entries before
-# Line of slapadd's input -> path, line and DN of the record in the operator's input.
+Out = TypeVar("Out")
+Cut = tuple[int, int, int, int]  # start of a slice: index of its file, byte and line in the file, entries before it
+# Maps a line of slapadd's input to the path, line and DN of the record in the operator's input.
 Find = Callable[[int], tuple[str, int, str] | None]
 
-_GONE = re.compile(r"\s*entry \d+: (.*)")  # a line after "Error, entries missing!"
-_REFUSED = re.compile(
+_MISSING = re.compile(r"\s*entry \d+: (.*)")  # a line after "Error, entries missing!"
+_REFUSAL = re.compile(
     r'slapadd: (?:could not (?:add|parse) entry )?.*?dn="(?P<dn>[^"]*)" \(line=(?P<line>\d+)\):?\s*(?P<why>.*)'
 )
-_ELSEWHERE = re.compile(
+_FOREIGN_DN = re.compile(
     r'slapadd: line (?P<line>\d+): database #\d+ \(.*?\) not configured to hold "(?P<dn>[^"]*)"(?P<why>.*)'
 )
-_UNREAD = re.compile(r"slapadd: could not parse entry \(line=(?P<line>\d+)\)")
+_PARSE_ERROR = re.compile(r"slapadd: could not parse entry \(line=(?P<line>\d+)\)")
 _CODE = re.compile(r"^\(\d+\)\s*")
 
 
 class Target(Struct, frozen=True):
-    """Where slapadd loads: a private slapd.d whose database of `suffix` points to `directory`."""
+    """The private slapd.d that slapadd uses, in which the database of `suffix` is in `directory`."""
 
     config: Path
     suffix: str
@@ -64,12 +63,12 @@ def load(
     write_context: bool = False,
     aliases: Mapping[str, str] | None = None,
 ) -> int:
-    """Loads all records of `paths`; returns their number. `context_csns`: replaces the suffix entry's contextCSN.
-    `write_context`: slapadd -w.
+    """Loads all records of `paths`, and returns their number. `context_csns` replaces the suffix entry's contextCSN.
+    `write_context` gives slapadd the option -w.
 
-    Entries without entryCSN get an entryCSN with the server's own ID. Plain slapadd would use the ID 0, which no
-    contextCSN of that server covers, so consumers would miss deletions of these entries. After success the environment
-    is closed and synced; after an error it is unusable."""
+    An entry without entryCSN gets an entryCSN with the server's own ID. slapadd by itself would use the ID 0, which no
+    contextCSN of that server covers, so consumers would miss deletions of the entry. After success the environment is
+    closed and synced. After an error it is unusable."""
 
     def feed(descriptor: int) -> int:
         return ldif.join(paths, descriptor, meter, context_csns, target.suffix, aliases)
@@ -78,9 +77,8 @@ def load(
 
 
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
-    """Loads one slice. Returns the number of its own entries, and whether its records contain the suffix's entry.
-
-    The error for a refused entry names the entry's file and line in the operator's input."""
+    """Loads one slice. Returns the number of entries that only this slice has, and whether its records include the
+    suffix's entry. The error for a refused entry names the entry's file and line in the operator's input."""
 
     def feed(descriptor: int) -> tuple[int, bool]:
         with with_counters(meter) as counters:
@@ -93,7 +91,7 @@ def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
     return _load(target, feed, find, meter)
 
 
-def _load(target: Target, feed: Callable[[int], Fed], find: Find, meter: Meter, write_context: bool = False) -> Fed:
+def _load(target: Target, feed: Callable[[int], Out], find: Find, meter: Meter, write_context: bool = False) -> Out:
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []
     arguments += [] if target.check_schema else ["-s"]
@@ -102,20 +100,20 @@ def _load(target: Target, feed: Callable[[int], Fed], find: Find, meter: Meter, 
         assert child.process.stdin is not None
         with closing(child.process.stdin) as stdin:
             try:
-                fed = feed(stdin.fileno())
+                result = feed(stdin.fileno())
             except LdifUnreadable:
-                stdin.close()  # slapadd closed the pipe: its own reason is the error worth showing
+                stdin.close()  # slapadd has closed the pipe, and its own message says why
                 if child.wait() == 0:
                     raise
                 raise _judge(child, target, find) from None
         meter.note = "slapadd is syncing to disk"
         if child.wait() != 0:
             raise _judge(child, target, find)
-    return fed
+    return result
 
 
 def _judge(child: Child, target: Target, find: Find) -> LoaderError:
-    """Returns the error for a failed slapadd. The caller must have checked whether slapadd was killed on purpose."""
+    """Returns the error for a failed slapadd. The caller must have ruled out that ditseed itself killed slapadd."""
     status, words = child.wait(), child.stderr_lines
     text = " ".join(words)
     if "MDB_MAP_FULL" in text or "-30792" in text:
@@ -124,14 +122,14 @@ def _judge(child: Child, target: Target, find: Find) -> LoaderError:
     if "No space left" in text or status in (-signal.SIGBUS, 128 + signal.SIGBUS):
         return NoSpace(path=target.directory, lack=FULL)
     if "entries missing" in text:
-        gone = (found[1] for found in map(_GONE.match, words) if found)
-        return MissingParents(count="some", first=next(gone, "not named"))
-    matches = (pattern.search(word) for pattern in (_REFUSED, _ELSEWHERE, _UNREAD) for word in words)
+        parents = (match[1] for match in map(_MISSING.match, words) if match)
+        return MissingParents(count="some", first=next(parents, "not named"))
+    matches = (pattern.search(word) for pattern in (_REFUSAL, _FOREIGN_DN, _PARSE_ERROR) for word in words)
     match = next(filter(None, matches), None)
     if match:
-        if match.re is _REFUSED:
+        if match.re is _REFUSAL:
             reason = _CODE.sub("", match["why"]) or "; ".join(words[:2])
-        elif match.re is _ELSEWHERE:
+        elif match.re is _FOREIGN_DN:
             reason = "another database holds it" if "did you mean" in match["why"] else "no database holds it"
         else:
             reason = "; ".join(word for word in words[:3] if word != match.string) or match.string
@@ -144,14 +142,14 @@ def _judge(child: Child, target: Target, find: Find) -> LoaderError:
 
 
 class SlicedLdif(Struct, frozen=True):
-    """LDIF for several slapadds. `suffixes`: the database's suffixes, whose entries have no parent in the database."""
+    """The LDIF for several slapadds. `suffixes` are the suffixes of the database, whose entries have no parent."""
 
     paths: Sequence[Path]
     suffixes: Sequence[str]
     shared: Path  # the file of shared entries
 
     def plan(self, shards: int, meter: Meter) -> Plan:
-        """Writes the file of shared entries (mode 0600); returns a plan with at most `shards` slices."""
+        """Writes the file of shared entries (mode 0600), and returns a plan with at most `shards` slices."""
         with with_counters(meter) as counters:
             return _native.plan(self, shards, counters)
 
@@ -167,9 +165,9 @@ class SlicedLdif(Struct, frozen=True):
         context: str | None,
         jobs: int,
     ) -> int:
-        """Merges the data files of the slices into `out` and syncs it; returns its entry count. `shared`: number of
-        shared entries. `context`: the suffix whose entry gets contextCSN, as with slapadd -w. `jobs`: reading threads.
-        Raises EntryRefused if two slices contain an entry."""
+        """Merges the data files of the slices into `out` and syncs it. Returns its entry count. `shared` is the number
+        of shared entries. The entry of the suffix `context` gets a contextCSN, as with slapadd -w. `jobs` threads read
+        the files. Raises EntryRefused if two slices contain an entry."""
 
         def translate(error: _native.NativeError) -> LoaderError | None:
             if error.code != "build.duplicate":
@@ -180,7 +178,7 @@ class SlicedLdif(Struct, frozen=True):
             return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
 
         with with_counters(meter, translate=translate) as counters, meter.following(counters):
-            merged = _native.merge(
+            result = _native.merge(
                 parts, out, counters, shared=shared, map_size=map_size, idlexp=idlexp, context=context, jobs=jobs
             )
-        return merged.entries
+        return result.entries

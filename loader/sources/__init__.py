@@ -1,4 +1,4 @@
-"""Sources of entries."""
+"""Reads entries. Each module is for one kind of source."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from typing import Protocol
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 
-Inputs = Sequence[int | Path]  # files in loading order, or descriptors of streams
+Inputs = Sequence[int | Path]  # files, or descriptors of streams, in loading order
 Entry = dict[str, frozenset[bytes]]  # attribute description in lower case -> values
 Entries = dict[str, Entry]  # dn.key(DN) -> entry
 
 
 class Source(Protocol):
-    """LDIF that a native call reads from beginning to end: `location.LdifFiles`, `dit.Synthetic`."""
+    """LDIF that a native call reads from beginning to end. `location.LdifFiles` and `dit.Synthetic` implement this."""
 
     def entries(self) -> int | None:
-        """Returns the entry count; None if it is unknown before reading."""
+        """Returns the entry count, or None if it is unknown before reading."""
         ...
 
     def reading(self, meter: Meter) -> AbstractContextManager[Inputs]:
-        """Yields the inputs, which the body reads with `meter`. Raises errors of the inputs after the body."""
+        """Yields the inputs, which the body reads with `meter`. After the body, raises errors of the inputs."""
         ...
 
 
 class Comparable(Protocol):
-    """A side of `ditseed compare`: `ldap.Server`, `location.ConfiguredDatabase`, `location.LdifFiles`."""
+    """A side of `ditseed compare`, such as `ldap.Server`, `location.ConfiguredDatabase`, `location.LdifFiles`."""
 
     @property
     def label(self) -> str:
-        """Returns the side's name for messages and reports; it contains no secrets."""
+        """Returns the side's name for messages and reports. The name contains no secrets."""
         ...
 
     def digest(self, ignore: Sequence[str], meter: Meter) -> EntryDigests:
-        """Returns the digests of all entries; the attributes in `ignore` are left out."""
+        """Returns the digests of all entries, computed without the attributes in `ignore`."""
         ...
 
     def find(self, names: Sequence[str]) -> Entries:
-        """Returns the entries with these DNs; missing DNs are omitted."""
+        """Returns the entries with these DNs. Omits missing DNs."""
         ...
 
 
 def names(inputs: Inputs) -> list[Path]:
-    """Returns the inputs as paths; a descriptor becomes /dev/fd/N."""
+    """Returns the inputs as paths. A descriptor N becomes /dev/fd/N."""
     return [Path(f"/dev/fd/{source}") if isinstance(source, int) else source for source in inputs]

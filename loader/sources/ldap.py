@@ -1,6 +1,6 @@
-"""Source: a live server. Concurrent searches each read a piece of the tree (`planner.py`), and can be repeated.
+"""Reads a live server. Concurrent searches each read a piece of the tree (`planner.py`), and can be repeated.
 
-Paged results are requested only if a limit requires them: each page costs a round trip and time in slapd."""
+Paged results cost a round trip and time in slapd per page. So they are requested only if a limit requires them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ from loader.sources import Entries
 from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
 
-# Page sizes in entries; 0 means no paging. If a search meets a limit, the next size is tried. 389-DS also limits pages.
+# Page sizes in entries; 0 means no paging. If a search meets a limit, the next size is tried, because 389-DS also
+# limits the size of pages.
 PAGES = (0, 1000, 200)
-_POLL = 0.01  # seconds between two checks of the limits of `fetch_for`
+_POLL = 0.01  # seconds after which `fetch_for` checks its limits again
 Result = TypeVar("Result")
-# Attributes that are not written. The contextCSN from the start of the export is added when the shards are arranged.
+# Attributes that are not written. After the export, the suffix's entry gets the contextCSN from the export's start.
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 
 def fetch(connection: Connection, query: Search, target: Path, meter: Meter) -> Part:
-    """Writes a search's entries to `target`, retrying after lost connections; `target` exists only when complete."""
+    """Writes a search's entries to `target`, which appears only when it is complete. Retries after lost connections."""
     partial_file = target.with_name("partial-" + target.name)
-    part = _searching(connection, query, meter, lambda reader, query: reader.file(query, partial_file, DROPPED))
+    part = _search(connection, query, meter, lambda reader, query: reader.file(query, partial_file, DROPPED))
     files.publish(partial_file, target)
     return part
 
@@ -47,21 +48,21 @@ def fetch(connection: Connection, query: Search, target: Path, meter: Meter) -> 
 def fetch_for(
     seconds: float, connection: Connection, searches: Mapping[Path, Search], meter: Meter, most: float = math.inf
 ) -> tuple[int, float, bool]:
-    """Runs searches in parallel for at most `seconds`, or until `most` bytes of LDIF have arrived. Returns the number
-    of entries, the seconds, and whether all entries were read. `searches`: the target file of each search -> search."""
-    inner = Meter(meter.name)
-    with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(inner.cancel):
-        fetches = [pool.submit(fetch, connection, query, target, inner) for target, query in searches.items()]
-        whole = False
-        while not whole and inner.seconds < seconds and inner.bytes < most:
-            whole = not wait(fetches, _POLL).not_done
-        counted = inner.entries, inner.seconds, whole
-        if not whole:
-            inner.cancel()
+    """Runs searches in parallel until `seconds` have passed, or `most` bytes of LDIF have arrived. Returns the number
+    of entries, the seconds, and whether all entries were read. `searches` maps a target file to its search."""
+    search_meter = Meter(meter.name)
+    with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(search_meter.cancel):
+        fetches = [pool.submit(fetch, connection, query, target, search_meter) for target, query in searches.items()]
+        is_complete = False
+        while not is_complete and search_meter.seconds < seconds and search_meter.bytes < most:
+            is_complete = not wait(fetches, _POLL).not_done
+        result = search_meter.entries, search_meter.seconds, is_complete
+        if not is_complete:
+            search_meter.cancel()
         for future in fetches:
-            with suppress(*([] if whole or meter.cancelled.is_set() else [LoaderError])):
+            with suppress(*([] if is_complete or meter.cancelled.is_set() else [LoaderError])):
                 future.result()
-    return counted
+    return result
 
 
 def fetch_part(
@@ -75,13 +76,13 @@ def fetch_part(
     pace: RateLimit | None = None,
     retries: int = defaults.RETRIES,
 ) -> Part:
-    """Writes a search's entries to files of about 64 MiB of LDIF and `.rows` files; retries after lost connections."""
+    """Writes a search's entries to files of about 64 MiB of LDIF and `.rows` files. Retries after lost connections."""
 
     def search(reader: Reader, query: Search) -> Part:
         with pace.limiting(reader.counters) if pace else nullcontext():
             return reader.part(query, directory, name, DROPPED, compress=compress)
 
-    return _searching(connection, query, meter, search, retries)
+    return _search(connection, query, meter, search, retries)
 
 
 def feed(
@@ -94,8 +95,9 @@ def feed(
     meter: Meter,
     pace: RateLimit,
 ) -> int:
-    """Sends a search's entries to `target` and returns their number. Does not retry after a lost connection: `target`
-    has then received some of the entries. `notes`, `copy`: as in `Reader.feed`; `copy` exists only when complete."""
+    """Sends a search's entries to `target`, and returns their number. After a lost connection it does not retry,
+    because `target` has received some of the entries. `notes` and `copy` are as in `Reader.feed`, but `copy` appears
+    only when complete."""
     partial_copy = copy.with_name("partial-" + copy.name) if copy else None
     tried = False
 
@@ -107,20 +109,20 @@ def feed(
         with pace.limiting(reader.counters):
             return reader.feed(query, target, notes, DROPPED, partial_copy)
 
-    entries = _searching(connection, query, meter, search, retries=0)
+    entries = _search(connection, query, meter, search, retries=0)
     if partial_copy and copy:
         files.publish(partial_copy, copy)
     return entries
 
 
-def _searching(
+def _search(
     connection: Connection,
     query: Search,
     meter: Meter,
     search: Callable[[Reader, Search], Result],
     retries: int = defaults.RETRIES,
 ) -> Result:
-    """Runs a search. Repeats it after a lost connection, and with smaller pages if it meets a limit."""
+    """Runs a search. Repeats it after a lost connection. If it meets a limit, repeats it with smaller pages."""
 
     def attempt(query: Search) -> Result:
         with reading(connection, meter) as reader:
@@ -131,7 +133,7 @@ def _searching(
 
 def _in_pages(query: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
     """Searches with pages of `page` entries. If the search meets a limit, repeats it with each smaller size of PAGES.
-    Raises LimitTooLow if it meets a limit even with the smallest pages."""
+    Raises LimitTooLow if even the smallest pages meet a limit."""
     for size in (page, *(size for size in PAGES[1:-1] if not page or size < page)):
         try:
             return search(replace(query, page=size))
@@ -142,8 +144,8 @@ def _in_pages(query: Search, page: int, search: Callable[[Search], Result], mete
 
 
 def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES) -> Result:
-    """Calls `attempt`; after a retryable error, calls it again, with growing pauses. ServerSilent is not retried: each
-    attempt would last the full timeout, and twenty attempts would take hours."""
+    """Calls `attempt`. After a retryable error, calls it again, with growing pauses. ServerSilent is not retried: each
+    attempt would last the full timeout, so twenty attempts would take hours."""
     for failures in range(retries):
         try:
             return attempt()
@@ -160,7 +162,7 @@ def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = def
 
 
 class Server(Struct, frozen=True):
-    """The entries of a running server that `query` finds; without `query`, all below the connection's base."""
+    """The entries of a running server that `query` finds; without `query`, all entries below the connection's base."""
 
     connection: Connection
     query: Search | None = None
@@ -204,13 +206,13 @@ _REQUESTED = 100_000  # entries that the check requests
 
 
 def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> None:
-    """For --dry-run: raises LimitTooLow if a piece meets a limit with pages of `page` entries and all smaller PAGES.
+    """Raises LimitTooLow if a piece meets a limit with pages of `page` entries and with all smaller PAGES. --dry-run
+    calls this.
 
     A client learns of a limit in slapd only when the limit ends a search. A search without attributes returns a hundred
     thousand entries in half a second, so the check finds lower limits (the default is 500). The export meets a higher
-    limit only after that many entries. Refusals for other reasons are ignored, since the export can work around them
-    (OpenDJ requires a privilege for unindexed searches).
-    """
+    limit only after that many entries. Other refusals are ignored, because the export can avoid their causes: OpenDJ,
+    for example, requires a privilege for unindexed searches."""
 
     def look(search: Search) -> None:
         with suppress(ServerRefused):
@@ -222,13 +224,13 @@ def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> Non
 
 # --- narrowing -------------------------------------------------------------------------------------------------------
 #
-# Attributes that the export itself needs: to identify an entry, to find the newer of two copies, to record containers.
+# The export itself needs these attributes: it identifies an entry, finds the newer of two copies, and records parents.
 NEEDED = ("entryUUID", "entryCSN", "hasSubordinates")
 _ON_THE_WIRE = {"subordinate": "children"}
 
 
 class Narrowing(Struct, frozen=True):
-    """The content of a partial replica. `where`: filter. `scope`: as in syncrepl. `attributes`: names to request."""
+    """The content of a partial replica. `where` is its filter. `scope` is its syncrepl scope. `attributes` are read."""
 
     base: str
     where: str
@@ -237,19 +239,19 @@ class Narrowing(Struct, frozen=True):
     excluded: tuple[str, ...] = ()  # attributes that are received but not stored
 
     def may_store(self, attribute: str) -> bool:
-        """Returns whether the replica may store the attribute; a listed wildcard or object class includes all."""
+        """Returns whether the replica may store the attribute. Any listed wildcard or object class may include it."""
         if attribute.lower() in map(str.lower, self.excluded):
             return False
-        listed = {name.lower() for name in self.attributes}
-        return attribute.lower() in listed or any(name[0] in "*+@" for name in listed)
+        names = {name.lower() for name in self.attributes}
+        return attribute.lower() in names or any(name[0] in "*+@" for name in names)
 
     @property
     def is_flat(self) -> bool:
-        """True if renaming an entry in scope never changes the DN of another entry in scope."""
+        """Returns True if renaming an entry in scope never changes the DN of another entry in scope."""
         return self.scope in ("base", "one")
 
     def restrict(self, query: Search) -> Search:
-        """Returns `query`, restricted to the replica's content. If its base is not `base`, it keeps its scope."""
+        """Returns `query`, restricted to the replica's content. If the query has another base, it keeps its scope."""
         attributes = (*self.attributes, *(name for name in NEEDED if name not in self.attributes))
         scope = query.scope
         if dn.key(query.base) == dn.key(self.base) and scope == "sub":
@@ -259,8 +261,8 @@ class Narrowing(Struct, frozen=True):
         return replace(query, where=f"(&{where}{query.where})", scope=scope, attributes=attributes)
 
     def pieces(self, whole: Sequence[Piece]) -> list[Piece]:
-        """Restricts the pieces of a tree. Returns a single piece if the scope is the base or one level."""
+        """Restricts the pieces of a tree. If the scope is the base or one level, returns a single piece."""
         if self.is_flat:
             return [Piece("all", self.restrict(Search(self.base)))]
-        wanted = (piece for piece in whole if self.scope == "sub" or piece.search.scope != "base")
-        return [Piece(piece.name, self.restrict(piece.search)) for piece in wanted]
+        pieces = (piece for piece in whole if self.scope == "sub" or piece.search.scope != "base")
+        return [Piece(piece.name, self.restrict(piece.search)) for piece in pieces]

@@ -1,7 +1,6 @@
 """Determines what a command line argument names: a server, a database, LDIF, a configuration or a template.
 
-Each verb calls `locate` with the kinds that it accepts; `locate` refuses other kinds and suggests an alternative.
-"""
+Each command calls `locate` with the kinds that it accepts. For any other kind, `locate` suggests an alternative."""
 
 from __future__ import annotations
 
@@ -26,11 +25,11 @@ from loader.sources import Comparable, Entries, Entry, Inputs, mdb
 from loader.sources.mdb import Part
 from loader.storage import files
 
-_DATABASE = "mdb:"  # prefix of a directory that is a database, whatever it contains
+_DATABASE = "mdb:"  # a directory with this prefix is a database, whatever it contains
 
 
 class Kind(Enum):
-    """The kinds of arguments; the values are used in messages."""
+    """The kinds of arguments. The values appear in messages."""
 
     SERVER = "a server"
     DATABASE = "a database directory"
@@ -53,8 +52,8 @@ _INSTEAD = {
 
 
 class Location(Struct, frozen=True):
-    """What an argument names. `paths`: files or directories; empty for a server. `lists`: directories of a template's
-    word lists. `convert`: converts another program's template to TOML, given values for its defines."""
+    """The thing that an argument names. `paths` are files or directories; a server has none. `lists` are directories
+    with word lists for a template. `convert` converts another program's template to TOML, given its parameters."""
 
     kind: Kind
     text: str
@@ -64,13 +63,13 @@ class Location(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """Returns the first path. Only a pattern of file names has others, and a server has none."""
+        """Returns the first path. A server has none. A pattern of file names may have several."""
         return self.paths[0]
 
 
 def locate(text: str, *accepted: Kind) -> Location:
-    """Returns what `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an export is not
-    complete; UsageProblem if the kind is not among `accepted`."""
+    """Returns what `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an export is
+    incomplete; UsageProblem if the kind is not among `accepted`."""
     location = _template(text) if accepted == (Kind.TEMPLATE,) else _location(text)
     kind = location.kind
     if kind not in accepted:
@@ -131,9 +130,9 @@ def _kind(path: Path) -> Kind:
 
 
 def _template(name: str) -> Location:
-    """Returns the template of this name from an installed package, else the template file of this path. Packages are
-    found by the entry point `ditseed.templates` of setup.cfg, so that loader does not import seeders."""
-    from importlib.metadata import entry_points  # imported here: the import takes a third of a verb's start-up time
+    """Returns the template of this name from an installed package. If no package has it, returns the template file of
+    this path. Packages declare the entry point `ditseed.templates`, so `loader` need not import them."""
+    from importlib.metadata import entry_points  # imported here: it takes a third of a command's start-up time
 
     try:
         for entry in entry_points(group="ditseed.templates"):
@@ -148,9 +147,9 @@ def _template(name: str) -> Location:
 
 
 def comparable(text: str, connection: Connection, read_twice: bool = False) -> Comparable:
-    """Returns the side of `ditseed compare` that `text` names. `connection`: the bind options and the base or suffix.
-    `read_twice`: if True, streams are refused. Raises what `locate` raises."""
-    from loader.sources.ldap import Server  # python-ldap takes 40 ms to load
+    """Returns the side of `ditseed compare` that `text` names. `connection` has the bind options, and the base or
+    suffix. With `read_twice`, a stream is refused, because it can be read only once. Raises the errors of `locate`."""
+    from loader.sources.ldap import Server  # imported here: python-ldap takes 40 ms to load
 
     streams = () if read_twice else (Kind.STREAM,)
     location = locate(text, Kind.SERVER, Kind.DATABASE, Kind.CONFIGURATION, Kind.LDIF, *streams)
@@ -165,7 +164,7 @@ def comparable(text: str, connection: Connection, read_twice: bool = False) -> C
 
 
 class LdifFiles(Struct, frozen=True):
-    """LDIF arguments of an operator: files, directories of files, exports, `-`."""
+    """LDIF as an operator gives it: files, directories of files, exports, or `-`."""
 
     given: tuple[Path, ...]
     label: str = ""
@@ -175,7 +174,7 @@ class LdifFiles(Struct, frozen=True):
         return any(map(is_stream, self.given))
 
     def entries(self) -> int | None:
-        """Returns the entry count in the manifests; None if it is unknown. Raises ManifestBroken, UsageProblem."""
+        """Returns the entry count in the manifests, or None if it is unknown. Raises ManifestBroken, UsageProblem."""
         return ldif.entries_of(self.given)
 
     def paths(self) -> list[Path]:
@@ -183,7 +182,7 @@ class LdifFiles(Struct, frozen=True):
         return ldif.input_files(self.given)
 
     def fingerprints(self) -> list[list[object]]:
-        """Returns each file's path, size and modification time, which show whether it changes; of a stream the path."""
+        """Returns each file's path, size and modification time, to recognize changes; the path alone for a stream."""
         fingerprints: list[list[object]] = []
         for path in self.paths():
             if is_stream(path):
@@ -195,14 +194,14 @@ class LdifFiles(Struct, frozen=True):
         return fingerprints
 
     def require_fitting(self, rejects: Path | None) -> None:
-        """Raises UsageProblem if standard input is given twice, or if writing `rejects` would overwrite an input."""
+        """Raises UsageProblem if standard input is given twice, or if `rejects` is one of the input files."""
         require_once(map(str, self.given))
         if rejects and rejects.exists() and any(path.exists() and rejects.samefile(path) for path in self.paths()):
             raise UsageProblem(reason=f"--rejects {rejects}: is also an input")
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
-        """Yields the inputs. Raises ManifestBroken after the body if `ldif.verified_inputs` does."""
+        """Yields the inputs. After the body, raises the errors of `ldif.verified_inputs`."""
         with ldif.verified_inputs(self.given, meter) as paths:
             yield [0 if str(path) == STDIN else path for path in paths]
 
@@ -218,13 +217,14 @@ class LdifFiles(Struct, frozen=True):
 
 
 def find(source: bytes | Path, names: Sequence[str]) -> Entries:
-    """Returns the first record of each DN, by `dn.key`; missing DNs are omitted."""
+    """Returns the first record of each DN, by `dn.key`. Omits missing DNs."""
     return {dn.key(name): entry for name, entry in entries(source, names)}
 
 
 def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int = 0) -> list[tuple[str, Entry]]:
-    """Returns the DN (as spelled in the LDIF) and the attributes of the records in LDIF text or in a file, which may be
-    compressed. `names`: DNs of the records to return; None: all. `most`: maximum number of records; 0: no limit."""
+    """Returns the records in LDIF text or in a file, which may be compressed: each with its DN, as spelled in the LDIF,
+    and its attributes. `names` are the DNs of the records to return; None means all. `most` is the maximum number of
+    records; 0 means no limit."""
     if isinstance(source, bytes):
         records = ldif.records(source, "LDIF", names, most)
     else:
@@ -243,9 +243,9 @@ def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int 
 
 
 class ConfiguredDatabase(Struct, frozen=True):
-    """The entries of a database below `base`. `path`: the database directory; or a configuration of slapd, in which
-    `base` selects the mdb database (None: the only one), and glued subordinate databases are included, as slapcat does.
-    slapd may be running."""
+    """The entries of a database below `base`. slapd may be running. `path` is the database directory, or a
+    configuration of slapd. In a configuration, `base` selects the mdb database (None selects the only one), and glued
+    subordinate databases are included, as slapcat does."""
 
     path: Path
     base: str | None = None
@@ -261,9 +261,9 @@ class ConfiguredDatabase(Struct, frozen=True):
             return [Part(self.path, base)]
         source = configuration.read(self.path)
         suffixes = (suffix for database in source.databases for suffix in database.suffixes)
-        above = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
-        database = source.database(next(above, base))
-        # If the base is a suffix, in any spelling, everything in the database is read.
+        upper_suffixes = (suffix for suffix in suffixes if base is not None and dn.is_below(base, suffix))
+        database = source.database(next(upper_suffixes, base))
+        # If the base is a suffix, in any spelling, the whole database is read.
         is_whole = base is None or dn.key(base) in map(dn.key, database.suffixes)
         top = database.suffix if base is None else base
         glued = (  # slapd.conf(5), subordinate

@@ -1,7 +1,4 @@
-"""Source: a back-mdb database, whose pages the native core reads; slapd may be running.
-
-No configuration and no schema is needed. Wraps the functions of loader._native that read databases.
-"""
+"""Reads a back-mdb database through the native core; slapd may be running. No configuration and no schema is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ DATA = "data.mdb"
 
 
 class Part(Struct, frozen=True):
-    """The part of a database to read. `base`: read only this entry and its subtree; None or "": the whole database."""
+    """The part of a database to read: the entry `base` and its subtree; if `base` is None or "", the whole database."""
 
     directory: Path
     base: str | None = None
@@ -36,7 +33,7 @@ def is_database(path: Path) -> bool:
 
 
 def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) -> Exported:
-    """Writes shards to the empty directory `output`. A shard contains no child whose parent is in a later shard."""
+    """Writes LDIF files to the empty directory `output`. No entry is in an earlier file than its parent."""
     with _reading(part, meter, jobs, counted=True) as (dump, counters):
         return dump.export(output, counters, compress=compress)
 
@@ -45,7 +42,7 @@ def stream(
     part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
 ) -> Exported:
     """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe. After any other error,
-    the stream ends so that an LDIF parser rejects it. `scratch`: directory for entries that wait for their parents."""
+    the stream ends so that an LDIF parser rejects it. The directory `scratch` is for entries before their parents."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, scratch, counters, compress=compress)
@@ -57,13 +54,13 @@ def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:
 
 
 def sample(part: Part, least: int, share: float, most: int, meter: Meter) -> Sample:
-    """Returns a sample: at least `least` entries and the fraction `share` of all entries, but at most `most`."""
+    """Returns a sample of the entries: at least `least` and the fraction `share` of all entries, but at most `most`."""
     with _reading(part, meter, jobs=1) as (dump, counters):
         return dump.sample(counters, least=least, share=share, most=most)
 
 
 def find(part: Part, names: Sequence[str]) -> bytes:
-    """Returns the entries with these DNs as LDIF; missing DNs are omitted."""
+    """Returns the entries with these DNs as LDIF. Omits missing DNs."""
     with _reading(part, Meter("find")) as (dump, counters):
         return dump.pick(names, counters)
 
@@ -72,8 +69,8 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 def _reading(
     part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None, counted: bool = False
 ) -> Iterator[tuple[Dump, Counters]]:
-    """Opens a snapshot for the body, and converts the core's errors to LoaderError. `origin`: the name in errors that
-    concern no file. `counted`: `meter.total` is set."""
+    """Opens a snapshot for the body, and converts the core's errors to LoaderErrors. `origin` stands for the file name
+    in errors that concern no file. `counted` sets `meter.total`."""
     require_database(part.directory)
     path = part.directory / DATA
 

@@ -1,13 +1,13 @@
-"""Divides a live server's tree among connections: cuts the tree into pieces by ranges of entryUUID, whose bounds are
+"""Divides a live server's tree among connections. Cuts the tree into pieces by ranges of entryUUID, whose bounds are
 estimated from a sample; assigns the pieces to connections; and limits the rate of reading.
 
 The cost of a search in slapd decides how the tree is cut (back-mdb; `bin/bench export` measures the cost):
 
-- An entry that the filter rejects costs a sixth of what an entry costs that is sent. So a few searches may each
-  evaluate every entry, and the best number of pieces is the number of connections.
-- For an inequality on an indexed attribute slapd merges the IDs of the keys one by one (`inequality_candidates`). The
-  merge is quadratic up to 131,072 IDs: with entryCSNs of ten years it takes 17 seconds of processor time before the
-  first entry is sent. For a NOT slapd uses no index, so every range here is written with NOT.
+- Rejecting an entry by the filter costs a sixth of sending an entry. So a few searches may each evaluate every entry,
+  and the best number of pieces is the number of connections.
+- For an inequality on an indexed attribute, slapd merges the IDs of the keys one by one (`inequality_candidates`). Up
+  to 131,072 IDs, the time of the merge is quadratic: with entryCSNs of ten years it takes 17 seconds of processor time
+  before the first entry is sent. For a NOT slapd uses no index, so every range here is written with NOT.
 - `(!(entryUUID>=x))` also matches an entry without entryUUID, so each entry is in exactly one piece.
 
 An entryUUID never changes, so an entry stays in the same piece even if it is modified or moved during the reading.
@@ -34,9 +34,9 @@ from loader.server.options import Search
 from loader.server.session import Attributes, Session, first_value
 
 SAMPLE = 2000  # maximum number of sampled entries
-_SHOWN = ("entryUUID", "userPassword", "objectClass", "hasSubordinates")
-_HOLDERS = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
-_CONFIRMED = 3  # sampled entries for which the server must confirm that exactly one piece's filter matches
+_SAMPLE_ATTRIBUTES = ("entryUUID", "userPassword", "objectClass", "hasSubordinates")
+_PASSWORD_CLASSES = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
+_TESTS = 3  # number of sampled entries; the server must confirm that exactly one piece's filter matches each of them
 
 
 class Piece(Struct, frozen=True):
@@ -47,39 +47,39 @@ class Piece(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """The first entries of a tree. `whole`: True if the tree has no further entries."""
+    """The first entries of a tree. `whole` is True if the tree has no further entries."""
 
     entries: Sequence[tuple[str, Attributes]]
     whole: bool
 
     def uuids(self) -> list[uuid.UUID] | None:
-        """Returns the entryUUIDs; None if an entry lacks entryUUID, or its value is not a UUID."""
+        """Returns the entryUUIDs; None if an entry has none, or a value that is not a UUID."""
         try:
             return [uuid.UUID(first_value(entry, "entryuuid")) for _, entry in self.entries]
         except ValueError:
             return None
 
     def containers(self) -> list[str]:
-        """Returns the entryUUIDs of the sampled containers; a large container is usually among the first entries."""
-        inner = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
-        return [uuid for entry in inner if (uuid := first_value(entry, "entryuuid"))]
+        """Returns the entryUUIDs of sampled entries with children. Entries with many children are usually sampled."""
+        containers = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
+        return [uuid for entry in containers if (uuid := first_value(entry, "entryuuid"))]
 
     def lacks_passwords(self) -> bool:
         """Returns True if no sampled entry shows a userPassword, although the classes of some entries allow it."""
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
-        shown = any(first_value(entry, "userpassword") for _, entry in self.entries)
-        return not shown and not classes.isdisjoint(_HOLDERS)
+        has_password = any(first_value(entry, "userpassword") for _, entry in self.entries)
+        return not has_password and not classes.isdisjoint(_PASSWORD_CLASSES)
 
 
 def sample(server: Session, base: str) -> Sample:
     """Returns the first entries below `base`, in the server's order. Raises NoSuchBase, LimitTooLow."""
-    entries, whole = server.first(base, SAMPLE, _SHOWN)
+    entries, whole = server.first(base, SAMPLE, _SAMPLE_ATTRIBUTES)
     return Sample([(dn, {"objectclass": [], **shown}) for dn, shown in entries], whole)
 
 
 def plan(server: Session, base: str, sampled: Sample, pieces: int, entries: int | None) -> tuple[list[Piece], str]:
-    """Divides the tree. Returns its pieces, and a description of the division for people and for the manifest.
-    `entries`: the tree's entry count, None if unknown."""
+    """Divides the tree. Returns its pieces, and a description of the division for messages and for the manifest.
+    `entries` is the tree's entry count, or None if unknown."""
     if pieces == 1:
         return [Piece("all", Search(base))], "one piece"
 
@@ -94,7 +94,7 @@ def plan(server: Session, base: str, sampled: Sample, pieces: int, entries: int 
         distribution = spread(uuids, len(uuids) if sampled.whole else entries)
         wheres = enumerate(filters(distribution, pieces))
         ranges = [Piece(f"range-{number:05}", Search(base, where)) for number, where in wheres]
-        if all(in_one(name) for name, _ in sampled.entries[:: max(1, len(sampled.entries) // _CONFIRMED)]):
+        if all(in_one(name) for name, _ in sampled.entries[:: max(1, len(sampled.entries) // _TESTS)]):
             return ranges, f"{pieces} ranges of entryUUID ({distribution.why})"
 
     root, inner = Piece("base", Search(base, scope="base")), server.children_with_children(base)
@@ -115,25 +115,24 @@ def expected(server: Session, base: str) -> int | None:
 
 # --- windows ---------------------------------------------------------------------------------------------------------
 #
-# entryUUIDs form a ring of 2^128 numbers. This part divides the ring into windows, assigns each window to a piece, and
-# builds each piece's filter.
+# entryUUIDs form a ring of 2^128 numbers. The functions here divide the ring into windows, assign each window to a
+# piece, and build each piece's filter.
 #
-# slapd evaluates a piece's filter on every entry, and each comparison costs about a thirtieth of sending an entry, more
-# with access rules. So adjacent windows of a piece are merged, and a filter is a decision tree of negated
-# `entryUUID>=` assertions without redundant guards.
+# slapd evaluates a piece's filter on every entry. Each comparison costs about a thirtieth of sending an entry, and more
+# with access rules. So adjacent windows of a piece are merged. A filter is a decision tree of negated `entryUUID>=`
+# assertions; assertions that change nothing are omitted.
 
 
 RING = 1 << 128  # number of possible UUIDs
 EVERYTHING = "(objectClass=*)"
-_STEPS = 140  # bisection steps; enough even for a run of the length _LEAST
+_STEPS = 140  # bisection steps; they suffice even for the shortest arc, _LEAST
 
 
 class UuidDistribution(Struct, frozen=True):
     """An estimate of how entryUUIDs are distributed on the ring. Offsets and lengths are in turns of the ring.
 
-    The fraction `share` of the entryUUIDs lies in a run that begins at `start` and is between `least` and `most` long;
-    the others are spread evenly. `each`: windows per piece. `all`: minimum number of windows of all pieces.
-    """
+    The fraction `share` of the entryUUIDs lies in an arc that begins at `start` and is between `least` and `most` long.
+    The others are spread evenly. Each piece gets `each` windows. All pieces together get at least `all` windows."""
 
     why: str
     share: float = 0.0
@@ -148,14 +147,14 @@ class UuidDistribution(Struct, frozen=True):
         if self.least < self.most:  # the logarithm of the length is assumed to be evenly distributed
             long = math.log(self.most / self.least)
             more = min(long, math.log(max(offset / self.least, 1)))
-            of_run = (min(1.0, offset / self.least) + more) / (1 + long)
+            on_arc = (min(1.0, offset / self.least) + more) / (1 + long)
         else:
             turns = int(self.most)
-            of_run = (turns * offset + min(offset, self.most - turns)) / self.most
-        return self.share * of_run + (1 - self.share) * offset
+            on_arc = (turns * offset + min(offset, self.most - turns)) / self.most
+        return self.share * on_arc + (1 - self.share) * offset
 
     def cuts(self, pieces: int) -> list[tuple[int, int]]:
-        """Returns (start, piece number) of each window, in ascending order of the starts."""
+        """Returns the start and the piece number of each window, in ascending order of the starts."""
         count = max(self.each * pieces, self.all)
         cuts = []
         for number in range(count):
@@ -163,27 +162,28 @@ class UuidDistribution(Struct, frozen=True):
             for _ in range(_STEPS):
                 middle = (low + high) / 2
                 low, high = (middle, high) if self.below(middle) < number / count else (low, middle)
-            # The owners are 0 1 2 2 1 0 0 1 ..., so that a density that rises or falls is divided evenly.
+            # The pieces are 0 1 2 2 1 0 0 1 ..., so that a density that rises or falls is divided evenly.
             turn, owner = divmod(number, pieces)
             cuts.append(((self.start + int(high * RING)) % RING, pieces - 1 - owner if turn % 2 else owner))
         return sorted(cuts)
 
 
 def filters(spread: UuidDistribution, pieces: int) -> list[str]:
-    """Returns one filter per piece. Every entry, even one without entryUUID, matches exactly one of them."""
+    """Returns one filter per piece. Exactly one of them matches each entry, even an entry without entryUUID."""
     cuts = spread.cuts(pieces)
     if cuts[0][0] > 0:
         cuts.insert(0, (0, cuts[-1][1]))  # the last window continues at the beginning of the ring
     result = []
     for piece in range(pieces):
-        own = [(start, owner == piece) for start, owner in cuts]
-        bounds = [*own[:1], *(window for before, window in pairwise(own) if window[1] != before[1])]
+        marks = [(start, owner == piece) for start, owner in cuts]
+        bounds = [*marks[:1], *(window for before, window in pairwise(marks) if window[1] != before[1])]
         result.append(_tree(bounds) or EVERYTHING)
     return result
 
 
 def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
-    """Returns a filter that matches the windows marked True; the marks alternate. "" matches all, None matches none."""
+    """Returns a filter that matches the windows marked True. Adjacent windows have different marks. If all entries
+    match, the result is ""; if no entry matches, it is None."""
     if len(windows) == 1:
         return "" if windows[0][1] else None
     middle = len(windows) // 2
@@ -192,7 +192,7 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
     branches = []
     for guard, half, next_to_cut in ((f"(!{is_high})", low, low[-1][1]), (f"(!(!{is_high}))", high, high[0][1])):
         inner = _tree(half)
-        # A guard is needed if the half matches next to the cut, and worthwhile if the half is large.
+        # A guard is needed if the half matches next to the cut. If the half is large, a guard saves comparisons.
         if inner is not None:
             branches.append(guard if not inner else f"(&{guard}{inner})" if len(half) > 2 or next_to_cut else inner)
     return branches[0] if len(branches) == 1 else f"(|{''.join(branches)})"
@@ -200,49 +200,50 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
 
 # --- spread ----------------------------------------------------------------------------------------------------------
 #
-# Estimates the distribution of a tree's entryUUIDs on the ring from the tree's first entries.
+# The functions here estimate the distribution of a tree's entryUUIDs on the ring from the tree's first entries.
 #
-# Random UUIDs are spread evenly. So are UUIDs of version 1 (slapd's own) if the tree grew over time: their first 32
-# bits count units of 100 ns and wrap around every 429 s. A bulk load of less than 429 s fills only a part of the ring:
-# a run that begins with the first entries. Its length is roughly the pace of the first entries times the number of
-# entries. If that number is unknown, all orders of magnitude between _FEW and _MANY are assumed to be equally likely.
+# Random UUIDs are spread evenly. UUIDs of version 1 (slapd's own) count units of 100 ns in their first 32 bits, which
+# wrap around every 429 s. So they are spread evenly, too, if the tree grew over time. A bulk load of less than 429 s
+# fills only an arc of the ring, which begins with the first entries. The length of the arc is roughly the distance
+# between two of the first entries times the number of entries. If that number is unknown, all orders of magnitude
+# between _FEW and _MANY are assumed to be equally likely.
 
 
 # UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
-_RARE = 20  # a kind of UUID that fewer than one entry in 20 has may be in one piece: others fill the rest evenly
+_RARE = 20  # if fewer than one entry in 20 has a kind of UUID, all UUIDs of this kind may be in one piece
 _GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap this large
-_FEW = 1e3  # entries; a run of fewer entries need not be divided evenly
-_MANY = 1e9  # entries
-_LONG = 3.0  # turns; a longer run counts as evenly distributed
-_LEAST = 2.0**-126  # turns; the minimum length of a run
+_FEW = 1e3  # entries; an arc with fewer entries need not be divided evenly
+_MANY = 1e9  # entries; the largest tree that is expected
+_LONG = 3.0  # turns; UUIDs on a longer arc, which overlaps itself, count as spread evenly
+_LEAST = 2.0**-126  # turns; the minimum length of an arc
 
 EVENLY = UuidDistribution("spread evenly")
 
 
 def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
-    """Estimates the distribution from the first entryUUIDs, in the server's order. `entries`: the tree's entry count;
-    None if unknown."""
+    """Estimates the distribution from the first entryUUIDs, in the server's order. `entries` is the tree's entry count,
+    or None if unknown."""
     timed = [each for each in uuids if each.version == 1]
-    others = [each for each in uuids if each.version != 1]
-    few = len(uuids) // _RARE
-    if len(others) > few and {each.version for each in others} - _EVEN_VERSIONS and _gap(others) > _GAP:
-        # They come from a counter, or their version begins with the time.
+    rest = [each for each in uuids if each.version != 1]
+    rare_count = len(uuids) // _RARE
+    if len(rest) > rare_count and {each.version for each in rest} - _EVEN_VERSIONS and _gap(rest) > _GAP:
+        # The UUIDs come from a counter, or are of a version that begins with the time.
         why, numbers = "in ascending order", sorted(each.int for each in uuids)
-    elif len(timed) > few and _gap(timed) > _GAP:
+    elif len(timed) > rare_count and _gap(timed) > _GAP:
         why, numbers = "loaded in bulk", sorted(each.time << 96 for each in timed)
     else:
         return EVENLY
-    outliers = len(numbers) // 20  # the entry of the suffix may be days older
+    outliers = len(numbers) // 20  # for example, the entry of the suffix may be days older
     core = numbers[outliers : len(numbers) - outliers]
-    start, pace = core[0] % RING, (core[-1] - core[0]) / RING / len(core)  # turns of the ring from entry to entry
+    start, pace = core[0] % RING, (core[-1] - core[0]) / RING / len(core)  # turns between two entries
     share = len(numbers) / len(uuids)
     if pace * len(numbers) > 1:
         return UuidDistribution("several bulk loads", each=8, all=32)
     if not entries:
         least = min(0.5, max(_LEAST, pace * _FEW))
         return UuidDistribution(why, share, start, least, min(1.0, max(2 * least, pace * _MANY)), each=8, all=32)
-    # Twice the length that the pace implies, because an overestimate does less harm than an underestimate.
+    # This is twice the length that the pace implies, because an overestimate does less harm than an underestimate.
     length = max(_LEAST, 2 * pace * share * entries)
     return EVENLY if length > _LONG else UuidDistribution(why, share, start, length, length, each=4)
 
@@ -257,16 +258,16 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
 
 # --- schedule --------------------------------------------------------------------------------------------------------
 #
-# Assigns pieces to connections, which may lead to several servers. If a server fails, the next free connection reads
-# the piece; the failed server is retried after growing pauses.
+# The functions here assign pieces to connections, which may lead to several servers. If a server fails, the next free
+# connection reads the piece. The failed server is tried again after growing pauses.
 
 
 LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
-_POLL = 0.5  # seconds after which an idle connection looks for work again
+_POLL = 0.5  # seconds after which an idle connection looks for a piece again
 
 
 class ConnectionSlot(Struct, frozen=True):
-    """A future connection. `server`: the server's index in the caller's list. `number`: index among its connections."""
+    """A future connection. `server` is the index of its server, and `number` its index at this server."""
 
     server: int
     number: int
@@ -275,14 +276,14 @@ class ConnectionSlot(Struct, frozen=True):
         return f"{self.server}-{self.number}"
 
 
-# Reads a whole piece and stores it. Raises a retryable LoaderError if the server fails, and any error if the meter is
-# cancelled.
+# Reads a whole piece and stores it. Raises a retryable LoaderError if the server fails. If the meter is cancelled, it
+# may raise any error.
 ReadPiece = Callable[[ConnectionSlot, Piece, Meter], None]
 
 
 def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
-    """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable; raises the
-    last error if every connection has exceeded RETRIES consecutive failures."""
+    """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable. If every
+    connection has exceeded RETRIES consecutive failures, raises the last error."""
     state = _Schedule(read, meter, list(pieces), len(pieces), len(slots))
     threads = [threading.Thread(target=state.work, args=(slot,), daemon=True) for slot in slots]
     for thread in threads:
@@ -302,8 +303,8 @@ def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: Rea
 
 
 class _Schedule(Struct):
-    """The state that the connections' threads share, guarded by `changed`. `alive`: connections that have not given
-    up. `running`: the meters of the pieces that are being read."""
+    """The state that the connections' threads share, guarded by `changed`. `alive` is the number of connections that
+    have not given up. `running` are the meters of the pieces that are being read."""
 
     read: ReadPiece
     meter: Meter
@@ -326,7 +327,7 @@ class _Schedule(Struct):
             self.changed.notify_all()
 
     def work(self, slot: ConnectionSlot) -> None:
-        failures = 0  # consecutive
+        failures = 0  # the number of consecutive failures
         try:
             while failures <= defaults.RETRIES and (piece := self._next()) is not None:
                 failure = self._try(slot, piece)
@@ -337,7 +338,7 @@ class _Schedule(Struct):
             self.give_up(error)
 
     def _next(self) -> Piece | None:
-        """Waits for a piece; returns None if all pieces are read, or reading has been stopped."""
+        """Waits for a piece. Returns None if all pieces are read or reading has been stopped."""
         with self.changed:
             while not self.is_over:
                 if self.waiting:
@@ -346,7 +347,7 @@ class _Schedule(Struct):
         return None
 
     def _try(self, slot: ConnectionSlot, piece: Piece) -> LoaderError | None:
-        """Reads the piece. Returns None, or the retryable error after which the piece waits again."""
+        """Reads the piece. Returns None; or, after a retryable error, puts the piece back and returns the error."""
         meter, failure = Meter(piece.name), None
         with self.changed:
             self.running.append(meter)
@@ -382,7 +383,7 @@ class _Schedule(Struct):
 
 
 class RateLimit:
-    """The rate limit that the connections of an export share. `rate`: entries per second; 0 means no limit."""
+    """The rate limit that the connections of an export share. `rate` is in entries per second; 0 means no limit."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -391,16 +392,15 @@ class RateLimit:
 
     @contextmanager
     def limiting(self, counters: Counters) -> Iterator[None]:
-        """Limits the rate of a connection during the body. The rate is divided equally among all current
-        connections."""
+        """Limits the rate of a connection during the body. All current connections have equal shares of the rate."""
         self._share(self._readers.append, counters)
         try:
             yield
         finally:
             self._share(self._readers.remove, counters)
 
-    def _share(self, change: Callable[[Counters], None], changed: Counters) -> None:
+    def _share(self, change: Callable[[Counters], None], reader: Counters) -> None:
         with self._lock:
-            change(changed)
+            change(reader)
             for counters in self._readers:
                 counters.limit(max(1, self._rate // len(self._readers)) if self._rate else 0)

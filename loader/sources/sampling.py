@@ -1,10 +1,9 @@
 """Samples records evenly from LDIF or from a database, to estimate the size of a database with all records.
 
 The first records alone would be biased: containers, old accounts and service entries come first. Choosing records by
-byte position would be biased too, since a few large records (a group with all members, photos) can contain most of the
-bytes. So records are classified by size. Every nth common record (up to a page long) is taken. From each class of
-larger records a few megabytes are taken, or all records if they are few. Each sample is scaled to its class's bytes.
-"""
+byte position would be biased, too: a few large records (a group with all members, photos) can contain most of the
+bytes. So records are classified by size. Of common records (up to a page long), every nth is taken. From each class of
+larger records, a few megabytes are taken, or all records if they are few. Each sample is scaled to its class."""
 
 from __future__ import annotations
 
@@ -28,16 +27,16 @@ from loader.sources import mdb
 from loader.sources.mdb import Part
 
 COMMON = 4 << 10  # maximum bytes of a common record; a larger record is in a size class
-_LARGE = 8 << 20  # bytes of LDIF taken from each class of larger records
+_LARGE = 8 << 20  # bytes of LDIF that are taken from each class of larger records
 _CHUNK = 1 << 20  # bytes per read
 _SMALL_READ = 4 << 10  # bytes of a compressed file per read
-_COMPRESSED = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
+_MAGICS = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")  # the first bytes of a zstd and of a gzip file
 
 
 class SampleSize(Struct, frozen=True):
-    """The size of a sample, which is kept in memory: at least `records` records and at least the fraction `share` of
-    all records, but at most about `most` records. `seconds`: time limit for reading files; the rest is extrapolated.
-    If uncompressed LDIF has more than `whole` bytes, only `windows` windows of one chunk each are read."""
+    """The size of a sample, which is kept in memory: at least `records` records and the fraction `share` of all
+    records, but at most about `most` records. After `seconds`, reading of files stops, and the rest is extrapolated. If
+    there are more than `whole` bytes of uncompressed LDIF, only `windows` windows of one chunk each are read."""
 
     records: int = 10_000
     share: float = 0.01
@@ -51,7 +50,7 @@ class SampleSize(Struct, frozen=True):
 
 
 class SizeClass(Struct, frozen=True):
-    """A class of large records. `text`: the sampled records. `names`: their DNs. `total`: all records of the class."""
+    """A class of large records. `text` contains the sampled records, `names` their DNs. `total` is the class's size."""
 
     text: bytes
     names: Sequence[str]
@@ -59,8 +58,8 @@ class SizeClass(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """A sample. `text`: whole records. `total`: number of records in the source. `is_counted`: False if `total` is an
-    estimate. `how`: the method in words. `notes`: limitations of the sample. `larger`: samples of large records."""
+    """A sample. `text` contains whole records. `total` is the number of records in the source, or an estimate of it if
+    `is_counted` is False. `how` is the method in words. `notes` are limitations. `larger` samples large records."""
 
     text: bytes
     names: Sequence[str]  # DNs of the records in `text`
@@ -77,14 +76,14 @@ class Sample(Struct, frozen=True):
 
     @property
     def ldif_bytes(self) -> int:
-        """Returns the estimated bytes of LDIF of all records."""
+        """Returns an estimate of the bytes of LDIF of all records."""
         larger = sum(len(each.text) * each.total / len(each.names) for each in self.larger)
         return round(len(self.text) * max(1.0, self.common / len(self.names)) + larger)
 
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
-    """Returns a sample of LDIF files. `known`: the number of records according to manifests; None if unknown. Raises
-    EmptyInput if there are no records, LdifTruncated, LdifUnreadable."""
+    """Returns a sample of LDIF files. `known` is the number of records according to manifests, or None. Raises
+    EmptyInput if there are no records; LdifTruncated, LdifUnreadable."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
     sampler = _Sampler(wanted)
     if size > wanted.whole and not any(map(is_compressed, paths)):
@@ -92,38 +91,39 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
             sampler.take(batch)
         how = f"{units.number(wanted.windows)} windows of {_CHUNK >> 20} MiB, evenly distributed over the files"
         return sampler.sample(origin, how, size / (wanted.windows * _CHUNK), known)
-    until, before = time.monotonic() + wanted.seconds, 0
+    until, bytes_before = time.monotonic() + wanted.seconds, 0
     for path in paths:
         with path.open("rb", buffering=0) as file:
             try:
-                for batch in _batches(_decompressed(file).read, to_end=True):
+                for batch in _batches(_decompress(file).read, to_end=True):
                     if meter.cancelled.is_set():
                         raise Cancelled(signal="the timeout of this step")
                     records = _entries(batch)
                     meter.add(len(records), sum(map(len, records)))
                     sampler.take(records)
                     if time.monotonic() > until:
-                        read = sum(thinned.bytes + 2 * thinned.count for thinned in sampler.classes)
-                        how, scale = f"the first {units.size(read)} of LDIF", max(1.0, size / (before + file.tell()))
+                        bytes_read = sum(subset.bytes + 2 * subset.count for subset in sampler.classes)
+                        how = f"the first {units.size(bytes_read)} of LDIF"
+                        scale = max(1.0, size / (bytes_before + file.tell()))
                         return sampler.sample(origin, how, scale, known)
             except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
                 raise LdifUnreadable(path=path, reason=str(error)) from error
-            before += file.tell()
-    if zstd := [path for path in paths if _magic(path).startswith(_COMPRESSED[0])]:
-        with suppress(LdifSyntax):  # left to the load, which may allow what the scan does not (URLs)
-            ldif.scan(zstd, Meter("scan"))  # zstandard accepts a file that ends within a frame, the core does not
+            bytes_before += file.tell()
+    if zstd := [path for path in paths if _magic(path).startswith(_MAGICS[0])]:
+        with suppress(LdifSyntax):  # the load reports syntax errors, and may allow what `scan` does not (URLs)
+            ldif.scan(zstd, Meter("scan"))  # raises LdifTruncated if a file ends within a frame; zstandard does not
     return sampler.sample(origin, "all of it was read", 1.0, None)
 
 
 def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
-    """Returns a sample of files that contain a part of `total` records, such as a search's output. The last record of a
+    """Returns a sample of files with a part of `total` records, such as the output of a search. The last record of a
     file may be incomplete. Raises EmptyInput if there are no records."""
     sampler = _Sampler(wanted)
     for path in paths:
         with path.open("rb") as file:
             for batch in _batches(file.read):
                 sampler.take(batch)
-    scale = max(1.0, total / max(1, sum(thinned.count for thinned in sampler.classes)))
+    scale = max(1.0, total / max(1, sum(subset.count for subset in sampler.classes)))
     sample = sampler.sample(", ".join(map(str, paths)), how, scale, None)
     return replace(sample, is_counted=is_counted)
 
@@ -134,79 +134,79 @@ def count(path: Path) -> int:
         return sum(map(len, _batches(file.read)))
 
 
-class _Thinned:
-    """Keeps every `each`th record. While `is_full` returns True, drops every other kept record and doubles `each`."""
+class _ClassSample:
+    """A sample of a class: every `each`th record. While `is_full` returns True, every other record is dropped."""
 
-    def __init__(self, is_full: Callable[[_Thinned], bool]) -> None:
-        self.kept: list[bytes] = []
+    def __init__(self, is_full: Callable[[_ClassSample], bool]) -> None:
+        self.records: list[bytes] = []
         self.each = 1
-        self.kept_bytes = self.count = self.bytes = 0
+        self.record_bytes = self.count = self.bytes = 0
         self._is_full = is_full
 
     def take(self, records: Sequence[bytes]) -> None:
-        new = records[-self.count % self.each :: self.each]
-        self.kept += new
-        self.kept_bytes += sum(map(len, new))
+        chosen = records[-self.count % self.each :: self.each]
+        self.records += chosen
+        self.record_bytes += sum(map(len, chosen))
         self.count += len(records)
         self.bytes += sum(map(len, records))
         while self._is_full(self):
-            self.kept, self.each = self.kept[::2], self.each * 2
-            self.kept_bytes = sum(map(len, self.kept))
+            self.records, self.each = self.records[::2], self.each * 2
+            self.record_bytes = sum(map(len, self.records))
 
 
 class _Sampler:
     """Receives all records, and keeps some of each size class."""
 
     def __init__(self, wanted: SampleSize) -> None:
-        self._wanted = wanted
-        self._sparsest = 1 / wanted.share if wanted.share else math.inf
-        self._common = _Thinned(self._is_enough)
-        self._larger: dict[int, _Thinned] = {}
+        self._size = wanted
+        self._longest_step = 1 / wanted.share if wanted.share else math.inf
+        self._common_sample = _ClassSample(self._is_enough)
+        self._larger_samples: dict[int, _ClassSample] = {}
 
-    def _is_enough(self, common: _Thinned) -> bool:
-        kept, wanted = len(common.kept), self._wanted
-        enough = kept > 2 * wanted.records and 2 * common.each <= self._sparsest
-        return enough or kept > 2 * wanted.most
+    def _is_enough(self, common: _ClassSample) -> bool:
+        count, wanted = len(common.records), self._size
+        enough = count > 2 * wanted.records and 2 * common.each <= self._longest_step
+        return enough or count > 2 * wanted.most
 
-    def _is_large(self, thinned: _Thinned) -> bool:
-        kept = len(thinned.kept)
-        return kept > 1 and (thinned.kept_bytes > 2 * _LARGE or kept > 2 * self._wanted.most)
+    def _is_large(self, subset: _ClassSample) -> bool:
+        count = len(subset.records)
+        return count > 1 and (subset.record_bytes > 2 * _LARGE or count > 2 * self._size.most)
 
     def take(self, records: list[bytes]) -> None:
         if len(max(records, key=len, default=b"")) > COMMON:
             for record in (record for record in records if len(record) > COMMON):
                 bits = len(record).bit_length()
-                self._larger.setdefault(bits, _Thinned(self._is_large)).take([record])
+                self._larger_samples.setdefault(bits, _ClassSample(self._is_large)).take([record])
             records = [record for record in records if len(record) <= COMMON]
-        self._common.take(records)
+        self._common_sample.take(records)
 
     @property
-    def classes(self) -> list[_Thinned]:
-        return [self._common, *self._larger.values()]
+    def classes(self) -> list[_ClassSample]:
+        return [self._common_sample, *self._larger_samples.values()]
 
     def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
-        """Returns the sample. `scale`: records in the source per received record. `known`: as in `of_files`."""
-        kept_classes = [thinned for thinned in self.classes if thinned.kept]
+        """Returns the sample. The source has `scale` records per received record. `known` is as in `of_files`."""
+        kept_classes = [subset for subset in self.classes if subset.records]
         if not kept_classes:
             raise EmptyInput(path=origin)
-        # Classes whose records were all kept need no scaling of their own, so they are combined.
-        whole = [thinned for thinned in kept_classes if thinned.each == 1]
-        groups = [[thinned] for thinned in kept_classes if thinned.each > 1] + ([whole] if whole else [])
-        groups.sort(key=lambda group: (group[0] is not self._common, -group[0].count))
+        # If all records of a class were kept, it needs no scaling of its own. Such classes are combined.
+        whole = [subset for subset in kept_classes if subset.each == 1]
+        groups = [[subset] for subset in kept_classes if subset.each > 1] + ([whole] if whole else [])
+        groups.sort(key=lambda group: (group[0] is not self._common_sample, -group[0].count))
         classes = []
         for group in groups:
-            text = b"".join(record + b"\n\n" for thinned in group for record in thinned.kept)
-            names, thinned = _names(text, origin), group[0]
-            kept = scale * (thinned.bytes / thinned.kept_bytes if thinned.each > 1 else 1)
-            classes.append(SizeClass(text, names, max(len(names), round(len(names) * kept))))
+            text = b"".join(record + b"\n\n" for subset in group for record in subset.records)
+            names, subset = _names(text, origin), group[0]
+            weight = scale * (subset.bytes / subset.record_bytes if subset.each > 1 else 1)
+            classes.append(SizeClass(text, names, max(len(names), round(len(names) * weight))))
         first, *larger = classes
-        if self._common.each > 1:
-            how = f"one record in {self._common.each}; {how}"
+        if self._common_sample.each > 1:
+            how = f"one record in {self._common_sample.each}; {how}"
         elif larger:
             how = f"some of the large records; {how}"
-        total = known or round(sum(thinned.count for thinned in self.classes) * scale)
-        counted = scale == 1.0 or known is not None
-        return Sample(first.text, first.names, total, counted, how, larger=tuple(larger))
+        total = known or round(sum(subset.count for subset in self.classes) * scale)
+        is_counted = scale == 1.0 or known is not None
+        return Sample(first.text, first.names, total, is_counted, how, larger=tuple(larger))
 
 
 def _entries(records: list[bytes]) -> list[bytes]:
@@ -218,8 +218,8 @@ def _entries(records: list[bytes]) -> list[bytes]:
 
 
 def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
-    """Yields records without the blank line that ends them. Yields a last record that lacks it only if `to_end`. Reads
-    CR LF as LF."""
+    """Yields records without the blank line that ends them. If the last record lacks this line, yields it only with
+    `to_end`. Reads CR LF as LF."""
     rest: list[bytes] = []
     while chunk := read(_CHUNK):
         if chunk.endswith(b"\r"):
@@ -239,8 +239,8 @@ def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[lis
 
 
 def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
-    """Divides the files, as if they were one, into steps. Yields the records that begin in a window in the middle of
-    each step; the last one is read to its end, because otherwise large records would be underrepresented."""
+    """Divides the files, as if they were one, into equal steps. Yields the records that begin in a window in the middle
+    of each step. The last record of a window is read to its end, so that large records are not underrepresented."""
     start = 0
     for path in paths:
         size = path.stat().st_size
@@ -260,13 +260,13 @@ def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
         start += size
 
 
-def _decompressed(file: IO[bytes]) -> IO[bytes]:
-    """Returns the decompressed content. Reads little ahead, so the position in `file` shows how much was consumed."""
+def _decompress(file: IO[bytes]) -> IO[bytes]:
+    """Returns the decompressed content. Reads little ahead, so the position in `file` shows how much was read."""
     magic = file.read(4)
     file.seek(0)
-    if magic.startswith(_COMPRESSED[0]):
+    if magic.startswith(_MAGICS[0]):
         return zstandard.ZstdDecompressor().stream_reader(file, read_size=_SMALL_READ, read_across_frames=True)
-    return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic.startswith(_COMPRESSED[1]) else file
+    return cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if magic.startswith(_MAGICS[1]) else file
 
 
 def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
@@ -279,7 +279,7 @@ def of_database(directory: Path, wanted: SampleSize, meter: Meter) -> Sample:
 
 
 def is_compressed(path: Path) -> bool:
-    return _magic(path).startswith(_COMPRESSED)
+    return _magic(path).startswith(_MAGICS)
 
 
 def _magic(path: Path) -> bytes:
@@ -295,14 +295,14 @@ def _names(text: bytes, origin: str) -> list[str]:
 
 
 def parents(names: Sequence[str], suffix: str) -> list[str]:
-    """Returns the DNs of ancestors, from `suffix` down, that are missing among `names`; parents first."""
-    present = {dn.key(name) for name in names}
+    """Returns the DNs of missing ancestors of `names`, from `suffix` down, parents first."""
+    keys = {dn.key(name) for name in names}
     missing: dict[str, str] = {}
     for name in filter(lambda name: dn.is_below(name, suffix), names):
         while dn.key(name) != dn.key(suffix):
             name = dn.parent(name)
             key = dn.key(name)
-            if key in present or key in missing:
+            if key in keys or key in missing:
                 break
             missing[key] = name
     return sorted(missing.values(), key=lambda name: dn.key(name).count(","))

@@ -1,1 +1,1 @@
-"""The door to the file system: durable writes, owners, free space, and which processes have files open."""
+"""Accesses the file system: durable writes, owners, free space, and the processes that have files open."""

@@ -1,5 +1,5 @@
-"""Writes files durably, with holes, without a name, or in place of another account's file; checks owner, mode and free
-space. Creates temporary directories, and removes those of killed runs, which may contain passwords."""
+"""Writes files: durably, with holes, without a name, or in place of another account's file. Checks owner, mode and free
+space. Creates temporary directories, and removes those of killed runs, because they may contain passwords."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Owner(Struct, frozen=True):
         return cls(status.st_uid, status.st_gid)
 
     def apply_to(self, descriptor: int) -> None:
-        """Gives an open file to this owner if the process runs as root; no other process can or needs to."""
+        """Gives an open file to this owner if the process runs as root. Another process may not, and need not."""
         if os.geteuid() == 0:
             os.fchown(descriptor, self.uid, self.gid)
 
@@ -63,17 +63,17 @@ def make_durable(path: Path) -> None:
 
 
 def publish(partial: Path, final: Path) -> None:
-    """Renames a finished file to its final name, durably: after a power cut either the old or the new file is there."""
+    """Renames a finished file to its final name, durably. After a power cut either the old or the new file exists."""
     make_durable(partial)
     os.replace(partial, final)
     make_durable(final.parent)
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Writes a small file atomically: after a crash either the old or the new file is there."""
+    """Writes a small file atomically: after a crash either the old or the new file exists."""
     with held.opened(path.parent) as parent:
         partial = path.name + PARTIAL
-        parent.remove(partial)  # a file that a killed run left behind would keep its own mode
+        parent.remove(partial)  # a file that a killed run has left would keep its mode
         with held.named(path), os.fdopen(parent.create(partial, mode), "wb") as file:
             file.write(content)
             file.flush()
@@ -82,7 +82,8 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def creating(path: Path, mode: int = 0o666) -> BinaryIO:
-    """Returns an empty file for writing. In a directory of another account, first removes a file with this name."""
+    """Returns an empty file for writing. If another account owns the directory, removes the file with this name first:
+    that account may have put a link there."""
     with held.opened(path.absolute().parent) as parent:
         if not parent.is_foreign:
             return path.open("wb")
@@ -91,7 +92,7 @@ def creating(path: Path, mode: int = 0o666) -> BinaryIO:
 
 
 def reading(path: Path) -> BinaryIO:
-    """Opens a regular file for reading; raises FileUnsafe for any other file (`held.reading`)."""
+    """Opens a regular file for reading. Raises FileUnsafe for any other file (`held.reading`)."""
     return os.fdopen(held.reading(path), "rb")
 
 
@@ -107,7 +108,7 @@ def free_bytes(path: Path) -> int:
 
 
 def require_space(path: Path, needed: int, leftover: Path | None = None) -> int:
-    """Returns the free bytes on the file system of `path`, plus those of the file `leftover`, which will be
+    """Returns the free bytes on the file system of `path`, plus the size of the file `leftover`, which will be
     overwritten. Raises NoSpace if the sum is less than `needed`."""
     free = free_bytes(path) + (allocated_bytes(leftover) if leftover and leftover.exists() else 0)
     if free < needed:
@@ -120,7 +121,7 @@ def no_space(path: Path, needed: int, free: int) -> NoSpace:
 
 
 def same(first: Path | None, second: Path) -> bool:
-    """Returns whether two paths lead to the same file or directory; False if one of them cannot be reached."""
+    """Returns whether two paths lead to the same file or directory. Returns False if one of them cannot be reached."""
     try:
         return first is not None and os.path.samefile(first, second)
     except OSError:
@@ -129,13 +130,13 @@ def same(first: Path | None, second: Path) -> bool:
 
 def existing(path: Path) -> Path:
     """Returns `path`, or its nearest existing parent."""
-    while not os.path.exists(path):  # unlike Path.exists, False instead of an error if a parent may not be entered
+    while not os.path.exists(path):  # Path.exists would raise an error if a parent may not be entered
         path = path.parent
     return path
 
 
 def owner_name(path: Path) -> str:
-    """Returns the name of the owner of `path` or its nearest existing parent; the number if it has no name."""
+    """Returns the name of the owner of `existing(path)`; if the owner has no name, the number."""
     return account_name(existing(path).stat().st_uid)
 
 
@@ -152,10 +153,10 @@ def allocated_bytes(path: Path) -> int:
 
 
 def identity(path: Path) -> list[int]:
-    """Returns the inode's number and its generation, which differs for a later file with the same inode number."""
+    """Returns the number and the generation of an inode. A later file with the same number has another generation."""
     with held.closing_descriptor(held.reading(path)) as descriptor:
         generation = 0
-        with suppress(OSError):  # tmpfs and others keep no generation
+        with suppress(OSError):  # tmpfs and other file systems have no generation
             generation = int.from_bytes(fcntl.ioctl(descriptor, _GET_GENERATION, bytes(8)), "little")
         return [os.fstat(descriptor).st_ino, generation]
 
@@ -169,13 +170,13 @@ def require_readable(path: Path) -> None:
 
 def require_writable(directory: Path) -> None:
     """Raises UsageProblem, ReadOnly or NotPermitted if no file can be created in `existing(directory)`."""
-    found = existing(directory)
-    if not found.is_dir():
-        raise _no_directory(found)
-    if os.statvfs(found).f_flag & os.ST_RDONLY:
-        raise ReadOnly(path=found)
-    if not os.access(found, os.W_OK | os.X_OK):
-        raise NotPermitted(action="write in", path=found, owner=owner_name(found))
+    parent = existing(directory)
+    if not parent.is_dir():
+        raise _no_directory(parent)
+    if os.statvfs(parent).f_flag & os.ST_RDONLY:
+        raise ReadOnly(path=parent)
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise NotPermitted(action="write in", path=parent, owner=owner_name(parent))
 
 
 def _no_directory(path: Path) -> UsageProblem:
@@ -184,24 +185,24 @@ def _no_directory(path: Path) -> UsageProblem:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns the body's OSErrors about `path` into LoaderErrors. Adds the file name to all other OSErrors."""
+    """Turns the body's OSErrors about `path` into LoaderErrors. Adds the file name to an OSError of another kind."""
     try:
         yield
     except FileNotFoundError as error:
         raise NoSuchPath(path=error.filename or path) from error
     except OSError as error:
-        is_named = error.filename and not isinstance(error.filename, int)  # a number after os.listdir(DESCRIPTOR)
-        named = Path(os.fsdecode(error.filename)) if is_named else path
+        is_named = error.filename and not isinstance(error.filename, int)  # os.listdir(DESCRIPTOR) gives a number
+        culprit = Path(os.fsdecode(error.filename)) if is_named else path
         if error.errno == errno.EROFS:
-            raise ReadOnly(path=named) from error
+            raise ReadOnly(path=culprit) from error
         if error.errno in (errno.EACCES, errno.EPERM):
-            raise NotPermitted(action="use", path=named, owner=owner_name(named)) from error
+            raise NotPermitted(action="use", path=culprit, owner=owner_name(culprit)) from error
         if error.errno in FULL_ERRNOS:
-            free = units.size(free_bytes(named))
-            raise NoSpace(path=named, lack=f"{FULL} ({free} free)") from error
-        if error.errno == errno.ENOTDIR and existing(named).is_file():
-            raise _no_directory(existing(named)) from error
-        error.filename = str(named)
+            free = units.size(free_bytes(culprit))
+            raise NoSpace(path=culprit, lack=f"{FULL} ({free} free)") from error
+        if error.errno == errno.ENOTDIR and existing(culprit).is_file():
+            raise _no_directory(existing(culprit)) from error
+        error.filename = str(culprit)
         raise
 
 
@@ -212,7 +213,7 @@ def remove_tree(path: Path) -> None:
 
 
 def emptied(path: Path) -> Path:
-    """Makes `path` a new, private directory, and removes what a killed run left under this name."""
+    """Makes `path` a new, private directory. Removes what a killed run has left under this name."""
     remove_tree(path)
     path.mkdir(mode=0o700)
     return path
@@ -220,7 +221,7 @@ def emptied(path: Path) -> Path:
 
 # --- holes -----------------------------------------------------------------------------------------------------------
 #
-# Leaves holes for blocks of zeros, so that a restored file takes no more space than it must.
+# A block of zeros becomes a hole, so that a restored file takes as little space as possible.
 
 
 BLOCK = 4096
@@ -228,7 +229,7 @@ _ZEROS = bytes(BLOCK)
 
 
 def write(file: BinaryIO, piece: bytes) -> None:
-    """Writes at the current position, skipping whole blocks of zeros. Call `finish` after the last piece."""
+    """Writes at the current position, but skips whole blocks of zeros. After the last piece, call `finish`."""
     if _ZEROS not in piece:
         file.write(piece)
         return
@@ -248,18 +249,17 @@ def finish(file: BinaryIO) -> None:
 
 # --- nameless --------------------------------------------------------------------------------------------------------
 #
-# Files without a name: removed when they are closed, or when the process ends.
+# The kernel removes a file without a name when it is closed, or when the process ends.
 
 
 _NO_SUCH_FLAG = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
 
 def nameless(directory: Path) -> int:
-    """Returns a nameless file on the file system of `directory`, open for reading and writing, mode 0600.
+    """Returns a file without a name on the file system of `directory`, open for reading and writing, mode 0600.
 
     If the file system has no O_TMPFILE (OCFS2, NFS), creates a file in a private directory and removes its name at
-    once. Raises DirectoryUnsafe, OSError.
-    """
+    once. Raises DirectoryUnsafe, OSError."""
     with held.opened(directory) as open_dir:
         try:
             flags = os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC
@@ -267,9 +267,9 @@ def nameless(directory: Path) -> int:
         except OSError as error:
             if error.errno not in _NO_SUCH_FLAG:
                 raise
-    with held.scratch(directory, ".ditseed-watch-") as own:
-        descriptor = own.create("probe")
-        own.remove("probe")
+    with held.scratch(directory, ".ditseed-watch-") as scratch:
+        descriptor = scratch.create("probe")
+        scratch.remove("probe")
         return descriptor
 
 
@@ -283,22 +283,21 @@ def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
 
 # --- rewrite ---------------------------------------------------------------------------------------------------------
 #
-# Rewrites a small file of another account atomically, and keeps its owner and mode.
+# `rewrite` replaces a small file of another account atomically, and keeps its owner and mode.
 
 
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
-    """Replaces the content `before` by `after`. A symbolic link stays a link; its target changes.
+    """Replaces the content `before` by `after`. If `path` is a symbolic link, its target changes.
 
-    After a kill, the file has the old or the new content. Raises NotPermitted, NoSpace, FileUnsafe (as root: for a link
-    that another account made), and ConfigNotEditable if the content is no longer `before`.
-    """
+    If the process is killed, the file has the old or the new content. Raises ConfigNotEditable if the content is no
+    longer `before`; FileUnsafe if root would follow a link that another account made; NotPermitted, NoSpace."""
     with explained(path), held.checked_file(path) as pin:
         real = Path(os.readlink(pin))
         with held.opened(real.parent) as parent:
             partial = real.name + PARTIAL
             try:
                 parent.remove(partial)
-                # Descriptors only: slapd's account may own the directory, and ditseed may run as root.
+                # Descriptors are used, because slapd's account may own the directory, and ditseed may run as root.
                 with os.fdopen(parent.open(real.name), "rb") as model, os.fdopen(parent.create(partial), "wb") as copy:
                     copy.write(after)
                     copy.flush()
@@ -306,7 +305,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                     Owner.from_status(status).apply_to(copy.fileno())
                     os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
                     for label in os.listxattr(model.fileno()):  # ACLs and the SELinux label
-                        with suppress(OSError):  # not permitted: the directory's default stays
+                        with suppress(OSError):  # if not permitted, the directory's default stays
                             os.setxattr(copy.fileno(), label, os.getxattr(model.fileno(), label))
                     os.fsync(copy.fileno())
                 with os.fdopen(parent.open(real.name), "rb") as file:
@@ -323,29 +322,29 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                 parent.remove(partial)
 
 
-PREFIX = "ditseed-held-"  # only directories with this prefix are locked
+PREFIX = "ditseed-held-"  # the first part of the name of a locked directory
 _ALL_MAPPED = ["0", "0", str(2**32 - 1)]  # content of /proc/self/uid_map outside of user namespaces
 _UNMAPPED = 65534  # fs.overflowuid
 
 
 @contextmanager
 def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator[Path]:
-    """Creates a private directory in `parent` (default: $TMPDIR or /tmp), and removes it after the body. The caller may
+    """Creates a private directory in `parent` (default: $TMPDIR or /tmp), and removes it after the body. The body may
     give the directory to another account. Raises DirectoryUnsafe, OSError."""
     top = require_safe(Path(parent or tempfile.gettempdir()))
     sweep_temporary(top)
     outer: Path | None = None
-    try:  # around the creation, too: a signal may arrive as soon as signals are not deferred any more
+    try:  # the creation is included, because a signal may arrive directly after `deferred`
         with child.deferred():
-            new = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
-            new.chmod(0o711)
-            lock = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            with suppress(OSError):  # where locking fails, `sweep_temporary` removes nothing
+            directory = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
+            directory.chmod(0o711)
+            lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with suppress(OSError):  # if locking fails, `sweep_temporary` removes nothing
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The directory gets a name that `sweep_temporary` recognizes only once it is locked.
-            outer = top / f"{PREFIX}{kind}-{new.name.removeprefix('.ditseed-')}"
-            new.rename(outer)
-        # `outer` stays ditseed's, so that a later run recognizes it even if `inside` belongs to another account.
+            # The directory is locked before it gets a name that `sweep_temporary` recognizes.
+            outer = top / f"{PREFIX}{kind}-{directory.name.removeprefix('.ditseed-')}"
+            directory.rename(outer)
+        # `inside` may be given to another account. `outer` stays ditseed's, so that a later run recognizes it.
         inside = outer / "inside"
         inside.mkdir(mode=0o700)
         yield inside
@@ -356,39 +355,38 @@ def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator
 
 
 def require_safe(directory: Path) -> Path:
-    """Returns the real path of a directory. Raises DirectoryUnsafe if another account could rename or replace what
-    ditseed creates there; OSError.
+    """Returns the real path of a directory. Raises DirectoryUnsafe if another account could rename or replace a file
+    that ditseed creates there; OSError.
 
     Temporary directories are reached by name, because slapd's tools run as another account and cannot use root's
-    descriptors. So for root, no other account may be able to rename a directory on the path either.
-    """
+    descriptors. So if ditseed runs as root, no other account may be able to rename a directory on the path."""
     is_root = os.geteuid() == 0
     trusted = {0, os.geteuid()}
     with suppress(OSError):
         if Path("/proc/self/uid_map").read_text().split() != _ALL_MAPPED:
-            trusted.add(_UNMAPPED)  # the host's root in a user namespace, as in a rootless container
-    # Ordinary users often have a group of their own, which may write to their directories.
-    others = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
-    with held.opened(directory) as opened:
-        real = Path(os.readlink(opened.path))
-        # Not strict: if a link replaces a directory meanwhile, there are more statuses than directories.
+            trusted.add(_UNMAPPED)  # in a user namespace (rootless container) this is the host's root
+    # Ordinary users often have a group of their own. This group may write to their directories.
+    others_write = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
+    with held.opened(directory) as open_dir:
+        real = Path(os.readlink(open_dir.path))
+        # If a link replaces a directory meanwhile, there are more statuses than directories. So `strict` is False.
         steps = [*zip((*reversed(real.parents), real), held.statuses_along(real), strict=False)]
         for step, status in steps if is_root else steps[-1:]:
             at = "" if step == real else f"is below {step}, which "
             if status.st_uid not in trusted:
                 reason = f"{at}belongs to another account (uid {status.st_uid})"
-            elif status.st_mode & others and not status.st_mode & stat.S_ISVTX:
+            elif status.st_mode & others_write and not status.st_mode & stat.S_ISVTX:
                 reason = f"{at}can be written to by others (mode {stat.S_IMODE(status.st_mode):04o})"
             else:
                 continue
-            raise DirectoryUnsafe(path=opened.name, reason=reason)
+            raise DirectoryUnsafe(path=open_dir.name, reason=reason)
     return real
 
 
 @functools.cache
 def sweep_temporary(top: Path | None = None) -> None:
-    """Removes what killed runs left in `top` (default: $TMPDIR or /tmp), once in a process."""
-    parent = top or Path(os.environ.get("TMPDIR") or "/tmp")  # `gettempdir` would try to write
+    """Removes the directories that killed runs have left in `top` (default: $TMPDIR or /tmp), once per process."""
+    parent = top or Path(os.environ.get("TMPDIR") or "/tmp")  # tempfile.gettempdir would write a file
     for path in parent.glob(f"{PREFIX}*"):
         with suppress(OSError, DirectoryUnsafe), held.private(path, make=False) as abandoned:
             fcntl.flock(abandoned.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,14 +3,14 @@
 ditseed runs as root in directories that the account of slapd owns. That account can put a symbolic link, a hard link or
 a FIFO under any name there, and can rename everything, including ditseed's own directories. So:
 
-- A directory is opened once, and from then on used through its descriptor (as /proc/PID/fd/N for a library or a child
-  that takes paths). Even if the name is replaced later, the descriptor refers to the directory that was checked.
-- ditseed creates its files in a private directory: one that belongs to the account that runs ditseed, and that nobody
-  else can write to. Nobody can plant a file there.
-- A finished file is renamed from there to its final name; a rename follows no link.
-- A file in a directory of another account is checked through an O_PATH descriptor before it is opened: it must be
-  regular and, if it is written to, have no second hard link. Root also refuses to read a hard link by which the account
-  may be showing root another account's file (`_require_no_foreign_link`).
+- A directory is opened once, and from then on used through its descriptor. A library or child process that needs a path
+  gets /proc/PID/fd/N. If the name is replaced later, the descriptor still refers to the directory that was checked.
+- ditseed creates its files in a private directory: it belongs to the account that runs ditseed, and nobody else can
+  write to it. So nobody can plant a file there.
+- A finished file is renamed from there to its final name. A rename follows no link.
+- A file in a directory of another account is checked through an O_PATH descriptor before it is opened. It must be
+  regular. If it is written to, it must have no second hard link. The account could also make a hard link to another
+  account's file, so that root reads that file. Root refuses such a link (`_require_no_foreign_link`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
-_MOST_LINKS = 40  # the most symbolic links followed in one path; the kernel's limit
+_MOST_LINKS = 40  # the kernel follows at most 40 symbolic links in a path, and so does ditseed
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _HARD_LINK = "a file with a second name (hard link)"  # the `kind` of a FileUnsafe
 _KINDS = {
@@ -47,7 +47,7 @@ _KINDS = {
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Adds the file name to the body's OSErrors: an error of a read, a write or an fsync has none."""
+    """Adds the file name to the body's OSErrors, because an error of a read, a write or an fsync has none."""
     try:
         yield
     except OSError as error:
@@ -57,7 +57,7 @@ def named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def closing_descriptor(descriptor: int) -> Iterator[int]:
-    """Closes a descriptor when the body has ended."""
+    """Closes a descriptor after the body."""
     try:
         yield descriptor
     finally:
@@ -65,19 +65,19 @@ def closing_descriptor(descriptor: int) -> Iterator[int]:
 
 
 def through(descriptor: int) -> Path:
-    """Returns a path to the file of a descriptor, which child processes can use, too."""
+    """Returns a path to the file of a descriptor. Child processes can use the path, too."""
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
 
 class Directory(Struct, frozen=True):
-    """An open directory. `name`: its path as the operator knows it."""
+    """An open directory. `name` is its path as the operator knows it."""
 
     descriptor: int
     name: Path
 
     @property
     def path(self) -> Path:
-        """The directory's path through its descriptor, for code that takes paths only."""
+        """Returns a path that goes through the descriptor, for code that takes only paths."""
         return through(self.descriptor)
 
     @property
@@ -86,11 +86,11 @@ class Directory(Struct, frozen=True):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether an account other than root and this process's can change the directory's contents."""
+        """Returns whether an account other than root and this process's can change the directory's contents."""
         return is_foreign(self.status)
 
     def exists(self, name: str) -> bool:
-        """Returns whether the name exists, even as a dangling link."""
+        """Returns whether the name exists. It may be a dangling link."""
         try:
             os.lstat(name, dir_fd=self.descriptor)
         except FileNotFoundError:
@@ -98,12 +98,14 @@ class Directory(Struct, frozen=True):
         return True
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """Opens a regular file. Raises OSError; FileUnsafe, also for a second hard link if `flags` permit writing."""
+        """Opens a regular file. Raises FileUnsafe for any other file. If `flags` permit writing, also raises FileUnsafe
+        for a file with a second hard link. Raises OSError."""
         return _open_pinned(*self._pin(name), flags, self.name / name)
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
-        """Yields a path that always leads to the same regular file. Closing its descriptor drops no fcntl lock."""
+        """Yields a path that always leads to the same regular file. After the body, its O_PATH descriptor is closed,
+        which releases no fcntl lock."""
         with _checked_pin(*self._pin(name), self.name / name, written) as path:
             yield path
 
@@ -118,24 +120,25 @@ class Directory(Struct, frozen=True):
             return os.open(name, flags, mode, dir_fd=self.descriptor)
 
     def open_or_create(self, name: str, mode: int = 0o600) -> int:
-        """Opens a regular file with one hard link for reading and writing; creates it if it is missing."""
+        """Opens a regular file with one hard link for reading and writing. Creates the file if it is missing."""
         while True:
             with suppress(FileNotFoundError):
                 return self.open(name, os.O_RDWR)
-            with suppress(FileExistsError):  # another process was quicker: check what it created
+            with suppress(FileExistsError):  # another process was quicker; its file has to be checked
                 return self.create(name, mode)
 
     def remove(self, name: str) -> None:
-        """Removes a file, or a symbolic link itself, if it exists."""
+        """Removes a file if it exists. Of a symbolic link, removes the link itself."""
         with suppress(FileNotFoundError), named(self.name / name):
             os.unlink(name, dir_fd=self.descriptor)
 
     def link(self, name: str, other: str) -> None:
-        """Adds the hard link `other` to a file, or to a symbolic link itself, durably. Raises FileExistsError."""
+        """Adds the hard link `other` to `name`, durably. If `name` is a symbolic link, links to it, and not to its
+        target. Raises FileExistsError."""
         with named(self.name / other):
-            here = self.descriptor
-            os.link(name, other, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
-            os.fsync(here)
+            directory = self.descriptor
+            os.link(name, other, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            os.fsync(directory)
 
     def move_in(self, source: Path, name: str) -> None:
         """Moves a finished file from a private directory to `name` here, durably. Replaces an existing file."""
@@ -146,43 +149,43 @@ class Directory(Struct, frozen=True):
 
 @contextmanager
 def opened(path: Path) -> Iterator[Directory]:
-    """Opens a directory. As root, follows only symbolic links that root owns. Raises DirectoryUnsafe for any other
-    link on the path; OSError."""
-    with closing_descriptor(_directory(path)) as descriptor, _named(descriptor, path):
+    """Opens a directory. As root, follows only symbolic links that root owns, and raises DirectoryUnsafe if another
+    link is on the path. Raises OSError."""
+    with closing_descriptor(_directory(path)) as descriptor, _operator_name(descriptor, path):
         yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
 
 
 @contextmanager
 def private(path: Path, make: bool = True) -> Iterator[Directory]:
-    """Opens a directory of this account that nobody else can write to. If it is missing, creates it with mode 0700, or
-    raises FileNotFoundError without `make`. Raises DirectoryUnsafe, OSError."""
+    """Opens a directory of this account that nobody else can write to. With `make`, creates a missing directory with
+    mode 0700; otherwise raises FileNotFoundError. Raises DirectoryUnsafe, OSError."""
     if make:
         make_directories(path.parent)
-    with opened(path.parent) as above:
+    with opened(path.parent) as parent_dir:
         if make:
-            _make(above, path.name)
-        with opened(above.path / path.name) as directory:
+            _make(parent_dir, path.name)
+        with opened(parent_dir.path / path.name) as directory:
             require_private(directory.status, directory.name)
             yield directory
 
 
 def make_directories(path: Path, mode: int = 0o777) -> None:
-    """Creates a directory and its missing parents. Links on the way are followed as in `opened`, whereas os.makedirs
-    follows all links. Raises DirectoryUnsafe, OSError."""
+    """Creates a directory and its missing parents. Follows links as `opened` does; os.makedirs would follow all links.
+    Raises DirectoryUnsafe, OSError."""
     try:
         with opened(path):
             return
     except FileNotFoundError:
         make_directories(path.parent)
-    with opened(path.parent) as above:
-        _make(above, path.name, mode)
+    with opened(path.parent) as parent_dir:
+        _make(parent_dir, path.name, mode)
 
 
 def statuses_along(path: Path) -> Iterator[os.stat_result]:
     """Yields the status of each directory and symbolic link on the way to a path, from the top, as far as they exist.
 
-    A caller that stops at the first one that another account owns has followed no link of that account.
-    """
+    A link is followed only when the next status is requested. So a caller that stops at the first directory or link
+    that another account owns has followed no link of that account."""
     links = 0
     with closing(_components(path)) as components, suppress(FileNotFoundError, NotADirectoryError):
         for status in components:
@@ -194,9 +197,9 @@ def statuses_along(path: Path) -> Iterator[os.stat_result]:
 
 @contextmanager
 def scratch(parent: Path, prefix: str) -> Iterator[Directory]:
-    """Creates a private directory with a new name in `parent`; removes it with its contents at the end."""
-    with opened(parent) as above:
-        name = above.path / f"{prefix}{os.urandom(8).hex()}"
+    """Creates a private directory with a new name in `parent`. Removes it with its contents after the body."""
+    with opened(parent) as parent_dir:
+        name = parent_dir.path / f"{prefix}{os.urandom(8).hex()}"
         try:
             with private(name) as directory:
                 yield directory
@@ -205,48 +208,48 @@ def scratch(parent: Path, prefix: str) -> Iterator[Directory]:
                 remove_tree(name)
 
 
-def _make(above: Directory, name: str, mode: int = 0o700) -> None:
-    with suppress(FileExistsError), named(above.name / name):
-        os.mkdir(name, mode, dir_fd=above.descriptor)
+def _make(parent_dir: Directory, name: str, mode: int = 0o700) -> None:
+    with suppress(FileExistsError), named(parent_dir.name / name):
+        os.mkdir(name, mode, dir_fd=parent_dir.descriptor)
 
 
 def remove_tree(path: Path) -> None:
     """Removes a directory with its contents, without following links or opening FIFOs. (`shutil.rmtree` may open a file
-    that has just replaced a directory, and waits for a FIFO.) As root, first takes each directory from its owner, who
-    could otherwise add files as fast as they are removed. Raises OSError."""
-    with opened(path.parent) as above:
-        _remove_tree(above.descriptor, path.name)
+    that has just replaced a directory, and waits for a FIFO.) As root, first takes each directory from its owner;
+    otherwise the owner could add files as fast as they are removed. Raises OSError."""
+    with opened(path.parent) as parent_dir:
+        _remove_tree(parent_dir.descriptor, path.name)
 
 
-def _remove_tree(above: int, name: str) -> None:
-    with closing_descriptor(os.open(name, LIST, dir_fd=above)) as here:
+def _remove_tree(parent_dir: int, name: str) -> None:
+    with closing_descriptor(os.open(name, LIST, dir_fd=parent_dir)) as directory:
         if os.geteuid() == 0:
             with suppress(OSError):  # over NFS, root may be allowed to remove but not to chown
-                make_private(here)
-        for inner in os.listdir(here):
-            with suppress(FileNotFoundError):  # removed meanwhile
+                make_private(directory)
+        for inner in os.listdir(directory):
+            with suppress(FileNotFoundError):  # another process has removed it
                 try:
-                    os.unlink(inner, dir_fd=here)
+                    os.unlink(inner, dir_fd=directory)
                 except (IsADirectoryError, PermissionError):
                     try:
-                        _remove_tree(here, inner)
+                        _remove_tree(directory, inner)
                     except NotADirectoryError:  # a file has replaced the directory
-                        os.unlink(inner, dir_fd=here)
-    os.rmdir(name, dir_fd=above)
+                        os.unlink(inner, dir_fd=directory)
+    os.rmdir(name, dir_fd=parent_dir)
 
 
 def make_private(directory: int, mode: int = 0o700) -> None:
     """Gives the open directory to this process's account, with `mode`. This keeps out even a process that has the
-    directory open: the kernel checks permissions for each name that is looked up or created."""
+    directory open: for each name that is looked up or created, the kernel checks the permissions."""
     os.fchown(directory, os.geteuid(), os.getegid())
     os.fchmod(directory, mode)
 
 
 def remove_empty(path: Path) -> None:
-    """Removes an empty directory. Links on the way are followed as in `opened`, whereas os.rmdir follows all links.
-    Raises DirectoryUnsafe, OSError."""
-    with opened(path.parent) as above:
-        os.rmdir(path.name, dir_fd=above.descriptor)
+    """Removes an empty directory. Follows links as `opened` does; os.rmdir would follow all links. Raises
+    DirectoryUnsafe, OSError."""
+    with opened(path.parent) as parent_dir:
+        os.rmdir(path.name, dir_fd=parent_dir.descriptor)
 
 
 def require_private(status: os.stat_result, name: Path) -> None:
@@ -260,30 +263,29 @@ def require_private(status: os.stat_result, name: Path) -> None:
 
 @contextmanager
 def checked_file(path: Path) -> Iterator[Path]:
-    """Yields a path that always leads to the same regular file, which is found and checked as in `reading`."""
+    """Yields a path that always leads to the same regular file. The file is found and checked as in `reading`."""
     with _checked_pin(*_pin_path(path), Path(plain.with_operator_paths(str(path)))) as pin:
         yield pin
 
 
 def reading(path: Path, links: bool = True) -> int:
-    """Opens a regular file for reading; never waits for a FIFO. As root, a symbolic link is followed only if root owns
-    it. Without `links` no link is followed. Raises FileUnsafe, OSError."""
+    """Opens a regular file for reading, and never waits for a FIFO. Root follows a symbolic link only if root owns the
+    link. Without `links`, no link is followed. Raises FileUnsafe, OSError."""
     return _open_pinned(*_pin_path(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 
 def secret(path: Path, others_may_read: bool) -> tuple[int, os.stat_result]:
-    """Opens a file of passwords or keys, or a pipe of the shell (-y <(command)), for reading. Follows links like
+    """Opens for reading a file of passwords or keys, or a pipe of the shell (-y <(command)). Follows links like
     `reading`.
 
-    Raises UsageProblem if another account owns the file or may write to it, or (unless `others_may_read`) may read it;
-    FileUnsafe, OSError.
-    """
+    Raises UsageProblem if another account owns the file or may write to it. Unless `others_may_read`, also raises it if
+    another account may read the file. Raises FileUnsafe, OSError."""
     descriptor, status = _pin_path(path)
     with closing_descriptor(descriptor):
         name = plain.with_operator_paths(str(path))
         if not stat.S_ISFIFO(status.st_mode):
             require_regular(status, Path(name))
-        # After `sudo ditseed -y FILE`, the file may belong to the operator, who may act as root anyway.
+        # After `sudo ditseed -y FILE`, the file may belong to the operator, who may act as root in any case.
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
             advice = "put it into a file that belongs to the account that runs ditseed"
             raise UsageProblem(reason=f"{name} belongs to uid {status.st_uid}: {advice}")
@@ -296,7 +298,7 @@ def secret(path: Path, others_may_read: bool) -> tuple[int, os.stat_result]:
 
 
 def device(path: Path, flags: int) -> int | None:
-    """Opens a block device with `flags`; returns None for any other file. Follows links as `reading` does."""
+    """Opens a block device with `flags`. Returns None for any other file. Follows links as `reading` does."""
     descriptor, status = _pin_path(path)
     with closing_descriptor(descriptor):
         is_device = stat.S_ISBLK(status.st_mode)
@@ -309,20 +311,21 @@ def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         return descriptor, os.fstat(descriptor)
     with named(path):
-        above = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
-    with closing_descriptor(above):
+        parent_dir = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
+    with closing_descriptor(parent_dir):
         with named(path):
-            descriptor, status = _pin_name(path.name or ".", above, path)
+            descriptor, status = _pin_name(path.name or ".", parent_dir, path)
             if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
                 os.close(descriptor)
-                descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=above)
+                descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=parent_dir)
                 status = os.fstat(descriptor)
         return descriptor, status
 
 
 def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
-    """Raises FileUnsafe if the file may be a hard link by which an account that can write to the directory `above` has
-    root read another account's file. The kernel forbids such links only with fs.protected_hardlinks."""
+    """Raises FileUnsafe if the file may be a harmful hard link: an account that can write to the directory `above` may
+    have created it, so that root reads another account's file. The kernel forbids such links only with
+    fs.protected_hardlinks."""
     if os.geteuid() != 0 or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode) or not is_foreign(above):
         return
     if status.st_uid != above.st_uid or (_is_trusted(status) and above.st_mode & _OTHERS_WRITE):
@@ -330,7 +333,7 @@ def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name
 
 
 def require_regular(status: os.stat_result, name: Path, written: bool = False) -> None:
-    """Raises FileUnsafe unless the file is regular and, if `written`, has no second hard link."""
+    """Raises FileUnsafe if the file is not regular, or if `written` and the file has a second hard link."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode))
     if kind is not None:
         raise FileUnsafe(path=name, kind=kind)
@@ -339,7 +342,7 @@ def require_regular(status: os.stat_result, name: Path, written: bool = False) -
 
 
 def _open_pinned(descriptor: int, status: os.stat_result, flags: int, name: Path) -> int:
-    """Opens the file of an O_PATH descriptor with `flags`, and closes `descriptor`."""
+    """Opens the file of an O_PATH descriptor with `flags`. Closes `descriptor`."""
     with closing_descriptor(descriptor):
         require_regular(status, name, written=bool(flags & (os.O_WRONLY | os.O_RDWR)))
         with named(name):
@@ -348,15 +351,15 @@ def _open_pinned(descriptor: int, status: os.stat_result, flags: int, name: Path
 
 @contextmanager
 def _checked_pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
-    """Checks the file of an O_PATH descriptor and yields a path to the file. Closes the descriptor at the end."""
+    """Checks the file of an O_PATH descriptor, and yields a path to the file. Closes the descriptor after the body."""
     with closing_descriptor(descriptor):
         require_regular(status, name, written)
-        with _named(descriptor, name) as path:
+        with _operator_name(descriptor, name) as path:
             yield path
 
 
 @contextmanager
-def _named(descriptor: int, name: Path) -> Iterator[Path]:
+def _operator_name(descriptor: int, name: Path) -> Iterator[Path]:
     path = through(descriptor)
     plain.register(path, name)
     try:
@@ -366,7 +369,7 @@ def _named(descriptor: int, name: Path) -> Iterator[Path]:
 
 
 def is_foreign(status: os.stat_result) -> bool:
-    """Whether another account owns a file or directory, or may write to it."""
+    """Returns whether another account owns a file or directory, or may write to it."""
     return not _is_trusted(status) or bool(status.st_mode & _OTHERS_WRITE)
 
 
@@ -388,7 +391,7 @@ def _directory(path: Path) -> int:
                     reason = f"is reached by a symbolic link of another account (uid {status.st_uid})"
                     raise DirectoryUnsafe(path=path, reason=reason)
     except StopIteration as end:
-        return _listable(end.value, path)
+        return _open_for_listing(end.value, path)
     except OSError as error:
         error.filename = plain.with_operator_paths(str(path))
         raise
@@ -396,41 +399,41 @@ def _directory(path: Path) -> int:
 
 def _components(path: Path) -> Generator[os.stat_result, None, int]:
     """Yields the status of each directory and symbolic link by which a path is reached, from the top. A link is
-    followed once the next status is requested. Returns an O_PATH descriptor of the last component."""
+    followed only when the next status is requested. Returns an O_PATH descriptor of the last component."""
     start = _THROUGH.match(str(path))
     top = start.group() if start else "/"
     rest = str(path)[len(top) :] if start else str(path.absolute())
-    here = os.open(top, os.O_PATH | os.O_CLOEXEC)
+    directory = os.open(top, os.O_PATH | os.O_CLOEXEC)
     try:
-        yield os.fstat(here)
+        yield os.fstat(directory)
         parts = rest.split("/")[::-1]
         while parts:
             part = parts.pop()
             if not part:
                 continue
-            there, status = _pin_name(part, here)
+            component, status = _pin_name(part, directory)
             try:
                 yield status
                 if stat.S_ISLNK(status.st_mode):
-                    target = os.readlink("", dir_fd=there)
+                    target = os.readlink("", dir_fd=component)
                     parts += target.split("/")[::-1]
-                    following = os.open("/" if target.startswith("/") else ".", PIN, dir_fd=here)
-                    os.close(there)
-                    there = following
+                    target_dir = os.open("/" if target.startswith("/") else ".", PIN, dir_fd=directory)
+                    os.close(component)
+                    component = target_dir
             except BaseException:
-                os.close(there)
+                os.close(component)
                 raise
-            os.close(here)
-            here = there
-        return here
+            os.close(directory)
+            directory = component
+        return directory
     except BaseException:
-        os.close(here)
+        os.close(directory)
         raise
 
 
 def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
-    """Returns an O_PATH descriptor of `name`, and its status. `path`: the path of a file, which is then checked by
-    `_require_no_foreign_link`. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
+    """Returns an O_PATH descriptor of `name`, and its status. `path` is given for a file, which
+    `_require_no_foreign_link` then checks. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
     descriptor = os.open(name, PIN, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
@@ -442,13 +445,13 @@ def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int,
         raise
 
 
-def _listable(here: int, path: Path) -> int:
-    """Returns a descriptor for listing and syncing the directory; if the directory may not be read, a descriptor that
-    only opens files in it. Closes `here`."""
+def _open_for_listing(directory: int, path: Path) -> int:
+    """Returns a descriptor for listing and syncing the directory. If the directory may not be read, returns a
+    descriptor that can only open files in it. Closes `directory`."""
     try:
         with named(path):
-            return os.open(".", LIST, dir_fd=here)
+            return os.open(".", LIST, dir_fd=directory)
     except PermissionError:
-        return os.dup(here)
+        return os.dup(directory)
     finally:
-        os.close(here)
+        os.close(directory)

@@ -1,10 +1,9 @@
 """Finds the processes that use an LMDB environment, a file or a directory.
 
-liblmdb keeps a shared fcntl lock on the first byte of lock.mdb while an environment is open (mdb.c,
-mdb_env_share_locks). So F_GETLK for a conflicting lock names a process that has the environment open, and locks
-nothing. lock.mdb may have been removed or replaced while data.mdb is in use: if there is no lock, /proc shows which
-processes have data.mdb open.
-"""
+While an environment is open, liblmdb keeps a shared fcntl lock on the first byte of lock.mdb (mdb.c,
+mdb_env_share_locks). F_GETLK asks for a conflicting lock: it names a process that has the environment open, and locks
+nothing. But lock.mdb may have been removed or replaced while data.mdb is in use. So if there is no lock, /proc shows
+which processes have data.mdb open."""
 
 from __future__ import annotations
 
@@ -32,8 +31,8 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence
 
 
 def holder(directory: Path) -> int | None:
-    """Returns the ID of a process that has the environment open; 0 if it is in another PID namespace; None if neither
-    lock.mdb nor /proc shows a process."""
+    """Returns the ID of a process that has the environment open. Returns 0 if the process is in another PID namespace,
+    and None if neither lock.mdb nor /proc shows a process."""
     pid = locker(directory)
     users = [] if pid is not None else users_of(directory / DATA, directory / LOCK)[0]
     return next((user.pid for user in users), pid)
@@ -54,51 +53,52 @@ def locker(directory: Path) -> int | None:
 
 
 def lock_holder(descriptor: int, byte: int) -> int | None:
-    """Returns the ID of a process with a lock on that byte of an open file; 0 if the process is in another PID
-    namespace; None if there is no lock."""
+    """Returns the ID of a process that has locked the byte at offset `byte` of an open file. Returns 0 if the process
+    is in another PID namespace, and None if there is no lock."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, query))
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
 
 
 def require_unused(directory: Path) -> None:
-    """Raises TargetInUse if a process has the environment open. Warns if data.mdb exists and some processes, which may
-    have it open, could not be examined."""
+    """Raises TargetInUse if a process has the environment open. Logs a warning if data.mdb exists and processes that
+    may have it open could not be examined."""
     pid, unseen = locker(directory), None
     if pid is None:
         users, unseen = users_of(directory / DATA, directory / LOCK)
         pid = next((user.pid for user in users), None)
     if pid is not None:
-        raise TargetInUse(path=directory, process=_described(pid))
+        raise TargetInUse(path=directory, process=_description(pid))
     if unseen is not None and (directory / DATA).exists():
         _warn(plain.with_operator_paths(str(directory)), unseen)
 
 
 def require_lock_used(directory: Path) -> None:
-    """Raises LockUnused if a process that may write to data.mdb does not have the present lock.mdb open: that process
-    would not see a reader slot that is taken now."""
+    """Raises LockUnused if a process may write to data.mdb and does not have the present lock.mdb open. That process
+    would ignore a reader slot in this lock.mdb."""
     for user in users_of(directory / DATA, directory / LOCK)[0]:
         if user.writes and not user.has_second:
-            reason = f"it is open in another process{_described(user.pid)} that does not use its lock.mdb"
+            reason = f"it is open in another process{_description(user.pid)} that does not use its lock.mdb"
             raise LockUnused(path=directory / DATA, reason=reason)
 
 
-@cache  # once in a run
+@cache  # warns once in a run
 def _warn(directory: str, unseen: str) -> None:
     _log.warning("%s: no process has its lock.mdb locked, but %s could not be examined", directory, unseen)
 
 
-def _described(pid: int) -> str:
+def _description(pid: int) -> str:
     return f" ({command_name(pid) or 'a process'}, process {pid})" if pid else ""
 
 
 # --- mapped ----------------------------------------------------------------------------------------------------------
 #
-# Finds the processes that, according to /proc, have a file open or mapped, even if the file was renamed since.
+# The functions here find the processes that, according to /proc, have a file open or mapped, even if the file was
+# renamed.
 #
-# A process that maps a file of LMDB keeps a descriptor of it, which has the device and inode number that stat returns.
-# /proc/PID/maps may name another device (btrfs: the whole file system's; overlayfs: the lower layer's). So once a
-# descriptor has identified the file, only the inode number is compared with the lines of /proc/PID/maps.
+# A process that maps a file of LMDB keeps a descriptor of the file. The descriptor has the device and inode number that
+# stat returns. In /proc/PID/maps the device may be another one (btrfs: the whole file system's; overlayfs: the lower
+# layer's). So once a descriptor has identified the file, only the inode number is compared with /proc/PID/maps.
 
 
 _INITIAL = 0xEFFFFFFC  # inode of the initial PID namespace, PROC_PID_INIT_INO of linux/proc_ns.h
@@ -106,7 +106,7 @@ _PROC = "/proc"
 
 
 class User(Struct, frozen=True):
-    """A process that maps a file or may write to it. `has_second`: whether it also has `second` of `users_of` open."""
+    """A process that maps a file or may write to it. `has_second`: it also has the file `second` of `users_of` open."""
 
     pid: int
     writes: bool
@@ -114,26 +114,26 @@ class User(Struct, frozen=True):
 
 
 def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
-    """Returns the users of `path` except this process, and a text that names relevant processes that could not be
-    examined, or None. A process that reads the file without mapping it (`cp`) is not a user."""
+    """Returns the users of `path` except this process; and a text that names processes that may be users, but could not
+    be examined, or None. A process that reads the file without mapping it (`cp`) is not a user."""
     try:
         file = os.stat(path)
     except FileNotFoundError:
         return [], None
     second_file = os.stat(second) if second.exists() else None
     users: list[User] = []
-    refused: list[str] = []
+    unreadable_pids: list[str] = []
     for pid in others():
         try:
             user = _user(pid, file, second_file)
         except PermissionError:
-            refused.append(pid)
+            unreadable_pids.append(pid)
         except OSError:
             continue  # the process has ended
         else:
             users += [user] if user else []
-    # Processes of other accounts matter if they may be slapd or a tool of slapd.
-    slapds = [pid for pid in refused if "slap" in command_name(pid)]
+    # Of the processes that could not be examined, only slapd and its tools matter.
+    slapds = [pid for pid in unreadable_pids if "slap" in command_name(pid)]
     unseen = None
     if slapds:
         unseen = f"process {', '.join(slapds)} ({command_name(slapds[0])}) of another account"
@@ -145,36 +145,36 @@ def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
 
 
 def others() -> Iterator[str]:
-    own = str(os.getpid())
-    return (name for name in os.listdir(_PROC) if name.isdigit() and name != own)
+    this = str(os.getpid())
+    return (name for name in os.listdir(_PROC) if name.isdigit() and name != this)
 
 
 def _user(pid: str, file: os.stat_result, second: os.stat_result | None) -> User | None:
-    """Returns the process if it uses `file`. Raises OSError if it cannot be examined."""
-    same: list[str] = []
+    """Returns the process if it uses `file`. Raises OSError if the process cannot be examined."""
+    names: list[str] = []
     other_device = has_second = False
     for name, status in descriptors(pid):
         if status.st_ino == file.st_ino:
             if status.st_dev == file.st_dev:
-                same.append(name)
+                names.append(name)
             else:
                 other_device = True
         elif second is not None and os.path.samestat(status, second):
             has_second = True
-    if not same and not (other_device and _maps(pid, file, _device(file))):
+    if not names and not (other_device and _maps(pid, file, _device(file))):
         return None
-    writes = any(is_open_for_writing(pid, name) for name in same) or not same
+    writes = any(is_open_for_writing(pid, name) for name in names) or not names
     return User(int(pid), writes, has_second) if writes or _maps(pid, file) else None
 
 
 def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yields the descriptors of a process. Reads them through one directory: a host may have thousands of processes."""
+    """Yields the descriptors of a process. Reads them through one directory, because a host may have many processes."""
     with held.closing_descriptor(os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd_dir:
         for name in os.listdir(fd_dir):
             try:
                 yield name, os.stat(name, dir_fd=fd_dir)
             except OSError:
-                continue  # closed meanwhile
+                continue  # the process has closed it
 
 
 def _device(status: os.stat_result) -> str:
@@ -191,13 +191,13 @@ def is_open_for_writing(pid: str, descriptor: str) -> bool:
     try:
         text = Path(f"{_PROC}/{pid}/fdinfo/{descriptor}").read_text()
     except OSError:
-        return False  # closed meanwhile
+        return False  # the process has closed it
     flags = next(line.split()[1] for line in text.splitlines() if line.startswith("flags:"))
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def command_name(pid: str | int) -> str:
-    """Returns the name of a process; "" if the process has ended."""
+    """Returns the name of a process, or "" if the process has ended."""
     try:
         return Path(f"{_PROC}/{pid}/comm").read_text().strip()
     except OSError:
@@ -206,18 +206,19 @@ def command_name(pid: str | int) -> str:
 
 # --- occupants -------------------------------------------------------------------------------------------------------
 #
-# Finds the processes that keep a directory busy: by an open, mapped or locked file in it, or as working directory.
+# The functions here find the processes that keep a directory busy: they have an open, mapped or locked file in it, or
+# it is their working directory.
 #
-# Files are recognized by device and inode: a process in another mount namespace or another root directory, such as a
-# container, has the same files under other names.
+# Files are recognized by device and inode. In another mount namespace or below another root directory (a container),
+# the same files have other names.
 
 
-_DEEPEST = 250  # levels of directories below the top, for each of which os.fwalk keeps a descriptor open
+_DEEPEST = 250  # levels of directories below the top; os.fwalk keeps a descriptor open for each level
 
 
 class Occupant(Struct, frozen=True):
-    """A process that uses a directory. `pid`: 0 if it is in another PID namespace. `use`: predicate of a sentence.
-    `writes`: whether it has a file there mapped or open for writing, or an LMDB environment there open."""
+    """A process that uses a directory. `pid` is 0 if it is in another PID namespace. `use` says how, as the predicate
+    of a sentence. `writes`: it has a file there mapped or open for writing, or an LMDB environment there open."""
 
     pid: int
     name: str
@@ -231,7 +232,7 @@ class Occupant(Struct, frozen=True):
 
 
 class _Directory(Struct, frozen=True):
-    """The files of a directory. If it is a mount point: all files on `devices`; otherwise those in `inodes`."""
+    """The files of a directory: if it is a mount point, all files on `devices`; otherwise the files in `inodes`."""
 
     top: str
     devices: frozenset[int]
@@ -241,21 +242,21 @@ class _Directory(Struct, frozen=True):
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """Recognizes files that are not in `inodes`, because they were deleted or created meanwhile."""
+        """Returns whether the directory contains this name. `inodes` lacks some files: deleted and new ones."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 
 def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
-    """Returns the other processes that use `top` according to /proc. `databases`: directories of LMDB environments
-    below `top`, whose locks are checked, too. Omits processes that this account may not examine (root may examine all
-    but those of other PID namespaces)."""
+    """Returns the other processes that use `top` according to /proc. Also checks the locks of the LMDB environments in
+    the directories `databases` below `top`. Omits processes that this account may not examine. Root may examine all
+    processes except those of other PID namespaces."""
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
-    found = {user.pid: user for user in users if user is not None}
+    by_pid = {user.pid: user for user in users if user is not None}
     for lock in locks():  # the kernel's NFS server locks files for its clients without opening them
         if directory.has(lock.device, lock.inode) and lock.pid > 0 and lock.pid != os.getpid():
             name = command_name(lock.pid)
-            found.setdefault(lock.pid, Occupant(lock.pid, name, "has a file in it locked", False))
+            by_pid.setdefault(lock.pid, Occupant(lock.pid, name, "has a file in it locked", False))
     for name in databases:
         try:
             pid = locker(top / name)
@@ -263,9 +264,9 @@ def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
             if error.errno != errno.EIO:  # EIO: the device is dead
                 raise
             continue
-        if pid is not None and pid not in found:
-            found[pid] = Occupant(pid, command_name(pid), f"has the database {top / name} open", True)
-    return [found[pid] for pid in sorted(found)]
+        if pid is not None and pid not in by_pid:
+            by_pid[pid] = Occupant(pid, command_name(pid), f"has the database {top / name} open", True)
+    return [by_pid[pid] for pid in sorted(by_pid)]
 
 
 def _directory(top: Path) -> _Directory:
@@ -276,7 +277,7 @@ def _directory(top: Path) -> _Directory:
             inodes.add((open_dir.status.st_dev, open_dir.status.st_ino))
             for path, inner, names, descriptor in os.fwalk(".", dir_fd=open_dir.descriptor):
                 for name in (*inner, *names):
-                    with suppress(OSError):  # removed meanwhile
+                    with suppress(OSError):  # another process has removed it
                         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                         inodes.add((status.st_dev, status.st_ino))
                 if path.count("/") >= _DEEPEST:
@@ -285,7 +286,7 @@ def _directory(top: Path) -> _Directory:
     major, minor = map(int, mount.device.split(":"))
     devices = {os.makedev(major, minor)}
     with suppress(OSError):  # the device may be dead
-        devices.add(os.stat(top).st_dev)  # btrfs: its files have another device than the mount
+        devices.add(os.stat(top).st_dev)  # on btrfs, files have another device number than the mount
     return _Directory(mount.target, frozenset(devices), frozenset())
 
 
@@ -293,25 +294,25 @@ def _occupant(pid: int, directory: _Directory) -> Occupant | None:
     proc = f"/proc/{pid}"
     try:
         same_mounts = os.path.samestat(os.stat(f"{proc}/ns/mnt"), os.stat("/proc/self/ns/mnt"))
-        opened = [name for name in os.listdir(f"{proc}/fd") if _is_in(f"{proc}/fd/{name}", directory, same_mounts)]
-        writes = any(is_open_for_writing(str(pid), name) for name in opened) or _mapped_in(proc, directory, same_mounts)
+        files = [name for name in os.listdir(f"{proc}/fd") if _is_in(f"{proc}/fd/{name}", directory, same_mounts)]
+        writes = any(is_open_for_writing(str(pid), name) for name in files) or _maps_in(proc, directory, same_mounts)
         works = any(_is_in(f"{proc}/{name}", directory, same_mounts) for name in ("cwd", "root", "exe"))
     except OSError:  # the process has ended, or belongs to another account
         return None
-    if not (opened or writes or works):
+    if not (files or writes or works):
         return None
-    use = "writes to it" if writes else "has a file in it open" if opened else "works in it"
+    use = "writes to it" if writes else "has a file in it open" if files else "works in it"
     return Occupant(pid, command_name(pid), use if same_mounts else f"{use}, in another mount namespace", writes)
 
 
 def _is_in(link: str, directory: _Directory, same_mounts: bool) -> bool:
-    with suppress(OSError):  # closed meanwhile
+    with suppress(OSError):  # the process has closed it
         status = os.stat(link)
         return directory.has(status.st_dev, status.st_ino) or (same_mounts and directory.has_name(os.readlink(link)))
     return False
 
 
-def _mapped_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
+def _maps_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
     for line in Path(f"{proc}/maps").read_bytes().splitlines():
         words = line.split(maxsplit=5)
         if len(words) < 6:
@@ -325,7 +326,7 @@ def _mapped_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
 
 
 class KernelLock(NamedTuple):
-    """`kind`: POSIX, FLOCK, OFDLCK, LEASE. `pid`: in the PID namespace of ditseed; not positive if unknown."""
+    """`kind` is POSIX, FLOCK, OFDLCK or LEASE. `pid` is from ditseed's PID namespace; it is 0 or less if unknown."""
 
     kind: str
     pid: int
@@ -334,8 +335,8 @@ class KernelLock(NamedTuple):
 
 
 def locks() -> Iterator[KernelLock]:
-    """Yields the locks of this host (proc_locks(5)). A lock of an open file description has no process ID; its
-    process has the file open. Waiting locks (with an arrow) and locks without an inode ("<none>") are left out."""
+    """Yields the locks of this host (proc_locks(5)). A lock of an open file description has no process ID. Omits
+    waiting locks (with an arrow) and locks without an inode ("<none>")."""
     for line in Path(f"{_PROC}/locks").read_text().splitlines():
         _, kind, _, _, pid, file, *_ = line.split()
         if kind != "->" and not file.startswith("<"):

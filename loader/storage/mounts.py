@@ -1,4 +1,4 @@
-"""Mounts: the one that a path is on, its line in /etc/fstab, and mounts in other mount namespaces."""
+"""Reads mounts: the mount that a path is on, its line in /etc/fstab, and mounts in other mount namespaces."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device`: the device number, such as "254:0". `root`: the mounted directory of the file system. `options`: those
-    of the mount, then those of the file system."""
+    """`device` is the device number, such as "254:0". `root` is the directory within the file system that is mounted.
+    `options` are those of the mount, followed by those of the file system."""
 
     device: str
     root: str
@@ -34,7 +34,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class FstabEntry(msgspec.Struct, frozen=True):
-    """`number`: line number, from 1. `rest`: the fifth and sixth field of the line."""
+    """`number` is the line number, from 1. `rest` contains the fifth and sixth field of the line."""
 
     number: int
     source: str
@@ -49,49 +49,49 @@ def mount_of(path: Path) -> Mount:
     with held.closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         number = re.search(r"^mnt_id:\s*(\d+)", Path(f"/proc/self/fdinfo/{descriptor}").read_text(), re.MULTILINE)
     mount = _all().get(number[1] if number else "")
-    if mount is None:  # for example for a path through /proc/PID/root
+    if mount is None:  # for example if the path goes through /proc/PID/root
         raise SystemFailed(path=path, reason="this path is on a mount of another mount namespace")
     return mount
 
 
 def on_device(number: str) -> str | None:
-    """Returns a mount point of the device, or None."""
+    """Returns a mount point of the device, or None if the device is not mounted."""
     return next((mount.target for mount in _all().values() if mount.device == number), None)
 
 
 def mounted_at(path: Path) -> Mount | None:
-    """Returns the topmost mount on `path` itself, or None."""
+    """Returns the topmost mount on `path` itself, or None if `path` is not a mount point."""
     mount = mount_of(path)
     return mount if mount.target == os.path.realpath(path) else None
 
 
 def device_and_path(path: Path) -> tuple[str, str]:
-    """Returns the device of the mount that `path` is on, and the path from the root of the file system."""
+    """Returns the device of the mount that `path` is on, and the path within the file system."""
     mount = mount_of(path)
-    below = os.path.relpath(os.path.realpath(path), mount.target)
-    return mount.device, os.path.normpath(f"{mount.root}/{below}")
+    relative = os.path.relpath(os.path.realpath(path), mount.target)
+    return mount.device, os.path.normpath(f"{mount.root}/{relative}")
 
 
 def other_mount_points(path: Path) -> list[str]:
     """Returns other mount points that show `path` or a part of it: the same file system again, or bind mounts."""
-    own = mount_of(path).target, os.path.realpath(path)
-    return sorted(target for target in _showing(_all(), device_and_path(path)) if target not in own)
+    itself = mount_of(path).target, os.path.realpath(path)
+    return sorted(target for target in _targets(_all(), device_and_path(path)) if target not in itself)
 
 
 def in_other_namespaces(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """Yields a process and a mount point of each other mount namespace in which all or part of `shown` is mounted.
-    `shown`: a device and a path."""
-    seen = {os.stat("/proc/self/ns/mnt").st_ino}
+    """Yields a process and a mount point for each other mount namespace in which all or part of `shown` is mounted.
+    `shown` is a device and a path on it."""
+    namespaces = {os.stat("/proc/self/ns/mnt").st_ino}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # the process has ended
             number = os.stat(f"/proc/{pid}/ns/mnt").st_ino
-            if number not in seen:
-                targets = _showing(_all(pid), shown)
-                seen.add(number)
+            if number not in namespaces:
+                targets = _targets(_all(pid), shown)
+                namespaces.add(number)
                 yield from ((int(pid), target) for target in targets[:1])
 
 
-def _showing(mounts: dict[str, Mount], shown: tuple[str, str]) -> list[str]:
+def _targets(mounts: dict[str, Mount], shown: tuple[str, str]) -> list[str]:
     device, top = shown
     return [each.target for each in mounts.values() if each.device == device and is_within(each.root, top)]
 
@@ -118,13 +118,13 @@ def parse(mountinfo: str) -> dict[str, Mount]:
         words = line.split(" ")
         kind, source, of_super = words[words.index("-", 6) + 1 :][:3]
         options = dict.fromkeys((*words[5].split(","), *of_super.split(",")))
-        root, target = _unescaped(words[3]), _unescaped(words[4])
-        mounts[words[0]] = Mount(words[2], root, target, kind, _unescaped(source), tuple(options))
+        root, target = _unescape(words[3]), _unescape(words[4])
+        mounts[words[0]] = Mount(words[2], root, target, kind, _unescape(source), tuple(options))
     return mounts
 
 
 def fstab_of(target: str, fstab: Path = FSTAB) -> FstabEntry | None:
-    """Returns the last entry for a mount point, whose mount covers the earlier ones; None if there is no entry."""
+    """Returns the last entry for a mount point, because its mount covers the earlier ones; or None without an entry."""
     try:
         text = fstab.read_text(errors="surrogateescape")
     except OSError:
@@ -137,12 +137,12 @@ def entries(text: str) -> Iterator[FstabEntry]:
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if len(words) >= 3 and not words[0].startswith("#"):
-            target = _unescaped(words[1])
+            target = _unescape(words[1])
             options = tuple((words[3] if len(words) > 3 else "defaults").split(","))
-            source, target = _unescaped(words[0]), target.rstrip("/") or "/"
+            source, target = _unescape(words[0]), target.rstrip("/") or "/"
             yield FstabEntry(number, source, target, words[2], options, " ".join(words[4:6]))
 
 
-def _unescaped(word: str) -> str:
+def _unescape(word: str) -> str:
     """Decodes octal escapes, such as those of white space."""
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), word)

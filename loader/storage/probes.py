@@ -1,5 +1,5 @@
-"""The probes of `storage watch`: direct reads past the page cache, durable writes and flock(2), timed at real-time
-priority. A probe that cannot measure reports why."""
+"""Measures what `storage watch` shows: the times of direct reads past the page cache, of durable writes and of
+flock(2), at real-time priority. A probe that cannot measure reports why."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _THREAD_IO = Path("/proc/thread-self/io")
 
 
 class Unmeasurable(Exception):
-    """A probe cannot measure; the text is the reason."""
+    """The error of a probe that cannot measure. The text is the reason."""
 
 
 class TimedProbe(ABC):
-    """An open probe, used only by the thread that opened it. `size`: bytes of a read or a write; None if the probe does
-    neither. `note`: why the probe differs from the requested one, or None."""
+    """An open probe, which only the thread that opened it uses. `size` is the number of bytes of a read or a write; a
+    probe that does neither has None. `note` says how the probe differs from the requested probe, or is None."""
 
     size: int | None = None
     note: str | None = None
@@ -40,27 +40,27 @@ class TimedProbe(ABC):
 
     @abstractmethod
     def measure(self) -> float:
-        """Runs the probe; returns its duration in seconds. Raises Unmeasurable; OSError, LoaderError if it fails."""
+        """Runs the probe, and returns the seconds it took. Raises Unmeasurable; OSError, LoaderError if it fails."""
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
-def _timed(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
-    """Returns the seconds that `work` took, its result, and how many bytes the kernel meanwhile read from devices for
-    this thread (`counter` "read_bytes") or wrote to them ("write_bytes"). Raises Unmeasurable."""
+def _time(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
+    """Runs `work`. Returns the seconds it took, its result, and the number of bytes that the kernel meanwhile read from
+    devices for this thread (`counter` "read_bytes") or wrote to them ("write_bytes"). Raises Unmeasurable."""
 
-    def counted() -> int:
+    def count() -> int:
         try:
             return int(_THREAD_IO.read_text().partition(f"\n{counter}: ")[2].split()[0])
         except (OSError, IndexError, ValueError) as error:
             raise Unmeasurable("this kernel does not count what a thread reads and writes") from error
 
-    before = counted()
-    started = time.perf_counter_ns()
+    count_before = count()
+    start = time.perf_counter_ns()
     size = work()
-    elapsed = time.perf_counter_ns() - started
-    return elapsed / 1e9, size, counted() - before
+    elapsed = time.perf_counter_ns() - start
+    return elapsed / 1e9, size, count() - count_before
 
 
 @contextmanager
@@ -76,12 +76,12 @@ def _unless_refused(reason: str) -> Iterator[None]:
 
 # --- real-time priority, so that a busy processor and other reads do not add to the times ----------------------------
 
-PRIORITY = 79  # SCHED_FIFO priority, lower than that of kernel threads that a driver may need
-_CLASS, _LEVEL = "1", "7"  # arguments of ionice(1): the real-time class, its lowest level
+PRIORITY = 79  # SCHED_FIFO priority; kernel threads that a driver may need have a higher one
+_CLASS, _LEVEL = "1", "7"  # arguments of ionice(1): the real-time class, and its lowest level
 
 
 def claim_priority() -> tuple[str, ...]:
-    """Gives this thread real-time priority for I/O and CPU. Returns the refusals, each with its reason."""
+    """Gives this thread real-time priority for I/O and CPU. Returns a text for each priority that was refused."""
     refusals = []
     try:
         answer = child.run(["ionice", "-c", _CLASS, "-n", _LEVEL, "-p", str(threading.get_native_id())])
@@ -90,7 +90,7 @@ def claim_priority() -> tuple[str, ...]:
         reason = str(error)
     if reason is not None:
         refusals.append(f"not at real-time I/O priority ({reason})")
-    try:  # children of the thread get ordinary priority
+    try:  # SCHED_RESET_ON_FORK: children of the thread get ordinary priority
         policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         os.sched_setscheduler(0, policy, os.sched_param(PRIORITY))
     except OSError as error:
@@ -102,22 +102,20 @@ def claim_priority() -> tuple[str, ...]:
 
 LEAST = 512  # bytes; the first size that is tried
 _MOST = 65536  # bytes; the largest block of a file system that Linux mounts
-_OWN_FILE = 16 << 20  # bytes of the nameless file that is created and read if the path is a directory
-_CACHED = "come from the page cache and are not measured"
+_FILE_BYTES = 16 << 20  # bytes; if the path is a directory, a file of this size is created there and read
+_CACHE_NOTE = "come from the page cache and are not measured"
 
 
 class Reader(TimedProbe):
-    """A file or device that is open for direct reads of `size` bytes, by one thread, whose reads the kernel counts.
-
-    `note`: why `size` is not LEAST, or None.
-    """
+    """A file or device that one thread has open for direct reads of `size` bytes. The kernel counts these reads. If
+    `size` is not LEAST, `note` says why."""
 
     size: int = LEAST
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._buffer = mmap.mmap(-1, _MOST)  # aligned to a page
+        self._buffer = mmap.mmap(-1, _MOST)  # mmap aligns the buffer to a page
         self._settle()
 
     def measure(self) -> float:
@@ -129,7 +127,7 @@ class Reader(TimedProbe):
 
     def _settle(self) -> None:
         """Sets `size` to the smallest size at which the device serves every read. A file system may silently serve a
-        direct read of less than a block from the page cache (btrfs does): a second read at an offset reveals that."""
+        direct read of less than a block from the page cache (btrfs does). To find out, each offset is read twice."""
         obstacles: dict[str, int] = {}  # obstacle -> largest size that met it
         most = min(_MOST, self._extent())
         while self.size <= most:
@@ -137,7 +135,7 @@ class Reader(TimedProbe):
             try:
                 self._read(offset)
                 _, is_fetched = self._read(offset)
-                obstacle = _CACHED
+                obstacle = _CACHE_NOTE
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
@@ -150,18 +148,18 @@ class Reader(TimedProbe):
             self.size *= 2
         if most < LEAST:
             raise Unmeasurable(f"it has less than {LEAST} bytes")
-        if _CACHED in obstacles:
+        if _CACHE_NOTE in obstacles:
             raise Unmeasurable("the kernel counts no read from a device: they come from a cache")
         raise Unmeasurable("direct reads are refused")
 
     def _read(self, offset: int) -> tuple[float, bool]:
-        """Returns the seconds, and whether the kernel counted the read as from a device."""
+        """Returns the seconds, and whether the kernel has counted the read as a read from a device."""
         view = memoryview(self._buffer)[: self.size]
-        seconds, size, fetched = _timed("read_bytes", partial(os.preadv, self._descriptor, [view], offset))
+        seconds, size, fetched = _time("read_bytes", partial(os.preadv, self._descriptor, [view], offset))
         return seconds, size == self.size and fetched >= self.size
 
     def _offset(self) -> int:
-        """Returns a random offset; in a file, one that has blocks, because a hole is read without the device."""
+        """Returns a random offset. In a regular file there are blocks at the offset, because a hole needs no device."""
         offset = random.randrange(max(1, self._extent() // self.size)) * self.size
         for start in (offset, 0) if self._is_file else ():
             with suppress(OSError):  # ENXIO: a hole up to the end
@@ -178,10 +176,8 @@ class Reader(TimedProbe):
 
 
 def open_reader(path: Path) -> Reader:
-    """Opens a block device, a regular file, or a nameless file in a directory.
-
-    Raises Unmeasurable, FileUnsafe, DirectoryUnsafe, OSError.
-    """
+    """Opens a block device, a regular file, or a file without a name in a directory. Raises Unmeasurable, FileUnsafe,
+    DirectoryUnsafe, OSError."""
     device = held.device(path, os.O_RDONLY | os.O_DIRECT)
     is_directory = path.is_dir()
     descriptor = device
@@ -189,7 +185,7 @@ def open_reader(path: Path) -> Reader:
         descriptor = files.nameless(path) if is_directory else held.reading(path)
     try:
         if is_directory:
-            files.fill_randomly(descriptor, _OWN_FILE)
+            files.fill_randomly(descriptor, _FILE_BYTES)
         if device is None:
             with _unless_refused("its file system has no direct reads"):
                 fcntl.fcntl(descriptor, fcntl.F_SETFL, os.O_DIRECT)
@@ -202,12 +198,12 @@ def open_reader(path: Path) -> Reader:
 # --- durable writes, which end when the device has the data; on a mirror, when every leg has it ----------------------
 
 SIZE = 4096  # bytes of a write: a page of LMDB
-_ROOM = 4 << 20  # bytes; size of the file
+_ROOM = 4 << 20  # bytes of the file
 _FLAGS = os.O_WRONLY | os.O_DSYNC | os.O_DIRECT | os.O_CLOEXEC
 
 
 class Writer(TimedProbe):
-    """Overwrites blocks of a nameless file that was filled before, so that no write has to allocate space."""
+    """Overwrites blocks of a file without a name. The file has been filled, so that no write has to allocate space."""
 
     size: int = SIZE
 
@@ -217,13 +213,13 @@ class Writer(TimedProbe):
             files.fill_randomly(descriptor, _ROOM)
             with _unless_refused("its file system has no direct writes (O_DIRECT, O_DSYNC)"):
                 super().__init__(os.open(held.through(descriptor), _FLAGS))
-        self._buffer = mmap.mmap(-1, SIZE)  # aligned to a page
+        self._buffer = mmap.mmap(-1, SIZE)  # mmap aligns the buffer to a page
 
     def measure(self) -> float:
         self._buffer[:8] = os.urandom(8)
         offset = random.randrange(_ROOM // SIZE) * SIZE
         write = partial(os.pwrite, self._descriptor, self._buffer, offset)
-        seconds, size, written = _timed("write_bytes", write)
+        seconds, size, written = _time("write_bytes", write)
         if size != SIZE or written < SIZE:
             raise Unmeasurable("the kernel counts no write to a device for it")
         return seconds
@@ -233,7 +229,7 @@ class Writer(TimedProbe):
 
 
 class FileLock(TimedProbe):
-    """Times flock(2) on a nameless file."""
+    """Times flock(2) on a file without a name."""
 
     def __init__(self, directory: Path) -> None:
         """Raises DirectoryUnsafe, OSError."""
@@ -241,7 +237,7 @@ class FileLock(TimedProbe):
 
     def measure(self) -> float:
         """Times a lock and an unlock."""
-        started = time.perf_counter_ns()
+        start = time.perf_counter_ns()
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        return (time.perf_counter_ns() - started) / 1e9
+        return (time.perf_counter_ns() - start) / 1e9

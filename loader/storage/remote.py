@@ -1,7 +1,7 @@
-"""Files on another host: in an S3 bucket, or in a directory over SFTP. Their contents are untrusted until checked.
+"""Reads and writes files on another host: in an S3 bucket, or in a directory over SFTP. Callers must check what they
+read.
 
-Names and messages contain no secrets. Keys come from the files and environment variables of S3 and SSH clients.
-"""
+Names and messages contain no secrets. Keys come from the files and environment variables of S3 and SSH clients."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, Remot
 
 _log = logging.getLogger(__name__)
 
-SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # module names, because the packages are optional
+SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # module names: the modules are optional
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
 _CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
-# Packages whose exceptions are errors of the transport: they have no common base class.
+# The exceptions of these packages are errors of the transport. They have no common base class.
 _TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
@@ -36,7 +36,7 @@ _HINT = "Check that the server runs and is reachable, then run the same command 
 
 
 class Location(Struct, frozen=True):
-    """`s3://BUCKET/PREFIX` or `sftp://USER@HOST:PORT/DIRECTORY`. `root`: path without a slash at the end."""
+    """`s3://BUCKET/PREFIX` or `sftp://USER@HOST:PORT/DIRECTORY`. `root` is the path without a slash at the end."""
 
     url: str
     scheme: str
@@ -57,8 +57,8 @@ def parse(text: str) -> Location:
     """Returns the location in a URL. Raises UsageProblem, whose message never contains a possible password."""
     split = urlsplit(text)
     if split.scheme not in SCHEMES or "::" in text:
-        known = " and ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise UsageProblem(reason=f"a repository is a directory, or begins with {known}")
+        schemes = " and ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise UsageProblem(reason=f"a repository is a directory, or begins with {schemes}")
     if split.password is not None or (split.scheme == "s3" and "@" in split.netloc):
         raise UsageProblem(reason="other users can read a password in a URL: leave it out")
     if split.query or split.fragment or not split.hostname:
@@ -78,7 +78,7 @@ def parse(text: str) -> Location:
 
 
 class Store(Struct, frozen=True):
-    """A connected location. Names are relative to it: `DIRECTORY/FILE` or `FILE`."""
+    """A connected location. Names are relative to the location: `DIRECTORY/FILE` or `FILE`."""
 
     location: Location
     system: Any
@@ -86,57 +86,62 @@ class Store(Struct, frozen=True):
     def names(self, directory: str = "") -> dict[str, int]:
         """Returns name -> bytes for each file in a directory, and name -> -1 for each directory. Omits names that
         ditseed never gives, because they may contain a path. Raises FileNotFoundError."""
-        with _explained(self.location):
-            listed = self.system.ls(self._path(directory), detail=True)
+        with _translate_errors(self.location):
+            entries = self.system.ls(self._path(directory), detail=True)
         return {
             name: -1 if entry["type"] == "directory" else int(entry["size"] or 0)
-            for entry in listed
+            for entry in entries
             if _NAME.fullmatch(name := str(entry["name"]).rstrip("/").rpartition("/")[2])
             and entry["type"] in ("file", "directory")
         }
 
     def read(self, name: str, most: int) -> bytes:
-        """Returns a small file, or the first `most` + 1 bytes of a larger one. Raises FileNotFoundError."""
-        with suppress(RemoteFailed):  # a shorter file may have replaced it since its size was requested
+        """Returns a small file, or the first `most` + 1 bytes of a larger file. Raises FileNotFoundError."""
+        with suppress(RemoteFailed):  # a shorter file may replace it between the two requests: try again
             return b"".join(self.chunks(name, min(self._size(name), most + 1)))
         return b"".join(self.chunks(name, min(self._size(name), most + 1)))
 
     def _size(self, name: str) -> int:
-        with _explained(self.location):
+        with _translate_errors(self.location):
             return int(self.system.info(self._path(name))["size"])
 
     def chunks(self, name: str, size: int) -> Iterator[bytes]:
         """Yields the first `size` bytes of a file. Raises FileNotFoundError."""
-        with _explained(self.location), self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file:
+        with (
+            _translate_errors(self.location),
+            self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file,
+        ):
             while size and (chunk := file.read(min(size, _CHUNK))):
                 size -= len(chunk)
                 yield chunk
 
     def put(self, source: Path, name: str) -> None:
-        """Uploads a file. The name appears on the server only once the file is complete."""
+        """Uploads a file. Its name appears on the server only when the file is complete."""
         with self._writing(name):
             self.system.put_file(str(source), self._path(name))
-            stored, sent = self._size(name), source.stat().st_size
-        if stored != sent:
-            raise RemoteFailed(place=self.location, reason=f"{name} has {stored} bytes there, not {sent}", advice=_HINT)
+            remote, local = self._size(name), source.stat().st_size
+        if remote != local:
+            raise RemoteFailed(
+                place=self.location, reason=f"{name} has {remote} bytes there, not {local}", advice=_HINT
+            )
 
     def write(self, name: str, content: bytes, new: bool = False) -> None:
-        """Writes a small file. `new`: raises FileExistsError if it exists (some S3 servers replace it instead)."""
+        """Writes a small file. With `new`, raises FileExistsError if it exists, though some S3 servers replace it."""
         with self._writing(name):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
     def require_space(self, needed: int) -> None:
-        """Raises RemoteFull if too little is free. S3 servers, and some SFTP servers, do not report free space."""
+        """Raises RemoteFull if too little space is free. Some servers, among them all S3 servers, do not report it."""
         if self.location.scheme == "s3":
             return
-        with _explained(self.location):
+        with _translate_errors(self.location):
             free = self.system.free_bytes(self.location.root)
         if free is not None and free < needed:
             raise RemoteFull(place=self.location, lack=f"{units.size(needed)} needed, {units.size(free)} free")
 
     def remove(self, name: str) -> None:
         """Removes a file if it exists. Raises RemovalRefused."""
-        with _explained(self.location):
+        with _translate_errors(self.location):
             try:
                 with suppress(FileNotFoundError):
                     self.system.rm_file(self._path(name))
@@ -146,7 +151,7 @@ class Store(Struct, frozen=True):
     def remove_directory(self, name: str) -> None:
         """Removes an empty directory. S3 has no directories."""
         if self.location.scheme == "sftp":
-            with _explained(self.location):
+            with _translate_errors(self.location):
                 self.system.rmdir(self._path(name))
 
     def _path(self, name: str) -> str:
@@ -155,7 +160,7 @@ class Store(Struct, frozen=True):
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
         """Creates the file's directory before the body. Raises RemoteFailed if the directory or bucket is missing."""
-        with _explained(self.location):
+        with _translate_errors(self.location):
             try:
                 if self.location.scheme == "sftp":
                     self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
@@ -174,7 +179,7 @@ def opened(location: Location) -> Iterator[Store]:
         raise PackageMissing(
             place=location, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
         ) from error
-    with _explained(location):
+    with _translate_errors(location):
         if location.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
             system = module.S3FileSystem(config_kwargs=patience, use_listings_cache=False, skip_instance_cache=True)
@@ -189,9 +194,9 @@ def opened(location: Location) -> Iterator[Store]:
             system.close()
 
 
-@cache  # once in a run, which may open a repository several times
+@cache  # warns once in a run, which may open a repository several times
 def _warn_if_clear(endpoint: str) -> None:
-    """Warns of endpoints such as http://minio:9000, unless they are on this host."""
+    """Warns if the endpoint is not encrypted, such as http://minio:9000, and not on this host."""
     url = urlsplit(endpoint)
     try:
         is_loopback = ip_address(url.hostname or "").is_loopback
@@ -206,7 +211,7 @@ def _warn_if_clear(endpoint: str) -> None:
 
 
 @contextmanager
-def _explained(location: Location) -> Iterator[None]:
+def _translate_errors(location: Location) -> Iterator[None]:
     """Turns errors of the libraries into LoaderErrors, except FileNotFoundError and FileExistsError."""
     try:
         yield

@@ -1,7 +1,6 @@
-"""fsspec's SFTP, which connects as ssh(1) does: only to hosts whose keys are known.
+"""Extends fsspec's SFTP. Connects as ssh(1) does: only to hosts whose keys are in known_hosts.
 
-Imported only where it is used, because its packages are optional (the extra `remote`).
-"""
+The packages are optional (the extra `remote`), so other modules import this module only when it is used."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from paramiko.sftp import CMD_EXTENDED
 
 KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 _PARTIAL = ".partial"
-_FULL = 1 << 20  # bytes; a write that fails with less free space is taken to have failed for lack of space
-_PATIENCE = 60.0  # seconds that a server may take to begin an answer
+_FULL = 1 << 20  # bytes; if a write fails with less free space, the server is assumed to be full
+_PATIENCE = 60.0  # seconds within which a server must begin its answer
 
 
 class Sftp(SFTPFileSystem):  # type: ignore[misc]
-    """Host keys come from known_hosts of the account and of the host; the account's keys from the agent and ~/.ssh."""
+    """Takes host keys from known_hosts of the account and of the host. Takes its own keys from the agent and ~/.ssh."""
 
     def _connect(self) -> None:
         self.client = paramiko.SSHClient()
@@ -48,7 +47,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             self.ftp.mkdir(path, mode)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: object) -> None:
-        """Writes a file. `mode` "create" raises FileExistsError if the file exists."""
+        """Writes a file. If `mode` is "create" and the file exists, raises FileExistsError."""
         if mode != "create":
             with self._partial(path) as partial, self.ftp.open(partial, "wb") as file:
                 file.chmod(0o600)
@@ -60,11 +59,11 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             if self.exists(path):
                 raise FileExistsError(path) from None
             raise
-        with self._removed_if_it_fails(path), file:
+        with self._remove_on_error(path), file:
             file.write(value)
 
     def put_file(self, lpath: str, rpath: str, **options: object) -> None:
-        """Uploads a file, whose name appears only once it is complete."""
+        """Uploads a file, whose name appears only when it is complete."""
         with self._partial(rpath) as partial:
             with self.ftp.open(partial, "wb") as file:
                 file.chmod(0o600)
@@ -73,14 +72,14 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
     @contextmanager
     def _partial(self, path: str) -> Iterator[str]:
         partial = f"{path}{_PARTIAL}"
-        with self._removed_if_it_fails(partial):
+        with self._remove_on_error(partial):
             yield partial
             self.ftp.posix_rename(partial, path)
 
     @contextmanager
-    def _removed_if_it_fails(self, path: str) -> Iterator[None]:
-        """Removes the file on an error: a partial file would keep a full server full, or act as a lock.
-        SFTP has no error for a full server, but an extension of sshd reports free space."""
+    def _remove_on_error(self, path: str) -> Iterator[None]:
+        """Removes the file if the body fails: a partial file would keep a full server full, or act as a lock. SFTP has
+        no error for a full server, but an extension of sshd reports free space."""
         try:
             yield
         except OSError as error:

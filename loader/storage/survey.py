@@ -1,6 +1,6 @@
 """Reads facts about the storage below a path (mount, file system, logical volumes, devices, space), and checks that a
-disk is unused. Writes nothing. If a system tool (lvs, pvs, tune2fs, ...) is absent or fails, its facts are missing and
-listed as Unseen."""
+disk is unused. Writes nothing. If a system tool (lvs, pvs, tune2fs, ...) is absent or fails, its facts are missing, and
+are listed as Unseen."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from loader.storage import files, held, mounts
 from loader.storage.mounts import FstabEntry, Mount
 
 SYS = Path("/sys")
-_SECTOR = 512  # bytes; the unit of sizes and starts in sysfs, whatever the sector size of the device
+_SECTOR = 512  # bytes; sysfs gives sizes and starts in this unit, whatever the sector size of the device
 _DM_KINDS = {"LVM": "lvm", "CRYPT": "crypt", "mpath": "multipath"}
-# Directories of administrators' programs, which the PATH of an ordinary user or of cron often lacks.
+# Administrators' programs are in these directories. The PATH of an ordinary user or of cron often lacks them.
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 Parsed = TypeVar("Parsed")
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """A fact that could not be read, and why."""
+    """A fact that could not be read, and the reason."""
 
     what: str
     why: str
@@ -59,7 +59,7 @@ class ToolRunner:
     def rows(
         self, fact: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
     ) -> tuple[Parsed, ...]:
-        """Returns the tool's output, parsed. If that fails, returns () and lists `fact` as unseen."""
+        """Returns the tool's output, parsed. If the tool or the parser fails, returns () and lists `fact` as unseen."""
         text = self.output(fact, tool, *arguments)
         try:
             return () if text is None else parse(text)
@@ -79,8 +79,9 @@ _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A segment of a logical volume. `legs`: (physical volume, extents on it). `stripe_size`: bytes; 0: none.
-    `data_stripes`: stripes without raid10's copies and raid5's parity; for raid1, lvs counts the copies."""
+    """A segment of a logical volume. `legs` contains physical volumes, each with the number of extents on it.
+    `stripe_size` is in bytes; 0 means none. `data_stripes` counts the stripes without the copies of raid10 and the
+    parity of raid5. For raid1 it is the number of copies, as in lvs."""
 
     kind: str
     stripes: int
@@ -91,7 +92,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A logical volume. Sizes in bytes. `pool`: the pool of a thin volume. Percentages: used space of a thin pool."""
+    """A logical volume. Sizes are in bytes. `pool` is the pool of a thin volume. Only a thin pool has percentages."""
 
     name: str
     group: str
@@ -109,7 +110,7 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def legs(self) -> dict[str, int]:
-        """Maps each physical volume to the number of this volume's extents on it."""
+        """Returns physical volume -> number of this volume's extents on it."""
         extents: Counter[str] = Counter()
         for segment in self.segments:
             extents.update(dict(segment.legs))
@@ -117,7 +118,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PhysicalVolume(msgspec.Struct, frozen=True):
-    """`start`: bytes before the first extent. `disks`: paths of the disks below; empty if the kernel lists none."""
+    """`start` is the number of bytes before the first extent. `disks` are the disks below, if the kernel lists them."""
 
     name: str
     group: str
@@ -142,7 +143,7 @@ class Volumes(msgspec.Struct, frozen=True):
         return next((volume for volume in self.logical if volume.path == path), None)
 
     def named(self, group: str, name: str) -> Volume | None:
-        """Returns a logical volume, or None. `name`: without the brackets that lvs prints around hidden volumes."""
+        """Returns a logical volume, or None. `name` lacks the brackets that lvs prints around hidden volumes."""
         return next((each for each in self.logical if (each.group, each.name.strip("[]")) == (group, name)), None)
 
     def of_group(self, group: str) -> tuple[PhysicalVolume, ...]:
@@ -150,7 +151,7 @@ class Volumes(msgspec.Struct, frozen=True):
 
 
 def volumes(tools: ToolRunner) -> Volumes:
-    """Returns the volumes of this host; empty if lvs or pvs fails or prints an unknown format."""
+    """Returns the volumes of this host. The result is empty if lvs or pvs fails or prints an unknown format."""
     columns = "-a", *_FORM, "--segments", "-o", _SEGMENTS
     logical = tools.rows("logical volumes", parse_segments, "lvs", *columns)
     return Volumes(logical, tools.rows("physical volumes", parse_physical, "pvs", *_FORM, "-o", _PHYSICAL))
@@ -204,7 +205,7 @@ def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
 
 
 def _rows(text: str, name: str) -> list[dict[str, str]]:
-    """Returns the rows of the JSON of lvs or pvs, whose numbers are strings. The log that lvs adds is ignored."""
+    """Returns the rows of the JSON of lvs or pvs, whose numbers are strings. Ignores the log that lvs adds."""
     report = msgspec.json.decode(text, type=dict[str, list[dict[str, list[dict[str, str]]]]])["report"]
     return [row for part in report for row in part[name]]
 
@@ -214,7 +215,7 @@ def _whole(text: str) -> int:
 
 
 def _percent(text: str) -> float | None:
-    """Parses a percentage, which lvs writes with the decimal separator of the locale."""
+    """Parses a percentage. lvs writes it with the decimal separator of the locale."""
     return float(text.replace(",", ".")) if text else None
 
 
@@ -226,7 +227,7 @@ _NO_COW = 0x00800000
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """Sizes in bytes; stripe unit and width are 0 for a file system made without stripes. xfs always has a journal."""
+    """Sizes are in bytes. Stripe unit and width are 0 if the file system has no stripes. xfs always has a journal."""
 
     block: int
     stripe_unit: int = 0
@@ -235,7 +236,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class Space(msgspec.Struct, frozen=True):
-    """Sizes in bytes. `free`: bytes that the current user may still write."""
+    """Sizes are in bytes. `free` is the number of bytes that the current user may still write."""
 
     size: int
     free: int
@@ -243,7 +244,7 @@ class Space(msgspec.Struct, frozen=True):
 
 
 def parameters(mount: Mount, tools: ToolRunner) -> Parameters | None:
-    """Returns the parameters of an xfs or ext file system; None for any other, or if the tool fails."""
+    """Returns the parameters of an xfs or ext file system. Returns None for any other, or if the tool fails."""
     fact = f"parameters of the {mount.kind} file system"
     if mount.kind == "xfs":
         return of_xfs(tools.output(fact, "xfs_info", mount.target) or "")
@@ -262,7 +263,7 @@ def of_xfs(text: str) -> Parameters | None:
 
 
 def of_ext(text: str) -> Parameters | None:
-    """Parses the output of tune2fs(8), which counts stripes in blocks, and omits them if there are none."""
+    """Parses the output of tune2fs(8). It counts stripes in blocks, and omits the numbers if there are no stripes."""
     numbers = dict(re.findall(r"^([A-Z][\w ]+):\s+(\d+)$", text, re.MULTILINE))
     if "Block size" not in numbers:
         return None
@@ -284,9 +285,9 @@ def is_without_cow(path: Path) -> bool:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A block device. Sizes in bytes; `min_io` and `opt_io`: at most one sector if the device reports none. `kind`:
-    disk, partition, lvm, crypt, multipath, dm, loop, or md and a level. `on`: names of the devices directly below.
-    `scheduler`, `write_cache`: None if the device does not have one. `file`: backing file of a loop device."""
+    """A block device. Sizes are in bytes. `min_io` and `opt_io` are at most one sector if the device reports none.
+    `kind` is disk, partition, lvm, crypt, multipath, dm, loop, or md and a level. `on` names the devices directly
+    below. `scheduler` and `write_cache` are None if the device has none. A loop device has a backing `file`."""
 
     name: str
     path: str
@@ -307,22 +308,22 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
-    """Returns the device with this number ("254:0") and all devices below, each once, upper devices first."""
+    """Returns the device with this number ("254:0") and all devices below it, each once, upper devices first."""
     top = sys / "dev/block" / (number or "none")
     directories = [top.resolve()] if top.exists() else []
     devices: dict[str, Device] = {}
-    for directory in directories:  # those of the devices below are appended meanwhile
+    for directory in directories:  # the loop appends the directories of the devices below
         if directory.name not in devices:
-            below = [directory.parent]
+            lower = [directory.parent]
             if not (directory / "partition").exists():
-                below = [link.resolve() for link in sorted(directory.glob("slaves/*"))]
-            devices[directory.name] = _device(directory, [each.name for each in below])
-            directories += below
+                lower = [link.resolve() for link in sorted(directory.glob("slaves/*"))]
+            devices[directory.name] = _device(directory, [each.name for each in lower])
+            directories += lower
     return tuple(devices.values())
 
 
 def number_of(source: str) -> str | None:
-    """Returns the number of the block device with this path, or None (btrfs mounts have numbers of their own)."""
+    """Returns the number of the block device with this path, or None. (btrfs mounts have numbers of their own.)"""
     try:
         status = os.stat(source)
     except (OSError, ValueError):
@@ -331,7 +332,7 @@ def number_of(source: str) -> str | None:
 
 
 def _device(directory: Path, on: list[str]) -> Device:
-    """Reads the files of a block device in sysfs. `on`: names of the devices directly below."""
+    """Reads the files of a block device in sysfs. `on` names the devices directly below."""
     dm, is_partition = _text(directory / "dm/name"), (directory / "partition").exists()
     kind = "loop" if (directory / "loop").exists() else "disk"
     if is_partition:
@@ -341,7 +342,7 @@ def _device(directory: Path, on: list[str]) -> Device:
     elif (directory / "md").exists():
         kind = f"md {_text(directory / 'md/level')}"
     queue = (directory.parent if is_partition else directory) / "queue"
-    scheduler = re.search(r"\[(.+?)\]", _text(queue / "scheduler"))  # the active one of "none [mq-deadline]"
+    scheduler = re.search(r"\[(.+?)\]", _text(queue / "scheduler"))  # in "none [mq-deadline]", mq-deadline is active
     return Device(
         name=directory.name,
         path=f"/dev/mapper/{dm}" if dm else f"/dev/{directory.name.replace('!', '/')}",
@@ -368,7 +369,7 @@ def _number(path: Path) -> int:
 
 
 def _text(path: Path) -> str:
-    """Returns the file's text; "" if the kernel or the kind of device has no such file."""
+    """Returns the file's text, or "" if the kernel or the kind of device has no such file."""
     try:
         return path.read_text(errors="surrogateescape").strip()
     except OSError:
@@ -379,7 +380,7 @@ def _text(path: Path) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`devices`: upper devices first; empty without a device. `no_cow`: on btrfs, copy-on-write is off for the path."""
+    """`devices` lists upper devices first; it may be empty. `no_cow`: on btrfs, copy-on-write is off for the path."""
 
     path: str
     mount: Mount
@@ -393,12 +394,12 @@ class Facts(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> Device | None:
-        """The device that contains the file system."""
+        """Returns the device that contains the file system."""
         return self.devices[0] if self.devices else None
 
     @property
     def volume(self) -> Volume | None:
-        """The uppermost logical volume below the file system; None if there is none."""
+        """Returns the uppermost logical volume below the file system, or None."""
         volumes = (self.volumes.by_path(device.path) for device in self.devices if device.kind == "lvm")
         return next(filter(None, volumes), None)
 
@@ -425,7 +426,7 @@ def facts_of(path: Path) -> Facts:
 
 
 def devices_of(mount: Mount) -> tuple[Device, ...]:
-    """Returns the devices below a mount, upper devices first; empty for a file system without a device."""
+    """Returns the devices below a mount, upper devices first. A file system without a device has none."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
     devices = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
@@ -441,10 +442,8 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
 
 
 def unused(path: str) -> tuple[Device, ...]:
-    """Returns the device and the devices below it, if nothing uses the device and it has no signature.
-
-    Raises DiskInUse, NoSuchPath, NotPermitted; UsageProblem if `path` is not a block device.
-    """
+    """Returns the device and the devices below it. Raises DiskInUse if the device is used or has a signature;
+    UsageProblem if `path` is not a block device; NoSuchPath, NotPermitted."""
     is_busy = False
     with files.explained(Path(path)):
         os.stat(path)
@@ -459,7 +458,7 @@ def unused(path: str) -> tuple[Device, ...]:
                 raise
             is_busy = True
     tools = ToolRunner()
-    signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # only reads
+    signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # it only reads
     kinds = dict.fromkeys((signatures or "").split())
     reason = ""
     if target := mounts.on_device(str(number)):

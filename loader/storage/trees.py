@@ -1,9 +1,8 @@
 """Lists, compares and copies directory trees, with owners, modes, ACLs, times, hard links and holes.
 
 Everything is opened through descriptors, one path component at a time, and no symbolic link is followed. lost+found at
-the top is left out, because it belongs to the file system. Sockets are left out, because their servers create them
-again. Comparisons ignore lock.mdb beside a data.mdb, because it changes whenever the database is opened.
-"""
+the top is omitted, because it belongs to the file system. Sockets are omitted, because their servers create them again.
+Comparisons ignore lock.mdb beside a data.mdb, because it changes whenever the database is opened."""
 
 from __future__ import annotations
 
@@ -26,14 +25,14 @@ BLOCK = 1 << 20
 _ZEROS = bytes(BLOCK)
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _LOST_AND_FOUND = "lost+found"
-_DEEPEST = 200  # levels of directories; each needs up to three descriptors and three frames of Python's stack
+_DEEPEST = 200  # levels of directories; each level needs up to three descriptors and three Python stack frames
 # xfs lists each ACL a second time, under its on-disk name, and sets that attribute itself (fs/xfs/xfs_xattr.c).
 _XFS_ACLS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
 class Node(Struct, frozen=True, dict=True):
-    """A file of any kind. `pin`: an O_PATH descriptor, through which everything is read, so that owner, mode,
-    attributes and contents are of one inode even if the name is replaced meanwhile. `path`: relative to the top."""
+    """A file of any kind. Everything is read through `pin`, an O_PATH descriptor. So owner, mode, attributes and
+    contents are those of one inode, even if the name is replaced meanwhile. `path` is relative to the top."""
 
     path: str
     name: str
@@ -66,7 +65,7 @@ class Node(Struct, frozen=True, dict=True):
         return os.readlink("", dir_fd=self.pin)
 
     def attributes(self) -> dict[str, bytes]:
-        """Returns the extended attributes, including ACLs; none for a symbolic link."""
+        """Returns the extended attributes, including ACLs. For a symbolic link, returns none."""
         with held.named(Path(self.path)):
             return {} if stat.S_ISLNK(self.kind) else attributes_of(held.through(self.pin))
 
@@ -87,9 +86,9 @@ def names_in(directory: int, is_top: bool) -> list[str]:
 
 
 def walk(top: int) -> Iterator[Node]:
-    """Yields the nodes below `top` to compare, each directory before its contents, names in order. A node can be opened
-    until the next node is requested. Raises MigrationRefused if another file system is mounted below, or directories
-    are nested too deeply."""
+    """Yields the nodes below `top` that a comparison needs, each directory before its contents, and names in order. A
+    node can be opened until the next node is requested. Raises MigrationRefused if another file system is mounted
+    below, or if directories are nested too deeply."""
     device = os.fstat(top).st_dev
 
     def below(directory: int, path: str) -> Iterator[Node]:
@@ -115,8 +114,9 @@ def walk(top: int) -> Iterator[Node]:
 
 
 class State(Struct, frozen=True):
-    """The state of a tree. `size`: bytes as ls shows them. `allocated`: bytes as du shows them. `mark`: changes with
-    every write to the tree. `databases`: directories with a data.mdb, relative to the top; "" is the top itself."""
+    """The state of a tree. `size` is the size that ls shows, `allocated` the size that du shows, in bytes. `mark`
+    changes with every write to the tree. `databases` are directories with a data.mdb, relative to the top ("" for the
+    top)."""
 
     files: int
     size: int
@@ -131,7 +131,7 @@ def state_of(top: int) -> State:
     databases = []
     for node in walk(top):
         status = node.status
-        # Without a directory's times, which change when lock.mdb is created: its names are in `mark` anyway.
+        # A directory's times are left out, because they change when lock.mdb is created. The names in it are in `mark`.
         times = () if node.is_directory else (status.st_mtime_ns, status.st_ctime_ns)
         mark.update(repr((os.fsencode(node.path), (*_owner_and_size(node), status.st_ino, *times))).encode())
         count += 1
@@ -143,7 +143,7 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """Returns path -> the properties that are equal in a faithful copy, without the top, to name differences."""
+    """Returns path -> the properties that a faithful copy shares. Two results show the paths that differ."""
     first: dict[tuple[int, int], str] = {}
     shape: dict[str, object] = {}
     for node in walk(top):
@@ -161,8 +161,8 @@ def _owner_and_size(node: Node) -> tuple[object, ...]:
 
 
 def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, str]:
-    """Returns path -> XXH3-128 checksum of each regular file; holes count as zeros. `from_device`: first drops the
-    pages of each file from the page cache, as far as they have been written to the disk."""
+    """Returns path -> XXH3-128 checksum of each regular file; holes count as zeros. `from_device` first drops the pages
+    of each file from the page cache. Pages that have not been written to the disk remain."""
     by_inode: dict[tuple[int, int], str] = {}
     by_path: dict[str, str] = {}
     for node in walk(top):
@@ -183,7 +183,7 @@ def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, st
 
 
 def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset, content) of each aligned block that may contain bytes other than zero."""
+    """Yields (offset, content) of each aligned block that may contain bytes that are not zero."""
     offset = 0
     while offset < size:
         try:
@@ -199,22 +199,23 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 
 # --- tree copy -------------------------------------------------------------------------------------------------------
 #
-# No other account can enter the target before `open_up`: its top directory is private (root's, mode 0700) before the
-# first file is created, and until the copy is verified. So nobody can replace a name in the target, although its inner
+# No other account can enter the target before `open_up`. Its top directory is private (root's, mode 0700) from before
+# the first file is created until the copy is verified. So nobody can replace a name in the target, although its inner
 # directories get their owners earlier. A private top directory contains only what an earlier run copied. Any other top
 # directory must be empty (`claim`) or is emptied (`empty`), because a process may have a directory in it open.
 #
-# A file that an earlier run copied completely has the same size and time, which are set last. It is not copied again.
+# The size and time of a file are set last. So if they are right, an earlier run has copied the file completely, and it
+# is not copied again.
 
 
 _PRIVATE = 0o700
-_BEING_EMPTIED = 0o500  # private as well, but a copy in it must not be resumed
+_BEING_EMPTIED = 0o500  # also private; but a copy in a directory with this mode must not be resumed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Copy(Struct):
-    """State of one tree copy. `first`: inode of a file with several hard links -> path of the first copy, to which the
-    other names become hard links."""
+    """The state of one tree copy. `first` maps the inode of a file with several hard links to the path of its first
+    copy. The other names become hard links to this path."""
 
     target: int
     meter: Meter
@@ -237,8 +238,8 @@ class _Copy(Struct):
         first = self.first.setdefault(node.inode, node.path) if node.status.st_nlink > 1 else node.path
         if first == node.path and stat.S_ISREG(node.kind):
             old, fields = _status(target, node.name), ("st_mode", "st_uid", "st_gid", "st_size", "st_mtime_ns")
-            same = old is not None and all(getattr(old, name) == getattr(node.status, name) for name in fields)
-            if old is not None and old.st_nlink == 1 and same:  # an earlier run has copied the whole file
+            is_same = old is not None and all(getattr(old, name) == getattr(node.status, name) for name in fields)
+            if old is not None and old.st_nlink == 1 and is_same:  # an earlier run has copied the whole file
                 self.meter.add(size=node.status.st_size)
                 return
         _remove(target, node.name)
@@ -303,12 +304,12 @@ def claim(target: held.Directory) -> None:
     If any other directory is not empty, raises MigrationRefused and leaves the directory as it was."""
     if is_private(target):
         return
-    before = target.status
+    old_status = target.status
     held.make_private(target.descriptor, _BEING_EMPTIED)
     names = names_in(target.descriptor, True)
     if names:
-        os.fchown(target.descriptor, before.st_uid, before.st_gid)
-        os.fchmod(target.descriptor, stat.S_IMODE(before.st_mode))
+        os.fchown(target.descriptor, old_status.st_uid, old_status.st_gid)
+        os.fchmod(target.descriptor, stat.S_IMODE(old_status.st_mode))
         raise not_empty(target.name, names)
     os.fchmod(target.descriptor, _PRIVATE)
 
@@ -320,8 +321,7 @@ def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
 
 
 def empty(target: held.Directory) -> None:
-    """Makes the directory private and removes its contents: while other accounts could enter it, a process may have
-    opened a directory in it."""
+    """Makes the directory private, and removes its contents: a process may have opened a directory in it before."""
     with held.named(target.name):
         held.make_private(target.descriptor, _BEING_EMPTIED)
         for name in names_in(target.descriptor, True):
@@ -338,8 +338,8 @@ def open_up(source: held.Directory, target: held.Directory) -> None:
 
 
 def copy_tree(source: held.Directory, target: held.Directory, meter: Meter, after_block: Callable[[], None]) -> None:
-    """Makes the contents of `target` equal to those of `source`, durably; removes other files of an earlier copy. The
-    target stays private. `after_block` is called after each block of a file. Raises MigrationRefused, OSError."""
+    """Makes the contents of `target` equal to those of `source`, durably. Removes other files of an earlier copy. The
+    target stays private. Calls `after_block` after each block of a file. Raises MigrationRefused, OSError."""
     claim(target)
     with held.named(target.name):
         _Copy(target.descriptor, meter, after_block).contents(source.descriptor, target.descriptor, "")
@@ -363,8 +363,8 @@ def _remove(directory: int, name: str) -> None:
 
 
 def _become(file: int | Path, status: os.stat_result, attributes: dict[str, bytes]) -> None:
-    """Sets owner, attributes, mode and times in this order: a change of owner clears set-user-ID bits, and ACLs change
-    the mode. `file`: a descriptor, or the path through an O_PATH descriptor."""
+    """Sets owner, attributes, mode and times, in this order: a change of owner clears set-user-ID bits, and ACLs change
+    the mode. `file` is a descriptor, or the path through an O_PATH descriptor."""
     if os.geteuid() == 0:
         os.chown(file, status.st_uid, status.st_gid)
     if not stat.S_ISLNK(status.st_mode):
