@@ -52,10 +52,10 @@ _open_inodes: set[tuple[int, int]] = set()
 
 @contextmanager
 def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
-    """Opens an environment directory, even under a running slapd; or, without lock.mdb, a file that only ditseed uses.
+    """Opens an environment directory, which slapd may be using; or a data file without a lock, if nobody else uses it.
 
-    The file gets mapped, so this works only in a child process. Raises UsageProblem if this process has the environment
-    open already; NotLmdb, MdbDamaged, NotPermitted, MapFull."""
+    Call this in a child process only: LMDB maps the file, and a process dies if a file it has mapped is cut. Raises
+    UsageProblem if this process has the environment open already; NotLmdb, MdbDamaged, NotPermitted, MapFull."""
     if not isolated.is_inside():
         raise RuntimeError("only a child process may map a file, because truncation of the file kills it")
     facts = meta.read_meta(env)

@@ -388,7 +388,8 @@ class Providers(Struct, frozen=True):
         return self.connections[number]
 
     def covering(self, wanted: Mapping[str, str]) -> Connection:
-        """Returns a provider whose contextCSN covers `wanted`. Raises ReplicasApart if none does after COVERING s."""
+        """Waits up to COVERING seconds for a provider whose contextCSN covers `wanted`, and returns it. Raises
+        ReplicasApart if there is none. If there is only one provider, it is returned at once."""
         if len(self.connections) == 1:
             return self.connections[0]
         until = time.monotonic() + COVERING

@@ -189,8 +189,8 @@ def core_database_of(config: Config, database: Database, path: Path) -> mdb.Data
 
 
 def core_target_of(config: Config, database: Database, path: Path) -> mdb.Target:
-    """Returns the configured database as a target for the core. Raises ConfigUnreadable, SettingRefused, or NotProven
-    if the core cannot compute its index keys."""
+    """Returns the configured database in the form that the Rust core takes. Raises ConfigUnreadable, SettingRefused, or
+    NotProven if the core cannot compute the index keys of the database."""
     from loader.operations.build import native
 
     spec = target_spec(config, database, path)

@@ -434,7 +434,7 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
 # "Invalid credentials" also for a locked or expired account, and accepts the bind of an account that may only change
 # its password. python-ldap's own class for the control needs pyasn1, whose import takes longer than a bind.
 _OID = "1.3.6.1.4.1.42.2.27.8.5.1"
-# error in the control -> reason, advice, commands
+# error number in the response control of ppolicy -> reason, advice, commands
 _CLOSED = {
     0: (
         "its password has expired",

@@ -175,7 +175,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
         base = provider.stored_dn(suffix)
         csns = live.context_csns(provider, base) or provider.context_csns(base)
         if not csn.is_covered_by(csn.by_server(reached), csn.by_server(csns)):
-            reason = f"the provider ({', '.join(csns)}) is behind it ({', '.join(reached)})"
+            reason = f"the provider ({', '.join(csns)}) is behind the database ({', '.join(reached)})"
             raise _refused(place, reason, "Give the provider from which it was filled.")
         if provider.offers_subentries(base) and provider.find(base, "(objectClass=*)", subentries=True):
             raise _refused(place, "the provider holds subentries (RFC 3672)", _ANEW)

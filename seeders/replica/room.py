@@ -137,7 +137,7 @@ class _Forecast(Struct, frozen=True):
         return [full] if even.total is None else [rough, full]
 
     def _bytes(self, take: Callable[[Path], Sample]) -> float:
-        """Returns the bytes of the database; 0 if only slapadd can build it."""
+        """Returns the size of the database in bytes; 0 if only slapadd can build it."""
         try:
             target = native.target_of(self.building, self.place)
         except NotProven:

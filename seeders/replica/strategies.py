@@ -341,7 +341,7 @@ class Ldif(StoppedConsumer):
 
 
 class Search(StoppedConsumer):
-    """Builds from parallel searches of the provider. The database gets the provider's contextCSN before the searches.
+    """Builds the database from parallel searches. Its contextCSN is the one that the provider had before the searches.
 
     The native engine builds a whole replica while it reads. In all other cases (slapadd, a partial replica, subordinate
     databases, the empty suffix, several providers) the entries are read into files first."""

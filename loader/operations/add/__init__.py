@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOSER = 1.5  # factor: slapd leaves its pages about half full; the core, whose size is the forecast, fills them
+LOOSER = 1.5  # factor: a forecast assumes full pages, as `build` writes them; slapd leaves its pages about half full
 # A record of the journal (journal.rs in loader/native/load/src): kind, first position, position after the last, XXH3 of
 # these three numbers.
 _RECORD = struct.Struct("<4Q")
@@ -137,8 +137,8 @@ def expected(load: RunStatus) -> int | None:
 
 
 class LoadedDatabase(msgspec.Struct, frozen=True):
-    """Identifies the database of a server. `uuids` has the entryUUID of the suffix entry and, if `first` is not empty,
-    that of the entry `first`. An unreadable entryUUID is "". `entries` is the server's entry count, or None."""
+    """Identifies the database of a server. `first` is the DN of the first entry of the LDIF, or "". `uuids` has the
+    entryUUID of the suffix entry and of the entry `first`; "" if unreadable. `entries`: the server's count, or None."""
 
     suffix: str
     first: str

@@ -536,7 +536,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     """Waits until the service is up, and checks that it stays up. Returns its process ID, or 0 if no process must use
     FROM. Raises MigrationRefused if the service does not come up or stay up."""
     until = time.monotonic() + _PATIENCE
-    while isinstance(process := _server_pid(plan), str):
+    while isinstance(process := _pid_or_reason(plan), str):
         if time.monotonic() > until:
             raise _refused(plan.source, f"the service does not come up: {process}", _DOWN)
         time.sleep(_LOOK)
@@ -544,7 +544,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     while time.monotonic() < until:
         meter.note = f"up, process {process}" if process else "up"
         meter.add(size=1)  # shows that the step is still running
-        now = _server_pid(plan)
+        now = _pid_or_reason(plan)
         if now != process:
             what = now if isinstance(now, str) else "it is another process now"
             raise _refused(plan.source, f"the service does not stay up: {what}", _DOWN)
@@ -552,7 +552,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
     return process
 
 
-def _server_pid(plan: MovePlan) -> int | str:
+def _pid_or_reason(plan: MovePlan) -> int | str:
     """Returns the ID of the process that uses FROM, 0 if no process must use it, or a text that says what is wrong."""
     if os.statvfs(plan.source).f_flag & os.ST_RDONLY:
         return "the volume is read-only"

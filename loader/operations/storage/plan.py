@@ -35,7 +35,7 @@ _MOST_STRIPES, _MOST_IMAGES = 128, 64  # maximum numbers of disks that lvcreate 
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`size`: bytes. `devices` has the disk's device and those below it. A disk that does not exist has none."""
+    """`size`: bytes. `devices`: the disk's block device and the devices that it consists of; empty for an example."""
 
     path: str
     size: int
