@@ -11,25 +11,45 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from loader import backmdb, plain, syncrepl, units
-from loader.errors import ConfigUnreadable, LimitTooLow, NotProven, SchemaMissing, ServerRefused, UsageProblem
-from loader.operations import live
+from loader import backmdb, dn, plain, syncrepl, units
+from loader.errors import (
+    ConfigUnreadable,
+    LimitTooLow,
+    LoaderError,
+    MaxsizeTooSmall,
+    NoSpace,
+    NotProven,
+    SchemaMissing,
+    ServerRefused,
+    UsageProblem,
+)
+from loader.operations import live, sizing
+from loader.operations.build import native
+from loader.operations.build.steps import BuildOptions
+from loader.operations.export import of_server
+from loader.operations.publish import TargetDatabase
 from loader.overlays import COMPUTED
-from loader.progress import Progress
+from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
-from loader.server import questions
-from loader.server.session import Attributes, Session, session
+from loader.server import configuration, questions
+from loader.server.options import EVERYTHING, Connection, line
+from loader.server.questions import TreeSample
+from loader.server.session import Attributes, Entries, Session, session
 from loader.sinks.mdb import Schema, schema_of
+from loader.sources import sampling
 from loader.sources.location import is_stream
+from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
-from seeders.replica import catchup, prepare, room
+from seeders.replica import catchup, prepare
 from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.options import STRATEGY_NAMES, SeedOptions
@@ -38,6 +58,11 @@ from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_cs
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 
+_FIRST = 500  # first entries of the provider
+_BUILT = SampleSize(5000, 0.0)
+_UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled entries may be small
+_LARGE = 5_000_000  # entries; fewer are evaluated within seconds
+_SPARSE = 16  # bits of the entryUUID: samples of 1/65,536 of a large tree
 _SECONDS = 10  # time limit for the provider's search for object classes; immediate with an index on objectClass
 _NAMED = 10  # schema names listed in an error message before "and N more"
 _COMPUTED = {name.lower() for name in COMPUTED}
@@ -59,6 +84,9 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
     with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
         strategy.begin(run, anew)
         checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
+        if isinstance(strategy, Search) and not checked.is_judged:
+            reading = strategy.reading(checked.suffix, run.directory)
+            strategy.check = judgement(reading.connection, strategy.building(), strategy.place)
         facts = {"catch_up": checked.catch_up or None, "prepared": checked.prepared}
         present = {name: fact for name, fact in facts.items() if fact is not None}
         return {**strategy.run(run), **run.done_before(), **present, "run_dir": str(run_dir)}
@@ -121,14 +149,14 @@ def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> _F
             csns.append(strategy.context_csns(provider, base))
             sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
-                sampled = pool.submit(room.sample, connection, base, given_up)
+                sampled = pool.submit(_sample, connection, base, given_up)
             # The provider evaluates all entries for this check, too, so both run at the same time.
             if not options.source and not options.allow_hidden:
                 live.require_all_visible(provider, base, may_store, own=overlays)
             if isinstance(strategy, Search) and sampled:
                 found = sampled.result()
                 _require_known(strategy, provider, base, found.attributes)
-                is_judged &= room.require_room(found, strategy.building(), strategy.place, strategy.streams)
+                is_judged &= _require_room(found, strategy.building(), strategy.place, strategy.streams)
                 total = found.total
     return _Found(live.lowest(csns), total, is_judged)
 
@@ -175,3 +203,126 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
         classes_in_use += matches
         lacking = [name for name in lacking if name not in matches] if matches else []
     return classes_in_use
+
+
+# --- room ------------------------------------------------------------------------------------------------------------
+#
+# Does the tree fit into the consumer's map and onto its disk? The provider's count of its entries or a sample of them
+# answers within seconds, before anything is read. A tree that is too large to be sampled in that time is judged while
+# it is read.
+
+
+class _ProviderSample(Struct, frozen=True):
+    """Entries of a provider. `first`: in the server's order. `total`: the number of all, None if unknown. `even`:
+    entries from all over the tree, except of a large one."""
+
+    connection: Connection
+    first: Entries
+    total: int | None
+    even: TreeSample = TreeSample()
+
+    @property
+    def attributes(self) -> list[Attributes]:
+        return [entry for _, entry in (*self.first, *self.even.entries)]
+
+    @property
+    def is_large(self) -> bool:
+        return self.even.is_cut or (self.total or 0) > _LARGE
+
+
+def _sample(connection: Connection, base: str, given_up: threading.Event) -> _ProviderSample:
+    """Samples the tree below `base` in a few seconds."""
+    connection = replace(connection, base=base)
+    with session(connection, given_up) as provider:
+        first, whole = provider.first(base, _FIRST, _requested(provider))
+        if whole:
+            return _ProviderSample(connection, first, len(first))
+        of_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # the server's own count is of the whole suffix
+        total = provider.entry_count(base) if of_suffix else None
+        found = _ProviderSample(connection, first, total)
+        if found.is_large:
+            return found
+        even = questions.sample_of_tree(provider, base, _requested(provider))
+        return replace(found, total=even.total if total is None else total, even=even)
+
+
+def _requested(provider: Session) -> tuple[str, ...]:
+    """A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded."""
+    return EVERYTHING if questions.is_openldap(provider) else ("*", "entryUUID")
+
+
+def _require_room(found: _ProviderSample, building: BuildOptions, place: TargetDatabase, streams: bool) -> bool:
+    """Returns True if the tree fits, and False if it is too large to tell, which only a seeding that `streams` accepts.
+    Raises MaxsizeTooSmall or NoSpace."""
+    attributes, limits = found.attributes, native.limits_of(building, place)
+    sizes = (len(name) + len(value) + 3 for entry in attributes for name, values in entry.items() for value in values)
+    largest = max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(attributes)))
+    at_most = math.inf if found.total is None else found.total * largest
+    if found.is_large and streams:
+        if found.total is None:
+            return False
+        with suppress(MaxsizeTooSmall, NoSpace):
+            sizing.require_room(limits, lambda: at_most)
+            return True
+        return False
+    forecast = _Forecast(found.connection, building, place, Meter("sample"))
+    sizing.require_room(limits, lambda: at_most, *forecast.by(found.even))
+    return True
+
+
+def judgement(connection: Connection, building: BuildOptions, place: TargetDatabase) -> Callable[[Meter], None]:
+    """Returns a function for `stream_build.build` that samples the large tree below the base of the connection. It
+    raises MaxsizeTooSmall or NoSpace if the tree does not fit, and logs other errors."""
+    base = connection.base or place.database.suffix
+
+    def judge(meter: Meter) -> None:
+        try:
+            with session(connection, meter.cancelled) as provider:
+                even = questions.sample_of_tree(provider, base, _requested(provider), _SPARSE, seconds=-1)
+            forecast = _Forecast(connection, building, place, meter)
+            sizing.require_room(native.limits_of(building, place), *forecast.by(even))
+        except (MaxsizeTooSmall, NoSpace):
+            raise
+        except LoaderError as error:
+            if not meter.cancelled.is_set():
+                log.warning("room: whether all entries fit is not known before they are read: %s", error)
+
+    return judge
+
+
+class _Forecast(Struct, frozen=True):
+    connection: Connection
+    building: BuildOptions
+    place: TargetDatabase
+    meter: Meter
+
+    def by(self, even: TreeSample) -> list[Callable[[], float]]:
+        """Returns predictions of the size in bytes: from `even`, if it tells the number of entries, and from a sample
+        of more entries, which evaluates all entries again."""
+
+        def rough() -> float:
+            return sizing.ROUGHLY * self._bytes(lambda scratch: _as_sample(even, scratch))
+
+        def full() -> float:
+            return self._bytes(lambda scratch: of_server(self.connection, _BUILT, scratch, self.meter))
+
+        return [full] if even.total is None else [rough, full]
+
+    def _bytes(self, take: Callable[[Path], Sample]) -> float:
+        """Returns the size of the database in bytes; 0 if only slapadd can build it."""
+        try:
+            target = native.target_of(self.building, self.place)
+        except NotProven:
+            return 0
+        with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
+            return sizing.forecast(take(scratch), target, Meter("build"), timed=0.0).bytes
+
+
+def _as_sample(even: TreeSample, scratch: Path) -> Sample:
+    lines: list[str] = []
+    for name, entry in even.entries:
+        lines.append(line("dn", name.encode("utf-8", "surrogateescape")))
+        lines += [line(attribute, value) for attribute, values in entry.items() for value in values]
+        lines.append("")
+    files.write_durably(path := scratch / "sample.ldif", "\n".join([*lines, ""]).encode(), 0o600)
+    return sampling.of_part([path], even.total or 0, _BUILT, "a range of entryUUIDs", is_counted=False)

@@ -8,7 +8,7 @@ import logging
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ from loader.server import configuration, tools
 from loader.server.session import Session, session
 from loader.sources import selection
 from loader.storage import files
-from seeders.replica import partial, room
+from seeders.replica import partial
 from seeders.replica.catchup import Preflight
 from seeders.replica.options import SeedOptions
 from seeders.replica.partial import Partial
@@ -348,6 +348,7 @@ class Search(StoppedConsumer):
 
     takes = _TAKES | READING_TAKES | {"engine", "replicas"}
     steps = ("preflight", *stream_build.STEPS, *export.STEPS, SELECT, *build.STEPS)
+    check: Callable[[Meter], None] | None = None  # runs while a stream is read, and may end the reading
 
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
@@ -362,11 +363,8 @@ class Search(StoppedConsumer):
     def run(self, run: Run) -> Report:
         exporting = self.reading(self.place.database.suffix, run.directory / "export")
         if self.streams:
-            preflight, check = run.catalogue.facts_of("preflight", Preflight), None
-            if preflight and not preflight.is_judged:
-                base = exporting.connection.base or self.place.database.suffix
-                check = room.judgement(exporting.connection, base, self.building(), self.place)
-            return stream_build.build(exporting, self.building(), run, self.place, self.options.allow_hidden, check)
+            terms = run, self.place, self.options.allow_hidden, self.check
+            return stream_build.build(exporting, self.building(), *terms)
         if not run.catalogue.is_done("publish"):
             self.read_provider(exporting, run)
         start = run.catalogue.facts_of("start", Start)

@@ -30,7 +30,7 @@ from loader.server.session import session
 from loader.sources import planner, sampling
 from loader.sources.location import LdifFiles
 from loader.sources.sampling import SampleSize
-from seeders.replica import room, seed
+from seeders.replica import seed
 from seeders.replica.options import SeedOptions
 from seeders.replica.strategies import Search
 from tests.support import generating
@@ -350,18 +350,18 @@ def test_a_seeding_reads_few_entries_to_judge_the_room(silent: Slapd, mib: int, 
 
 def test_a_large_tree_is_judged_while_it_is_read(silent: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "_MOST", 50)  # so the tree is large
-    monkeypatch.setattr(room, "_SPARSE", 9)
+    monkeypatch.setattr(seed, "_SPARSE", 9)
     who = Connection(silent.uri, REPLICATOR, password_file=str(silent.replicator_password_file), base=silent.suffix)
     with _seeded(silent, 150) as target:
         options = SeedOptions(strategy="search", config_path=target.config_path, connection=who, jobs=1)
         strategy = seed.STRATEGIES["search"](options)
         assert isinstance(strategy, Search)
         assert not seed.preflight(strategy).is_judged
-        judge = room.judgement(who, silent.suffix, strategy.building(), strategy.place)
+        judge = seed.judgement(who, strategy.building(), strategy.place)
         judge(Meter("check"))
         database = structs.replace(strategy.place.database, maxsize=10 << 20)
         small = structs.replace(strategy.place, database=database)
-        refusal = room.judgement(who, silent.suffix, strategy.building(), small)
+        refusal = seed.judgement(who, strategy.building(), small)
         with pytest.raises(MaxsizeTooSmall):
             refusal(Meter("check"))
 
@@ -369,7 +369,7 @@ def test_a_large_tree_is_judged_while_it_is_read(silent: Slapd, monkeypatch: pyt
             raise MaxsizeTooSmall(maxsize="10 MiB", suffix=silent.suffix, needed="50 MiB")
 
         judgements = iter([refuse, judge])
-        monkeypatch.setattr(room, "judgement", lambda *_: next(judgements))
+        monkeypatch.setattr(seed, "judgement", lambda *_: next(judgements))
         with pytest.raises(MaxsizeTooSmall):
             seed.seed(options, Progress("none"), {})
         assert not (target.database_dir / "data.mdb").exists()
