@@ -123,7 +123,8 @@ def test_a_disk_without_room_is_not_mended_by_maxsize() -> None:
         ({"nosync": True, "checkpoint": "1024 5"}, "warning"),
         ({"nosync": True, "checkpoint": "1024 0"}, "critical"),
         ({"nosync": True, "checkpoint": "0 5", "env_flags": ("writemap",)}, "critical"),
-        ({"env_flags": ("mapasync",)}, "warning"),
+        ({"env_flags": ("mapasync", "writemap")}, "warning"),
+        ({"env_flags": ("mapasync",)}, "ok"),
     ],
 )
 def test_what_a_crash_would_lose(changes: dict[str, Any], severity: str) -> None:

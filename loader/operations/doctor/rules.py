@@ -316,8 +316,8 @@ def _durability(database: Database) -> Findings:
         why = "A crash of the host can lose the last changes, or damage the database. nosync is for loads only."
         severity = graded("writemap" in flags or not is_flushed)
         yield finding("sync", severity, what, why, database.tune_command("sync", "--nosync", "off"))
-    elif "mapasync" in flags:
-        what = "envflags mapasync: commits are flushed only when the kernel decides to"
+    elif {"mapasync", "writemap"} <= set(flags):  # LMDB ignores mapasync without writemap
+        what = "envflags mapasync and writemap: commits are flushed only when the kernel decides to"
         why = "A crash of the host can lose the last changes, or damage the database."
         mend = "# remove mapasync from olcDbEnvFlags of the database, and restart slapd"
         yield finding("sync", WARNING, what, why, mend)
