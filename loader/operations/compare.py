@@ -107,9 +107,10 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     """Reads both sides in parallel, and compares them. Raises EmptyInput if neither side has entries."""
     start = time.monotonic()
     sides = (options.a, options.b)
-    with progress.step("compare") as meter:
-        sights = [(side.label, sight) for side in sides if (sight := _unseen(side, options, meter)) is not None]
+    with progress.step("compare") as meter, ThreadPoolExecutor(2) as pool:
+        unseen = pool.map(lambda side: _unseen(side, options, meter), sides)  # begins at once
         a, b = _digests(options, meter)
+        sights = [(side.label, sight) for side, sight in zip(sides, unseen, strict=True) if sight is not None]
     if not a.entries and not b.entries:
         raise EmptyInput(path=f"{options.a.label} and {options.b.label}")
     difference = a.diff(b, options.limit)
