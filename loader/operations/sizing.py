@@ -75,11 +75,15 @@ class Limits(Struct, frozen=True):
     directory: Path | None
 
 
+def room_in(limits: Limits) -> float:
+    """Returns the bytes that the new database may have; infinite if nothing limits it."""
+    free = math.inf if limits.directory is None else files.free_bytes(limits.directory)
+    return min(free, math.inf if limits.maxsize is None else limits.maxsize)
+
+
 def require_room(limits: Limits, *predictions: Callable[[], float]) -> None:
     """Raises MaxsizeTooSmall or NoSpace if the database does not fit. `predictions`: see `first_fitting`."""
-    maxsize, directory = limits.maxsize, limits.directory
-    free = math.inf if directory is None else files.free_bytes(directory)
-    room = min(free, math.inf if maxsize is None else maxsize)
+    maxsize, directory, room = limits.maxsize, limits.directory, room_in(limits)
     if (needed := first_fitting(room, *predictions)) <= room:
         return
     if maxsize is not None:

@@ -90,7 +90,7 @@ class Forecast(msgspec.Struct, frozen=True):
 
 class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
     """Facts of the preflight. Without a provider, only `suffix` is set. `prepared`: what --prepare-provider did.
-    `is_judged`: False if counting the entries takes too long to say before the reading whether they fit."""
+    `is_judged` is False if it is still unknown whether the entries fit, because it takes too long to count them."""
 
     suffix: str
     provider: str | None = None

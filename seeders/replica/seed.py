@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
@@ -127,8 +127,8 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
 
 
 class _Found(Struct, frozen=True):
-    """`csns`: the lowest contextCSN of all providers. `total`: the number of entries, None if unknown. `is_judged`:
-    whether the consumer has room for them, if it needs any, is known."""
+    """`csns`: the lowest contextCSN of all providers. `total`: the number of entries, None if unknown. `is_judged` is
+    as in Preflight."""
 
     csns: list[str]
     total: int | None
@@ -252,19 +252,14 @@ def _requested(provider: Session) -> tuple[str, ...]:
 
 
 def _require_room(found: _ProviderSample, building: BuildOptions, place: TargetDatabase, streams: bool) -> bool:
-    """Returns True if the tree fits, and False if it is too large to tell, which only a seeding that `streams` accepts.
-    Raises MaxsizeTooSmall or NoSpace."""
+    """Returns whether the tree surely fits. A tree that does not fit raises MaxsizeTooSmall or NoSpace, unless it is
+    large and the seeding `streams`: `judgement` then decides while the tree is read."""
     attributes, limits = found.attributes, native.limits_of(building, place)
     sizes = (len(name) + len(value) + 3 for entry in attributes for name, values in entry.items() for value in values)
     largest = max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(attributes)))
     at_most = math.inf if found.total is None else found.total * largest
     if found.is_large and streams:
-        if found.total is None:
-            return False
-        with suppress(MaxsizeTooSmall, NoSpace):
-            sizing.require_room(limits, lambda: at_most)
-            return True
-        return False
+        return at_most <= sizing.room_in(limits)
     forecast = _Forecast(found.connection, building, place, Meter("sample"))
     sizing.require_room(limits, lambda: at_most, *forecast.by(found.even))
     return True
