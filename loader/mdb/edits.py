@@ -33,7 +33,7 @@ def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
     if not values or len(values) != len(set(csns)):
         reason = f"not one CSN for each server ID: {', '.join(csns)}"
         raise NotStampable(path=path, suffix=suffix, reason=reason)
-    with contents.reading(env) as snapshot:
+    with contents.reading(meta.data_file(env)) as snapshot:
         owner = contents.suffix_id(snapshot, suffix)
         number = contents.number_of(snapshot, CONTEXT)
         glue = [at for name in _GLUE if (at := contents.number_of(snapshot, name)) is not None]
@@ -79,7 +79,7 @@ def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter)
     limits = csn.by_server(claimed)
     if not limits:
         return 0
-    with contents.reading(env) as snapshot:
+    with contents.reading(meta.data_file(env)) as snapshot:
         number = contents.number_of(snapshot, ENTRY)
         newer_csns = snapshot.csns_after(min(limits.values()))
     changes = [
@@ -149,7 +149,7 @@ def remove_entries(env: Path, ids: Sequence[int]) -> None:
 def empty_indexes(env: Path, attributes: Sequence[str]) -> None:
     """Empties the indexes of `attributes`. Skips an attribute without an index."""
     chosen = {name.lower() for name in attributes}
-    _empty(env, [name for name in contents.indexes(env) if name.lower() in chosen])
+    _empty(env, [name for name in contents.indexes(meta.data_file(env)) if name.lower() in chosen])
 
 
 @isolated.isolated

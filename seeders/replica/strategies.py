@@ -22,7 +22,6 @@ from loader.config import Config, Database
 from loader.errors import EmptyInput, GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, edits, meta, verify
 from loader.mdb.edits import cap_entry_csns
-from loader.mdb.meta import DATA
 from loader.operations import build, export, live, made_with, migrate, packaged, stream_build
 from loader.operations.build import BuildOptions, native, steps
 from loader.operations.export import ExportOptions, Start, export_steps, trial_plan
@@ -453,7 +452,7 @@ class Clone(StoppedConsumer):
     def run(self, run: Run) -> Report:
         """Runs the steps, each of which can be repeated from its beginning."""
         work = steps.BuildSteps(self.building(), run, self.place)
-        database = work.environment
+        database, data = work.environment, work.data
 
         def copy_pages(meter: Meter) -> _Copied:
             files.emptied(database)
@@ -461,19 +460,19 @@ class Clone(StoppedConsumer):
             maxsize = choose_maxsize(self.place, facts.pages * facts.page_size, self.options.maxsize)
             copy.hot_copy(self.source, database, meter)
             killpoint("copy.middle")
-            files.publish(database / copy.PARTIAL, database / DATA)
+            files.publish(database / copy.PARTIAL, data)
             return _Copied(maxsize)
 
         def check(meter: Meter) -> Checked:
-            verify.verify(database, self.options.verify, meter)
-            verify.require_unique_uuids(database, meter, run.directory)
-            return Checked(files.identity(database / DATA), contents.entry_count(database), copied.maxsize)
+            verify.verify(data, self.options.verify, meter)
+            verify.require_unique_uuids(data, meter, run.directory)
+            return Checked(files.identity(data), contents.entry_count(data), copied.maxsize)
 
         schema = run.do("schema", lambda meter: _Schema(list(self.fit(meter).rebuild), self.conversion), _Schema)
         copied = self._convert(run) if schema.converted else run.do("copy", copy_pages, _Copied)
         preflight = run.catalogue.facts_of("preflight", Preflight)
         csns = (preflight and preflight.context_csns) or []
-        stamped = run.do("stamp", lambda meter: self._stamp(database, csns, meter), _Stamped)
+        stamped = run.do("stamp", lambda meter: self._stamp(data, csns, meter), _Stamped)
         # slapd assumes that the indexes match the configuration.
         remake = (self.place, database, schema.rebuild, run.directory)
         indexed = run.do("index", lambda meter: made_with.rebuild(*remake, meter), Rebuilt)
@@ -503,11 +502,11 @@ class Clone(StoppedConsumer):
         loaded = run.do("copy", load, MigrateLoaded)
         return run.do(COMPARE, compare, _Copied, loaded.entries)
 
-    def _stamp(self, database: Path, csns: Sequence[str], meter: Meter) -> _Stamped:
+    def _stamp(self, data: Path, csns: Sequence[str], meter: Meter) -> _Stamped:
         """Writes contextCSN into the copy. `csns`: the provider's, from before the copy; empty without a provider."""
         suffix = self.place.database.suffix
-        claimed = csn.by_server(contents.context_csns(database, suffix))
-        newest = contents.newest_csns(database, suffix, whole=False)
+        claimed = csn.by_server(contents.context_csns(data, suffix))
+        newest = contents.newest_csns(data, suffix, whole=False)
         # With a contextCSN that is too old, some changes are replicated again; if it is too new, changes are lost. The
         # copy may be of another server with fewer changes. So no CSN may exceed the newest entryCSN of its server ID.
         for sid, text in csn.by_server(csns).items():
@@ -517,8 +516,8 @@ class Clone(StoppedConsumer):
             advice = "Give -H (and -D, -y) of the server whose database this is, so that its contextCSN can be read."
             raise NoContextCSN(where=self.source, suffix=suffix, advice=advice, commands=())
         context_csns = sorted(claimed.values())
-        held_back = cap_entry_csns(database, context_csns, backmdb.idlexp(self.place.config), meter)
-        edits.stamp(database, suffix, context_csns)
+        held_back = cap_entry_csns(data.parent, context_csns, backmdb.idlexp(self.place.config), meter)
+        edits.stamp(data.parent, suffix, context_csns)
         return _Stamped(context_csns, held_back)
 
 

@@ -230,9 +230,9 @@ class _GluedBuild(msgspec.Struct, frozen=True):
             # generate some. If an environment is gone, it was published. Then the superior is built and has its
             # contextCSN.
             reached += (text for share in split.shares for text in share.newest.values())
-            for environment in (part.run.directory / "environment" for part in parts):
-                if environment.exists():
-                    reached += contents.newest_csns(environment, whole=False).values()
+            for data in (part.run.directory / "environment" / DATA for part in parts):
+                if data.exists():
+                    reached += contents.newest_csns(data, whole=False).values()
         return dataclasses.replace(
             options,
             inputs=(self._share(number),),

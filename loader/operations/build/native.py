@@ -298,7 +298,7 @@ class NativeSteps(BuildSteps):
     def records_checksum(self, meter: Meter) -> str:
         """Reads the records that `transfer` wrote from the file, and returns their checksum."""
         jobs = self.options.jobs or defaults.processors()
-        return mdb.records_checksum(self.environment / DATA, jobs, meter)
+        return mdb.records_checksum(self.data, jobs, meter)
 
     @contextmanager
     def _making(self) -> Iterator[tuple[Path, Resources]]:
@@ -310,7 +310,7 @@ class NativeSteps(BuildSteps):
         with self._limits() as limits:
             yield partial, limits
         killpoint("load.middle")
-        files.publish(partial, self.environment / DATA)
+        files.publish(partial, self.data)
 
     @contextmanager
     def _limits(self) -> Iterator[Resources]:
@@ -332,14 +332,14 @@ class NativeSteps(BuildSteps):
         sound. At the level `none`, only the counts are compared."""
         (notes, maxsize), level, written = self.complete(meter), self.options.verify, loaded.entries
         if level in verify.DEEPER:
-            verify.verify(self.environment, level, meter)
+            verify.verify(self.data, level, meter)
         if level != "none":
             with self._limits() as limits:
                 unchanged = not loaded.stale
-                written = mdb.verify(self.target, self.environment / DATA, level == FULL, limits, meter, unchanged)
+                written = mdb.verify(self.target, self.data, level == FULL, limits, meter, unchanged)
         if not loaded.read - loaded.rejected - loaded.left_out == loaded.entries == written:
             raise EntriesLost(read=loaded.read, written=written, log=self.run.directory)
-        return Checked(files.identity(self.environment / DATA), loaded.entries, maxsize, notes)
+        return Checked(files.identity(self.data), loaded.entries, maxsize, notes)
 
 
 def _invalid(built: Built | Transferred) -> list[str]:

@@ -319,17 +319,17 @@ class _Loading(BuildSteps):
             jobs=defaults.processors(),
         )
         killpoint("merge.middle")
-        files.publish(partial, self.environment / DATA)
+        files.publish(partial, self.data)
         return written
 
     def check(self, meter: Meter, loaded: int) -> Checked:
         """Checks that the database is sound and has all entries that were read."""
         notes, maxsize = self.complete(meter)
-        written, read = contents.entry_count(self.environment), self.scanned.entries
+        written, read = contents.entry_count(self.data), self.scanned.entries
         if not read == loaded == written:
             raise EntriesLost(read=read, written=written, log=self.run.directory)
-        verify.verify(self.environment, self.options.verify, meter)
-        return Checked(files.identity(self.environment / DATA), written, maxsize, notes)
+        verify.verify(self.data, self.options.verify, meter)
+        return Checked(files.identity(self.data), written, maxsize, notes)
 
 
 def _name(number: int) -> str:

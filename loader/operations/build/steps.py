@@ -256,6 +256,12 @@ class BuildSteps:
         return self.run.directory / "environment"
 
     @property
+    def data(self) -> Path:
+        """The data file of the new environment. No other process writes it, so that it is read without a reader slot,
+        which would take a child process."""
+        return self.environment / DATA
+
+    @property
     def server_id(self) -> int:
         """The server ID for generated entryCSNs."""
         configured = self.place.config.server_id or 0
@@ -281,22 +287,22 @@ class BuildSteps:
         operator, and the maxsize. Raises MaxsizeTooSmall, ServerRunning or, for a consumer, SharedUuid."""
         options, place, suffix = self.options, self.place, self.place.database.suffix
         if options.copies_provider:
-            verify.require_unique_uuids(self.environment, meter, self.run.directory)
+            verify.require_unique_uuids(self.data, meter, self.run.directory)
         if options.reached and not options.seeding:
             # The superior's contextCSN also covers the entries of the databases glued to it (slapcommon.c).
-            stored = contents.context_csns(self.environment, suffix)
+            stored = contents.context_csns(self.data, suffix)
             csns = sorted(csn.by_server([*stored, *options.reached]).values())
             if sorted(stored) != csns:
                 from loader.mdb import edits  # imported here: few builds are of a glued tree
 
                 edits.stamp(self.environment, suffix, csns)
-        facts = meta.read_meta(self.environment)
+        facts = meta.read_meta(self.data)
         maxsize = choose_maxsize(place, facts.used, options.maxsize, changing=options.target is None)
         if maxsize != facts.map_size:
             from loader.mdb import edits  # imported here: most builds begin with the right map size
 
-            edits.set_map_size(self.environment / DATA, maxsize)
-        return member_of_notes(place.config, place.database, self.environment), maxsize
+            edits.set_map_size(self.data, maxsize)
+        return member_of_notes(place.config, place.database, self.data), maxsize
 
     def put_into_place(self, checked: Checked) -> Published:
         """Publishes the environment. With --target, the configuration stays unchanged."""
@@ -340,9 +346,10 @@ def unknown_names(
     return [name for name in (*attributes, *object_classes) if name.lower() in unknown]
 
 
-def member_of_notes(config: Config, database: Database, environment: Path) -> list[str]:
-    """Returns a note for each instance of slapo-memberof if `environment` has values of its member attribute but none
-    of its memberOf attribute. slapo-memberof does not run during an offline load. Its manual page has the defaults."""
+def member_of_notes(config: Config, database: Database, path: Path) -> list[str]:
+    """Returns a note for each instance of slapo-memberof if `path`, an environment directory or a data file, has values
+    of its member attribute but none of its memberOf attribute. slapo-memberof does not run during an offline load. Its
+    manual page has the defaults."""
     notes = []
     for name, _ in config.entries:
         rdn, _, above = name.lower().partition(",")
@@ -350,7 +357,7 @@ def member_of_notes(config: Config, database: Database, environment: Path) -> li
             continue
         member = next(iter(config.values(name, "olcMemberOfMemberAD")), "member")
         member_of = next(iter(config.values(name, "olcMemberOfMemberOfAD")), "memberOf")
-        stored = {attribute.lower().split(";")[0] for attribute in contents.attributes(environment)}
+        stored = {attribute.lower().split(";")[0] for attribute in contents.attributes(path)}
         if member.lower() in stored and member_of.lower() not in stored:
             notes.append(
                 f"the LDIF had {member} but no {member_of}, and slapo-memberof does not run during an offline load, "
