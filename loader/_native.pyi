@@ -23,6 +23,7 @@ from loader.sinks.changing import SyncResult
 from loader.sinks.mdb import BuildRules, LiveSource, Target
 from loader.sinks.slapadd import SlicedLdif
 from loader.sources.dit import PlanOptions, TreeSpec
+from loader.sources.mdb import LdifFormat
 
 _Path: TypeAlias = str | PathLike[str]
 
@@ -650,10 +651,10 @@ class Dump:
     """
 
     def __new__(cls, path: _Path, *, txn: int | None, base: str | None, jobs: int) -> Dump: ...
-    def export(self, directory: _Path, counters: Counters, *, compress: bool) -> Exported:
+    def export(self, directory: _Path, ldif_format: LdifFormat, counters: Counters) -> Exported:
         """Files `0001.ldif[.zst]` and on in the empty `directory`: parents first, lines not folded, values of one
         attribute side by side. Same database, same bytes."""
-    def stream(self, fd: int, scratch: _Path, counters: Counters, *, compress: bool) -> Exported:
+    def stream(self, fd: int, ldif_format: LdifFormat, scratch: _Path, counters: Counters) -> Exported:
         """What `export` writes, into a descriptor. After an error that is not the reader's (ldif.pipe) it ends with
         what no reader of LDIF takes. scratch: a directory for a nameless file."""
     def digest(self, tree: EntryDigests, counters: Counters) -> None:

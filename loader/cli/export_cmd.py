@@ -118,22 +118,24 @@ def _of_database(
     """Exports a database. With --dry-run or to stdout, prints the report and returns None."""
     from loader.operations import export_mdb
     from loader.sources.location import Kind, locate
-    from loader.sources.mdb import Part
+    from loader.sources.mdb import LdifFormat, Part
 
     base = servers.base if is_given("base") else None
     names = {field.name for field in (*fields(ServersOptions), *fields(ExportLimits))} - {"base", "jobs"}
     refuse_given(sorted(names), "a server, not for a database")
     part = Part(locate(source, Kind.DATABASE).path, base)
     jobs = limits.jobs or defaults.processors()
+    compress = to.compress or ("none" if to.directory is None else defaults.COMPRESS)
+    ldif_format = LdifFormat(compress != "none")
     if run.dry_run:
         show_report(export_mdb.plan(part, to.directory), run.as_json)
         return None
     if to.directory is None:
         refuse_given(("restart", "timeouts"), "an export into a directory")
-        sent = export_mdb.stream_database(part, jobs, to.compress == "zstd", run.progress)
+        sent = export_mdb.stream_database(part, jobs, ldif_format, run.progress)
         _tell_streamed(sent, run.as_json)
         return None
-    options = export_mdb.DumpOptions(part, to.directory, jobs, to.compress or defaults.COMPRESS)
+    options = export_mdb.DumpOptions(part, to.directory, jobs, ldif_format)
     timeouts = run.timeouts_of(export_mdb.STEPS)
     return export_mdb.export_database(options, run.progress, timeouts, run.restart)
 

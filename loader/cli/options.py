@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -193,53 +193,6 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})
 
 
-# Option name -> letter. Each letter has one meaning in all verbs, except -b, -R and -w, which have two.
-OPTIONS = {
-    name: letter
-    for name, _, letter in (
-        word.partition(":")
-        for words in (
-            # connection to a server: the letters of ldapsearch, and where possible the names of ldap.conf(5)
-            "uri:H simple:x bind-dn:D password-file:y ask-password:W mechanism:Y authcid:U authzid:X realm:R "
-            "secprops:O nocanon:N start-tls:Z base:b",
-            # the second server
-            "consumer consumer-bind-dn consumer-password-file consumer-mechanism consumer-base",
-            # accounts for preparing a provider
-            "admin-bind-dn admin-password-file config-bind-dn config-password-file",
-            # input, output and checks
-            "config suffix:b from target output:o repo:R engine maxsize verify no-glue:g "
-            "server-id:S write-context-csn:w no-value-check no-space-check allow-file-urls allow-hidden strategy "
-            "prepare-provider nosync keep-operational on-exists batch",
-            # a template's tree
-            "entries:n seed define operational range shard-entries operations mix miss skew search format",
-            # parallelism, pace and limits
-            "jobs:j shards pieces page memory tmp max-rate max-rejects rejects compress "
-            "compress-level compact reflink skip",
-            # comparing, watching
-            "ignore user-attributes with-context-csn show-attributes limit wait max-age min-count "
-            "max-verify-age max-drill-age max-shrink",
-            # changing settings
-            "set add remove no-reindex apply for growth stats-log filters costs lease "
-            "give-back envflags checkpoint why",
-            # planning a volume
-            "database-size fs stripes redundant stripe-size vg lv mount volume-size unequal",
-            # backups: retention, space, selection
-            "keep-last keep-daily keep-weekly keep-monthly keep-yearly keep-within keep-free "
-            "all-databases kind incremental throttle only-on only-role run-as sample dn filter as-of "
-            "recipient recipients-file identity init",
-            # watching storage, and monitoring it
-            "interval samples window half-life layer probe state check warning:w critical:c fix",
-            # benchmark of directories
-            "sync-entries searches fio-size",
-            # migration to another volume
-            "service fstab watch rollback",
-            # the run itself
-            "replace dry-run restart forget run-dir timeout progress json report metrics profile "
-            "quiet:q verbose:v log-file",
-        )
-        for word in words.split()
-    )
-}
 # Options that decide what a command does, and to what. They are accepted only on the command line, where they are seen.
 TYPED = {
     name
@@ -267,6 +220,29 @@ def name_of(option: click.Parameter) -> str | None:
     return next((word[2:] for word in option.opts if word.startswith("--")), None)
 
 
+@cache
+def names_of_all_verbs() -> Mapping[str, str]:
+    """Returns option name -> letter or "", for the options of all verbs that ditseed itself has. Imports these verbs,
+    which takes 40 ms. So it is called only if the running verb does not have an option that somebody set."""
+    from loader import cli  # imported here because loader.cli imports this module
+
+    options = [option for location in cli.OWN_VERBS.values() for option in _parameters(load(location))]
+    letters: dict[str, str] = {}
+    for option in options:
+        if name := name_of(option):
+            letters[name] = letters.get(name) or "".join(word[1:] for word in option.opts if len(word) == 2)
+    return letters
+
+
+def _parameters(command: click.Command) -> Iterator[click.Parameter]:
+    """Yields the parameters of a command, or of all commands of a group."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            yield from _parameters(below)
+    else:
+        yield from command.params
+
+
 def variable(name: str) -> str:
     return f"DITSEED_{name.upper().replace('-', '_')}"
 
@@ -290,12 +266,14 @@ def _apply(context: click.Context, option: click.Parameter, name: str | None) ->
 
 
 def _check_variables(command: click.Command) -> None:
-    variables = {variable(name) for name in OPTIONS}
-    others = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
-    for other in {name for name in os.environ if name.startswith("DITSEED_")} - variables - others:
-        near = _suggestion(other, variables, 0.9)
-        if near:
-            _log.warning("the variable %s belongs to no option%s", other, near)
+    own = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
+    own |= {variable(name) for name in map(name_of, command.params) if name}
+    if others := {name for name in os.environ if name.startswith("DITSEED_")} - own:
+        variables = {variable(name) for name in names_of_all_verbs()}
+        for other in others - variables:
+            near = _suggestion(other, variables, 0.9)
+            if near:
+                _log.warning("the variable %s belongs to no option%s", other, near)
     for name in map(name_of, command.params):
         if name in TYPED and os.environ.get(variable(name)):
             raise UsageProblem(
@@ -371,7 +349,8 @@ def _entries(
     Raises UsageProblem for an unknown option or verb."""
     from loader import cli
 
-    options = [name for name in map(name_of, context.command.params) if name] if depth and not verbs else OPTIONS
+    own = {name for name in map(name_of, context.command.params) if name}
+    is_for_this_verb = depth > 0 and not verbs  # otherwise the table is for several verbs
     group = context.parent.command if context.parent is not None else None
     below = group.list_commands(context) if isinstance(group, click.Group) and depth else []
     for key, value in table.items():
@@ -380,16 +359,18 @@ def _entries(
                 raise UsageProblem(reason=f"{where}: there is no verb {key}{_suggestion(key, below or cli.OWN_VERBS)}")
         elif key in TYPED or key == "profile":
             raise UsageProblem(reason=f"{where}: {key} is taken from the command line only")
-        elif key in options:
+        elif key in own or (not is_for_this_verb and key in names_of_all_verbs()):
             yield f"{where}: {key}", key, value
-        elif key not in OPTIONS and any(word in key.lower() for word in _SECRETS):
+        elif key not in names_of_all_verbs() and any(word in key.lower() for word in _SECRETS):
             reason = (
                 "a password, which a profile never holds; put the password into a file and name that: password-file"
             )
             raise UsageProblem(reason=f"{where}: {key} looks like {reason}")
         else:
-            by_letter = [name for name in options if key in OPTIONS.get(name, ()) and key]
-            near = f"; write {by_letter[0]}" if by_letter else _suggestion(key, options)
+            letters = names_of_all_verbs()
+            names = own if is_for_this_verb else letters
+            by_letter = [name for name in names if key and key in letters.get(name, "")]
+            near = f"; write {by_letter[0]}" if by_letter else _suggestion(key, names)
             raise UsageProblem(reason=f"{where}: there is no option {key}{near}")
     for key, value in table.items():
         if isinstance(value, dict) and key == verbs[0]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from loader import defaults, ldif, standard, units
+from loader import ldif, standard, units
 from loader.ldif import ShardFile
 from loader.mdb.contents import entry_count
 from loader.operations.shards import Finished, ShardDirectory, Whole, export_run, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.sources import mdb
-from loader.sources.mdb import Exported, Part
+from loader.sources.mdb import Exported, LdifFormat, Part
 from loader.storage import files, held
 
 STEPS = ("read", "shards")
@@ -28,12 +28,12 @@ class DumpOptions(Struct, frozen=True):
     part: Part
     output: Path
     jobs: int = 2
-    compress: str = defaults.COMPRESS
+    ldif_format: LdifFormat = LdifFormat(compress=True)
 
     def identity(self) -> dict[str, object]:
         """Returns the options that must not change between a run and its resumption."""
         part = self.part
-        return {"database": str(part.directory.absolute()), "base": part.base, "compress": self.compress}
+        return {"database": str(part.directory.absolute()), "base": part.base, **structs.asdict(self.ldif_format)}
 
 
 def plan(part: Part, output: Path | None) -> Report:
@@ -82,12 +82,13 @@ class StreamReport(Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def stream_database(part: Part, jobs: int, compress: bool, progress: Progress) -> StreamReport:
+def stream_database(part: Part, jobs: int, ldif_format: LdifFormat, progress: Progress) -> StreamReport:
     """Writes LDIF to standard output. After an interruption, the same command starts over."""
-    descriptor = standard.output("compressed LDIF" if compress else "LDIF", readable=not compress)
+    what = "compressed LDIF" if ldif_format.compress else "LDIF"
+    descriptor = standard.output(what, readable=not ldif_format.compress)
     mdb.require_database(part.directory)
     with progress.step("read") as meter:
-        export = mdb.stream(part, descriptor, compress, jobs, meter)
+        export = mdb.stream(part, descriptor, jobs, meter, ldif_format)
         seconds = meter.seconds
     csns, notes = tuple(export.context_csns), tuple(_notes(export, "come last"))
     return StreamReport(export.base, export.entries, export.checksum, csns, export.bytes, seconds, notes)
@@ -102,7 +103,7 @@ class _ReadFacts(Struct, frozen=True):
 
 def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _ReadFacts:
     arranged, start_time = files.emptied(sink.arranged), units.moment()
-    export = mdb.export(options.part, arranged, options.compress != "none", options.jobs, meter)
+    export = mdb.export(options.part, arranged, options.ldif_format, options.jobs, meter)
     shards = [
         ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)
         for name, checksum, entries, content in export.files

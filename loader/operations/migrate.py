@@ -155,7 +155,7 @@ def _first_records(options: MigrateOptions) -> tuple[bytes, bool]:
     """Returns the first records of the database as LDIF, and whether these are all of its records."""
 
     def write(descriptor: int) -> mdb.Exported:
-        return mdb.stream(Part(options.source), descriptor, False, options.jobs or 1, Meter("sample"))
+        return mdb.stream(Part(options.source), descriptor, options.jobs or 1, Meter("sample"))
 
     with piped(write, "sample") as (descriptor, _), os.fdopen(os.dup(descriptor), "rb") as file:
         text = file.read(_SAMPLE)
@@ -240,7 +240,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         try:
             with snapshot.protected(self.options.source) as source_snapshot:
                 loaded = self.building.transfer(meter, source_snapshot)
-            about |= {"context_csns": contents.context_csns(self.building.environment), "late": 0}
+            about |= {"context_csns": contents.context_csns(self.building.data), "late": 0}
         except NotProven as error:
             loaded, source = self._rebuild(meter)
             # Tree checksums are additive modulo 2**128.
@@ -261,7 +261,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
 
         def read(descriptor: int) -> mdb.Exported:
             jobs, scratch = options.jobs or defaults.processors(), options.scratch or Path(tempfile.gettempdir())
-            return mdb.stream(Part(options.source), descriptor, False, jobs, inner, scratch)
+            return mdb.stream(Part(options.source), descriptor, jobs, inner, scratch=scratch)
 
         with meter.cancelling(inner.cancel), piped(read, "read") as (descriptor, reading):
             try:

@@ -47,7 +47,7 @@ def suffix_in(directory: Path) -> str | None:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "rb"):
-        mdb.stream(mdb.Part(directory), descriptor, False, 1, Meter("look"))
+        mdb.stream(mdb.Part(directory), descriptor, 1, Meter("look"))
         entries = location.entries(Path(f"/dev/fd/{descriptor}"))
     return entries[0][0] if is_unchanged(entries) else None
 

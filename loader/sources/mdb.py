@@ -28,24 +28,33 @@ class Part(Struct, frozen=True):
     base: str | None = None
 
 
+class LdifFormat(Struct, frozen=True):
+    """How an export writes its LDIF. The native core reads these fields. `compress`: with zstd."""
+
+    compress: bool = False
+
+
+PLAIN = LdifFormat()
+
+
 def is_database(path: Path) -> bool:
     return (path / DATA).exists()
 
 
-def export(part: Part, output: Path, compress: bool, jobs: int, meter: Meter) -> Exported:
+def export(part: Part, output: Path, ldif_format: LdifFormat, jobs: int, meter: Meter) -> Exported:
     """Writes LDIF files to the empty directory `output`. No entry is in an earlier file than its parent."""
     with _reading(part, meter, jobs, counted=True) as (dump, counters):
-        return dump.export(output, counters, compress=compress)
+        return dump.export(output, ldif_format, counters)
 
 
 def stream(
-    part: Part, descriptor: int, compress: bool, jobs: int, meter: Meter, scratch: Path | None = None
+    part: Part, descriptor: int, jobs: int, meter: Meter, ldif_format: LdifFormat = PLAIN, scratch: Path | None = None
 ) -> Exported:
     """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe. After any other error,
     the stream ends so that an LDIF parser rejects it. The directory `scratch` is for entries before their parents."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
-        return dump.stream(descriptor, scratch, counters, compress=compress)
+        return dump.stream(descriptor, ldif_format, scratch, counters)
 
 
 def digest(part: Part, tree: EntryDigests, meter: Meter) -> None:

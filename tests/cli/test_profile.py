@@ -15,7 +15,7 @@ from fixtures.slapd import Slapd
 from loader import defaults
 from loader.cli import ditseed as root
 from loader.cli import options as loader_options
-from loader.cli.options import OPTIONS, TYPED
+from loader.cli.options import TYPED, names_of_all_verbs
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
 from tests.cli.test_vocabulary import VERBS, options
 from tests.support.command import Done, arguments_of, ditseed, environment
@@ -134,7 +134,7 @@ def test_every_option_has_a_variable_of_its_own_unless_it_is_typed() -> None:
             assert name is not None
             typed = name in TYPED or name == "profile"
             assert one.envvar == (None if typed else loader_options.variable(name)), one.opts
-    assert not taken & {loader_options.variable(name) for name in OPTIONS if name != "profile"}
+    assert not taken & {loader_options.variable(name) for name in names_of_all_verbs() if name != "profile"}
 
 
 REFUSED = (

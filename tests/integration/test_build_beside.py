@@ -28,6 +28,7 @@ from loader.run.steps import open_run
 from loader.server import configuration
 from loader.sinks import mdb
 from loader.sinks.mdb import LiveSource, Orphan
+from loader.sources.mdb import LdifFormat
 from tests.support import generating
 from tests.support.trees import Tree, tree
 
@@ -256,7 +257,7 @@ def test_the_database_is_damaged(database: _native.Database, text: bytes, tmp_pa
             data.write_bytes(whole[:at] + bytes(PAGE) + whole[at + PAGE :])
             dump = _native.Dump(str(data), txn=None, base=None, jobs=JOBS)
             with pytest.raises(_native.NativeError) as caught:
-                dump.stream(nowhere.fileno(), str(tmp_path), _native.Counters(), compress=False)
+                dump.stream(nowhere.fileno(), LdifFormat(), str(tmp_path), _native.Counters())
             assert caught.value.code == "build.damaged"
 
 

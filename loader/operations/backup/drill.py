@@ -228,7 +228,7 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
             else:
                 part = Part(directory / "data", options.dn)
                 try:
-                    mdb.stream(part, source.fileno(), False, defaults.processors(), meter)
+                    mdb.stream(part, source.fileno(), defaults.processors(), meter)
                 except NoEntry as error:
                     raise missing from error
             source.seek(0)

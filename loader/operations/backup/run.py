@@ -226,7 +226,7 @@ def _copy_entries(member: _Member, packing: Packing, meter: Meter) -> None:
     with held.private(member.partial) as directory:
 
         def export(descriptor: int) -> Exported:
-            return mdb.stream(Part(member.directory), descriptor, False, threads, meter, directory.path)
+            return mdb.stream(Part(member.directory), descriptor, threads, meter, scratch=directory.path)
 
         def compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
             nonlocal size

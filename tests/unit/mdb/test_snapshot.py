@@ -16,6 +16,7 @@ from loader import _native
 from loader.errors import LockUnused, MdbDamaged
 from loader.mdb import isolated, snapshot
 from loader.mdb.environment import opened
+from loader.sources.mdb import LdifFormat
 from loader.storage import holders
 from tests.support import mapped
 from tests.unit.mdb.test_environment import make
@@ -107,7 +108,7 @@ def _export(place: Path, out: Path) -> str:
     out.mkdir()
     with snapshot.protected(place) as held:
         dump = _native.Dump(held.path, txn=held.txn, base=None, jobs=2)
-        found = dump.export(out, _native.Counters(), compress=False)
+        found = dump.export(out, LdifFormat(), _native.Counters())
     text = "".join((out / name).read_text() for name, *_ in found.files)
     values = [line for line in text.splitlines() if line.startswith("cn: ")]
     assert len(values) == found.entries == ENTRIES

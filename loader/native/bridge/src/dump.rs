@@ -34,30 +34,28 @@ impl Dump {
         Self { path, txn, base, jobs }
     }
 
-    #[pyo3(signature = (directory, counters, *, compress))]
     fn export(
         &self,
         py: Python<'_>,
         directory: PathBuf,
+        ldif_format: LdifFormat,
         counters: &Counters,
-        compress: bool,
     ) -> PyResult<Exported> {
-        let place = ShardTarget { directory, compress };
+        let place = ShardTarget { directory, format: ldif_format.into() };
         let work = || dump::export(&self.source(), &place, &counters.0);
         Ok(enter(py, &counters.0, work)?.into())
     }
 
-    #[pyo3(signature = (fd, scratch, counters, *, compress))]
     fn stream(
         &self,
         py: Python<'_>,
         fd: i32,
+        ldif_format: LdifFormat,
         scratch: PathBuf,
         counters: &Counters,
-        compress: bool,
     ) -> PyResult<Exported> {
-        let fd = duplicate(fd)?;
-        let work = || dump::stream(&self.source(), fd, compress, &scratch, &counters.0);
+        let (fd, format) = (duplicate(fd)?, ldif_format.into());
+        let work = || dump::stream(&self.source(), fd, format, &scratch, &counters.0);
         Ok(enter(py, &counters.0, work)?.into())
     }
 
@@ -82,6 +80,18 @@ impl Dump {
 
     fn pick(&self, py: Python<'_>, names: Vec<String>, counters: &Counters) -> PyResult<Vec<u8>> {
         enter(py, &counters.0, || dump::pick(&self.source(), &names, &counters.0))
+    }
+}
+
+/// `loader.sources.mdb.LdifFormat`.
+#[derive(FromPyObject)]
+struct LdifFormat {
+    compress: bool,
+}
+
+impl From<LdifFormat> for dump::LdifFormat {
+    fn from(LdifFormat { compress }: LdifFormat) -> Self {
+        Self { compress }
     }
 }
 

@@ -1,25 +1,50 @@
-//! Exports a database to LDIF files.
+//! Exports a database as LDIF: to files, or as one stream that the workers write in the order of IDs.
+//!
+//! Entries with a lower ID than their parent, as after a rename (modrdn) to a newer parent, and all entries below them are
+//! held back until all other entries are written.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use common::{Counters, InFile, lock};
+use common::{Code, Counters, InFile, lock};
+use extsort::RecordSorter;
+use ldif::{Output, StreamWriter};
 use tree::Names;
-use tree::fingerprint::{Fingerprinter, Totals};
+use tree::fingerprint::{Checksum, Fingerprinter, Totals};
+use workers::Turn;
 
 use crate::base::{self, Found};
 use crate::entry::Entry;
-use crate::shard::{ClosingShard, Finished, HeldBackEntries, Shard};
+use crate::parents::ParentDn;
 use crate::tables::{Tables, open};
 use crate::walk::{Plan, WalkCounts, Worker};
 use crate::{Result, Source};
-
-pub use crate::shard::ShardTarget;
 
 /// The size of the pages that go to one file, in bytes.
 const PIECE: u64 = 64 << 20;
 /// The highest number of files, those of held-back entries not included.
 const MOST: usize = 2000;
+/// The size of one write to a file, in bytes.
+const CHUNK: usize = 256 << 10;
+/// The size of the pages of one range of a stream, in bytes.
+const STREAM_PIECE: u64 = 2 << 20;
+/// The highest number of ranges of a stream.
+const STREAM_MOST: usize = 100_000;
+/// The size of the LDIF that a worker buffers before it waits for its turn to write to a stream, in bytes.
+const BUFFER_BYTES: usize = 4 << 20;
+/// The highest number of zstd threads.
+const THREADS: usize = 200;
+/// The held-back entries that exceed this size, in bytes, go to an unlinked temporary file.
+const HELD_BACK_BYTES: usize = 32 << 20;
+
+/// How the LDIF is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LdifFormat {
+    /// Compress with zstd, and append `.zst` to the file names.
+    pub compress: bool,
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
@@ -61,15 +86,15 @@ pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> 
 
 /// What a report says about the database as a whole.
 #[derive(Debug)]
-pub(crate) struct ExportHead {
+struct ExportHead {
     /// The ID of the base; 0 selects all entries.
-    pub(crate) id: u64,
-    pub(crate) dn: String,
-    pub(crate) context_csns: Vec<String>,
+    id: u64,
+    dn: String,
+    context_csns: Vec<String>,
 }
 
 impl ExportHead {
-    pub(crate) fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
+    fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
         let base = source.base.map(|base| base::find(tables, base)).transpose()?;
         let suffixes = base::suffixes(tables)?;
         let rooted = tables.id2e.get(&0u64.to_ne_bytes())?.is_some();
@@ -89,7 +114,7 @@ impl ExportHead {
         })
     }
 
-    pub(crate) fn exported(self, met: WalkCounts) -> Exported {
+    fn exported(self, met: WalkCounts) -> Exported {
         let WalkCounts { entries, holes, ranges, .. } = met;
         let (base, context_csns) = (self.dn, self.context_csns);
         Exported { entries, holes, base, context_csns, ranges, ..Exported::default() }
@@ -185,5 +210,281 @@ impl Worker for Writer<'_> {
 
     fn close(&mut self) -> Result<()> {
         self.end()
+    }
+}
+
+// --- files ---
+
+/// The directory of the files, and their format.
+#[derive(Debug, Clone)]
+pub struct ShardTarget {
+    pub directory: PathBuf,
+    pub format: LdifFormat,
+}
+
+impl ShardTarget {
+    /// File names sort in the order of their numbers.
+    fn name(&self, number: usize) -> String {
+        let suffix = if self.format.compress { "ldif.zst" } else { "ldif" };
+        format!("{number:04}.{suffix}")
+    }
+}
+
+/// A file under way. It is created when the first data is written, so that a range without entries leaves no file.
+#[derive(Debug)]
+struct Shard {
+    name: String,
+    path: PathBuf,
+    output: Option<Output>,
+    text: Vec<u8>,
+    /// Before compression.
+    bytes: u64,
+    tally: Totals,
+}
+
+/// A file that is complete and synced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    pub name: String,
+    /// The 128-bit XXH3 checksum of the file, in hexadecimal.
+    pub sum: String,
+    /// Before compression.
+    pub bytes: u64,
+    pub tally: Totals,
+}
+
+impl Shard {
+    fn new(directory: &Path, name: String) -> Self {
+        let path = directory.join(&name);
+        let text = Vec::with_capacity(CHUNK + (CHUNK >> 2));
+        Self { name, path, output: None, text, bytes: 0, tally: Totals::default() }
+    }
+
+    /// Writes `text` if there is enough of it. The caller has appended complete entries only.
+    #[inline]
+    fn written(&mut self) -> Result<()> {
+        if self.text.len() < CHUNK { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let mut output = match self.output.take() {
+            Some(output) => output,
+            None => Output::create_summed(&self.path, 0)?,
+        };
+        self.bytes += self.text.len() as u64;
+        let written = output.write(&self.text);
+        self.text.clear();
+        self.output = Some(output);
+        written
+    }
+
+    /// Closes the file and waits until it is synced; `None` if there was no entry.
+    fn finish(self) -> Result<Option<Finished>> {
+        self.end()?.map(ClosingShard::wait).transpose()
+    }
+
+    /// Ends the file without waiting for the sync.
+    fn end(mut self) -> Result<Option<ClosingShard>> {
+        self.flush()?;
+        let Some(output) = self.output else { return Ok(None) };
+        let (name, bytes, tally) = (self.name, self.bytes, self.tally);
+        Ok(Some(ClosingShard { name, bytes, tally, output: output.end()? }))
+    }
+}
+
+/// A complete file that is being synced.
+#[derive(Debug)]
+struct ClosingShard {
+    name: String,
+    bytes: u64,
+    tally: Totals,
+    output: ldif::Closing,
+}
+
+impl ClosingShard {
+    /// Waits until the file is synced.
+    fn wait(self) -> Result<Finished> {
+        let sum = self.output.wait()?;
+        Ok(Finished { name: self.name, sum, bytes: self.bytes, tally: self.tally })
+    }
+}
+
+/// They are held back until all other entries are written, and then sorted by depth, so that parents come first.
+#[derive(Debug)]
+struct HeldBackEntries(Mutex<HeldBack>);
+
+#[derive(Debug)]
+struct HeldBack {
+    /// `None` after [`HeldBackEntries::each`].
+    sorter: Option<RecordSorter>,
+    count: u64,
+}
+
+impl HeldBackEntries {
+    /// `scratch` is the directory of the temporary file.
+    fn new(scratch: &Path, counters: &Counters) -> Self {
+        let sorter = RecordSorter::new(HELD_BACK_BYTES, 1, scratch, counters.flag());
+        Self(Mutex::new(HeldBack { sorter: Some(sorter), count: 0 }))
+    }
+
+    /// `text` is the entry as LDIF, `print` is its fingerprint.
+    fn push(&self, id: u64, place: &ParentDn, print: u128, text: &[u8]) -> Result<()> {
+        let kept = [&print.to_le_bytes(), text].concat();
+        let mut held = lock(&self.0);
+        held.count += 1;
+        let prefix = u128::from(place.depth) << 64 | u128::from(id);
+        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
+    }
+
+    /// Writes the entries to files numbered from `number` on, and returns the number of entries and the files.
+    fn write(&self, place: &ShardTarget, mut number: usize) -> Result<(u64, Vec<Finished>)> {
+        let mut shard = Shard::new(&place.directory, place.name(number));
+        let mut files = Vec::new();
+        let count = self.each(|print, text| {
+            shard.tally.add(print);
+            shard.text.extend_from_slice(text);
+            shard.written()?;
+            if shard.bytes >= PIECE {
+                number += 1;
+                let next = Shard::new(&place.directory, place.name(number));
+                files.extend(std::mem::replace(&mut shard, next).finish()?);
+            }
+            Ok(())
+        })?;
+        files.extend(shard.finish()?);
+        Ok((count, files))
+    }
+
+    /// Calls `see` with the fingerprint and the LDIF of each entry, parents first; returns the number of entries. A
+    /// second call finds none.
+    fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
+        let mut held = lock(&self.0);
+        let Some(sorter) = held.sorter.take() else { return Ok(0) };
+        let mut records = sorter.finish()?;
+        while let Some((_, kept)) = records.next()? {
+            if let Some((print, text)) = kept.split_first_chunk() {
+                see(u128::from_le_bytes(*print), text)?;
+            }
+        }
+        Ok(held.count)
+    }
+}
+
+// --- one stream ---
+
+/// Writes all entries of `source` to `fd`: the same records in the same order as
+/// [`export`]. `scratch` is the directory of a temporary file for the entries that are held back,
+/// which is used if they exceed the memory limit.
+pub fn stream(
+    source: &Source<'_>,
+    fd: OwnedFd,
+    format: LdifFormat,
+    scratch: &Path,
+    counters: &Counters,
+) -> Result<Exported> {
+    #[allow(clippy::cast_possible_truncation, reason = "a few at most")]
+    let threads = format.compress.then(|| source.jobs.clamp(1, THREADS) as u32);
+    let mut out = StreamWriter::new(fd, threads, counters)?;
+    let written = write(source, &mut out, &HeldBackEntries::new(scratch, counters), counters);
+    match written {
+        Ok(done) => out.finish().map(|()| done),
+        Err(error) => {
+            if error.code != Code::Pipe {
+                out.give_up();
+            }
+            Err(error)
+        }
+    }
+}
+
+fn write(
+    source: &Source<'_>,
+    out: &mut StreamWriter<'_>,
+    late: &HeldBackEntries,
+    counters: &Counters,
+) -> Result<Exported> {
+    let snapshot = open(source.path, source.txn)?;
+    let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
+    let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
+    let plan = Plan { jobs, base, ignore, piece: STREAM_PIECE, most: STREAM_MOST, counters };
+    let turn = Turn::new(StreamOutput { out, done: Done::default() });
+    let met = plan.run(&snapshot, || StreamWorker::new(&turn, late), || turn.abandon())?;
+    let StreamOutput { out, mut done } = turn.into_inner();
+    let late = late.each(|_, text| {
+        done.bytes += text.len() as u64;
+        out.write(text)
+    })?;
+    let Done { checksum, bytes } = done;
+    Ok(Exported { late, bytes, checksum: checksum.hex(), ..root.exported(met) })
+}
+
+/// The output, which the workers use in the order of the ranges.
+struct StreamOutput<'l, 'o> {
+    out: &'l mut StreamWriter<'o>,
+    done: Done,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Done {
+    checksum: Checksum,
+    bytes: u64,
+}
+
+/// The state of one worker.
+struct StreamWorker<'t, 'l, 'o> {
+    turn: &'t Turn<StreamOutput<'l, 'o>>,
+    late: &'t HeldBackEntries,
+    range: u64,
+    text: Vec<u8>,
+    printer: Fingerprinter,
+    done: Done,
+}
+
+impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
+    fn new(turn: &'t Turn<StreamOutput<'l, 'o>>, late: &'t HeldBackEntries) -> Self {
+        let (text, printer) =
+            (Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), Fingerprinter::default());
+        Self { turn, late, range: 0, text, printer, done: Done::default() }
+    }
+
+    fn hand_on(&mut self) -> Result<()> {
+        self.turn.with(self.range, |output| output.out.write(&self.text))??;
+        self.done.bytes += self.text.len() as u64;
+        self.text.clear();
+        Ok(())
+    }
+}
+
+impl Worker for StreamWorker<'_, '_, '_> {
+    fn begin(&mut self, range: usize) -> Result<()> {
+        self.range = range as u64;
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
+        let start = self.text.len();
+        let print = entry.record(&mut self.text, &mut self.printer)?;
+        self.done.checksum.add(print);
+        let length = (self.text.len() - start) as u64;
+        if entry.place.late {
+            self.late.push(entry.id, entry.place, print, &self.text[start..])?;
+            self.text.truncate(start);
+        } else if self.text.len() >= BUFFER_BYTES {
+            self.hand_on()?;
+        }
+        Ok(length)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.hand_on()?;
+        let done = std::mem::take(&mut self.done);
+        self.turn.with(self.range, |output| {
+            output.done.bytes += done.bytes;
+            output.done.checksum.join(done.checksum);
+        })?;
+        Ok(self.turn.pass(self.range)?)
     }
 }

@@ -16,8 +16,6 @@ mod entry;
 mod export;
 mod parents;
 mod sample;
-mod shard;
-mod stream;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -29,10 +27,8 @@ pub use base::pick;
 pub use common::{Code, Error, Result};
 pub use contents::Contents;
 pub use digest::digest;
-pub use export::{Exported, ShardTarget, export};
+pub use export::{Exported, Finished, LdifFormat, ShardTarget, export, stream};
 pub use sample::{Sample, SampleSize, sample};
-pub use shard::Finished;
-pub use stream::stream;
 
 /// The database to read, and the part of it that is wanted.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use ldif::Counters;
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, TreeWriter};
 use tree::{Digest, Names};
 
-use crate::{Code, Error, Exported, Result, SampleSize, ShardTarget, Source};
+use crate::{Code, Error, Exported, LdifFormat, Result, SampleSize, ShardTarget, Source};
 use fixture::{Build, SUFFIX, unit};
 
 fn built(text: &str) -> Build {
@@ -28,7 +28,7 @@ fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, S
     let directory = build.path("out");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
-    let place = ShardTarget { directory: directory.clone(), compress: false };
+    let place = ShardTarget { directory: directory.clone(), format: LdifFormat::default() };
     let report = crate::export(&source, &place, &Counters::default())?;
     let read = |one: &crate::Finished| fs::read_to_string(directory.join(&one.name)).unwrap();
     let text = report.files.iter().map(read).collect();
@@ -160,8 +160,14 @@ fn a_stream_and_a_digest_agree_with_the_files() {
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 3 };
     let out = File::create(build.path("stream.ldif")).unwrap();
-    let streamed =
-        crate::stream(&source, out.into(), false, &build.path(""), &Counters::default()).unwrap();
+    let streamed = crate::stream(
+        &source,
+        out.into(),
+        LdifFormat::default(),
+        &build.path(""),
+        &Counters::default(),
+    )
+    .unwrap();
     assert_eq!(fs::read_to_string(build.path("stream.ldif")).unwrap(), text);
     assert_eq!((streamed.checksum, streamed.bytes), (report.checksum.clone(), text.len() as u64));
     let mut digest = Digest::new(Names::default());
@@ -343,7 +349,7 @@ fn a_cancelled_export_ends_as_such() {
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 4 };
     fs::create_dir(build.path("out")).unwrap();
-    let place = ShardTarget { directory: build.path("out"), compress: false };
+    let place = ShardTarget { directory: build.path("out"), format: LdifFormat::default() };
     let counters = Counters::default();
     counters.cancel();
     assert_eq!(crate::export(&source, &place, &counters).unwrap_err().code, Code::Cancelled);

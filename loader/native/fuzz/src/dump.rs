@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dump::{Exported, Result, ShardTarget, Source};
+use dump::{Exported, LdifFormat, Result, ShardTarget, Source};
 use ldif::Counters;
 use lmdbfile::Format;
 use tree::{Digest, Names};
@@ -24,7 +24,7 @@ pub fn run(data: &[u8]) {
     std::fs::write(&path, bytes).expect("a file");
     std::fs::create_dir(&out).expect("a directory");
     let source = Source { path: &path, txn: None, base: None, jobs: 2 };
-    let place = ShardTarget { directory: out.clone(), compress: false };
+    let place = ShardTarget { directory: out.clone(), format: LdifFormat::default() };
     match dump::export(&source, &place, &Counters::default()) {
         Ok(told) => check(&source, &told, &out),
         Err(error) => assert!(pieces.len() >= PIECE && !error.message.is_empty(), "{error}"),
