@@ -144,33 +144,43 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
         ldif.read_manifest(tmp_path)
 
 
-def test_a_missing_shard_is_named(export: tuple[Manifest, Path]) -> None:
-    (export[1] / "2.ldif").unlink()
-    with pytest.raises(ManifestBroken, match=r"2\.ldif: is missing"):
-        hold(export[1])
+def link(shard: Path) -> None:
+    shard.symlink_to(shard.rename(shard.with_name("elsewhere")))
 
 
-@pytest.mark.parametrize("content", ["dn: cn=2.0\ncn: 2.0\n\n", ""])
-def test_a_shard_of_another_size_is_named_before_it_is_read(export: tuple[Manifest, Path], content: str) -> None:
-    (export[1] / "2.ldif").write_text(content)
-    with pytest.raises(ManifestBroken, match=r"2\.ldif: has .* bytes, the manifest says"):
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (Path.unlink, r"2\.ldif: is missing"),
+        (link, r"2\.ldif: is not a regular file"),
+        (lambda shard: shard.write_text("dn: cn=2.0\ncn: 2.0\n\n"), r"2\.ldif: has 20 bytes, the manifest says"),
+        (lambda shard: shard.write_text(""), r"2\.ldif: has 0 bytes, the manifest says"),
+    ],
+)
+def test_a_shard_is_looked_at_before_any_is_read(
+    export: tuple[Manifest, Path], damage: Callable[[Path], object], reason: str
+) -> None:
+    damage(export[1] / "2.ldif")
+    with pytest.raises(ManifestBroken, match=reason):
         ldif.input_files([export[1]])
 
 
-def test_a_shard_of_other_content_is_named(export: tuple[Manifest, Path]) -> None:
-    path = export[1] / "2.ldif"
-    path.write_text(path.read_text().replace("cn=2.0", "cn=2.7"))
-    with pytest.raises(ManifestBroken, match=r"2\.ldif: differs from the manifest"):
-        hold(export[1])
-
-
-def test_a_shard_that_was_not_read_to_its_end_is_named(export: tuple[Manifest, Path]) -> None:
-    meter = Meter("scan")
+def test_what_only_reading_tells(export: tuple[Manifest, Path]) -> None:
+    """Other content of the same size; a shard that was not read to its end; a count that is wrong in a shard and in the
+    sum."""
+    directory, meter = export[1], Meter("scan")
     with (
         pytest.raises(ManifestBroken, match=r"2\.ldif: was not read to its end"),
-        ldif.verified_inputs([export[1]], meter) as paths,
+        ldif.verified_inputs([directory], meter) as paths,
     ):
         ldif.scan(paths[:1], meter)
+    change(directory, lambda facts: (facts.update(entries=4), facts["shards"][0].update(entries=2)))
+    with pytest.raises(ManifestBroken, match="promises 4 entries, but 3 were read"):
+        hold(directory)
+    path = directory / "2.ldif"
+    path.write_text(path.read_text().replace("cn=2.0", "cn=2.7"))
+    with pytest.raises(ManifestBroken, match=r"2\.ldif: differs from the manifest"):
+        hold(directory)
 
 
 def test_an_export_that_has_not_ended_is_none(export: tuple[Manifest, Path]) -> None:
