@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shutil
 import signal
 import socket
@@ -20,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
-from loader.errors import BackupDamaged, BackupFromFuture, LoaderError, Locked, NoSpace, SystemFailed, UsageProblem
+from loader import errors
 from loader.mdb import meta
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.check import Status, check
@@ -70,31 +71,22 @@ def aged(repo: Path, days: Sequence[float]) -> list[str]:
     return names
 
 
-# --- verify -----------------------------------------------------------------------------------------
-
-
 def test_a_good_one(repo: Path) -> None:
+    before = check(repo, Limits(3600, verify_age=3600))
+    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
+    (found,) = verify(repo, sample=1e-9)
+    assert (found.is_good, found.is_whole) == (True, False)
+    assert 0 < found.read < found.stored
     (found,) = verify(repo)
     assert found.is_whole
     assert repository.proofs(repo, only(repo)).verification == found
     assert "read: good" in ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert ditseed("backup", "list", "-R", repo, "--json").ok().facts["backups"][0]["verification"]
+    assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
+    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
     record = repo / only(repo).id / manifest.VERIFIED  # one that was changed does not count
     record.write_bytes(record.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
     assert repository.proofs(repo, only(repo)).verification is None
-
-
-def test_age_of_the_last_verification(repo: Path) -> None:
-    before = check(repo, Limits(3600, verify_age=3600))
-    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
-    verify(repo)
-    assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
-    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
-
-
-def test_a_backup_that_leaves_less_than_keep_free_is_refused(source: Path, tmp_path: Path) -> None:
-    done = ditseed("backup", "run", "--init", "-R", tmp_path, "--from", source, "--keep-free", "100T")
-    assert (done.status, repository.listing(tmp_path).backups) == (NoSpace.exit_status, ())
 
 
 @pytest.mark.long("pages.pack")
@@ -114,13 +106,6 @@ def test_each_flipped_bit_is_found(repo: Path, name: str) -> None:
         (found,) = verify(repo)
         assert not found.is_good, place
     assert ditseed("backup", "verify", "-R", repo).status == 1
-
-
-def test_a_sample_is_a_part(repo: Path) -> None:
-    (found,) = verify(repo, sample=1e-9)
-    assert found.is_good
-    assert not found.is_whole
-    assert 0 < found.read < found.stored
 
 
 def test_a_flipped_configuration(stopped: Slapd, repo: Path) -> None:
@@ -146,7 +131,7 @@ def test_a_file_that_is_gone(repo: Path, tmp_path: Path, name: str) -> None:
         assert name in listed.err
         assert ditseed("backup", "verify", *into).status == 1
         restored = ditseed("backup", "restore", "latest", *into, "--target", tmp_path / "x")
-        assert restored.status == BackupDamaged.exit_status, restored
+        assert restored.status == errors.BackupDamaged.exit_status, restored
         drilled = ditseed("backup", "drill", "latest", *into)
         assert (drilled.status, name in drilled.out) == (1, True), drilled
         assert not (tmp_path / "x").exists()
@@ -161,9 +146,6 @@ def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> N
     assert found[last] == ""
     assert "manifest.json" in found[first]
     assert not (repo / first / manifest.VERIFIED).exists()
-
-
-# --- prune ------------------------------------------------------------------------------------------
 
 
 def test_what_is_kept(repo: Path) -> None:
@@ -192,6 +174,9 @@ def test_the_last_good_one_is_never_removed(repo: Path) -> None:
     left = {one.id for one in repository.listing(repo).backups}
     assert left == {names[0], names[1], names[3]}
     assert (repo / "20200101T000000Z-mystery").is_dir()
+    for name in left:
+        (repo / name / "pages.pack").write_bytes(b"")
+    assert repository.prune(repo, Policy(last=1)).removed == (), "where none can be restored, all stay"
 
 
 @pytest.mark.parametrize("how", ["cut", "gone", "pages.map"])
@@ -208,13 +193,6 @@ def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, ho
     ditseed("backup", "run", "--init", "--from", source, "-R", repo, "--keep-last", "2").ok()
     left = [one.id for one in repository.listing(repo).backups]
     assert (len(left), left[0]) == (2, names[1])
-
-
-def test_where_none_can_be_restored_all_stay(repo: Path) -> None:
-    names = aged(repo, [0, 1, 2])
-    for name in names:
-        (repo / name / "pages.pack").write_bytes(b"")
-    assert repository.prune(repo, Policy(last=1)).removed == ()
 
 
 @pytest.mark.parametrize("hours", [24, 0.05])
@@ -262,33 +240,43 @@ def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
         for _ in range(2):
             told = ditseed(*command, "--keep-last", "1").ok().err
             assert f"the database of {server.suffix} has no entries" in told
+        assert ditseed(*command, "--kind", "ldif").status == errors.EmptyInput.exit_status, "it could not be restored"
     found = repository.listing(tmp_path / "repo").backups
     assert [one.entries for one in found] == [2, 0]
+    drilled = drill_latest(tmp_path / "repo")
+    assert (drilled.problem, drilled.entries) == ("", 0)
     assert found[0] == full
 
 
-def test_what_prune_refuses(repo: Path) -> None:
+def test_what_prune_refuses(repo: Path, source: Path) -> None:
+    """Two at a time, as `run` does."""
     aged(repo, [0, 1])
-    with pytest.raises(UsageProblem):
+    with pytest.raises(errors.UsageProblem):
         repository.prune(repo, Policy())
-    with exclusive(repo / repository.LOCK), pytest.raises(Locked):
-        repository.prune(repo, Policy(last=1))
+    with exclusive(repo / repository.LOCK):
+        with pytest.raises(errors.Locked):
+            repository.prune(repo, Policy(last=1))
+        with pytest.raises(errors.Locked, match=str(os.getpid())):
+            take(source, repo)
     ahead = repository.now() + datetime.timedelta(days=900)
     forge(repo, repository.listing(repo).backups[-1], made=ahead.isoformat())
-    with pytest.raises(BackupFromFuture):
+    with pytest.raises(errors.BackupFromFuture):
         repository.prune(repo, Policy(last=1))
 
 
-# --- killed -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.rows(1, "prune.middle")
+@pytest.mark.rows(1, "prune.middle-")
 @pytest.mark.parametrize(
-    "point", ["copy.middle", "prune.middle", *(f"{step}.{point}" for step in STEPS for point in POINTS)]
+    ("point", "more"),
+    [
+        *((point, "") for point in ("copy.middle", "prune.middle", *(f"{a}.{b}" for a in STEPS for b in POINTS))),
+        *((point, "--incremental") for point in ("copy.middle", "publish.middle", "publish.recorded")),
+    ],
 )
-def test_run_killed(stopped: Slapd, repo: Path, point: str) -> None:
-    (before,) = assert_all_good(repo)
-    command = ("backup", "run", "--init", "--config", stopped.config_path, "-R", repo, "--keep-last", 1)
+def test_run_killed(stopped: Slapd, repo: Path, point: str, more: str) -> None:
+    if more:
+        take(stopped, repo, incremental=True)
+    *_, before = assert_all_good(repo)
+    command = ("backup", "run", "--config", stopped.config_path, "--init", "-R", repo, "--keep-last", 1, *more.split())
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     left = assert_all_good(repo)
     assert before in left or len(left) == 1
@@ -296,6 +284,7 @@ def test_run_killed(stopped: Slapd, repo: Path, point: str) -> None:
     assert not repository.unfinished_backups(repo)
     (after,) = assert_all_good(repo)
     assert after not in (before, *left)
+    assert {path.name for path in (repo / "pages").glob("*")} == {use.name for use in only(repo).packs}
 
 
 @pytest.mark.rows(1)
@@ -324,9 +313,6 @@ def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
     ditseed("backup", "verify", only(tmp_path).id, "-R", tmp_path).ok()
 
 
-# --- while it copies --------------------------------------------------------------------------------
-
-
 def test_free_pages_need_no_room() -> None:
     with closing(Slapd()) as server, loop_filesystem(8) as disk:
         server.slapadd(TREE)
@@ -342,7 +328,7 @@ def test_free_pages_need_no_room() -> None:
         assert used > free
         made = take(server.database_dir, disk / "repo", packing=Packing(keep_free=free // 2))
         assert made.data_bytes < used // 4
-        with pytest.raises(NoSpace, match="needed"):
+        with pytest.raises(errors.NoSpace, match="needed"):
             take(server.database_dir, disk / "repo", packing=Packing(keep_free=files.free_bytes(disk)))
 
 
@@ -359,8 +345,9 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) 
 
 
 @pytest.mark.rows(1)
+@pytest.mark.parametrize("incremental", [True, False])
 @pytest.mark.parametrize("looks", [True, False])
-def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
+def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool, incremental: bool) -> None:
     """Noticed before the next piece is written; or by the write itself, where the room goes just then."""
     with loop_filesystem(8) as disk:
         repo = disk / "repo"
@@ -373,13 +360,13 @@ def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: 
 
         with monkeypatch.context() as changed:
             in_the_middle(changed, fill_it)
-            with pytest.raises(NoSpace):
-                take(stopped, repo)
+            with pytest.raises(errors.NoSpace):
+                take(stopped, repo, incremental=incremental)
         assert len(assert_all_good(repo)) == 1
         assert not repository.unfinished_backups(repo)
         (disk / "filler").unlink()
         monkeypatch.undo()
-        take(stopped, repo)
+        take(stopped, repo, incremental=incremental)
         assert len(assert_all_good(repo)) == 2
 
 
@@ -395,7 +382,7 @@ def test_the_repository_goes_away(stopped: Slapd, repo: Path, monkeypatch: pytes
 
     with monkeypatch.context() as changed:
         in_the_middle(changed, vanish)
-        with pytest.raises(LoaderError):
+        with pytest.raises(errors.LoaderError):
             take(stopped, repo)
         if how == "moved":  # it is held open: the backup goes where the repository has gone
             away.rename(repo)
@@ -424,10 +411,7 @@ def test_the_repository_is_unmounted_meanwhile(source: Path) -> None:
             done = stopped.end()
         finally:
             subprocess.run(["mount", "-o", "loop", disk.with_name("image"), disk], check=True)
-    assert (done.status, "was unmounted or moved" in done.err) == (SystemFailed.exit_status, True)
-
-
-# --- check ------------------------------------------------------------------------------------------
+    assert (done.status, "was unmounted or moved" in done.err) == (errors.SystemFailed.exit_status, True)
 
 
 def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> None:
@@ -488,11 +472,13 @@ def test_alerts_are_not_silent_without_a_backup(repo: Path, tmp_path: Path, what
     assert f'ditseed_backup_status{{suffix=""}} {done.status}.0' in told
 
 
-# --- where it runs ----------------------------------------------------------------------------------
-
-
-def test_only_in_one_role(tmp_path: Path) -> None:
+def test_only_in_one_role_or_on_some_hosts(source: Path, tmp_path: Path) -> None:
     """A provider is spared where consumers make the backups, and the other way round."""
+    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path / "repo")
+    ditseed(*command, "--only-on", "elsewhere.example.com").ok()
+    assert not (tmp_path / "repo").exists()
+    ditseed(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
+    assert only(tmp_path / "repo")
     with closing(replication.provider()) as provider:
         provider.slapadd(TREE)
         with closing(replication.consumer(provider)) as consumer:
@@ -505,13 +491,3 @@ def test_only_in_one_role(tmp_path: Path) -> None:
                 ditseed(*command, "--only-role", role).ok()
                 ditseed(*command, "--only-role", role, "--all-databases").ok()
                 assert len(repository.listing(tmp_path / role).backups) == 2
-    refused = ditseed("backup", "run", "--init", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider")
-    assert refused.status == UsageProblem.exit_status
-
-
-def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
-    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path / "repo")
-    ditseed(*command, "--only-on", "elsewhere.example.com").ok()
-    assert not (tmp_path / "repo").exists()
-    ditseed(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
-    assert only(tmp_path / "repo")

@@ -24,22 +24,14 @@ from fixtures.partial import LOG, with_log
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
-from loader.errors import (
-    BackupEncrypted,
-    BackupFromFuture,
-    NoCommonMoment,
-    NoSuchBackup,
-    SetIncomplete,
-    TargetInUse,
-    UsageProblem,
-)
+from loader import errors
 from loader.mdb import snapshot
 from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import manifest, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import MANIFEST, Backup, Verification
 from loader.operations.backup.options import KEEP_ALL, BackupOptions, Policy
-from tests.support.backups import ONE_ENTRY, QUIET, put_back, take
+from tests.support.backups import ONE_ENTRY, QUIET, backup, put_back, take
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
 
@@ -117,9 +109,6 @@ _CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndesc
 
 def ids(repo: Path) -> list[str]:
     return [one.id for one in repository.listing(repo).backups]
-
-
-# --- one moment ------------------------------------------------------------------------------------
 
 
 class Write(NamedTuple):
@@ -202,7 +191,7 @@ def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> No
             try:
                 until(lambda: written(own.entries(LOG)), lambda: "nothing was deleted")
                 with (
-                    pytest.raises(NoCommonMoment),
+                    pytest.raises(errors.NoCommonMoment),
                     snapshot.images([own.server.database_dir, own.log], [own.pair], 0.0),
                 ):
                     pass
@@ -223,9 +212,6 @@ def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFi
     assert "no index of entryCSN" in caplog.text
 
 
-# --- the set ---------------------------------------------------------------------------------------
-
-
 def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
     repo = tmp_path / "repo"
     made = source.run(repo, "--json").ok().facts
@@ -242,8 +228,7 @@ def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
-    """Then encrypted."""
-    repo, key = tmp_path / "repo", generated(tmp_path / "key")
+    repo = tmp_path / "repo"
     source.run(repo, "--incremental").ok()
     source.change()
     source.run(repo, "--incremental", "--keep-last", 1).ok()
@@ -251,11 +236,6 @@ def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
     other.restore(repo).ok()
     for suffix in (LOG, source.server.suffix):
         assert other.entries(suffix) == source.entries(suffix)
-    source.change()
-    source.run(repo, "--recipient", key.public).ok()
-    assert other.restore(repo, "--replace").status == BackupEncrypted.exit_status
-    other.restore(repo, "--replace", "--identity", key.path).ok()
-    assert other.entries(LOG) == source.entries(LOG)
 
 
 @pytest.mark.long
@@ -282,7 +262,7 @@ def test_one_directory_is_in_use(source: Logged, other: Logged, tmp_path: Path) 
         other.log.symlink_to(holder.log)
         stack.enter_context(running(holder.server))
         refused = other.restore(repo)
-    assert f"[{TargetInUse.code}]" in refused.err
+    assert f"[{errors.TargetInUse.code}]" in refused.err
     assert not (other.server.database_dir / "data.mdb").exists()
 
 
@@ -293,14 +273,14 @@ def test_what_is_of_one_moment_stays_together(source: Logged, tmp_path: Path) ->
         source.run(repo).ok()
     log, first = ids(repo)[:2]
     ditseed("backup", "drill", first, "-R", repo).ok()
-    ditseed("backup", "prune", "-R", repo, "--keep-last", 1).ok()
+    backup("prune", repo, "-b", LOG, "--keep-last", 1).ok()
     left = ids(repo)
     assert len(left) == 4
     assert {first, log} <= set(left)
     shown = ditseed("backup", "prune", "-R", repo, "--keep-last", 1, "--dry-run").ok().out
     assert "of the same moment as" in shown
     shutil.rmtree(repo / left[-2])
-    with pytest.raises(SetIncomplete):
+    with pytest.raises(errors.SetIncomplete):
         repository.find_set(repo, "latest")
     assert [one.id for one in repository.find_set(repo, first)] == [first, log]
 
@@ -311,37 +291,6 @@ def whole(repo: Path) -> list[str]:
     for one in listed:
         assert {other.id for other in listed}.issuperset(one.members), one.id
     return [one.id for one in listed if one.id in one.members[:1]]
-
-
-def test_one_suffix_is_pruned_and_sets_stay_whole(source: Logged, tmp_path: Path) -> None:
-    """With `prune -b`, and with `run -b --keep-last` into the same repository."""
-    repo, server = tmp_path / "repo", source.server
-    for _ in range(3):
-        source.run(repo).ok()
-    _, second, third = whole(repo)
-    ditseed("backup", "prune", "-R", repo, "-b", LOG, "--keep-last", 2).ok()
-    assert whole(repo) == [second, third]
-    single = ("backup", "run", "--init", "--config", server.config_path, "-b", server.suffix, "-R", repo)
-    for _ in range(3):
-        ditseed(*single, "--keep-last", 1).ok()
-    assert whole(repo) == [third]
-    assert len(ids(repo)) == 3
-    (repo / third / "pages.pack").unlink()
-    source.run(repo, "--keep-last", 1).ok()
-    assert third not in whole(repo)
-
-
-def test_killed_while_a_set_is_removed(source: Logged, tmp_path: Path) -> None:
-    repo = tmp_path / "repo"
-    for _ in range(2):
-        source.run(repo).ok()
-    last = whole(repo)[-1]
-    command = ("backup", "prune", "-R", repo, "--keep-last", 1)
-    assert ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"}).status == -9
-    assert whole(repo) == [last]
-    assert len(list(repo.glob("2*"))) == 4
-    ditseed(*command).ok()
-    assert len(list(repo.glob("2*"))) == 2
 
 
 def test_latest_is_the_set(source: Logged, tmp_path: Path) -> None:
@@ -356,7 +305,7 @@ def test_latest_is_the_set(source: Logged, tmp_path: Path) -> None:
     assert ditseed("backup", "show", "latest", "-R", repo, "--json").ok().facts["backup"]["id"] == leader
     into = ("-R", repo, "--target", tmp_path / "made")
     refused = ditseed("backup", "restore", "latest", *into)
-    assert (refused.status, "-b" in refused.err) == (UsageProblem.exit_status, True)
+    assert (refused.status, "-b" in refused.err) == (errors.UsageProblem.exit_status, True)
     ditseed("backup", "restore", "latest", *into, "-b", tree).ok()
     told = ditseed("backup", "check", "-R", repo).ok().out
     assert f"{leader}, " in told
@@ -376,33 +325,32 @@ def test_a_set_without_a_member(source: Logged, tmp_path: Path, gone: str) -> No
     shutil.rmtree(repo / last.replace(TREE, gone))
     done = ditseed("backup", "check", "-R", repo)
     assert (done.status, "belongs to a set with" in done.out) == (2, True), done
-    assert source.restore(repo).status == SetIncomplete.exit_status
+    assert source.restore(repo).status == errors.SetIncomplete.exit_status
     words = ("-R", repo, "--target", tmp_path / "made")
     for name in ("latest", other):
         suffix = ("-b", source.server.suffix if other == last else LOG) if name == "latest" else ()
         status = ditseed("backup", "restore", name, *words, *suffix).status
-        assert status == (SetIncomplete.exit_status if name == "latest" else 0)
+        assert status == (errors.SetIncomplete.exit_status if name == "latest" else 0)
     ditseed("backup", "prune", "-R", repo, "--keep-last", 1).ok()
     assert len(ids(repo)) == 3
 
 
-def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
-    repo, server = tmp_path / "repo", source.server
-    assert source.run(repo, "-b", LOG).status == UsageProblem.exit_status
-    assert not repo.exists()
-    take(server, repo, suffix=LOG)
-    assert source.restore(repo).status == NoSuchBackup.exit_status
-    assert source.restore(repo, name=ids(repo)[0]).status == NoSuchBackup.exit_status
-    assert source.restore(repo, "--target", tmp_path).status == UsageProblem.exit_status
-
-
 @pytest.mark.long
-def test_on_another_host(source: Logged, other: Logged) -> None:
+def test_encrypted_on_another_host(source: Logged, other: Logged, scratch: Path) -> None:
+    key = generated(scratch / "key")
     with s3.running() as far:
-        where, env = f"s3://{s3.BUCKET}/sets", far.environment
-        assert len(source.run(where, "--json", **env).ok().facts["members"]) == 2
-        other.restore(where, **env).ok()
-        assert other.entries(LOG) == source.entries(LOG)
+        where, env, identity = f"s3://{s3.BUCKET}/sets", far.environment, ("--identity", key.path)
+        made = source.run(where, "--recipient", key.public, "--json", **env).ok().facts
+        assert len(made["members"]) == 2
+        backup("check", where, **env).ok()
+        backup("verify", where, **env).ok()
+        refused = other.restore(where, **env)
+        assert (refused.status, where in refused.err) == (errors.BackupEncrypted.exit_status, True), refused
+        other.restore(where, *identity, **env).ok()
+        backup("drill", where, "latest", *identity, "--tmp", scratch, **env).ok()
+        names = {name.rpartition("/")[2] for name in far.keys(f"sets/{made['id']}/")}
+    assert {"pages.pack.age", "config.ldif.age", "pages.map.age", "manifest.json"} <= names
+    assert other.entries(LOG) == source.entries(LOG)
 
 
 # --- what is kept ----------------------------------------------------------------------------------
@@ -463,8 +411,6 @@ class World:
     lost: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
 
-    # --- what is done -----------------------------------------------------------------------------
-
     def run(self) -> None:
         """Mostly by copying what `backup run` made."""
         kind = self.chance.choice(KINDS)
@@ -516,7 +462,7 @@ class World:
         stay = self.newest()
         try:
             repository.prune(self.repo, policy, suffix)
-        except BackupFromFuture:
+        except errors.BackupFromFuture:
             assert {one.id for one in self.there()} == names
         except Killed:
             pass
@@ -570,8 +516,6 @@ class World:
         path = self.repo / name / file
         path.unlink(missing_ok=True)
         path.write_bytes(content)
-
-    # --- what is expected -------------------------------------------------------------------------
 
     def there(self) -> list[Backup]:
         """In the order in which they were made. A set is there if the backup that leads it is not set aside."""

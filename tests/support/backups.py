@@ -22,9 +22,15 @@ from loader.operations.backup.manifest import MANIFEST, VERIFIED, Backup, Drill,
 from loader.operations.backup.options import BackupOptions, DrillOptions, RestoreOptions, VerifyOptions
 from loader.operations.backup.restore import RestoreReport
 from loader.progress import Progress
+from tests.support.command import Done, ditseed
 
 QUIET = Progress("none")
 ONE_ENTRY = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
+
+
+def backup(verb: str, repo: object, *words: object, **environment: str) -> Done:
+    """Runs `ditseed backup VERB -R REPO`."""
+    return ditseed("backup", verb, "-R", repo, *words, env=environment)
 
 
 def take(source: Slapd | Path, repo: Path, **options: Any) -> Backup:
@@ -64,9 +70,6 @@ def assert_all_good(repo: Path) -> list[str]:
     return [backup.id for backup in listed.backups]
 
 
-# --- altering -------------------------------------------------------------------------------------
-
-
 def flip(path: Path, position: int | None = None) -> None:
     """Flips one bit of the byte at `position`, or of the middle byte."""
     content = bytearray(path.read_bytes())
@@ -102,9 +105,6 @@ def dated(repo: Path, backup: Backup, when: datetime.datetime) -> str:
     copy = manifest.sealed(structs.replace(backup, id=name, made=when.isoformat()))
     (repo / name / MANIFEST).write_bytes(manifest.text(copy))
     return name
-
-
-# --- disks ----------------------------------------------------------------------------------------
 
 
 def fill(disk: Path) -> Path:
