@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
 import logging
 import os
 import pwd
@@ -25,14 +24,11 @@ from loader import errors
 from loader.mdb import contents, meta
 from loader.operations.backup import manifest, repository
 from loader.operations.backup.check import Status, check
-from loader.operations.backup.manifest import StoredFile
 from loader.operations.backup.options import Limits
 from loader.operations.publish import REPLACED
-from loader.storage import files
 from loader.units import parse_size
-from tests.support.backups import ONE_ENTRY, alter, dated, flip, forge, only, put_back, take
+from tests.support.backups import ONE_ENTRY, alter, dated, flip, forge_file, only, put_back, take
 from tests.support.command import ditseed
-from tests.support.disks import loop_filesystem
 from tests.support.lag import oldest_lag
 from tests.support.require import require
 from tests.support.stopping import stopped_at
@@ -65,24 +61,18 @@ def test_restored_it_is_the_same_database(stopped: Slapd, other: Slapd, repo: Pa
 
 
 @pytest.mark.long
-def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
-    server = replication.provider()
-    server.slapadd(people_ldif)
-    target = Slapd(server.settings)
-    try:
-        with server, Churn(server, rate=500) as churn:
-            for _ in range(3):
-                churn.wait_for(churn.changes() + 100)
-                made = take(server, tmp_path)
-                report = put_back(tmp_path, target, made.id, replace=True, verify="pages")
-                assert report.entries == made.entries
-                assert target.slapcat().count("\ndn:") + 1 == made.entries
-            churn.stop()
-            take(server, tmp_path)
-            put_back(tmp_path, target, replace=True)
-            assert_same(server, target)
-    finally:
-        target.close()
+def test_beside_a_busy_server(provider: Slapd, tmp_path: Path) -> None:
+    with closing(Slapd(provider.settings)) as target, Churn(provider, rate=500) as churn:
+        for _ in range(3):
+            churn.wait_for(churn.changes() + 100)
+            made = take(provider, tmp_path)
+            report = put_back(tmp_path, target, made.id, replace=True, verify="pages")
+            assert report.entries == made.entries
+            assert target.slapcat().count("\ndn:") + 1 == made.entries
+        churn.stop()
+        take(provider, tmp_path)
+        put_back(tmp_path, target, replace=True)
+        assert_same(provider, target)
     assert len(repository.listing(tmp_path).backups) == 4
 
 
@@ -183,21 +173,6 @@ def test_a_damaged_backup_changes_nothing(other: Slapd, damaged: Path, what: str
     assert not list(other.database_dir.glob("*partial*"))
 
 
-def test_no_room(stopped: Slapd, repo: Path) -> None:
-    """For a restore, then for a backup."""
-    with loop_filesystem(4) as disk:
-        filler = disk / "filler"
-        filler.write_bytes(bytes(files.free_bytes(disk) - (1 << 20)))
-        with pytest.raises(errors.NoSpace, match="needed"):
-            put_back(repo, disk / "a")
-        assert not (disk / "a").exists()
-        with filler.open("ab") as file:
-            file.write(bytes(files.free_bytes(disk) - (128 << 10)))
-        with pytest.raises(errors.NoSpace):
-            take(stopped, disk / "repo")
-        assert sorted(path.name for path in (disk / "repo").iterdir()) == [".ditseed", "lock"]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("point", ["publish.middle", "restore.kept", "restore.unpacked"])
 def test_restore_killed_then_run_again(stopped: Slapd, other: Slapd, repo: Path, point: str) -> None:
@@ -218,21 +193,18 @@ def test_restore_killed_then_run_again(stopped: Slapd, other: Slapd, repo: Path,
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_ended_while_it_streams_it_holds_no_pages(people_ldif: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_ended_while_it_streams_it_holds_no_pages(provider: Slapd, tmp_path: Path, number: signal.Signals) -> None:
     """The reader of a killed backup keeps the pages of its moment until somebody clears it away."""
-    server = replication.provider()
-    server.slapadd(people_ldif)
-    with server:
-        command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path)
-        stopped = stopped_at("copy.middle", *command)
-        for one in range(20):
-            server.ldapadd(f"dn: ou=w{one},dc=example,dc=com\nobjectClass: organizationalUnit\nou: w{one}\n")
-        assert oldest_lag(server.database_dir) > 0
-        assert stopped.end(number).status == (143 if number == signal.SIGTERM else -number)
-        if number == signal.SIGKILL:
-            ditseed(*command).ok()
-        assert oldest_lag(server.database_dir) == 0
-        assert not repository.unfinished_backups(tmp_path)
+    command = ("backup", "run", "--init", "--config", provider.config_path, "-R", tmp_path)
+    stopped = stopped_at("copy.middle", *command)
+    for one in range(20):
+        provider.ldapadd(f"dn: ou=w{one},dc=example,dc=com\nobjectClass: organizationalUnit\nou: w{one}\n")
+    assert oldest_lag(provider.database_dir) > 0
+    assert stopped.end(number).status == (143 if number == signal.SIGTERM else -number)
+    if number == signal.SIGKILL:
+        ditseed(*command).ok()
+    assert oldest_lag(provider.database_dir) == 0
+    assert not repository.unfinished_backups(tmp_path)
 
 
 def test_the_time_of_a_backup(damaged: Path, other: Slapd) -> None:
@@ -262,8 +234,7 @@ def test_no_more_is_unpacked_than_a_map_may_hold(damaged: Path, other: Slapd) ->
     (damaged / made.id / manifest.MAP).write_bytes(bomb)
     with pytest.raises(errors.BackupDamaged, match="the manifest says"):
         put_back(damaged, other)
-    map_ = StoredFile(manifest.MAP, len(bomb), (hashlib.sha256(bomb).hexdigest(),))
-    forge(damaged, made, files=(map_, *(one for one in made.files if one.name != manifest.MAP)))
+    forge_file(damaged, made, manifest.MAP, bomb)
     with pytest.raises(errors.BackupDamaged, match="larger than the map of any backup"):
         put_back(damaged, other)
     assert not list(other.database_dir.glob("*partial*"))

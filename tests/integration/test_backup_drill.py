@@ -20,13 +20,13 @@ from loader.operations.backup.options import Limits
 from loader.server import private
 from loader.server.session import Session
 from loader.storage.files import Owner
-from tests.support.backups import backup, drill_latest, forge, only, read_only, take
+from tests.support.backups import ONE_ENTRY, backup, drill_latest, forge, only, read_only, take
 from tests.support.command import ditseed
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 PEOPLE = "ou=people,dc=example,dc=com"
-TREE = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n" + "".join(
+TREE = ONE_ENTRY + "".join(
     f"dn: ou={name}\nobjectClass: organizationalUnit\ndescription: {name}\n\n"
     for name in (PEOPLE[3:], *(f"unit{number},{PEOPLE}" for number in range(5)), "x,ou=unit1," + PEOPLE)
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import hashlib
 import random
 import shutil
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from loader.operations.backup.manifest import PAGES, Backup, StoredFile
 from loader.operations.backup.options import Limits, Policy
 from loader.operations.backup.pack import PageMap
 from loader.progress import Meter
-from tests.support.backups import assert_all_good, flip, forge, put_back, take, verify
+from tests.support.backups import assert_all_good, flip, forge, forge_file, put_back, recorded, take, verify
 from tests.support.disks import loop_filesystem
 
 pytestmark = pytest.mark.slapd
@@ -118,7 +117,10 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
         looked_at.append((path, number))
         return plainly(path, stored, number)
 
-    backups = tuple(_again(repo, one) for one in backups)
+    for one in backups:
+        files = tuple(recorded(repo / one.id / file.name) for file in one.files)
+        forge(repo, one, files=files, packs=tuple(recorded(repo / PAGES / use.name) for use in one.packs))
+    backups = repository.listing(repo).backups
     monkeypatch.setattr(pack, "_require_sum", compare)
     found = verify(repo)
     assert [one.backup for one in found if not one.is_whole] == [], found
@@ -126,21 +128,6 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
     assert len(looked_at) == len(chunks) > len(backups) * 3
     flip(repo / PAGES / backups[0].packs[0].name, 100)
     assert not any(one.is_good for one in verify(repo))
-
-
-def _again(repo: Path, backup: Backup) -> Backup:
-    """With checksums of smaller chunks."""
-
-    def summed(path: Path, stored: StoredFile) -> StoredFile:
-        content = path.read_bytes()
-        chunks = [content[at:][: manifest.CHUNK] for at in range(0, len(content), manifest.CHUNK)]
-        sums = tuple(hashlib.sha256(one).hexdigest() for one in chunks)
-        return structs.replace(stored, sums=sums)
-
-    place = repo / backup.id
-    files = tuple(summed(place / one.name, one) for one in backup.files)
-    packs = tuple(summed(repo / PAGES / one.name, one) for one in backup.packs)
-    return forge(repo, backup, files=files, packs=packs)
 
 
 def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) -> None:
@@ -177,17 +164,15 @@ def test_a_pack_that_is_not_the_right_one_is_refused(made: Chain, repo: Path, tm
 
 def forge_map(repo: Path, backup: Backup, found: PageMap) -> None:
     """Whoever forges the map forges the manifest too."""
-    text, names = found.text(), {use.name for use in found.packs}
-    (repo / backup.id / manifest.MAP).write_bytes(text)
-    stored = StoredFile(manifest.MAP, len(text), (hashlib.sha256(text).hexdigest(),))
-    files = (stored, *(one for one in backup.files if one.name != manifest.MAP))
-    forge(repo, backup, files=files, packs=tuple(one for one in backup.packs if one.name in names))
+    names = {use.name for use in found.packs}
+    packs = tuple(one for one in backup.packs if one.name in names)
+    forge_file(repo, backup, manifest.MAP, found.text(), packs=packs)
 
 
 def test_a_forged_list_or_map(made: Chain, repo: Path, tmp_path: Path) -> None:
     """A list leads out of the repository; a map leaves a pack out; or what is put together has not its checksum."""
     last = made.links[-1]
-    for name in ("../outside", "0" * 63 + "/.pack"):
+    for name in ("../outside", "outside.pack", "0" * 63 + "/.pack"):
         forge(repo, last, packs=(*last.packs[:-1], structs.replace(last.packs[-1], name=name)))
         with pytest.raises(ManifestBroken):
             put_back(repo, tmp_path / "there", last.id)
@@ -206,9 +191,13 @@ def test_a_forged_list_or_map(made: Chain, repo: Path, tmp_path: Path) -> None:
     assert (again.own, again.uses) == (0, ()), "the next backup stores all pages"
 
 
-def test_a_restore_onto_a_disk_that_fills(made: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restore, "require_space", lambda *told: 0)
+def test_a_restore_onto_a_disk_that_is_too_small(made: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused beforehand; or by the write itself, where the room goes just then."""
     with loop_filesystem(2) as disk:
+        with pytest.raises(NoSpace, match="needed"):
+            put_back(made.repo, disk / "there", made.links[-1].id)
+        assert not (disk / "there").exists()
+        monkeypatch.setattr(restore, "require_space", lambda *told: 0)
         with pytest.raises(NoSpace):
             put_back(made.repo, disk / "there", made.links[-1].id)
         assert not list(disk.rglob("data.mdb*"))

@@ -213,17 +213,30 @@ def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFi
 
 
 def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
+    """The latest is the set, not the one of its backups that the list shows last."""
     repo = tmp_path / "repo"
-    made = source.run(repo, "--json").ok().facts
-    assert [one.split("Z-")[1] for one in made["members"]] == [TREE, LOG_ID]
-    shown = ditseed("backup", "show", "latest", "-b", LOG, "-R", repo).ok().out
-    assert f"of the same moment {made['id']}" in " ".join(shown.split())
+    leader, log = source.run(repo, "--json").ok().facts["members"]
+    assert [one.split("Z-")[1] for one in (leader, log)] == [TREE, LOG_ID]
+    shown = backup("show", repo, "latest", "-b", LOG).ok().out
+    assert f"of the same moment {leader}" in " ".join(shown.split())
+    assert backup("show", repo, "latest", "--json").ok().facts["backup"]["id"] == leader
     told = other.restore(repo, "--json").ok().facts["databases"]
     assert [one["target"] for one in told] == [str(other.server.database_dir), str(other.log)]
     other.server.own_files()
     for suffix in (source.server.suffix, LOG):
         assert other.entries(suffix) == source.entries(suffix)
     other.change()
+    drilled = backup("drill", repo, "latest", "--json").ok().facts["drills"]
+    assert [one["backup"] for one in drilled] == [leader, log]
+    assert backup("drill", repo, "latest", "-b", LOG, "--json").ok().facts["backup"] == log
+    into = ("latest", "--target", tmp_path / "made")
+    refused = backup("restore", repo, *into)
+    assert (refused.status, "-b" in refused.err) == (errors.UsageProblem.exit_status, True)
+    backup("restore", repo, *into, "-b", source.server.suffix).ok()
+    told = backup("check", repo).ok().out
+    assert all(part in told for part in (f"{leader}, ", "of 2 databases", "count=1")), told
+    listed = backup("list", repo).ok().out
+    assert ("1 of 2" in listed, "2 of 2" in listed) == (True, True)
 
 
 @pytest.mark.long
@@ -285,53 +298,20 @@ def test_what_is_of_one_moment_stays_together(source: Logged, tmp_path: Path) ->
     assert [one.id for one in repository.find_set(repo, first)] == [first, log]
 
 
-def whole(repo: Path) -> list[str]:
-    """IDs of the backups that lead sets; no set lacks any."""
-    listed = repository.listing(repo).backups
-    for one in listed:
-        assert {other.id for other in listed}.issuperset(one.members), one.id
-    return [one.id for one in listed if one.id in one.members[:1]]
-
-
-def test_latest_is_the_set(source: Logged, tmp_path: Path) -> None:
-    """Not the one of its backups that the list shows last."""
-    repo, tree = tmp_path / "repo", source.server.suffix
-    source.run(repo).ok()
-    (leader,) = whole(repo)
-    drilled = ditseed("backup", "drill", "latest", "-R", repo, "--json").ok().facts["drills"]
-    assert [one["backup"] for one in drilled] == [leader, leader.replace(TREE, LOG_ID)]
-    one = ditseed("backup", "drill", "latest", "-b", LOG, "-R", repo, "--json").ok().facts
-    assert one["backup"] == leader.replace(TREE, LOG_ID)
-    assert ditseed("backup", "show", "latest", "-R", repo, "--json").ok().facts["backup"]["id"] == leader
-    into = ("-R", repo, "--target", tmp_path / "made")
-    refused = ditseed("backup", "restore", "latest", *into)
-    assert (refused.status, "-b" in refused.err) == (errors.UsageProblem.exit_status, True)
-    ditseed("backup", "restore", "latest", *into, "-b", tree).ok()
-    told = ditseed("backup", "check", "-R", repo).ok().out
-    assert f"{leader}, " in told
-    assert "of 2 databases" in told
-    assert "count=1" in told
-    shown = ditseed("backup", "list", "-R", repo).ok().out
-    assert ("1 of 2" in shown, "2 of 2" in shown) == (True, True)
-
-
 @pytest.mark.parametrize("gone", [TREE, LOG_ID])
 def test_a_set_without_a_member(source: Logged, tmp_path: Path, gone: str) -> None:
     repo = tmp_path / "repo"
     for _ in range(2):
-        source.run(repo).ok()
-    last = whole(repo)[-1]
-    other = last if gone == LOG_ID else last.replace(TREE, LOG_ID)
-    shutil.rmtree(repo / last.replace(TREE, gone))
-    done = ditseed("backup", "check", "-R", repo)
+        leader, log = source.run(repo, "--json").ok().facts["members"]
+    lost, other, suffix = (leader, log, LOG) if gone == TREE else (log, leader, source.server.suffix)
+    shutil.rmtree(repo / lost)
+    done = backup("check", repo)
     assert (done.status, "belongs to a set with" in done.out) == (2, True), done
     assert source.restore(repo).status == errors.SetIncomplete.exit_status
-    words = ("-R", repo, "--target", tmp_path / "made")
-    for name in ("latest", other):
-        suffix = ("-b", source.server.suffix if other == last else LOG) if name == "latest" else ()
-        status = ditseed("backup", "restore", name, *words, *suffix).status
-        assert status == (errors.SetIncomplete.exit_status if name == "latest" else 0)
-    ditseed("backup", "prune", "-R", repo, "--keep-last", 1).ok()
+    into = ("--target", tmp_path / "made")
+    assert backup("restore", repo, "latest", *into, "-b", suffix).status == errors.SetIncomplete.exit_status
+    backup("restore", repo, other, *into).ok()
+    backup("prune", repo, "--keep-last", 1).ok()
     assert len(ids(repo)) == 3
 
 
@@ -362,19 +342,13 @@ def test_encrypted_on_another_host(source: Logged, other: Logged, scratch: Path)
 START = datetime.datetime(2026, 3, 28, 22, 0, tzinfo=datetime.timezone.utc)
 SUFFIX = "dc=example,dc=com"
 KINDS = ("set", "set", "set, incremental", "tree", "tree", "log", "tree, incremental", "emptied")
+Kinds = dict[str, tuple[Path, tuple[Backup, ...]]]  # a repository of each kind, and what is in it
 STEPS = (-400, -26, -3, -0.04, 0.04, 2, 30, 9000)  # hours by which a clock is wrong all at once
 
 
-@dataclass(frozen=True)
-class Made:
-    """What `backup run` made of one server: a repository of each kind, and what is in it."""
-
-    source: Logged
-    kinds: dict[str, tuple[Path, tuple[Backup, ...]]]
-
-
 @pytest.fixture(scope="module")
-def made(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def made(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Logged, Kinds]]:
+    """A server, and what `backup run` made of it."""
     scratch = tmp_path_factory.mktemp("kept")
     with logged(scratch / "logged") as source:
         source.server.slapadd(people_ldif, "-w")
@@ -384,7 +358,7 @@ def made(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             repo = scratch / kind.replace(", ", "-")
             one = taking.run(options(source, repo, kind), QUIET)
             kinds[kind] = repo, repository.members(repo, one)
-        yield Made(source, kinds)
+        yield source, kinds
 
 
 def options(source: Logged, repo: Path, kind: str) -> BackupOptions:
@@ -403,7 +377,8 @@ class World:
     """A repository, what was done to it, and the clock. order: all that was made. lost: IDs of those that cannot be
     restored by themselves; unread: of those whose manifest is broken."""
 
-    made: Made
+    source: Logged
+    kinds: Kinds
     repo: Path
     chance: random.Random
     now: datetime.datetime = START
@@ -416,7 +391,7 @@ class World:
         kind = self.chance.choice(KINDS)
         policy = self.policy() if self.chance.random() < 0.5 else KEEP_ALL
         if self.chance.random() < 0.02:
-            asked = options(self.made.source, self.repo, kind.replace("emptied", "tree"))
+            asked = options(self.source, self.repo, kind.replace("emptied", "tree"))
             for one in repository.members(self.repo, taking.run(asked, QUIET)):
                 self.add(one)
         else:
@@ -428,7 +403,7 @@ class World:
                 self.prune(policy, suffix)
 
     def copy(self, kind: str) -> None:
-        template, found = self.made.kinds[kind]
+        template, found = self.kinds[kind]
         taken: set[str] = set()
         repository.Repository(self.repo).clean()
         follows = repository.follows(self.repo, self.now)
@@ -552,12 +527,14 @@ class World:
 
 
 @pytest.mark.parametrize("count", [24, pytest.param(1000, marks=[pytest.mark.heavy, pytest.mark.timeout(7200)])])
-def test_random_sequences(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_random_sequences(
+    made: tuple[Logged, Kinds], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """DITSEED_SEED begins with another sequence, which a failure names."""
     first = int(os.environ.get("DITSEED_SEED", "0"))
     for seed in range(first, first + count):
         chance = random.Random(seed)
-        world = World(made, tmp_path / str(seed), chance)
+        world = World(*made, tmp_path / str(seed), chance)
         world.repo.mkdir(mode=0o700)
 
         def kill(name: str, chance: random.Random = chance) -> None:

@@ -3,7 +3,6 @@ shows before the reading, by the reading, or by the count. tests/unit/test_manif
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fixtures import replication
 from fixtures.slapd import Slapd
@@ -18,9 +18,10 @@ from loader import ldif
 from loader.defaults import ENGINES
 from loader.errors import ManifestBroken
 from loader.operations.generate import to_directory
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from tests.support import adding, generating
 from tests.support.command import Done, ditseed
+from tests.support.dumped import described, edit_manifest
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
@@ -38,28 +39,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     to_directory(generating.options(recipe, size=600, compress="none"), out, Progress("none"))
     first = out / "00000.ldif"
     first.write_bytes(first.read_bytes().replace(b"\n\n", b"\n" + CSN + b"\n", 1))
-    with ldif.digesting((), Meter("digest")) as digest:
-        digest.add_path(str(first))
 
     def change(facts: dict[str, Any]) -> None:
-        sizes = {"bytes": first.stat().st_size, "checksum": ldif.checksum_of(first)}
-        facts["shards"][0].update(sizes, content_checksum=digest.checksum)
+        facts["shards"][0] = structs.asdict(described(first))
         facts["content_checksum"] = ldif.total_of(one["content_checksum"] for one in facts["shards"])
 
-    edit(out, change)
+    edit_manifest(out, change)
     return out
 
 
 @pytest.fixture
 def export(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "export"))
-
-
-def edit(export: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    path = export / ldif.MANIFEST
-    facts = json.loads(path.read_bytes())
-    change(facts)
-    path.write_text(json.dumps(facts))
 
 
 def one_letter(export: Path) -> None:
@@ -77,7 +68,7 @@ def more_in_one_than_it_says(export: Path) -> None:
         facts["entries"] += 7
         facts["shards"][0]["entries"] += 7
 
-    edit(export, change)
+    edit_manifest(export, change)
 
 
 def unfinished(export: Path) -> None:

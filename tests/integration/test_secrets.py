@@ -128,7 +128,7 @@ def place(far: tuple[Slapd, Proxy], tmp_path: Path, request: pytest.FixtureReque
 both = pytest.mark.parametrize("place", ["export", "add"], indirect=True)
 
 
-@pytest.mark.rows(2)
+@pytest.mark.rows(0, "by_file-add", "typed-export")
 @both
 @pytest.mark.parametrize("given", ["by_file", "typed"])
 def test_a_run_shows_the_password_nowhere(place: Place, given: str) -> None:
