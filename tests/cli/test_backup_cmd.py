@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.errors import NoRepository, NoSuchBackup, NoSuchPath, TargetInUse, TargetNotEmpty, UsageProblem
+from fixtures.slapd_config import Settings
+from loader.errors import (
+    NoRepository,
+    NoSpace,
+    NoSuchBackup,
+    NoSuchPath,
+    NoSuchSuffix,
+    NotLmdb,
+    TargetInUse,
+    TargetNotEmpty,
+    UsageProblem,
+)
 from loader.operations.backup import repository
+from tests.support.backups import backup
 from tests.support.command import ditseed
 
 pytestmark = pytest.mark.slapd
@@ -20,110 +33,118 @@ def repo(people_server: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Two backups."""
     made = tmp_path_factory.mktemp("cli") / "repo"
     for _ in range(2):
-        ditseed("backup", "run", "--init", "--config", people_server.config_path, "-R", made).ok()
+        backup("run", made, "--init", "--config", people_server.config_path).ok()
     return made
 
 
-def test_run_says_nothing_to_cron(people_server: Slapd, tmp_path: Path) -> None:
-    done = ditseed("backup", "run", "--init", "--config", people_server.config_path, "-R", tmp_path).ok()
-    assert done.out == done.err == ""
-
-
-def test_run_says_what_went_wrong_to_cron(tmp_path: Path) -> None:
-    done = ditseed("backup", "run", "--init", "--from", tmp_path / "none", "-R", tmp_path / "repo")
-    assert done.status == NoSuchPath.exit_status
-    assert done.out == ""
-    assert "no such file" in done.err
-
-
 def test_run_creates_no_repository_by_itself(people_server: Slapd, tmp_path: Path) -> None:
-    """An empty directory may be the mount point of a disk that is missing."""
+    """An empty directory may be the mount point of a disk that is missing; only the marker makes a repository."""
     mount_point, missing = tmp_path / "mount", tmp_path / "no/such"
     mount_point.mkdir()
     for repo in (mount_point, missing):
-        run = ("backup", "run", "--config", people_server.config_path, "-R", repo)
-        for command in (run, ("backup", "prune", "-R", repo, "--keep-last", 1)):
-            done = ditseed(*command)
+        run = ("run", repo, "--config", people_server.config_path)
+        for command in (run, ("prune", repo, "--keep-last", 1)):
+            done = backup(*command)
             assert done.status == NoRepository.exit_status
             assert f"`ditseed backup init -R {repo}`" in done.err
         assert not repo.exists() or not list(repo.iterdir())
         for is_new in (True, False):
-            assert ditseed("backup", "init", "-R", repo, "--json").ok().facts["created"] is is_new
-        ditseed(*run).ok()
-    assert not (tmp_path / "no").stat().st_mode & 0o022
+            assert backup("init", repo, "--json").ok().facts["created"] is is_new
+        backup(*run).ok()
+        (repo / repository.MARKER).unlink()
+        assert backup(*run).status == NoRepository.exit_status
 
 
-def test_only_the_marker_makes_a_repository(people_server: Slapd, tmp_path: Path) -> None:
-    run = ("backup", "run", "--config", people_server.config_path, "-R", tmp_path)
-    ditseed(*run, "--init").ok()
-    (tmp_path / repository.MARKER).unlink()
-    assert ditseed(*run).status == NoRepository.exit_status
-
-
-def test_run_with_v_and_with_json(people_server: Slapd, tmp_path: Path) -> None:
-    told = ditseed("-v", "backup", "run", "--init", "--from", people_server.database_dir, "-R", tmp_path).ok()
-    assert "1,029" in told.out
-    command = ("backup", "run", "--init", "--from", people_server.database_dir, "-R", tmp_path, "--json")
-    facts = ditseed(*command).ok().facts
+def test_what_run_and_list_tell(people_server: Slapd, tmp_path: Path) -> None:
+    source = ("--init", "--from", people_server.database_dir)
+    assert "1,029" in ditseed("-v", "backup", "run", "-R", tmp_path, *source).ok().out
+    facts = backup("run", tmp_path, *source, "--json").ok().facts
     assert facts["entries"] == 1029
     assert (tmp_path / facts["id"] / "manifest.json").is_file()
-
-
-@pytest.mark.long
-def test_list(repo: Path) -> None:
-    done = ditseed("backup", "list", "-R", repo).ok()
-    heading, *rows = done.out.splitlines()
+    heading, *rows = backup("list", tmp_path).ok().out.splitlines()
     assert heading.split()[:3] == ["id", "age", "entries"]
     assert len(rows) == 2
     assert all("1,029" in row for row in rows)
-    found = json.loads(ditseed("backup", "list", "-R", repo, "--json").ok().out)
-    assert [one["id"] for one in found["backups"]] == [row.split()[0] for row in rows]
-
-
-def test_list_of_nothing(tmp_path: Path) -> None:
-    assert len(ditseed("backup", "list", "-R", tmp_path).ok().out.splitlines()) == 1
-    assert ditseed("backup", "list", "-R", tmp_path / "none").status == NoSuchPath.exit_status
+    found = backup("list", tmp_path, "--json").ok().facts["backups"]
+    assert [one["id"] for one in found] == [row.split()[0] for row in rows]
 
 
 def test_check_is_a_monitoring_plugin(repo: Path, tmp_path: Path) -> None:
-    for arguments, status, word in [
-        (("-R", repo), 0, "OK"),
-        (("-R", repo, "--min-count", "3"), 1, "WARNING"),
-        (("-R", tmp_path), 2, "CRITICAL"),
-        (("-R", tmp_path / "none"), 3, "UNKNOWN"),
+    assert len(backup("list", tmp_path).ok().out.splitlines()) == 1  # the heading
+    for place, words, status, word in [
+        (repo, (), 0, "OK"),
+        (repo, ("--min-count", "3"), 1, "WARNING"),
+        (tmp_path, (), 2, "CRITICAL"),
+        (tmp_path / "none", (), 3, "UNKNOWN"),
     ]:
-        done = ditseed("backup", "check", *arguments)
+        done = backup("check", place, *words)
         assert done.status == status
         assert done.out.startswith(f"BACKUP {word} - ")
         assert len(done.out.splitlines()) == 1
         assert " | " in done.out
-    assert json.loads(ditseed("backup", "check", "-R", repo, "--json").out)["status"] == "OK"
+    assert json.loads(backup("check", repo, "--json").out)["status"] == "OK"
 
 
-def test_restore(people_server: Slapd, repo: Path, tmp_path: Path) -> None:
+def test_restore(repo: Path, tmp_path: Path) -> None:
     look = tmp_path / "look"
-    command = ("backup", "restore", "latest", "-R", repo, "--target", look)
-    assert "nothing" in ditseed(*command, "--dry-run").ok().out
+    command = ("restore", repo, "latest", "--target", look)
+    assert "nothing" in backup(*command, "--dry-run").ok().out
     assert not look.exists()
-    assert "1,029" in ditseed(*command).ok().out
-    again = ditseed(*command)
+    assert "1,029" in backup(*command).ok().out
+    before = (look / "data.mdb").stat().st_ino
+    again = backup(*command)
     assert again.status == TargetNotEmpty.exit_status
     assert "--replace" in again.err
-    assert ditseed(*command, "--replace", "--json").ok().facts["entries"] == 1029
+    assert (look / "data.mdb").stat().st_ino == before
+    assert backup(*command, "--replace", "--json").ok().facts["entries"] == 1029
 
 
-def test_exit_statuses(people_server: Slapd, repo: Path, tmp_path: Path) -> None:
-    config = ("--config", people_server.config_path)
-    for arguments, error in [
-        (("restore", "latest", "-R", repo), UsageProblem),
-        (("restore", "latest", "-R", repo, *config, "--target", tmp_path), UsageProblem),
-        (("restore", "nothing", "-R", repo, *config), NoSuchBackup),
-        (("restore", "latest", "-R", repo, *config, "--replace"), TargetInUse),
-        (("run", "-R", repo), UsageProblem),
-        (("run", "-R", repo, *config, "--compress-level", "99"), UsageProblem),
-        (("check", "-R", repo, "--max-age", "soon"), UsageProblem),
-        (("list",), UsageProblem),
-    ]:
-        done = ditseed("backup", *arguments)
-        assert done.status == error.exit_status, (arguments, done.err)
-        assert "Traceback" not in done.err
+def test_what_is_refused(people_server: Slapd, repo: Path, tmp_path: Path) -> None:
+    """Nothing is changed."""
+    config, database = ("--config", people_server.config_path), ("--from", people_server.database_dir)
+    none, into = tmp_path / "none", ("--target", tmp_path / "look")
+    new, run, put_back = ("run", tmp_path / "repo", "--init"), ("run", repo), ("restore", repo)
+    (tmp_path / "data.mdb").write_text("not a database")
+    one = repository.listing(repo).backups[0].id
+    with closing(Slapd(Settings(suffix="dc=other,dc=org"))) as other:
+        foreign = ("--config", other.config_path)
+        for words, error, reason in [
+            (new, UsageProblem, "give one of --config or --from"),
+            ((*new, *config, "--compress-level", 99), UsageProblem, "99 is not in the range"),
+            ((*new, *config, "--all-databases", "-b", "dc=x"), UsageProblem, "exclude each other"),
+            ((*new, *config, "--kind", "ldif", "--all-databases"), UsageProblem, "needs the pages"),
+            ((*new, *config, "--kind", "ldif", "--incremental"), UsageProblem, "needs the pages"),
+            ((*new, *config, "--recipient", "age1", "--incremental"), UsageProblem, "needs an identity on this host"),
+            ((*new, *database, "--only-role", "provider"), UsageProblem, "give --config"),
+            ((*run, "--from", none), NoSuchPath, "no such file"),
+            ((*run, "--from", tmp_path), NotLmdb, "data.mdb"),
+            ((*run, "--config", none), NoSuchPath, "no such file"),
+            ((*run, *config, "-b", "dc=no"), NoSuchSuffix, "dc=no"),
+            ((*run, *database, "--keep-free", "100T"), NoSpace, "needed"),
+            (("list", none), NoSuchPath, "no such file"),
+            (("check", repo, "--max-age", "soon"), UsageProblem, "soon"),
+            ((*put_back, "latest"), UsageProblem, "--target"),
+            ((*put_back, "latest", *config, *into), UsageProblem, "--target"),
+            ((*put_back, "latest", "--all-databases", *config, *into), UsageProblem, "--target"),
+            ((*put_back, "latest", "--all-databases", *config), NoSuchBackup, "all databases"),
+            ((*put_back, one, "--all-databases", *config), NoSuchBackup, "all databases"),
+            ((*put_back, "20200101T000000Z-none", *into), NoSuchBackup, "20200101T000000Z-none"),
+            ((*put_back, "../repo", *into), NoSuchBackup, "../repo"),
+            ((*put_back, "lock", *into), NoSuchBackup, "lock"),
+            ((*put_back, "latest", "-b", "dc=other", *into), NoSuchBackup, "dc=other"),
+            (("restore", none, "latest", *into), NoSuchPath, "no such file"),
+            ((*put_back, "latest", "--config", none), NoSuchPath, "no such file"),
+            ((*put_back, "latest", *config, "-b", "dc=other"), NoSuchSuffix, "dc=other"),
+            ((*put_back, "latest", *foreign), NoSuchBackup, "dc=other,dc=org"),
+            ((*put_back, one, *foreign), UsageProblem, "dc=other,dc=org"),
+            ((*put_back, "latest", *config, "--replace"), TargetInUse, "another process"),
+        ]:
+            dry_run = [("--dry-run",)] * (words[0] == "restore" and error is not TargetInUse)
+            for more in ((), *dry_run):
+                done = backup(*words, *more)
+                assert (done.status, done.out, reason in done.err) == (error.exit_status, "", True), (words, done)
+                assert "Traceback" not in done.err
+    assert ditseed("backup", "list").status == UsageProblem.exit_status
+    assert [path.name for path in tmp_path.iterdir()] == ["data.mdb"]
+    assert len(repository.listing(repo).backups) == 2
+    assert len(people_server.search()) == 1029

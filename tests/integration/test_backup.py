@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import hashlib
 import logging
 import os
 import pwd
@@ -21,21 +20,15 @@ from msgspec import structs
 from fixtures import replication
 from fixtures.churn import Churn
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
 from loader import errors
 from loader.mdb import contents, meta
-from loader.operations.backup import manifest, repository, restore
-from loader.operations.backup import run as taking
+from loader.operations.backup import manifest, repository
 from loader.operations.backup.check import Status, check
-from loader.operations.backup.manifest import StoredFile
-from loader.operations.backup.options import BackupOptions, Limits, RestoreOptions
+from loader.operations.backup.options import Limits
 from loader.operations.publish import REPLACED
-from loader.run.log import exclusive
-from loader.storage import files
 from loader.units import parse_size
-from tests.support.backups import ONE_ENTRY, QUIET, alter, dated, flip, forge, only, put_back, take
+from tests.support.backups import ONE_ENTRY, alter, dated, flip, forge_file, only, put_back, take
 from tests.support.command import ditseed
-from tests.support.disks import loop_filesystem
 from tests.support.lag import oldest_lag
 from tests.support.require import require
 from tests.support.stopping import stopped_at
@@ -58,9 +51,6 @@ def damaged(repo: Path, tmp_path: Path) -> Path:
     return shutil.copytree(repo, tmp_path / "damaged")
 
 
-# --- there and back -------------------------------------------------------------------------------
-
-
 def test_restored_it_is_the_same_database(stopped: Slapd, other: Slapd, repo: Path) -> None:
     assert put_back(repo, other).entries == only(repo).entries == 1029
     assert [path.name for path in other.database_dir.iterdir()] == ["data.mdb"]
@@ -71,24 +61,18 @@ def test_restored_it_is_the_same_database(stopped: Slapd, other: Slapd, repo: Pa
 
 
 @pytest.mark.long
-def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
-    server = replication.provider()
-    server.slapadd(people_ldif)
-    target = Slapd(server.settings)
-    try:
-        with server, Churn(server, rate=500) as churn:
-            for _ in range(3):
-                churn.wait_for(churn.changes() + 100)
-                made = take(server, tmp_path)
-                report = put_back(tmp_path, target, made.id, replace=True, verify="pages")
-                assert report.entries == made.entries
-                assert target.slapcat().count("\ndn:") + 1 == made.entries
-            churn.stop()
-            take(server, tmp_path)
-            put_back(tmp_path, target, replace=True)
-            assert_same(server, target)
-    finally:
-        target.close()
+def test_beside_a_busy_server(provider: Slapd, tmp_path: Path) -> None:
+    with closing(Slapd(provider.settings)) as target, Churn(provider, rate=500) as churn:
+        for _ in range(3):
+            churn.wait_for(churn.changes() + 100)
+            made = take(provider, tmp_path)
+            report = put_back(tmp_path, target, made.id, replace=True, verify="pages")
+            assert report.entries == made.entries
+            assert target.slapcat().count("\ndn:") + 1 == made.entries
+        churn.stop()
+        take(provider, tmp_path)
+        put_back(tmp_path, target, replace=True)
+        assert_same(provider, target)
     assert len(repository.listing(tmp_path).backups) == 4
 
 
@@ -108,10 +92,8 @@ def test_a_restored_consumer_goes_on_from_its_context_csn(provider: Slapd, tmp_p
         assert_same(provider, target)
 
 
-# --- what lies in the repository --------------------------------------------------------------------
-
-
-def test_the_manifest_tells_what_was_backed_up(stopped: Slapd, repo: Path) -> None:
+def test_what_lies_in_the_repository(stopped: Slapd, repo: Path, tmp_path: Path) -> None:
+    """The manifest tells what was backed up, the configuration lies beside it, and nothing is for other eyes."""
     made, database = only(repo), stopped.database_dir
     facts = meta.read_meta(database)
     assert re.fullmatch(r"\d{8}T\d{6}Z-dc-example-dc-com", made.id)
@@ -125,23 +107,14 @@ def test_the_manifest_tells_what_was_backed_up(stopped: Slapd, repo: Path) -> No
     # A sparse source does not inflate.
     assert made.data_bytes <= facts.used < parse_size("20M")
     assert (repo / made.id / made.file).stat().st_size < made.stored_bytes < made.data_bytes / 2
-
-
-def test_a_directory_whose_name_is_not_utf_8(stopped: Slapd, tmp_path: Path) -> None:
-    odd = tmp_path / os.fsdecode(b"odd\xff")
-    shutil.copytree(stopped.database_dir, odd)
-    assert take(odd, tmp_path).source.endswith(r"odd\xff")
-
-
-def test_the_configuration_lies_beside_it_and_nothing_is_for_other_eyes(repo: Path) -> None:
-    text = (repo / only(repo).id / manifest.CONFIG).read_text()
+    text = (repo / made.id / manifest.CONFIG).read_text()
     assert "olcDatabase={" in text
     assert "olcRootPW:" in text
     for path in (repo, *repo.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
-
-
-# --- restore ------------------------------------------------------------------------------------
+    odd = tmp_path / os.fsdecode(b"not of UTF-8\xff")
+    shutil.copytree(database, odd)
+    assert take(odd, tmp_path).source.endswith(r"not of UTF-8\xff")
 
 
 def test_owner_and_mode_are_the_servers(stopped: Slapd, repo: Path) -> None:
@@ -165,48 +138,6 @@ def test_what_is_replaced_is_kept(other: Slapd, repo: Path) -> None:
     told = ditseed("doctor", "--config", other.config_path, "--json").facts["findings"]
     (found,) = (one for one in told if one["rule"] == "kept")
     assert (found["severity"], found["mend"]) == ("note", [f"rm -- {one}" for one in sorted(kept)])
-
-
-def test_a_database_in_use_and_one_that_is_not_to_be_replaced(other: Slapd, repo: Path) -> None:
-    other.slapadd(ONE_ENTRY)
-    with pytest.raises(errors.TargetNotEmpty):
-        put_back(repo, other)
-    assert other.slapcat().count("\ndn:") == 0
-    with other:
-        with pytest.raises(errors.TargetInUse):
-            put_back(repo, other, replace=True)
-        assert len(other.search()) == 1
-
-
-def test_what_it_refuses(other: Slapd, repo: Path, tmp_path: Path) -> None:
-    options = RestoreOptions(repo, "latest", target=tmp_path / "look")
-    cases: list[tuple[RestoreOptions, type[errors.LoaderError]]] = [
-        (dataclasses.replace(options, which="20200101T000000Z-none"), errors.NoSuchBackup),
-        (dataclasses.replace(options, which="../repo"), errors.NoSuchBackup),
-        (dataclasses.replace(options, which="lock"), errors.NoSuchBackup),
-        (dataclasses.replace(options, suffix="dc=other"), errors.NoSuchBackup),
-        (dataclasses.replace(options, repo=tmp_path / "none"), errors.NoSuchPath),
-        (dataclasses.replace(options, target=None), errors.UsageProblem),
-        (dataclasses.replace(options, target=None, config_path=tmp_path / "none"), errors.NoSuchPath),
-        (
-            dataclasses.replace(options, target=None, config_path=other.config_path, suffix="dc=other"),
-            errors.NoSuchSuffix,
-        ),
-    ]
-    for asked, error in cases:
-        with pytest.raises(error):
-            restore.restore(asked, QUIET)
-        with pytest.raises(error):
-            restore.plan(asked)
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_backup_of_another_suffix(repo: Path) -> None:
-    with closing(Slapd(Settings(suffix="dc=other,dc=org"))) as server:
-        with pytest.raises(errors.UsageProblem, match="dc=other"):
-            put_back(repo, server, only(repo).id)
-        with pytest.raises(errors.NoSuchBackup):
-            put_back(repo, server)
 
 
 def test_what_is_only_warned_of(stopped: Slapd, damaged: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -242,46 +173,6 @@ def test_a_damaged_backup_changes_nothing(other: Slapd, damaged: Path, what: str
     assert not list(other.database_dir.glob("*partial*"))
 
 
-# --- run ----------------------------------------------------------------------------------------
-
-
-def test_what_run_refuses(stopped: Slapd, tmp_path: Path) -> None:
-    (tmp_path / "data.mdb").write_text("not a database")
-    repo = tmp_path / "repo"
-    cases: list[tuple[BackupOptions, type[errors.LoaderError]]] = [
-        (BackupOptions(repo), errors.UsageProblem),
-        (BackupOptions(repo, source=tmp_path / "none"), errors.NoSuchPath),
-        (BackupOptions(repo, source=tmp_path), errors.NotLmdb),
-        (BackupOptions(repo, config_path=tmp_path / "none"), errors.NoSuchPath),
-        (BackupOptions(repo, config_path=stopped.config_path, suffix="dc=no"), errors.NoSuchSuffix),
-    ]
-    for options, error in cases:
-        with pytest.raises(error):
-            taking.run(options, QUIET)
-    assert not repo.exists()
-
-
-def test_one_at_a_time(stopped: Slapd, tmp_path: Path) -> None:
-    with exclusive(tmp_path / repository.LOCK), pytest.raises(errors.Locked, match=str(os.getpid())):
-        take(stopped, tmp_path)
-    take(stopped, tmp_path)
-
-
-def test_no_room(stopped: Slapd, repo: Path) -> None:
-    """For a restore, then for a backup."""
-    with loop_filesystem(4) as disk:
-        filler = disk / "filler"
-        filler.write_bytes(bytes(files.free_bytes(disk) - (1 << 20)))
-        with pytest.raises(errors.NoSpace, match="needed"):
-            put_back(repo, disk / "a")
-        assert not (disk / "a").exists()
-        with filler.open("ab") as file:
-            file.write(bytes(files.free_bytes(disk) - (128 << 10)))
-        with pytest.raises(errors.NoSpace):
-            take(stopped, disk / "repo")
-        assert sorted(path.name for path in (disk / "repo").iterdir()) == [".ditseed", "lock"]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("point", ["publish.middle", "restore.kept", "restore.unpacked"])
 def test_restore_killed_then_run_again(stopped: Slapd, other: Slapd, repo: Path, point: str) -> None:
@@ -302,40 +193,28 @@ def test_restore_killed_then_run_again(stopped: Slapd, other: Slapd, repo: Path,
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_ended_while_it_streams_it_holds_no_pages(people_ldif: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_ended_while_it_streams_it_holds_no_pages(provider: Slapd, tmp_path: Path, number: signal.Signals) -> None:
     """The reader of a killed backup keeps the pages of its moment until somebody clears it away."""
-    server = replication.provider()
-    server.slapadd(people_ldif)
-    with server:
-        command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path)
-        stopped = stopped_at("copy.middle", *command)
-        for one in range(20):
-            server.ldapadd(f"dn: ou=w{one},dc=example,dc=com\nobjectClass: organizationalUnit\nou: w{one}\n")
-        assert oldest_lag(server.database_dir) > 0
-        assert stopped.end(number).status == (143 if number == signal.SIGTERM else -number)
-        if number == signal.SIGKILL:
-            ditseed(*command).ok()
-        assert oldest_lag(server.database_dir) == 0
-        assert not repository.unfinished_backups(tmp_path)
+    command = ("backup", "run", "--init", "--config", provider.config_path, "-R", tmp_path)
+    stopped = stopped_at("copy.middle", *command)
+    for one in range(20):
+        provider.ldapadd(f"dn: ou=w{one},dc=example,dc=com\nobjectClass: organizationalUnit\nou: w{one}\n")
+    assert oldest_lag(provider.database_dir) > 0
+    assert stopped.end(number).status == (143 if number == signal.SIGTERM else -number)
+    if number == signal.SIGKILL:
+        ditseed(*command).ok()
+    assert oldest_lag(provider.database_dir) == 0
+    assert not repository.unfinished_backups(tmp_path)
 
 
-# --- check --------------------------------------------------------------------------------------
-
-
-def test_check(damaged: Path) -> None:
+def test_the_time_of_a_backup(damaged: Path, other: Slapd) -> None:
+    """One from the future was the latest, 0.0 s old, and OK for ever."""
+    made = only(damaged)
     alter(damaged, made=(repository.now() + repository.SKEW / 2).isoformat())  # clocks may differ a little
     assert check(damaged, Limits(26 * 3600.0)).status is Status.OK
     alter(damaged, made="2020-01-01T00:00:00+00:00")
     old = check(damaged, Limits(3600)).text()[0]
     assert re.fullmatch(r"BACKUP CRITICAL - [^|]+ \| age=\d+s;;3600;0 count=1;1: .*", old)
-
-
-# --- what a manifest may say that is not so ------------------------------------------------------
-
-
-def test_a_backup_from_the_future_is_a_problem(damaged: Path, other: Slapd) -> None:
-    """It was the latest, 0.0 s old, and OK for ever."""
-    made = only(damaged)
     alter(damaged, made="2031-01-01T00:00:00+00:00")
     found = check(damaged, Limits(26 * 3600.0))
     assert (found.status, found.latest) == (Status.CRITICAL, None)
@@ -355,8 +234,7 @@ def test_no_more_is_unpacked_than_a_map_may_hold(damaged: Path, other: Slapd) ->
     (damaged / made.id / manifest.MAP).write_bytes(bomb)
     with pytest.raises(errors.BackupDamaged, match="the manifest says"):
         put_back(damaged, other)
-    map_ = StoredFile(manifest.MAP, len(bomb), (hashlib.sha256(bomb).hexdigest(),))
-    forge(damaged, made, files=(map_, *(one for one in made.files if one.name != manifest.MAP)))
+    forge_file(damaged, made, manifest.MAP, bomb)
     with pytest.raises(errors.BackupDamaged, match="larger than the map of any backup"):
         put_back(damaged, other)
     assert not list(other.database_dir.glob("*partial*"))
@@ -367,6 +245,7 @@ def test_no_more_is_unpacked_than_a_map_may_hold(damaged: Path, other: Slapd) ->
     [
         *("", "{}", "[]", "null", '{"format": 1}', '{"format": 99}', "\xff{"),
         {"id": "../x"},
+        {"id": "x"},
         {"entries": "many"},
         {"made": "yesterday"},
         {"made": "2026-11-21T07:05:01"},
@@ -484,13 +363,10 @@ def test_the_latest_is_the_last_of_the_list(damaged: Path) -> None:
         last = repository.listing(damaged, suffix).backups[-1]
         assert repository.find(damaged, "latest", suffix) == last
     assert repository.find(damaged, "latest", other.suffix).id == names[-1]
-
-
-def test_a_broken_one_of_another_suffix_or_an_older_one_is_no_reason(damaged: Path) -> None:
-    made = only(damaged)
-    repository_of_both = repository.new_id(damaged, repository.now(), "dc=another,dc=org")
-    (damaged / repository_of_both).mkdir()
-    (damaged / f"20200101T000000Z-{made.id.partition('-')[2]}").mkdir()
-    assert repository.find(damaged, "latest", made.suffix).id == made.id
-    with pytest.raises(errors.LatestBroken, match=repository_of_both):
+    # A broken one of another suffix, or an older one, is no reason.
+    broken = repository.new_id(damaged, repository.now(), "dc=third,dc=org")
+    for name in (broken, "20200101T000000Z-dc-example-dc-com"):
+        (damaged / name).mkdir()
+    assert repository.find(damaged, "latest", made.suffix).suffix == made.suffix
+    with pytest.raises(errors.LatestBroken, match=broken):
         repository.find(damaged, "latest")

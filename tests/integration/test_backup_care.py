@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shutil
 import signal
 import socket
@@ -20,25 +21,33 @@ from prometheus_client.parser import text_string_to_metric_families
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
-from loader.errors import BackupDamaged, BackupFromFuture, LoaderError, Locked, NoSpace, SystemFailed, UsageProblem
+from loader import errors
 from loader.mdb import meta
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.check import Status, check
 from loader.operations.backup.options import Limits, Packing, Policy
 from loader.run.log import exclusive
 from loader.storage import files
-from tests.support.backups import assert_all_good, dated, drill_latest, fill, flip, forge, only, take, verify
+from tests.support.backups import (
+    ONE_ENTRY,
+    assert_all_good,
+    backup,
+    dated,
+    drill_latest,
+    fill,
+    flip,
+    forge,
+    only,
+    take,
+    verify,
+)
 from tests.support.command import ditseed
 from tests.support.disks import loop_filesystem
 from tests.support.stopping import stopped_at
 
-ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slapd
 
-TREE = (
-    "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
-    "dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n"
-)
+TREE = ONE_ENTRY + "dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n"
 STEPS = ("look", "copy", "manifest", "publish", "prune")
 POINTS = ("start", "unrecorded", "recorded")
 
@@ -70,31 +79,22 @@ def aged(repo: Path, days: Sequence[float]) -> list[str]:
     return names
 
 
-# --- verify -----------------------------------------------------------------------------------------
-
-
 def test_a_good_one(repo: Path) -> None:
+    before = check(repo, Limits(3600, verify_age=3600))
+    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
+    (found,) = verify(repo, sample=1e-9)
+    assert (found.is_good, found.is_whole) == (True, False)
+    assert 0 < found.read < found.stored
     (found,) = verify(repo)
     assert found.is_whole
     assert repository.proofs(repo, only(repo)).verification == found
     assert "read: good" in ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert ditseed("backup", "list", "-R", repo, "--json").ok().facts["backups"][0]["verification"]
+    assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
+    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
     record = repo / only(repo).id / manifest.VERIFIED  # one that was changed does not count
     record.write_bytes(record.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
     assert repository.proofs(repo, only(repo)).verification is None
-
-
-def test_age_of_the_last_verification(repo: Path) -> None:
-    before = check(repo, Limits(3600, verify_age=3600))
-    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
-    verify(repo)
-    assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
-    assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
-
-
-def test_a_backup_that_leaves_less_than_keep_free_is_refused(source: Path, tmp_path: Path) -> None:
-    done = ditseed("backup", "run", "--init", "-R", tmp_path, "--from", source, "--keep-free", "100T")
-    assert (done.status, repository.listing(tmp_path).backups) == (NoSpace.exit_status, ())
 
 
 @pytest.mark.long("pages.pack")
@@ -116,13 +116,6 @@ def test_each_flipped_bit_is_found(repo: Path, name: str) -> None:
     assert ditseed("backup", "verify", "-R", repo).status == 1
 
 
-def test_a_sample_is_a_part(repo: Path) -> None:
-    (found,) = verify(repo, sample=1e-9)
-    assert found.is_good
-    assert not found.is_whole
-    assert 0 < found.read < found.stored
-
-
 def test_a_flipped_configuration(stopped: Slapd, repo: Path) -> None:
     flip(repo / only(repo).id / "config.ldif")
     assert "config.ldif" in verify(repo)[0].problem
@@ -135,19 +128,17 @@ def test_a_flipped_configuration(stopped: Slapd, repo: Path) -> None:
 @pytest.mark.parametrize("name", ["pages.map", "config.ldif", "pages.pack"])
 def test_a_file_that_is_gone(repo: Path, tmp_path: Path, name: str) -> None:
     """It is told by every verb that can know, before the work."""
-    path, into = repo / only(repo).id / name, ("-R", repo)
+    path = repo / only(repo).id / name
     content = path.read_bytes()
     for damage in (path.unlink, lambda: path.write_bytes(content[:-1])):
         damage()
-        checked = ditseed("backup", "check", *into)
+        checked, listed = backup("check", repo), backup("list", repo).ok()
         assert (checked.status, name in checked.out) == (2, True), checked
-        listed = ditseed("backup", "list", *into).ok()
-        assert listed.out.splitlines()[1].split()[-1] == "no"
-        assert name in listed.err
-        assert ditseed("backup", "verify", *into).status == 1
-        restored = ditseed("backup", "restore", "latest", *into, "--target", tmp_path / "x")
-        assert restored.status == BackupDamaged.exit_status, restored
-        drilled = ditseed("backup", "drill", "latest", *into)
+        assert (listed.out.splitlines()[1].split()[-1], name in listed.err) == ("no", True), listed
+        assert backup("verify", repo).status == 1
+        restored = backup("restore", repo, "latest", "--target", tmp_path / "x")
+        assert restored.status == errors.BackupDamaged.exit_status, restored
+        drilled = backup("drill", repo, "latest")
         assert (drilled.status, name in drilled.out) == (1, True), drilled
         assert not (tmp_path / "x").exists()
 
@@ -161,9 +152,6 @@ def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> N
     assert found[last] == ""
     assert "manifest.json" in found[first]
     assert not (repo / first / manifest.VERIFIED).exists()
-
-
-# --- prune ------------------------------------------------------------------------------------------
 
 
 def test_what_is_kept(repo: Path) -> None:
@@ -192,6 +180,9 @@ def test_the_last_good_one_is_never_removed(repo: Path) -> None:
     left = {one.id for one in repository.listing(repo).backups}
     assert left == {names[0], names[1], names[3]}
     assert (repo / "20200101T000000Z-mystery").is_dir()
+    for name in left:
+        (repo / name / "pages.pack").write_bytes(b"")
+    assert repository.prune(repo, Policy(last=1)).removed == (), "where none can be restored, all stay"
 
 
 @pytest.mark.parametrize("how", ["cut", "gone", "pages.map"])
@@ -210,13 +201,6 @@ def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, ho
     assert (len(left), left[0]) == (2, names[1])
 
 
-def test_where_none_can_be_restored_all_stay(repo: Path) -> None:
-    names = aged(repo, [0, 1, 2])
-    for name in names:
-        (repo / name / "pages.pack").write_bytes(b"")
-    assert repository.prune(repo, Policy(last=1)).removed == ()
-
-
 @pytest.mark.parametrize("hours", [24, 0.05])
 def test_the_clock_went_back(
     repo: Path, source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hours: float
@@ -224,7 +208,9 @@ def test_the_clock_went_back(
     """What is taken then is the latest all the same, also once the clock is right again."""
     before, right = only(repo), repository.now()
     monkeypatch.setattr(repository, "now", lambda: right - datetime.timedelta(hours=hours))
+    assert repository.listing(repo).future == ((before,) if hours > 1 else ())
     taken = take(source, repo)
+    assert repository.listing(repo).future == ()
     assert f"backup {before.id} is dated {before.made}, later than now" in caplog.text
     monkeypatch.setattr(repository, "now", lambda: right + datetime.timedelta(minutes=1))
     assert [one.id for one in repository.listing(repo).backups] == [before.id, taken.id]
@@ -232,21 +218,6 @@ def test_the_clock_went_back(
     done = ditseed("backup", "check", "-R", repo)
     assert (done.status, "the clock was wrong or had gone back" in done.out) == (1, True), done
     assert repository.prune(repo, Policy(last=1)).removed == (before.id,)
-
-
-def test_the_clock_was_ahead(repo: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next backup is known to be the later one, so nothing is refused for long."""
-    right = repository.now()
-    monkeypatch.setattr(repository, "now", lambda: right + datetime.timedelta(days=900))
-    wrong = take(source, repo)
-    monkeypatch.undo()
-    assert repository.listing(repo).future == (wrong,)
-    assert ditseed("backup", "check", "-R", repo).status == 2
-    for _ in range(2):
-        taken = take(source, repo)
-        assert repository.find(repo, "latest") == taken
-    repository.prune(repo, Policy(last=1))
-    assert only(repo) == taken
 
 
 def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
@@ -262,33 +233,43 @@ def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
         for _ in range(2):
             told = ditseed(*command, "--keep-last", "1").ok().err
             assert f"the database of {server.suffix} has no entries" in told
+        assert ditseed(*command, "--kind", "ldif").status == errors.EmptyInput.exit_status, "it could not be restored"
     found = repository.listing(tmp_path / "repo").backups
     assert [one.entries for one in found] == [2, 0]
+    drilled = drill_latest(tmp_path / "repo")
+    assert (drilled.problem, drilled.entries) == ("", 0)
     assert found[0] == full
 
 
-def test_what_prune_refuses(repo: Path) -> None:
+def test_what_prune_refuses(repo: Path, source: Path) -> None:
+    """Two at a time, as `run` does."""
     aged(repo, [0, 1])
-    with pytest.raises(UsageProblem):
+    with pytest.raises(errors.UsageProblem):
         repository.prune(repo, Policy())
-    with exclusive(repo / repository.LOCK), pytest.raises(Locked):
-        repository.prune(repo, Policy(last=1))
+    with exclusive(repo / repository.LOCK):
+        with pytest.raises(errors.Locked):
+            repository.prune(repo, Policy(last=1))
+        with pytest.raises(errors.Locked, match=str(os.getpid())):
+            take(source, repo)
     ahead = repository.now() + datetime.timedelta(days=900)
     forge(repo, repository.listing(repo).backups[-1], made=ahead.isoformat())
-    with pytest.raises(BackupFromFuture):
+    with pytest.raises(errors.BackupFromFuture):
         repository.prune(repo, Policy(last=1))
 
 
-# --- killed -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.rows(1, "prune.middle")
+@pytest.mark.rows(1, "prune.middle-")
 @pytest.mark.parametrize(
-    "point", ["copy.middle", "prune.middle", *(f"{step}.{point}" for step in STEPS for point in POINTS)]
+    ("point", "more"),
+    [
+        *((point, "") for point in ("copy.middle", "prune.middle", *(f"{a}.{b}" for a in STEPS for b in POINTS))),
+        *((point, "--incremental") for point in ("copy.middle", "publish.middle", "publish.recorded")),
+    ],
 )
-def test_run_killed(stopped: Slapd, repo: Path, point: str) -> None:
-    (before,) = assert_all_good(repo)
-    command = ("backup", "run", "--init", "--config", stopped.config_path, "-R", repo, "--keep-last", 1)
+def test_run_killed(stopped: Slapd, repo: Path, point: str, more: str) -> None:
+    if more:
+        take(stopped, repo, incremental=True)
+    *_, before = assert_all_good(repo)
+    command = ("backup", "run", "--config", stopped.config_path, "--init", "-R", repo, "--keep-last", 1, *more.split())
     assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
     left = assert_all_good(repo)
     assert before in left or len(left) == 1
@@ -296,6 +277,7 @@ def test_run_killed(stopped: Slapd, repo: Path, point: str) -> None:
     assert not repository.unfinished_backups(repo)
     (after,) = assert_all_good(repo)
     assert after not in (before, *left)
+    assert {path.name for path in (repo / "pages").glob("*")} == {use.name for use in only(repo).packs}
 
 
 @pytest.mark.rows(1)
@@ -324,12 +306,9 @@ def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
     ditseed("backup", "verify", only(tmp_path).id, "-R", tmp_path).ok()
 
 
-# --- while it copies --------------------------------------------------------------------------------
-
-
 def test_free_pages_need_no_room() -> None:
     with closing(Slapd()) as server, loop_filesystem(8) as disk:
-        server.slapadd(TREE)
+        server.slapadd(ONE_ENTRY)
         with lmdb.open(str(server.database_dir), max_dbs=64, map_size=1 << 30) as opened:
             with opened.begin(write=True) as transaction:
                 junk = opened.open_db(b"junk", transaction)
@@ -337,12 +316,11 @@ def test_free_pages_need_no_room() -> None:
                     transaction.put(b"%d" % number, bytes(3000), db=junk)
             with opened.begin(write=True) as transaction:
                 transaction.drop(junk)
-        used = meta.read_meta(server.database_dir).used
-        free = files.free_bytes(disk)
+        used, free = meta.read_meta(server.database_dir).used, files.free_bytes(disk)
         assert used > free
         made = take(server.database_dir, disk / "repo", packing=Packing(keep_free=free // 2))
         assert made.data_bytes < used // 4
-        with pytest.raises(NoSpace, match="needed"):
+        with pytest.raises(errors.NoSpace, match="needed"):
             take(server.database_dir, disk / "repo", packing=Packing(keep_free=files.free_bytes(disk)))
 
 
@@ -359,8 +337,9 @@ def in_the_middle(monkeypatch: pytest.MonkeyPatch, fault: Callable[[], object]) 
 
 
 @pytest.mark.rows(1)
+@pytest.mark.parametrize("incremental", [True, False])
 @pytest.mark.parametrize("looks", [True, False])
-def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
+def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: bool, incremental: bool) -> None:
     """Noticed before the next piece is written; or by the write itself, where the room goes just then."""
     with loop_filesystem(8) as disk:
         repo = disk / "repo"
@@ -373,13 +352,13 @@ def test_the_disk_fills(stopped: Slapd, monkeypatch: pytest.MonkeyPatch, looks: 
 
         with monkeypatch.context() as changed:
             in_the_middle(changed, fill_it)
-            with pytest.raises(NoSpace):
-                take(stopped, repo)
+            with pytest.raises(errors.NoSpace):
+                take(stopped, repo, incremental=incremental)
         assert len(assert_all_good(repo)) == 1
         assert not repository.unfinished_backups(repo)
         (disk / "filler").unlink()
         monkeypatch.undo()
-        take(stopped, repo)
+        take(stopped, repo, incremental=incremental)
         assert len(assert_all_good(repo)) == 2
 
 
@@ -395,7 +374,7 @@ def test_the_repository_goes_away(stopped: Slapd, repo: Path, monkeypatch: pytes
 
     with monkeypatch.context() as changed:
         in_the_middle(changed, vanish)
-        with pytest.raises(LoaderError):
+        with pytest.raises(errors.LoaderError):
             take(stopped, repo)
         if how == "moved":  # it is held open: the backup goes where the repository has gone
             away.rename(repo)
@@ -424,38 +403,35 @@ def test_the_repository_is_unmounted_meanwhile(source: Path) -> None:
             done = stopped.end()
         finally:
             subprocess.run(["mount", "-o", "loop", disk.with_name("image"), disk], check=True)
-    assert (done.status, "was unmounted or moved" in done.err) == (SystemFailed.exit_status, True)
+    assert (done.status, "was unmounted or moved" in done.err) == (errors.SystemFailed.exit_status, True)
 
 
-# --- check ------------------------------------------------------------------------------------------
-
-
-def test_a_directory_that_was_emptied_is_noticed(repo: Path, tmp_path: Path) -> None:
+def test_a_directory_that_was_emptied_is_noticed(repo: Path) -> None:
     """By its backup, before those with the entries are pruned."""
-    asked = ("backup", "check", "-R", repo)
     whole = forge(repo, only(repo), entries=2)
-    assert ditseed(*asked).ok()
+    backup("check", repo).ok()
     with closing(Slapd()) as emptied:
-        emptied.slapadd(TREE.partition("\n\n")[0] + "\n")
+        emptied.slapadd(ONE_ENTRY)
         take(emptied.database_dir, repo)
-    assert ditseed(*asked).ok()
-    assert ditseed(*asked, "--max-shrink", "40%").status == 1
+    backup("check", repo).ok()
+    assert backup("check", repo, "--max-shrink", "40%").status == 1
     forge(repo, whole, entries=3)
     for damaged in (False, True):
         if damaged:
             (repo / whole.id / "pages.pack").write_bytes(b"")
-            ditseed("backup", "verify", "-R", repo)
-        done = ditseed(*asked)
+            backup("verify", repo)
+        done = backup("check", repo)
         assert done.status == 1
         assert "has fewer entries (1) than those before it (3)" in done.out
         assert (f"{whole.id} was found damaged" in done.out) is damaged
 
 
 def test_prometheus_reads_what_is_found(repo: Path, tmp_path: Path) -> None:
+    """Without a backup, the time of the last backup, drill and verification is 0: alerts on their age go off."""
     path, before = tmp_path / "backup.prom", repository.now().timestamp()
-    ditseed("backup", "verify", "-R", repo).ok()
+    backup("verify", repo).ok()
     one = only(repo)
-    ditseed("backup", "check", "-R", repo, "--metrics", path).ok()
+    backup("check", repo, "--metrics", path).ok()
     families = text_string_to_metric_families(path.read_text())
     found = {(one.name, *one.labels.values()): one.value for f in families for one in f.samples}
     assert found["ditseed_backup_status", one.suffix] == 0
@@ -465,34 +441,23 @@ def test_prometheus_reads_what_is_found(repo: Path, tmp_path: Path) -> None:
     assert found["ditseed_backup_verified_timestamp_seconds", one.suffix] >= before - 2
     assert found["ditseed_backup_drilled_timestamp_seconds", one.suffix] == 0
     assert path.stat().st_mode & 0o777 == 0o644
-    gone = ditseed("backup", "check", "-R", tmp_path / "none", "-b", "dc=x", "--metrics", path)
-    assert gone.status == 3
-    assert 'ditseed_backup_status{suffix="dc=x"} 3.0' in path.read_text()
+    (repo / one.id / "manifest.json").write_text("{")
+    (tmp_path / "empty").mkdir()
+    for place, suffix, status in ((repo, "", 2), (tmp_path / "empty", "", 2), (tmp_path / "gone", "dc=x", 3)):
+        assert backup("check", place, "--metrics", path, *(["-b", suffix] * bool(suffix))).status == status
+        told = path.read_text()
+        for name in ("last", "verified", "drilled"):
+            assert f'ditseed_backup_{name}_timestamp_seconds{{suffix="{suffix}"}} 0.0' in told
+        assert f'ditseed_backup_status{{suffix="{suffix}"}} {status}.0' in told
 
 
-@pytest.mark.parametrize("what", ["empty", "gone", "broken"])
-def test_alerts_are_not_silent_without_a_backup(repo: Path, tmp_path: Path, what: str) -> None:
-    """The time of the last backup, drill and verification is then 0: alerts on their age go off."""
-    path, place = tmp_path / "backup.prom", repo
-    if what == "broken":
-        (repo / only(repo).id / "manifest.json").write_text("{")
-    else:
-        place = tmp_path / what
-    if what == "empty":
-        place.mkdir()
-    done = ditseed("backup", "check", "-R", place, "--metrics", path)
-    assert done.status == (3 if what == "gone" else 2)
-    told = path.read_text()
-    for name in ("last", "verified", "drilled"):
-        assert f'ditseed_backup_{name}_timestamp_seconds{{suffix=""}} 0.0' in told
-    assert f'ditseed_backup_status{{suffix=""}} {done.status}.0' in told
-
-
-# --- where it runs ----------------------------------------------------------------------------------
-
-
-def test_only_in_one_role(tmp_path: Path) -> None:
+def test_only_in_one_role_or_on_some_hosts(source: Path, tmp_path: Path) -> None:
     """A provider is spared where consumers make the backups, and the other way round."""
+    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path / "repo")
+    ditseed(*command, "--only-on", "elsewhere.example.com").ok()
+    assert not (tmp_path / "repo").exists()
+    ditseed(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
+    assert only(tmp_path / "repo")
     with closing(replication.provider()) as provider:
         provider.slapadd(TREE)
         with closing(replication.consumer(provider)) as consumer:
@@ -505,13 +470,3 @@ def test_only_in_one_role(tmp_path: Path) -> None:
                 ditseed(*command, "--only-role", role).ok()
                 ditseed(*command, "--only-role", role, "--all-databases").ok()
                 assert len(repository.listing(tmp_path / role).backups) == 2
-    refused = ditseed("backup", "run", "--init", "--from", tmp_path, "-R", tmp_path, "--only-role", "provider")
-    assert refused.status == UsageProblem.exit_status
-
-
-def test_only_on_some_hosts(source: Path, tmp_path: Path) -> None:
-    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path / "repo")
-    ditseed(*command, "--only-on", "elsewhere.example.com").ok()
-    assert not (tmp_path / "repo").exists()
-    ditseed(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
-    assert only(tmp_path / "repo")

@@ -20,13 +20,13 @@ from loader.operations.backup.options import Limits
 from loader.server import private
 from loader.server.session import Session
 from loader.storage.files import Owner
-from tests.support.backups import drill_latest, forge, only, read_only, take
+from tests.support.backups import ONE_ENTRY, backup, drill_latest, forge, only, read_only, take
 from tests.support.command import ditseed
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 PEOPLE = "ou=people,dc=example,dc=com"
-TREE = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n" + "".join(
+TREE = ONE_ENTRY + "".join(
     f"dn: ou={name}\nobjectClass: organizationalUnit\ndescription: {name}\n\n"
     for name in (PEOPLE[3:], *(f"unit{number},{PEOPLE}" for number in range(5)), "x,ou=unit1," + PEOPLE)
 )
@@ -147,15 +147,6 @@ def test_a_fifo_in_the_place_of_its_configuration(repo: Path, server: Slapd, mon
     assert drill_latest(repo).is_good
 
 
-def test_a_database_without_entries(tmp_path: Path) -> None:
-    """As slapd makes it when it starts for the first time."""
-    with closing(replication.provider()) as server:
-        server.start()
-        take(server, tmp_path)
-        found = drill_latest(tmp_path)
-        assert (found.problem, found.entries) == ("", 0)
-
-
 def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> None:
     """What is found is told and decides the status; only the record of it is missing, which is said."""
     require(None if os.geteuid() == 0 else "mounts, which needs root")
@@ -175,38 +166,8 @@ def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> No
         assert ditseed("backup", "verify", "-R", repo).status == 1
 
 
-# --- extract ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
 def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
-    with closing(replication.provider()) as server:
-        server.slapadd(TREE)
-        server.start()
-        take(server, tmp_path)
-        whole = names(server)
-        below = [name for name in whole if name.endswith(PEOPLE)]
-        delete(server, sorted(below, key=len, reverse=True))
-        command = ("backup", "extract", "latest", "-R", tmp_path)
-        server.ldapadd(ditseed(*command, "--dn", PEOPLE).ok().out)
-        assert names(server) == whole
-        gone = max(below)
-        delete(server, [gone])
-        rdn = gone.removeprefix("dn: ").partition(",")[0]
-        server.ldapadd(ditseed(*command, "--filter", f"({rdn})").ok().out)
-        assert names(server) == whole
-        kept = ditseed(*command, "--dn", gone.removeprefix("dn: "), "--keep-operational").ok().out
-        assert "entryUUID: " in kept
-        assert ditseed(*command, "--filter", "(cn=nobody at all)").status == NoEntry.exit_status
-        nobody = ditseed(*command, "--dn", f"cn=nobody,{PEOPLE}")
-        assert nobody.status == NoEntry.exit_status
-        assert f"ditseed: {tmp_path}/" in nobody.err  # not where it was unpacked
-        assert "--dn" in nobody.err
-        assert ditseed(*command).status != 0
-
-
-def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
-    """What was moved below a newer parent has the lesser ID, and slapcat goes by IDs."""
+    """Parents come first: what was moved below a newer parent has the lesser ID, and slapcat goes by IDs."""
     with closing(replication.provider()) as server:
         server.slapadd(TREE)
         server.start()
@@ -216,18 +177,28 @@ def test_a_filter_gives_parents_first(tmp_path: Path) -> None:
         )
         take(server, tmp_path)
         whole = names(server)
-        below = [name for name in whole if name.endswith(PEOPLE)]
-        delete(server, sorted(below, key=len, reverse=True))
-        command = ("backup", "extract", "latest", "-R", tmp_path)
-        server.ldapadd(ditseed(*command, "--filter", "(ou=*)").ok().out)
+        below = sorted((name for name in whole if name.endswith(PEOPLE)), key=len, reverse=True)
+        for asked in (("--filter", "(ou=*)"), ("--dn", PEOPLE)):
+            delete(server, below)
+            found = backup("extract", tmp_path, "latest", *asked).ok()
+            server.ldapadd(found.out)
+            assert names(server) == whole
+        assert f"extract: {len(below)} entries" in found.err
+        gone = f"ou=unit2,{PEOPLE}"
+        delete(server, [f"dn: {gone}"])
+        server.ldapadd(backup("extract", tmp_path, "latest", "--filter", "(ou=unit2)").ok().out)
         assert names(server) == whole
-        told = ditseed(*command, "--dn", PEOPLE).ok().err
-        assert f"extract: {len(below)} entries" in told
-        refused = ditseed(*command, "--filter", "(ou=*")
-        assert "slapcat ended with status 1: Invalid filter" in refused.err
-        one = only(tmp_path)
-        gone = ditseed(*command, "--dn", "ou=unit1," + PEOPLE)
-        assert gone.err.splitlines()[-2].startswith(f"ditseed: {tmp_path / one.id}: there is no")
+    kept = backup("extract", tmp_path, "latest", "--dn", gone, "--keep-operational").ok().out
+    assert "entryUUID: " in kept
+    assert backup("extract", tmp_path, "latest", "--filter", "(cn=nobody at all)").status == NoEntry.exit_status
+    nobody = backup("extract", tmp_path, "latest", "--dn", f"ou=unit1,{PEOPLE}")
+    assert nobody.status == NoEntry.exit_status
+    place = tmp_path / only(tmp_path).id  # not where it was unpacked
+    assert nobody.err.splitlines()[-2].startswith(f"ditseed: {place}: there is no")
+    assert "--dn" in nobody.err
+    refused = backup("extract", tmp_path, "latest", "--filter", "(ou=*")
+    assert "slapcat ended with status 1: Invalid filter" in refused.err
+    assert backup("extract", tmp_path, "latest").status != 0
 
 
 def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:

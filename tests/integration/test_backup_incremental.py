@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import hashlib
 import random
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,15 +18,13 @@ from fixtures import replication
 from fixtures.slapd import Slapd
 from loader.errors import BackupDamaged, ManifestBroken, NoSpace
 from loader.mdb import contents
-from loader.operations.backup import drill, manifest, pack, repository, restore
+from loader.operations.backup import manifest, pack, repository, restore
 from loader.operations.backup.check import Status, check
 from loader.operations.backup.manifest import PAGES, Backup, StoredFile
-from loader.operations.backup.options import DrillOptions, Limits, Policy
+from loader.operations.backup.options import Limits, Policy
 from loader.operations.backup.pack import PageMap
 from loader.progress import Meter
-from loader.storage import files
-from tests.support.backups import QUIET, assert_all_good, fill, flip, forge, put_back, take, verify
-from tests.support.command import ditseed
+from tests.support.backups import assert_all_good, flip, forge, forge_file, put_back, recorded, take, verify
 from tests.support.disks import loop_filesystem
 
 pytestmark = pytest.mark.slapd
@@ -91,17 +87,14 @@ def repo(made: Chain, tmp_path: Path) -> Path:
     return shutil.copytree(made.repo, tmp_path / "repo")
 
 
-def test_what_changed_is_stored_and_no_more(made: Chain) -> None:
+def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path) -> None:
+    """And stores what has changed, and no more."""
+    fulls = repository.listing(made.fulls).backups
     first, *others = made.links
+    assert first.stored_bytes == fulls[0].stored_bytes
     for link in others:
         assert link.stored_bytes < first.stored_bytes / 10
         assert len(link.packs) > 1
-    full = repository.listing(made.fulls).backups[0]
-    assert first.stored_bytes == full.stored_bytes
-
-
-def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path) -> None:
-    fulls = repository.listing(made.fulls).backups
     for link, full in zip(made.links, fulls, strict=True):
         place, other = tmp_path / link.id, tmp_path / f"full-{full.id}"
         put_back(made.repo, place, link.id)
@@ -110,20 +103,6 @@ def test_each_link_is_the_full_backup_of_its_moment(made: Chain, tmp_path: Path)
         assert contents.entry_count(place) == link.entries
     assert assert_all_good(made.repo) == [one.id for one in made.links]
     assert check(made.repo, Limits(3600)).status is Status.OK
-
-
-def test_any_flipped_bit_is_found(made: Chain, repo: Path) -> None:
-    """In the packs, the map and the lists: at their ends, and at some places in between."""
-    last = made.links[-1]
-    files = [*(repo / PAGES).iterdir(), repo / last.id / "pages.map"]
-    for path in files:
-        size = path.stat().st_size
-        for place in {0, 9, size // 3, size // 2, size - 60, size - 1}:
-            flip(path, place)
-            (found,) = verify(repo, last.id)
-            assert not found.is_good, (path.name, place)
-            flip(path, place)
-    assert assert_all_good(repo)
 
 
 def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +117,10 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
         looked_at.append((path, number))
         return plainly(path, stored, number)
 
-    backups = tuple(_again(repo, one) for one in backups)
+    for one in backups:
+        files = tuple(recorded(repo / one.id / file.name) for file in one.files)
+        forge(repo, one, files=files, packs=tuple(recorded(repo / PAGES / use.name) for use in one.packs))
+    backups = repository.listing(repo).backups
     monkeypatch.setattr(pack, "_require_sum", compare)
     found = verify(repo)
     assert [one.backup for one in found if not one.is_whole] == [], found
@@ -146,21 +128,6 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
     assert len(looked_at) == len(chunks) > len(backups) * 3
     flip(repo / PAGES / backups[0].packs[0].name, 100)
     assert not any(one.is_good for one in verify(repo))
-
-
-def _again(repo: Path, backup: Backup) -> Backup:
-    """With checksums of smaller chunks."""
-
-    def summed(path: Path, stored: StoredFile) -> StoredFile:
-        content = path.read_bytes()
-        chunks = [content[at:][: manifest.CHUNK] for at in range(0, len(content), manifest.CHUNK)]
-        sums = tuple(hashlib.sha256(one).hexdigest() for one in chunks)
-        return structs.replace(stored, sums=sums)
-
-    place = repo / backup.id
-    files = tuple(summed(place / one.name, one) for one in backup.files)
-    packs = tuple(summed(repo / PAGES / one.name, one) for one in backup.packs)
-    return forge(repo, backup, files=files, packs=packs)
 
 
 def test_a_part_is_not_taken_for_all_that_was_verified(made: Chain, repo: Path) -> None:
@@ -195,26 +162,21 @@ def test_a_pack_that_is_not_the_right_one_is_refused(made: Chain, repo: Path, tm
         assert check(repo, Limits(3600)).status is Status.CRITICAL
 
 
-@pytest.mark.parametrize("name", ["../outside", "0" * 63 + "/.pack"])
-def test_no_forged_list_leads_out_of_the_repository(made: Chain, repo: Path, tmp_path: Path, name: str) -> None:
-    last = made.links[-1]
-    forge(repo, last, packs=(*last.packs[:-1], structs.replace(last.packs[-1], name=name)))
-    with pytest.raises(ManifestBroken):
-        put_back(repo, tmp_path / "there", last.id)
-
-
 def forge_map(repo: Path, backup: Backup, found: PageMap) -> None:
     """Whoever forges the map forges the manifest too."""
-    text, names = found.text(), {use.name for use in found.packs}
-    (repo / backup.id / manifest.MAP).write_bytes(text)
-    stored = StoredFile(manifest.MAP, len(text), (hashlib.sha256(text).hexdigest(),))
-    files = (stored, *(one for one in backup.files if one.name != manifest.MAP))
-    forge(repo, backup, files=files, packs=tuple(one for one in backup.packs if one.name in names))
+    names = {use.name for use in found.packs}
+    packs = tuple(one for one in backup.packs if one.name in names)
+    forge_file(repo, backup, manifest.MAP, found.text(), packs=packs)
 
 
-def test_a_forged_map(made: Chain, repo: Path, tmp_path: Path) -> None:
-    """It leaves a pack out; or what is put together has not its checksum."""
+def test_a_forged_list_or_map(made: Chain, repo: Path, tmp_path: Path) -> None:
+    """A list leads out of the repository; a map leaves a pack out; or what is put together has not its checksum."""
     last = made.links[-1]
+    for name in ("../outside", "outside.pack", "0" * 63 + "/.pack"):
+        forge(repo, last, packs=(*last.packs[:-1], structs.replace(last.packs[-1], name=name)))
+        with pytest.raises(ManifestBroken):
+            put_back(repo, tmp_path / "there", last.id)
+    forge(repo, last)
     found = pack.read_map(repo / last.id, last)
     first = structs.replace(found.pieces[0], xxh3="0" * 32)
     forge_map(repo, last, dataclasses.replace(found, pieces=(first, *found.pieces[1:])))
@@ -229,25 +191,24 @@ def test_a_forged_map(made: Chain, repo: Path, tmp_path: Path) -> None:
     assert (again.own, again.uses) == (0, ()), "the next backup stores all pages"
 
 
-def test_a_restore_onto_a_disk_that_fills(made: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restore, "require_space", lambda *told: 0)
+def test_a_restore_onto_a_disk_that_is_too_small(made: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused beforehand; or by the write itself, where the room goes just then."""
     with loop_filesystem(2) as disk:
+        with pytest.raises(NoSpace, match="needed"):
+            put_back(made.repo, disk / "there", made.links[-1].id)
+        assert not (disk / "there").exists()
+        monkeypatch.setattr(restore, "require_space", lambda *told: 0)
         with pytest.raises(NoSpace):
             put_back(made.repo, disk / "there", made.links[-1].id)
         assert not list(disk.rglob("data.mdb*"))
 
 
-@pytest.mark.long
-def test_entries_are_extracted_and_a_slapd_runs_on_it(made: Chain, repo: Path) -> None:
-    last, dn = made.links[1], f"uid=p{PEOPLE + 1:05},{SUFFIX}"
-    found = ditseed("backup", "extract", last.id, "-R", repo, "--dn", dn)
-    assert found.out.startswith(f"dn: {dn}\n")
-    (drilled,) = drill.drill(DrillOptions(repo, last.id), QUIET)
-    assert (drilled.problem, drilled.entries) == ("", last.entries)
-
-
 def test_pruning_removes_what_nobody_needs(made: Chain, repo: Path, tmp_path: Path) -> None:
-    before = stored_bytes(repo)
+    """While a backup cannot be read, nothing."""
+    before, copy = stored_bytes(repo), shutil.copytree(repo, tmp_path / "copy")
+    (copy / made.links[0].id / "manifest.json").write_text("{}")
+    repository.prune(copy, Policy(last=1))
+    assert stored_bytes(copy) == before
     found = repository.prune(repo, Policy(last=1))
     assert found.removed == tuple(one.id for one in made.links[:-1])
     last = made.links[-1]
@@ -255,13 +216,6 @@ def test_pruning_removes_what_nobody_needs(made: Chain, repo: Path, tmp_path: Pa
     assert stored_bytes(repo) == sum(one.bytes for one in last.packs)
     assert found.freed == before - stored_bytes(repo)
     put_back(repo, tmp_path / "there", last.id)
-
-
-def test_while_a_backup_cannot_be_read_no_page_is_removed(made: Chain, repo: Path) -> None:
-    (repo / made.links[0].id / "manifest.json").write_text("{}")
-    before = stored_bytes(repo)
-    repository.prune(repo, Policy(last=1))
-    assert stored_bytes(repo) == before
 
 
 def test_after_damage_all_pages_are_stored_again(made: Chain, repo: Path) -> None:
@@ -273,46 +227,6 @@ def test_after_damage_all_pages_are_stored_again(made: Chain, repo: Path) -> Non
     again = take(made.server, repo, incremental=True)  # nothing new takes nearly nothing
     assert again.stored_bytes < 1000 + made.links[0].stored_bytes / 100
     assert verify(repo, again.id)[0].is_good
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("point", ["copy.middle", "publish.middle", "publish.recorded"])
-def test_killed(made: Chain, repo: Path, point: str) -> None:
-    before = assert_all_good(repo)
-    command = ("backup", "run", "--init", "--config", made.server.config_path, "-R", repo, "--incremental")
-    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
-    assert assert_all_good(repo)[: len(before)] == before
-    assert ditseed(*command).status == 0
-    assert_all_good(repo)
-    assert not repository.unfinished_backups(repo)
-    needed = {use.name for one in repository.listing(repo).backups for use in one.packs}
-    assert {path.name for path in (repo / PAGES).iterdir()} == needed
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("looks", [True, False])
-def test_a_disk_that_is_full(made: Chain, monkeypatch: pytest.MonkeyPatch, looks: bool) -> None:
-    """Noticed before new pages are written; or by the write itself."""
-    change(made.server, 10 + looks)
-    with loop_filesystem(16) as disk:
-        repo, real = shutil.copytree(made.repo, disk / "repo"), pack.previous
-        before = assert_all_good(repo)
-
-        def fill_it(place: Path, backup: Backup) -> pack.PreviousBackup:
-            fill(disk)
-            if not looks:
-                monkeypatch.setattr(files, "require_space", lambda *told: None)
-            return real(place, backup)
-
-        monkeypatch.setattr(pack, "previous", fill_it)
-        with pytest.raises(NoSpace):
-            take(made.server, repo, incremental=True)
-        monkeypatch.undo()
-        (disk / "filler").unlink()
-        assert assert_all_good(repo) == before
-        assert not repository.unfinished_backups(repo)
-        take(made.server, repo, incremental=True)
-        assert len(assert_all_good(repo)) == len(before) + 1
 
 
 def test_pages_that_are_the_same_count_once(made: Chain, repo: Path, tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ from fixtures.slapd import Slapd
 from fixtures.sshd import SshServer
 from fixtures.waiting import until
 from loader import errors
-from loader.operations.backup import manifest, repository
 from loader.operations.backup import remote as remote_lock
+from loader.operations.backup import repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.options import BackupOptions
 from loader.operations.monitoring import Status
 from loader.storage import remote
-from tests.support.backups import QUIET, altered, fill
+from tests.support.backups import QUIET, fill
 from tests.support.command import Done, ditseed
 from tests.support.disks import loop_filesystem
 from tests.support.require import require
@@ -113,9 +113,6 @@ def assert_only(place: Remote, *backups: str) -> None:
     assert {name.partition("/")[0] for name in place.names()} <= {*backups, "pages", repository.MARKER}
 
 
-# --- there and back -------------------------------------------------------------------------------
-
-
 @pytest.mark.long
 @both
 def test_each_verb(people_ldif: Path, other: Slapd, tmp_path: Path, place: Remote) -> None:
@@ -159,21 +156,18 @@ def test_either_can_be_copied_to_the_other(stopped: Slapd, server: S3Server, buc
     bucket.backup("verify").ok()
 
 
-# --- interrupted -----------------------------------------------------------------------------------
-
-
 @pytest.mark.long
 @both
 def test_the_server_stops(stopped: Slapd, other: Slapd, place: Remote) -> None:
     """In the middle of a run, then of a restore."""
     good = place.run(stopped, "--json").ok().facts["id"]
     place.proxy.refuse_after(50_000)
-    _assert_told(place.run(stopped))
+    _assert_told(place, place.run(stopped, "-v", "-v"))
     place.proxy.accept()
     assert place.listed() == [good]
     assert len({name.partition("/")[0] for name in place.names()}) > 1  # what the next run removes
     place.proxy.refuse_after(120_000)
-    _assert_told(place.restore(other))
+    _assert_told(place, place.restore(other, "latest", "-v", "-v"))
     assert not list(other.database_dir.iterdir())
     place.proxy.accept()
     place.restore(other).ok()
@@ -181,9 +175,10 @@ def test_the_server_stops(stopped: Slapd, other: Slapd, place: Remote) -> None:
     assert_only(place, good, place.run(stopped, "--json").ok().facts["id"])
 
 
-def _assert_told(done: Done) -> None:
+def _assert_told(place: Remote, done: Done) -> None:
     assert done.status == errors.RemoteFailed.exit_status, done.err
     assert "hint: Check that the server runs" in done.err
+    assert place.environment.get("AWS_SECRET_ACCESS_KEY", "none is given") not in done.out + done.err
 
 
 @pytest.mark.rows(0, "remove.middle-directory")
@@ -264,9 +259,6 @@ def _use(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]) -> None:
             monkeypatch.delenv(name, raising=False)
 
 
-# --- servers that refuse ---------------------------------------------------------------------------
-
-
 @pytest.fixture
 def kept_bucket(server: S3Server) -> Remote:
     return in_bucket(server, s3.KEPT)
@@ -329,40 +321,19 @@ def test_a_server_that_fills_up(ssh: SshServer, tmp_path: Path, monkeypatch: pyt
         assert (disk / "repo/old").read_bytes() == b"before"
 
 
-# --- what is there may be anything -----------------------------------------------------------------
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["pages.pack", "config.ldif", "pages.map"])
-def test_a_changed_object_is_found(stopped: Slapd, other: Slapd, server: S3Server, bucket: Remote, name: str) -> None:
+def test_a_changed_object_is_found(stopped: Slapd, other: Slapd, server: S3Server, bucket: Remote) -> None:
     bucket.run(stopped).ok()
-    (key,) = (key for key in server.keys(bucket.url.rpartition("/")[2]) if key.endswith(name))
+    (key,) = (key for key in server.keys(bucket.url.rpartition("/")[2]) if key.endswith("pages.pack"))
     stored = bytearray(server.get(key))
     stored[len(stored) // 2] ^= 1
-    server.put(key, bytes(stored))
-    assert bucket.backup("verify").status == 1
-    assert "bad" in bucket.backup("list").ok().out
-    server.put(key, bytes(stored[:-1]))
-    assert bucket.backup("verify").status == 1
-    if name != "config.ldif":
+    for content in (stored, stored[:-1]):
+        server.put(key, bytes(content))
+        assert bucket.backup("verify").status == 1
+        assert "bad" in bucket.backup("list").ok().out
         done = bucket.restore(other)
-        assert done.status == errors.BackupDamaged.exit_status
-        assert bucket.url in done.err
+        assert (done.status, bucket.url in done.err) == (errors.BackupDamaged.exit_status, True), done
     assert not list(other.database_dir.glob("data.mdb"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("facts", [{"file": "../../../etc/passwd"}, {"id": "../other"}, {"id": "x"}])
-def test_a_manifest_that_leads_outside(
-    stopped: Slapd, server: S3Server, bucket: Remote, tmp_path: Path, facts: dict[str, str]
-) -> None:
-    made = bucket.run(stopped, "--json").ok().facts["id"]
-    key = f"{bucket.url.rpartition('/')[2]}/{made}/{manifest.MANIFEST}"
-    server.put(key, altered(server.get(key), **facts))
-    done = bucket.backup("restore", made, "--target", tmp_path / "look")
-    assert done.status == errors.ManifestBroken.exit_status, done.err
-    assert not (tmp_path / "look").exists()
-    assert bucket.backup("list", "--json").ok().facts["backups"] == []
 
 
 def test_names_that_are_none_of_ours(stopped: Slapd, server: S3Server, bucket: Remote) -> None:
@@ -374,9 +345,6 @@ def test_names_that_are_none_of_ours(stopped: Slapd, server: S3Server, bucket: R
     made = bucket.run(stopped, "--incremental", "--json").ok().facts["id"]
     assert bucket.listed() == [made]
     assert set(bucket.names()) >= set(strange)
-
-
-# --- refused before any work ------------------------------------------------------------------------
 
 
 @pytest.mark.rows(2, "s3:///x", "sftp://host:port/x")
@@ -459,16 +427,6 @@ def test_a_repository_is_created_on_demand_only(stopped: Slapd, place: Remote) -
     for is_new in (True, False):
         assert place.backup("init", "--json").ok().facts["created"] is is_new
     place.backup(*run).ok()
-
-
-@pytest.mark.long
-def test_no_secret_is_told(stopped: Slapd, server: S3Server, bucket: Remote) -> None:
-    done = bucket.run(stopped, "-v", "-v").ok()
-    server.proxy.refuse()
-    failed = bucket.backup("list", "-v", "-v")
-    assert failed.status == errors.RemoteFailed.exit_status
-    for text in (done.out + done.err, failed.out + failed.err):
-        assert server.environment["AWS_SECRET_ACCESS_KEY"] not in text
 
 
 @pytest.mark.long

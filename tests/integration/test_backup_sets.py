@@ -24,22 +24,14 @@ from fixtures.partial import LOG, with_log
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
-from loader.errors import (
-    BackupEncrypted,
-    BackupFromFuture,
-    NoCommonMoment,
-    NoSuchBackup,
-    SetIncomplete,
-    TargetInUse,
-    UsageProblem,
-)
+from loader import errors
 from loader.mdb import snapshot
 from loader.mdb.snapshot import AccessLog
 from loader.operations.backup import manifest, repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import MANIFEST, Backup, Verification
 from loader.operations.backup.options import KEEP_ALL, BackupOptions, Policy
-from tests.support.backups import ONE_ENTRY, QUIET, put_back, take
+from tests.support.backups import ONE_ENTRY, QUIET, backup, put_back, take
 from tests.support.command import Done, ditseed
 from tests.support.keys import generated
 
@@ -117,9 +109,6 @@ _CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndesc
 
 def ids(repo: Path) -> list[str]:
     return [one.id for one in repository.listing(repo).backups]
-
-
-# --- one moment ------------------------------------------------------------------------------------
 
 
 class Write(NamedTuple):
@@ -202,7 +191,7 @@ def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> No
             try:
                 until(lambda: written(own.entries(LOG)), lambda: "nothing was deleted")
                 with (
-                    pytest.raises(NoCommonMoment),
+                    pytest.raises(errors.NoCommonMoment),
                     snapshot.images([own.server.database_dir, own.log], [own.pair], 0.0),
                 ):
                     pass
@@ -223,27 +212,36 @@ def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFi
     assert "no index of entryCSN" in caplog.text
 
 
-# --- the set ---------------------------------------------------------------------------------------
-
-
 def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
+    """The latest is the set, not the one of its backups that the list shows last."""
     repo = tmp_path / "repo"
-    made = source.run(repo, "--json").ok().facts
-    assert [one.split("Z-")[1] for one in made["members"]] == [TREE, LOG_ID]
-    shown = ditseed("backup", "show", "latest", "-b", LOG, "-R", repo).ok().out
-    assert f"of the same moment {made['id']}" in " ".join(shown.split())
+    leader, log = source.run(repo, "--json").ok().facts["members"]
+    assert [one.split("Z-")[1] for one in (leader, log)] == [TREE, LOG_ID]
+    shown = backup("show", repo, "latest", "-b", LOG).ok().out
+    assert f"of the same moment {leader}" in " ".join(shown.split())
+    assert backup("show", repo, "latest", "--json").ok().facts["backup"]["id"] == leader
     told = other.restore(repo, "--json").ok().facts["databases"]
     assert [one["target"] for one in told] == [str(other.server.database_dir), str(other.log)]
     other.server.own_files()
     for suffix in (source.server.suffix, LOG):
         assert other.entries(suffix) == source.entries(suffix)
     other.change()
+    drilled = backup("drill", repo, "latest", "--json").ok().facts["drills"]
+    assert [one["backup"] for one in drilled] == [leader, log]
+    assert backup("drill", repo, "latest", "-b", LOG, "--json").ok().facts["backup"] == log
+    into = ("latest", "--target", tmp_path / "made")
+    refused = backup("restore", repo, *into)
+    assert (refused.status, "-b" in refused.err) == (errors.UsageProblem.exit_status, True)
+    backup("restore", repo, *into, "-b", source.server.suffix).ok()
+    told = backup("check", repo).ok().out
+    assert all(part in told for part in (f"{leader}, ", "of 2 databases", "count=1")), told
+    listed = backup("list", repo).ok().out
+    assert ("1 of 2" in listed, "2 of 2" in listed) == (True, True)
 
 
 @pytest.mark.long
 def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
-    """Then encrypted."""
-    repo, key = tmp_path / "repo", generated(tmp_path / "key")
+    repo = tmp_path / "repo"
     source.run(repo, "--incremental").ok()
     source.change()
     source.run(repo, "--incremental", "--keep-last", 1).ok()
@@ -251,11 +249,6 @@ def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
     other.restore(repo).ok()
     for suffix in (LOG, source.server.suffix):
         assert other.entries(suffix) == source.entries(suffix)
-    source.change()
-    source.run(repo, "--recipient", key.public).ok()
-    assert other.restore(repo, "--replace").status == BackupEncrypted.exit_status
-    other.restore(repo, "--replace", "--identity", key.path).ok()
-    assert other.entries(LOG) == source.entries(LOG)
 
 
 @pytest.mark.long
@@ -282,7 +275,7 @@ def test_one_directory_is_in_use(source: Logged, other: Logged, tmp_path: Path) 
         other.log.symlink_to(holder.log)
         stack.enter_context(running(holder.server))
         refused = other.restore(repo)
-    assert f"[{TargetInUse.code}]" in refused.err
+    assert f"[{errors.TargetInUse.code}]" in refused.err
     assert not (other.server.database_dir / "data.mdb").exists()
 
 
@@ -293,116 +286,51 @@ def test_what_is_of_one_moment_stays_together(source: Logged, tmp_path: Path) ->
         source.run(repo).ok()
     log, first = ids(repo)[:2]
     ditseed("backup", "drill", first, "-R", repo).ok()
-    ditseed("backup", "prune", "-R", repo, "--keep-last", 1).ok()
+    backup("prune", repo, "-b", LOG, "--keep-last", 1).ok()
     left = ids(repo)
     assert len(left) == 4
     assert {first, log} <= set(left)
     shown = ditseed("backup", "prune", "-R", repo, "--keep-last", 1, "--dry-run").ok().out
     assert "of the same moment as" in shown
     shutil.rmtree(repo / left[-2])
-    with pytest.raises(SetIncomplete):
+    with pytest.raises(errors.SetIncomplete):
         repository.find_set(repo, "latest")
     assert [one.id for one in repository.find_set(repo, first)] == [first, log]
-
-
-def whole(repo: Path) -> list[str]:
-    """IDs of the backups that lead sets; no set lacks any."""
-    listed = repository.listing(repo).backups
-    for one in listed:
-        assert {other.id for other in listed}.issuperset(one.members), one.id
-    return [one.id for one in listed if one.id in one.members[:1]]
-
-
-def test_one_suffix_is_pruned_and_sets_stay_whole(source: Logged, tmp_path: Path) -> None:
-    """With `prune -b`, and with `run -b --keep-last` into the same repository."""
-    repo, server = tmp_path / "repo", source.server
-    for _ in range(3):
-        source.run(repo).ok()
-    _, second, third = whole(repo)
-    ditseed("backup", "prune", "-R", repo, "-b", LOG, "--keep-last", 2).ok()
-    assert whole(repo) == [second, third]
-    single = ("backup", "run", "--init", "--config", server.config_path, "-b", server.suffix, "-R", repo)
-    for _ in range(3):
-        ditseed(*single, "--keep-last", 1).ok()
-    assert whole(repo) == [third]
-    assert len(ids(repo)) == 3
-    (repo / third / "pages.pack").unlink()
-    source.run(repo, "--keep-last", 1).ok()
-    assert third not in whole(repo)
-
-
-def test_killed_while_a_set_is_removed(source: Logged, tmp_path: Path) -> None:
-    repo = tmp_path / "repo"
-    for _ in range(2):
-        source.run(repo).ok()
-    last = whole(repo)[-1]
-    command = ("backup", "prune", "-R", repo, "--keep-last", 1)
-    assert ditseed(*command, env={"DITSEED_KILL_AT": "prune.middle"}).status == -9
-    assert whole(repo) == [last]
-    assert len(list(repo.glob("2*"))) == 4
-    ditseed(*command).ok()
-    assert len(list(repo.glob("2*"))) == 2
-
-
-def test_latest_is_the_set(source: Logged, tmp_path: Path) -> None:
-    """Not the one of its backups that the list shows last."""
-    repo, tree = tmp_path / "repo", source.server.suffix
-    source.run(repo).ok()
-    (leader,) = whole(repo)
-    drilled = ditseed("backup", "drill", "latest", "-R", repo, "--json").ok().facts["drills"]
-    assert [one["backup"] for one in drilled] == [leader, leader.replace(TREE, LOG_ID)]
-    one = ditseed("backup", "drill", "latest", "-b", LOG, "-R", repo, "--json").ok().facts
-    assert one["backup"] == leader.replace(TREE, LOG_ID)
-    assert ditseed("backup", "show", "latest", "-R", repo, "--json").ok().facts["backup"]["id"] == leader
-    into = ("-R", repo, "--target", tmp_path / "made")
-    refused = ditseed("backup", "restore", "latest", *into)
-    assert (refused.status, "-b" in refused.err) == (UsageProblem.exit_status, True)
-    ditseed("backup", "restore", "latest", *into, "-b", tree).ok()
-    told = ditseed("backup", "check", "-R", repo).ok().out
-    assert f"{leader}, " in told
-    assert "of 2 databases" in told
-    assert "count=1" in told
-    shown = ditseed("backup", "list", "-R", repo).ok().out
-    assert ("1 of 2" in shown, "2 of 2" in shown) == (True, True)
 
 
 @pytest.mark.parametrize("gone", [TREE, LOG_ID])
 def test_a_set_without_a_member(source: Logged, tmp_path: Path, gone: str) -> None:
     repo = tmp_path / "repo"
     for _ in range(2):
-        source.run(repo).ok()
-    last = whole(repo)[-1]
-    other = last if gone == LOG_ID else last.replace(TREE, LOG_ID)
-    shutil.rmtree(repo / last.replace(TREE, gone))
-    done = ditseed("backup", "check", "-R", repo)
+        leader, log = source.run(repo, "--json").ok().facts["members"]
+    lost, other, suffix = (leader, log, LOG) if gone == TREE else (log, leader, source.server.suffix)
+    shutil.rmtree(repo / lost)
+    done = backup("check", repo)
     assert (done.status, "belongs to a set with" in done.out) == (2, True), done
-    assert source.restore(repo).status == SetIncomplete.exit_status
-    words = ("-R", repo, "--target", tmp_path / "made")
-    for name in ("latest", other):
-        suffix = ("-b", source.server.suffix if other == last else LOG) if name == "latest" else ()
-        status = ditseed("backup", "restore", name, *words, *suffix).status
-        assert status == (SetIncomplete.exit_status if name == "latest" else 0)
-    ditseed("backup", "prune", "-R", repo, "--keep-last", 1).ok()
+    assert source.restore(repo).status == errors.SetIncomplete.exit_status
+    into = ("--target", tmp_path / "made")
+    assert backup("restore", repo, "latest", *into, "-b", suffix).status == errors.SetIncomplete.exit_status
+    backup("restore", repo, other, *into).ok()
+    backup("prune", repo, "--keep-last", 1).ok()
     assert len(ids(repo)) == 3
 
 
-def test_what_is_refused(source: Logged, tmp_path: Path) -> None:
-    repo, server = tmp_path / "repo", source.server
-    assert source.run(repo, "-b", LOG).status == UsageProblem.exit_status
-    assert not repo.exists()
-    take(server, repo, suffix=LOG)
-    assert source.restore(repo).status == NoSuchBackup.exit_status
-    assert source.restore(repo, name=ids(repo)[0]).status == NoSuchBackup.exit_status
-    assert source.restore(repo, "--target", tmp_path).status == UsageProblem.exit_status
-
-
 @pytest.mark.long
-def test_on_another_host(source: Logged, other: Logged) -> None:
+def test_encrypted_on_another_host(source: Logged, other: Logged, scratch: Path) -> None:
+    key = generated(scratch / "key")
     with s3.running() as far:
-        where, env = f"s3://{s3.BUCKET}/sets", far.environment
-        assert len(source.run(where, "--json", **env).ok().facts["members"]) == 2
-        other.restore(where, **env).ok()
-        assert other.entries(LOG) == source.entries(LOG)
+        where, env, identity = f"s3://{s3.BUCKET}/sets", far.environment, ("--identity", key.path)
+        made = source.run(where, "--recipient", key.public, "--json", **env).ok().facts
+        assert len(made["members"]) == 2
+        backup("check", where, **env).ok()
+        backup("verify", where, **env).ok()
+        refused = other.restore(where, **env)
+        assert (refused.status, where in refused.err) == (errors.BackupEncrypted.exit_status, True), refused
+        other.restore(where, *identity, **env).ok()
+        backup("drill", where, "latest", *identity, "--tmp", scratch, **env).ok()
+        names = {name.rpartition("/")[2] for name in far.keys(f"sets/{made['id']}/")}
+    assert {"pages.pack.age", "config.ldif.age", "pages.map.age", "manifest.json"} <= names
+    assert other.entries(LOG) == source.entries(LOG)
 
 
 # --- what is kept ----------------------------------------------------------------------------------
@@ -414,19 +342,13 @@ def test_on_another_host(source: Logged, other: Logged) -> None:
 START = datetime.datetime(2026, 3, 28, 22, 0, tzinfo=datetime.timezone.utc)
 SUFFIX = "dc=example,dc=com"
 KINDS = ("set", "set", "set, incremental", "tree", "tree", "log", "tree, incremental", "emptied")
+Kinds = dict[str, tuple[Path, tuple[Backup, ...]]]  # a repository of each kind, and what is in it
 STEPS = (-400, -26, -3, -0.04, 0.04, 2, 30, 9000)  # hours by which a clock is wrong all at once
 
 
-@dataclass(frozen=True)
-class Made:
-    """What `backup run` made of one server: a repository of each kind, and what is in it."""
-
-    source: Logged
-    kinds: dict[str, tuple[Path, tuple[Backup, ...]]]
-
-
 @pytest.fixture(scope="module")
-def made(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def made(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Logged, Kinds]]:
+    """A server, and what `backup run` made of it."""
     scratch = tmp_path_factory.mktemp("kept")
     with logged(scratch / "logged") as source:
         source.server.slapadd(people_ldif, "-w")
@@ -436,7 +358,7 @@ def made(people_ldif: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             repo = scratch / kind.replace(", ", "-")
             one = taking.run(options(source, repo, kind), QUIET)
             kinds[kind] = repo, repository.members(repo, one)
-        yield Made(source, kinds)
+        yield source, kinds
 
 
 def options(source: Logged, repo: Path, kind: str) -> BackupOptions:
@@ -455,7 +377,8 @@ class World:
     """A repository, what was done to it, and the clock. order: all that was made. lost: IDs of those that cannot be
     restored by themselves; unread: of those whose manifest is broken."""
 
-    made: Made
+    source: Logged
+    kinds: Kinds
     repo: Path
     chance: random.Random
     now: datetime.datetime = START
@@ -463,14 +386,12 @@ class World:
     lost: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
 
-    # --- what is done -----------------------------------------------------------------------------
-
     def run(self) -> None:
         """Mostly by copying what `backup run` made."""
         kind = self.chance.choice(KINDS)
         policy = self.policy() if self.chance.random() < 0.5 else KEEP_ALL
         if self.chance.random() < 0.02:
-            asked = options(self.made.source, self.repo, kind.replace("emptied", "tree"))
+            asked = options(self.source, self.repo, kind.replace("emptied", "tree"))
             for one in repository.members(self.repo, taking.run(asked, QUIET)):
                 self.add(one)
         else:
@@ -482,7 +403,7 @@ class World:
                 self.prune(policy, suffix)
 
     def copy(self, kind: str) -> None:
-        template, found = self.made.kinds[kind]
+        template, found = self.kinds[kind]
         taken: set[str] = set()
         repository.Repository(self.repo).clean()
         follows = repository.follows(self.repo, self.now)
@@ -516,7 +437,7 @@ class World:
         stay = self.newest()
         try:
             repository.prune(self.repo, policy, suffix)
-        except BackupFromFuture:
+        except errors.BackupFromFuture:
             assert {one.id for one in self.there()} == names
         except Killed:
             pass
@@ -571,8 +492,6 @@ class World:
         path.unlink(missing_ok=True)
         path.write_bytes(content)
 
-    # --- what is expected -------------------------------------------------------------------------
-
     def there(self) -> list[Backup]:
         """In the order in which they were made. A set is there if the backup that leads it is not set aside."""
         return [
@@ -608,12 +527,14 @@ class World:
 
 
 @pytest.mark.parametrize("count", [24, pytest.param(1000, marks=[pytest.mark.heavy, pytest.mark.timeout(7200)])])
-def test_random_sequences(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_random_sequences(
+    made: tuple[Logged, Kinds], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
     """DITSEED_SEED begins with another sequence, which a failure names."""
     first = int(os.environ.get("DITSEED_SEED", "0"))
     for seed in range(first, first + count):
         chance = random.Random(seed)
-        world = World(made, tmp_path / str(seed), chance)
+        world = World(*made, tmp_path / str(seed), chance)
         world.repo.mkdir(mode=0o700)
 
         def kill(name: str, chance: random.Random = chance) -> None:

@@ -19,13 +19,13 @@ from loader.errors import NoSpace, RunMismatch
 from loader.ldif import Manifest
 from loader.operations.compare import CompareOptions, compare
 from loader.operations.generate import GenerateOptions, to_directory
-from loader.progress import Meter, Progress
+from loader.progress import Progress
 from loader.server.options import Connection
 from loader.sources.dit import Range, TreeSpec
 from loader.sources.location import comparable
 from seeders.synthetic import templates
 from tests.support import generating
-from tests.support.command import Done, ditseed
+from tests.support.command import ditseed, piped
 from tests.support.disks import loop_filesystem
 from tests.support.dumped import assert_as_manifest
 from tests.support.generating import LISTS, text_of
@@ -45,32 +45,21 @@ def generated(output: Path, chosen: GenerateOptions) -> Manifest:
 def test_the_manifest_tells_what_the_shards_hold(tmp_path: Path) -> None:
     made = generated(tmp_path / "tree", options())
     assert [shard.name for shard in made.shards] == ["00000.ldif.zst", "00001.ldif.zst", "00002.ldif.zst"]
+    assert made.entries == 2502
     assert_as_manifest(tmp_path / "tree")
-    paths = made.paths(tmp_path / "tree")
-    assert ldif.scan(paths, Meter("scan")).entries == made.entries == 2502
-    with ldif.digesting((), Meter("digest")) as digest:
-        for path in paths:
-            digest.add_path(str(path))
-    assert digest.checksum == made.content_checksum
 
 
-def test_neither_threads_nor_shards_change_the_entries(tmp_path: Path) -> None:
+def test_neither_threads_nor_shards_nor_pieces_change_the_entries(tmp_path: Path) -> None:
     one = generated(tmp_path / "one", options(jobs=1, compress="none"))
     three = generated(tmp_path / "three", options(jobs=3, compress="none"))
     assert one.shards == three.shards
     small = generated(tmp_path / "small", options(size=300, compress="none"))
-    assert small.content_checksum == one.content_checksum
     for made, place in ((one, "one"), (small, "small")):
         joined = b"".join(path.read_bytes() for path in made.paths(tmp_path / place))
         assert joined == text_of(generating.people(2500))
-
-
-def test_pieces_made_apart_hold_the_whole(tmp_path: Path) -> None:
     pieces = [generated(tmp_path / f"{a}", options(Range(a, b))) for a, b in ((0, 700), (700, 1800), (1800, 2502))]
-    whole = generated(tmp_path / "whole", options())
     total = sum(int(piece.content_checksum, 16) for piece in pieces) % 2**128
-    assert f"{total:032x}" == whole.content_checksum
-    assert sum(piece.entries for piece in pieces) == whole.entries
+    assert f"{total:032x}" == small.content_checksum == one.content_checksum
 
 
 def test_done_it_does_nothing_and_other_options_need_a_restart(tmp_path: Path) -> None:
@@ -101,14 +90,18 @@ def test_killed_anywhere_it_goes_on(tmp_path: Path, point: str) -> None:
 
 @pytest.mark.slapd
 @pytest.mark.parametrize("suffix", [SUFFIX, "o=Example Ltd,c=GB", "ou=test,o=example", "l=Zürich,c=CH", "c=CH"])
-@pytest.mark.parametrize("operational", [False, True])
-def test_slapadd_takes_it(suffix: str, operational: bool) -> None:
+def test_slapadd_takes_it(suffix: str) -> None:
+    for operational in (False, True):
+        assert_taken(generating.people(300, 1, operational, suffix), 302)
+
+
+def assert_taken(recipe: TreeSpec, entries: int) -> None:
     """First the strict check of every value against its syntax, writing nothing; then the load."""
-    text = text_of(generating.people(300, 1, operational, suffix)).decode()
-    with closing(Slapd(Settings(suffix=suffix), form="conf")) as server:
+    text = text_of(recipe).decode()
+    with closing(Slapd(Settings(suffix=recipe.suffix or SUFFIX), form="conf")) as server:
         server.slapadd(text, "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
         server.slapadd(text)
-        assert server.slapcat().count("\ndn:") == 301
+        assert server.slapcat().count("\ndn:") == entries - 1
 
 
 @pytest.mark.slapd
@@ -117,11 +110,7 @@ def test_the_template_of_the_manual_is_one(tmp_path: Path) -> None:
     (template,) = re.findall(r"```toml\n(description.*?)```", manual, re.DOTALL)
     path = tmp_path / "manual.toml"
     path.write_text(template, "utf-8")
-    text = text_of(TreeSpec(path, generating.LISTS, entries=300, operational=True))
-    with closing(Slapd(Settings(suffix=SUFFIX), form="conf")) as server:
-        server.slapadd(text.decode(), "-u", "-o", "schema-check=yes", "-o", "value-check=yes")
-        server.slapadd(text.decode())
-        assert server.slapcat().count("\ndn:") == 3 + 300 + 15
+    assert_taken(TreeSpec(path, generating.LISTS, entries=300, operational=True), 4 + 300 + 15)
 
 
 @pytest.mark.long
@@ -156,15 +145,12 @@ def test_a_full_disk_is_told_and_more_room_goes_on(tmp_path: Path) -> None:
     assert {name: (tmp_path / "tree" / name).stat().st_mtime_ns for name in times} == times
 
 
-# --- learn: what is made from a learned template is like its source, and tells nothing of it ----------
-
 DEEP = Path(__file__).parents[2] / "fixtures" / "deep.toml"
 BAR = 0.15  # pages of a table, more or less
 
 
 def learn(*sources: object, out: Path, more: tuple[object, ...] = ()) -> str:
-    done = ditseed("generate", "learn", *sources, "-o", out, "--progress", "none", *more)
-    assert done.status == 0, done.err
+    ditseed("generate", "learn", *sources, "-o", out, "--progress", "none", *more).ok()
     return out.read_text()
 
 
@@ -226,7 +212,9 @@ def test_nothing_of_the_source_gets_into_the_template(tmp_path: Path) -> None:
     assert told <= {"example"}, told  # of dc=example
 
 
+@pytest.mark.slapd
 def test_the_same_source_makes_the_same_template(tmp_path: Path) -> None:
+    """slapd takes what that makes."""
     source = tree(DEEP, 3000, tmp_path / "source.ldif")
     records = source.read_text().split("\n\n")
     (tmp_path / "parts").mkdir()
@@ -236,34 +224,23 @@ def test_the_same_source_makes_the_same_template(tmp_path: Path) -> None:
     one = learn(source, out=tmp_path / "one.toml", more=("--jobs", "1"))
     assert learn(source, out=tmp_path / "three.toml", more=("--jobs", "3")) == one
     assert learn(tmp_path / "parts", out=tmp_path / "parts.toml") == one
-    command = [similarity.DITSEED, "generate", "learn", "-", "-o", "-", "--progress", "none"]
-    with source.open("rb") as file:
-        piped = subprocess.run(command, stdin=file, capture_output=True, check=True)
-    assert piped.stdout.decode() == one
-
-
-@pytest.mark.slapd
-def test_slapd_takes_what_a_learned_template_makes(tmp_path: Path) -> None:
-    source = tree(DEEP, 2000, tmp_path / "source.ldif")
-    learn(source, out=tmp_path / "learned.toml")
-    made = tree(tmp_path / "learned.toml", 2000, tmp_path / "made.ldif")
-    with closing(Slapd(Settings(), form="conf")) as slapd:
-        slapd.slapadd(made, "-u", "-o", "value-check=yes")
+    assert piped(source.read_bytes(), "generate", "learn", "-", "-o", "-", "--progress", "none").ok().out == one
+    with closing(Slapd(form="conf")) as server:
+        server.slapadd(tree(tmp_path / "one.toml", 2000, tmp_path / "made.ldif"), "-u", "-o", "value-check=yes")
 
 
 def test_what_cannot_be_learned_from_is_refused(tmp_path: Path) -> None:
-    def refused(*words: object) -> Done:
-        done = ditseed("generate", "learn", *words, "-o", out, "--progress", "none")
-        assert done.status != 0
-        return done
-
-    few = tmp_path / "few.ldif"
+    few, out = tmp_path / "few.ldif", tmp_path / "learned.toml"
     few.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n")
-    out = tmp_path / "learned.toml"
-    assert "template.nothing_to_learn" in refused(few).err
-    assert "template.nothing_to_learn" in refused("/dev/null").err
-    assert "usage" in refused(few, "-H", "ldap://nowhere").err
-    assert not out.exists()
-    out.write_text("mine")
-    assert "--replace" in refused(few).err
+    for words, reason in (
+        ((few,), "template.nothing_to_learn"),
+        (("/dev/null",), "template.nothing_to_learn"),
+        ((few, "-H", "ldap://nowhere"), "usage"),
+        ((few,), "--replace"),
+    ):
+        if reason == "--replace":
+            out.write_text("mine")
+        done = ditseed("generate", "learn", *words, "-o", out, "--progress", "none")
+        assert (done.status != 0, reason in done.err) == (True, True), done
+        assert out.exists() == (reason == "--replace")
     assert out.read_text() == "mine"

@@ -17,7 +17,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from loader.ldif import MANIFEST
-from tests.support.adding import SUFFIX, TOP
+from tests.support.adding import SUFFIX, TOP, write
 from tests.support.command import piped
 
 pytestmark = pytest.mark.slapd
@@ -36,14 +36,9 @@ def _run(*command: object, stdin: bytes = b"") -> tuple[int, str]:
     found = RAW.search(said)
     assert found is None, (found, said)
     lines = said.splitlines()
-    assert not [one for one in lines if one.startswith("ditseed: all is well")], said
-    assert "Traceback" not in said
+    assert not [one for one in lines if one.startswith(("ditseed: all is well", "Traceback")) or len(one) >= 4000], said
     assert done.status >= 0, said
-    assert max(map(len, lines), default=0) < 4000, said
     return done.status, said
-
-
-# --- a server ------------------------------------------------------------------------------------
 
 
 def _put(tag: int, body: bytes) -> bytes:
@@ -70,7 +65,6 @@ def _answer(asked: bytes, text: bytes, refuse: int) -> bytes:
 def _server(text: bytes, refuse: int) -> Iterator[str]:
     """LDAP by hand: slapd has no hostile words. Its matched DN and its diagnostic message are `text`."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ended = threading.Event()
 
         def talk(one: socket.socket) -> None:
             with one, suppress(OSError, IndexError):
@@ -79,7 +73,7 @@ def _server(text: bytes, refuse: int) -> Iterator[str]:
 
         def serve() -> None:
             with suppress(OSError):
-                while not ended.is_set():
+                while True:
                     one, _ = listener.accept()
                     threading.Thread(target=talk, args=(one,), daemon=True).start()
 
@@ -88,7 +82,6 @@ def _server(text: bytes, refuse: int) -> Iterator[str]:
         try:
             yield f"ldap://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            ended.set()
             listener.shutdown(socket.SHUT_RDWR)
             running.join()
 
@@ -119,9 +112,6 @@ def test_the_diagnostic_message_of_a_server(tmp_path: Path, verb: str, bind: boo
         assert "hint:" in said
 
 
-# --- LDIF ----------------------------------------------------------------------------------------
-
-
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
@@ -143,7 +133,7 @@ LOADING: dict[str, Callable[[Path, Slapd, Path], tuple[object, ...]]] = {
     "build": lambda path, server, tmp: ("build", path, *_config(server), "--max-rejects", 9),
     "build, slapadd": lambda path, server, tmp: ("build", path, *_config(server), "--engine", "slapadd"),
     "add": lambda path, server, tmp: ("add", path, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--max-rejects", 9),
-    "compare": lambda path, server, tmp: ("compare", path, _top(tmp), "--limit", 9),
+    "compare": lambda path, server, tmp: ("compare", path, write(tmp / "top.ldif", TOP), "--limit", 9),
     "learn": lambda path, server, tmp: ("generate", "learn", path, "-o", tmp / "t.toml"),
     "seed": lambda path, server, tmp: ("replica", "seed", "--strategy", "ldif", "--from", path, *_config(server)),
     "dry run": lambda path, server, tmp: (*LOADING["seed"](path, server, tmp), "--dry-run"),
@@ -168,16 +158,10 @@ def test_hostile_names_and_values(tmp_path: Path, verb: str, name: str) -> None:
         assert not RAW.search("".join(comments))
 
 
-def _top(tmp_path: Path) -> Path:
-    path = tmp_path / "top.ldif"
-    path.write_text(TOP)
-    return path
-
-
 def test_json_holds_what_is_there(tmp_path: Path) -> None:
     name = HOSTILE.replace("\x00", "")
     (tmp_path / "x.ldif").write_text(f"{TOP}\ndn:: {_base64(f'cn={name},{SUFFIX}')}\ncn: x\n")
-    _, said = _run("compare", tmp_path / "x.ldif", _top(tmp_path), "--json", "--progress", "none")
+    _, said = _run("compare", tmp_path / "x.ldif", write(tmp_path / "top.ldif", TOP), "--json", "--progress", "none")
     assert json.loads(said)["samples"][0]["dn"] == f"cn={name},{SUFFIX}"
 
 
@@ -185,14 +169,12 @@ def test_a_database_with_such_names(tmp_path: Path) -> None:
     dn, cn = (_base64(one) for one in (f"cn=a{TURNS}\x1b[2J\x07b,{SUFFIX}", f"a{TURNS}\x1b[2J\x07b"))
     with closing(Slapd()) as made:
         made.slapadd(f"{TOP}\ndn:: {dn}\nobjectClass: device\ncn:: {cn}\n")
-        status, said = _run("compare", made.database_dir, _top(tmp_path))
+        status, said = _run("compare", made.database_dir, write(tmp_path / "top.ldif", TOP))
         assert status == 1
         assert "\\u202e" in said
         _run("verify", made.database_dir, "--verify", "tree")
         _run("export", made.database_dir, "-b", f"cn=nowhere{TURNS}\x1b[2J,{SUFFIX}", "-o", tmp_path / "o")
 
-
-# --- files ---------------------------------------------------------------------------------------
 
 NAMES = [b"a\x1b[2J\nditseed: all is well\xe2\x80\xae", b"not\xff\xfeUTF-8\x1b]0;x\x07"]
 
@@ -249,14 +231,11 @@ def test_a_template(tmp_path: Path, text: str) -> None:
     assert status != 0
 
 
-# --- slapd's tools -------------------------------------------------------------------------------
-
-
 def test_what_slapd_says_of_its_configuration(tmp_path: Path) -> None:
     """slaptest quotes the line that it does not understand."""
     path = tmp_path / "slapd.conf"
     path.write_text(f"nonsense{TURNS}\x1b[2J\x07 x\ndatabase mdb\nsuffix {SUFFIX}\n")
-    for words in (("build", _top(tmp_path)), ("verify",), ("tune", "maxsize")):
+    for words in (("build", write(tmp_path / "top.ldif", TOP)), ("verify",), ("tune", "maxsize")):
         status, said = _run(*words, "--config", path)
         assert status != 0
         assert "nonsense" in said

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,16 +16,14 @@ import pytest
 from fixtures import replication
 from fixtures.network import Proxy
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
-from fixtures.trees import record, write_people
+from fixtures.trees import write_people
 from fixtures.waiting import until
-from tests.support import leaks
+from tests.support import adding, leaks
 from tests.support.command import Done, arguments_of, environment, start
 from tests.support.leaks import Watch
 
 pytestmark = pytest.mark.slapd
 
-SUFFIX = Settings().suffix
 PEOPLE = 400
 SMALL = ("--pieces", "4", "--page", "50", "--jobs", "2")
 LOOKS = 20  # that must have met the command, or nothing was looked at
@@ -75,7 +73,7 @@ class Place:
         if self.verb == "export":
             return ("-b", self.server.suffix, "-o", self.top / "out", *SMALL, "--timeout", "read=5")
         path = self.top / "more.ldif"
-        path.write_text("".join(_unit(self.top.name, number) for number in range(PEOPLE)))
+        path.write_text("".join(adding.unit(f"{self.top.name} {number}") for number in range(PEOPLE)))
         return (path, "--run-dir", self.top / "run", "--max-rate", 2 * PEOPLE // 3)
 
     def by_file(self, **more: str) -> subprocess.Popen[str]:
@@ -113,55 +111,46 @@ class Place:
     def ended(self, process: subprocess.Popen[str], seconds: float = 300) -> Done:
         """The same without a watch."""
         out, err = process.communicate(timeout=seconds)
-        done = Done(process.returncode, out, err)
-        self.nothing_written(done)
-        return done
-
-    def nothing_written(self, done: Done) -> None:
         assert leaks.in_files(self.top, self.secret) == []
-        assert not leaks.in_text(done.out + done.err, self.secret)
-
-
-def _unit(first: str, number: int) -> str:
-    name = f"{first} {number}"
-    values = [("objectClass", "organizationalUnit"), ("ou", name)]
-    return record(f"ou={name},{SUFFIX}", values)
+        assert not leaks.in_text(out + err, self.secret)
+        return Done(process.returncode, out, err)
 
 
 @pytest.fixture
-def place(far: tuple[Slapd, Proxy], tmp_path: Path) -> Place:
-    """For an export."""
-    return Place(*far, tmp_path, "export", "cn=replicator", far[0].replicator_password_file)
+def place(far: tuple[Slapd, Proxy], tmp_path: Path, request: pytest.FixtureRequest) -> Place:
+    """For an export, or for `add`."""
+    server, proxy = far
+    if getattr(request, "param", "export") == "export":
+        return Place(server, proxy, tmp_path, "export", "cn=replicator", server.replicator_password_file)
+    return Place(server, proxy, tmp_path, "add", server.root_dn, server.password_file)
 
 
-@pytest.fixture
-def adding(far: tuple[Slapd, Proxy], tmp_path: Path) -> Place:
-    return Place(*far, tmp_path, "add", far[0].root_dn, far[0].password_file)
+both = pytest.mark.parametrize("place", ["export", "add"], indirect=True)
 
 
-@pytest.mark.rows(1)
+@pytest.mark.rows(0, "by_file-add", "typed-export")
+@both
 @pytest.mark.parametrize("given", ["by_file", "typed"])
-def test_an_export_shows_the_password_nowhere(place: Place, given: str) -> None:
+def test_a_run_shows_the_password_nowhere(place: Place, given: str) -> None:
     process: subprocess.Popen[str] = getattr(place, given)()
-    done = place.watched(process).ok()
-    assert done.facts["entries"] > PEOPLE
-    assert (place.top / "out" / "manifest.json").exists()
+    facts = place.watched(process).ok().facts
+    if place.verb == "add":
+        assert facts["added"] == PEOPLE
+        assert (place.top / "run").is_dir()
+    else:
+        assert facts["entries"] > PEOPLE
+        assert (place.top / "out" / "manifest.json").exists()
 
 
-@pytest.mark.rows(1)
-@pytest.mark.parametrize("given", ["by_file", "typed"])
-def test_a_load_shows_the_password_nowhere(adding: Place, given: str) -> None:
-    process: subprocess.Popen[str] = getattr(adding, given)()
-    assert adding.watched(process).ok().facts["added"] == PEOPLE
-    assert (adding.top / "run").is_dir()
-
-
-def test_a_killed_load_leaves_none_behind(adding: Place) -> None:
-    process = adding.by_file()
-    until((adding.top / "run").exists)
-    time.sleep(0.5)
-    process.kill()
-    assert adding.ended(process).status == -signal.SIGKILL
+@both
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_an_ended_run_leaves_none_behind(place: Place, number: signal.Signals) -> None:
+    process = place.by_file()
+    begun, seconds = (place.top / "run", 0.5) if place.verb == "add" else (place.top / "out/.ditseed/run.log", 0)
+    until(begun.exists)
+    time.sleep(seconds)
+    process.send_signal(number)
+    assert place.ended(process).status == (-number if number == signal.SIGKILL else 128 + number)
 
 
 @pytest.mark.rows(2)
@@ -170,13 +159,6 @@ def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
     """Its run directory is there with all that a resumption needs, and the password is not among it."""
     assert place.ended(place.by_file(DITSEED_KILL_AT=point)).status == -signal.SIGKILL
     assert (place.top / "out" / ".ditseed" / "run.log").exists()
-
-
-def test_a_stopped_export_leaves_none_behind(place: Place) -> None:
-    process = place.by_file()
-    until((place.top / "out" / ".ditseed" / "run.log").exists)
-    process.send_signal(signal.SIGTERM)
-    assert place.ended(process).status == 128 + signal.SIGTERM
 
 
 def test_a_broken_connection_is_told_without_it(place: Place) -> None:
@@ -190,13 +172,13 @@ def test_a_broken_connection_is_told_without_it(place: Place) -> None:
         place.proxy.accept()
 
 
-@pytest.mark.parametrize("verb", ["export", "add"])
+@both
 @pytest.mark.parametrize("given", ["by_file", "typed"])
-def test_a_refused_password_is_not_repeated(far: tuple[Slapd, Proxy], tmp_path: Path, given: str, verb: str) -> None:
+def test_a_refused_password_is_not_repeated(place: Place, given: str) -> None:
     """The root DN's, given for the replicator."""
-    place = Place(*far, tmp_path, verb, "cn=replicator", far[0].password_file)
-    process: subprocess.Popen[str] = getattr(place, given)()
-    assert place.ended(process).status == 31
+    wrong = replace(place, who="cn=replicator", password_file=place.server.password_file)
+    process: subprocess.Popen[str] = getattr(wrong, given)()
+    assert wrong.ended(process).status == 31
 
 
 def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:

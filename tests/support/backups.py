@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import shutil
@@ -18,13 +19,19 @@ from fixtures.slapd import Slapd
 from loader import typed
 from loader.operations.backup import drill, manifest, repository, restore
 from loader.operations.backup import run as taking
-from loader.operations.backup.manifest import MANIFEST, VERIFIED, Backup, Drill, Verification
+from loader.operations.backup.manifest import MANIFEST, VERIFIED, Backup, Drill, StoredFile, Verification
 from loader.operations.backup.options import BackupOptions, DrillOptions, RestoreOptions, VerifyOptions
 from loader.operations.backup.restore import RestoreReport
 from loader.progress import Progress
+from tests.support.command import Done, ditseed
 
 QUIET = Progress("none")
 ONE_ENTRY = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n"
+
+
+def backup(verb: str, repo: object, *words: object, **environment: str) -> Done:
+    """Runs `ditseed backup VERB -R REPO`."""
+    return ditseed("backup", verb, "-R", repo, *words, env=environment)
 
 
 def take(source: Slapd | Path, repo: Path, **options: Any) -> Backup:
@@ -64,9 +71,6 @@ def assert_all_good(repo: Path) -> list[str]:
     return [backup.id for backup in listed.backups]
 
 
-# --- altering -------------------------------------------------------------------------------------
-
-
 def flip(path: Path, position: int | None = None) -> None:
     """Flips one bit of the byte at `position`, or of the middle byte."""
     content = bytearray(path.read_bytes())
@@ -81,30 +85,36 @@ def forge(repo: Path, backup: Backup, **facts: Any) -> Backup:
     return forged
 
 
-def altered(text: bytes | str, **facts: object) -> bytes:
-    """Returns a manifest with replaced facts; sealed again unless their types are wrong."""
-    changed = json.dumps({**json.loads(text), **facts}).encode()
-    try:
-        return manifest.text(manifest.sealed(typed.parse(changed, Backup, manifest.FORMAT)))
-    except typed.Unfit:
-        return changed
+def recorded(path: Path) -> StoredFile:
+    """Returns what a manifest says of a file."""
+    content = path.read_bytes()
+    chunks = [content[at:][: manifest.CHUNK] for at in range(0, len(content), manifest.CHUNK)]
+    return StoredFile(path.name, len(content), tuple(hashlib.sha256(one).hexdigest() for one in chunks))
+
+
+def forge_file(repo: Path, backup: Backup, name: str, content: bytes, **facts: Any) -> None:
+    """Replaces a file of a backup, and what its manifest says of it."""
+    path = repo / backup.id / name
+    path.write_bytes(content)
+    files = (recorded(path), *(one for one in backup.files if one.name != name))
+    forge(repo, backup, files=files, **facts)
 
 
 def alter(repo: Path, **facts: object) -> None:
+    """Replaces facts of the only backup's manifest, and seals it again unless their types are wrong."""
     path = repo / only(repo).id / MANIFEST
-    path.write_bytes(altered(path.read_bytes(), **facts))
+    changed = json.dumps({**json.loads(path.read_bytes()), **facts}).encode()
+    with suppress(typed.Unfit):
+        changed = manifest.text(manifest.sealed(typed.parse(changed, Backup, manifest.FORMAT)))
+    path.write_bytes(changed)
 
 
 def dated(repo: Path, backup: Backup, when: datetime.datetime) -> str:
     """Copies a backup as if it was made at `when`. Returns the copy's ID."""
     name = repository.new_id(repo, when, backup.suffix)
     shutil.copytree(repo / backup.id, repo / name)
-    copy = manifest.sealed(structs.replace(backup, id=name, made=when.isoformat()))
-    (repo / name / MANIFEST).write_bytes(manifest.text(copy))
+    forge(repo, structs.replace(backup, id=name), made=when.isoformat())
     return name
-
-
-# --- disks ----------------------------------------------------------------------------------------
 
 
 def fill(disk: Path) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fixtures.damage.reading import Tables
 from fixtures.golden import blobs
@@ -132,3 +134,19 @@ def _apart(rows: Rows) -> dict[tuple[bytes, int], list[bytes]]:
         value = row[-3 - length : -3] if length else row[:-3]
         found.setdefault((key[:8], int.from_bytes(key[8:], "little")), []).append(value)
     return found
+
+
+def described(path: Path) -> ldif.ShardFile:
+    """Returns what a manifest says of a shard."""
+    meter = Meter("digest")
+    with ldif.digesting((), meter) as tree:
+        tree.add_path(str(path))
+    ((_, size, checksum),) = meter.files
+    return ldif.ShardFile(path.name, size, checksum, tree.entries, tree.checksum)
+
+
+def edit_manifest(export: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = export / ldif.MANIFEST
+    facts = json.loads(path.read_bytes())
+    change(facts)
+    path.write_text(json.dumps(facts))

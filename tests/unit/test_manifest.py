@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,16 +11,9 @@ import pytest
 
 from loader import ldif
 from loader.errors import ManifestBroken
-from loader.ldif import Manifest, ShardFile
+from loader.ldif import Manifest
 from loader.progress import Meter
-
-
-def shard(path: Path) -> ShardFile:
-    meter = Meter("digest")
-    with ldif.digesting((), meter) as tree:
-        tree.add_path(str(path))
-    ((_, size, checksum),) = meter.files
-    return ShardFile(path.name, size, checksum, tree.entries, tree.checksum)
+from tests.support.dumped import assert_as_manifest, described, edit_manifest
 
 
 @pytest.fixture
@@ -30,7 +22,7 @@ def export(tmp_path: Path) -> tuple[Manifest, Path]:
     for number in (1, 2):
         text = "".join(f"dn: cn={number}.{one}\ncn: {number}.{one}\n\n" for one in range(number))
         (tmp_path / f"{number}.ldif").write_text(text)
-    shards = tuple(shard(tmp_path / f"{number}.ldif") for number in (1, 2))
+    shards = tuple(described(tmp_path / f"{number}.ldif") for number in (1, 2))
     made = Manifest(
         base="dc=example,dc=com",
         entries=3,
@@ -46,30 +38,12 @@ def export(tmp_path: Path) -> tuple[Manifest, Path]:
     return made, tmp_path
 
 
-def change(directory: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    path = directory / ldif.MANIFEST
-    facts = json.loads(path.read_bytes())
-    edit(facts)
-    path.write_text(json.dumps(facts))
-
-
-def hold(directory: Path) -> None:
-    meter = Meter("scan")
-    with ldif.verified_inputs([directory], meter) as paths:
-        found = ldif.scan(paths, meter)
-    ldif.require_read([directory], found.entries)
-
-
 def test_it_reads_back_as_written(export: tuple[Manifest, Path]) -> None:
     made, directory = export
     assert ldif.read_manifest(directory) == made
     assert ldif.input_files([directory]) == [directory / "1.ldif", directory / "2.ldif"]
     assert ldif.entries_of([directory]) == 3
-    hold(directory)
-
-
-def test_a_directory_without_one_is_no_export(tmp_path: Path) -> None:
-    assert ldif.read_manifest(tmp_path) is None
+    assert_as_manifest(directory)
 
 
 def test_the_checksum_is_that_of_xxhsum(tmp_path: Path) -> None:
@@ -112,7 +86,7 @@ def test_the_checksum_is_that_of_xxhsum(tmp_path: Path) -> None:
 def test_one_that_cannot_be_trusted_is_refused(
     export: tuple[Manifest, Path], edit: Callable[[dict[str, Any]], Any]
 ) -> None:
-    change(export[1], edit)
+    edit_manifest(export[1], edit)
     with pytest.raises(ManifestBroken):
         ldif.read_manifest(export[1])
 
@@ -144,37 +118,48 @@ def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
         ldif.read_manifest(tmp_path)
 
 
-def test_a_missing_shard_is_named(export: tuple[Manifest, Path]) -> None:
-    (export[1] / "2.ldif").unlink()
-    with pytest.raises(ManifestBroken, match=r"2\.ldif: is missing"):
-        hold(export[1])
+def link(shard: Path) -> None:
+    shard.symlink_to(shard.rename(shard.with_name("elsewhere")))
 
 
-@pytest.mark.parametrize("content", ["dn: cn=2.0\ncn: 2.0\n\n", ""])
-def test_a_shard_of_another_size_is_named_before_it_is_read(export: tuple[Manifest, Path], content: str) -> None:
-    (export[1] / "2.ldif").write_text(content)
-    with pytest.raises(ManifestBroken, match=r"2\.ldif: has .* bytes, the manifest says"):
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (Path.unlink, r"2\.ldif: is missing"),
+        (link, r"2\.ldif: is not a regular file"),
+        (lambda shard: shard.write_text("dn: cn=2.0\ncn: 2.0\n\n"), r"2\.ldif: has 20 bytes, the manifest says"),
+        (lambda shard: shard.write_text(""), r"2\.ldif: has 0 bytes, the manifest says"),
+    ],
+)
+def test_a_shard_is_looked_at_before_any_is_read(
+    export: tuple[Manifest, Path], damage: Callable[[Path], object], reason: str
+) -> None:
+    damage(export[1] / "2.ldif")
+    with pytest.raises(ManifestBroken, match=reason):
         ldif.input_files([export[1]])
 
 
-def test_a_shard_of_other_content_is_named(export: tuple[Manifest, Path]) -> None:
-    path = export[1] / "2.ldif"
-    path.write_text(path.read_text().replace("cn=2.0", "cn=2.7"))
-    with pytest.raises(ManifestBroken, match=r"2\.ldif: differs from the manifest"):
-        hold(export[1])
-
-
-def test_a_shard_that_was_not_read_to_its_end_is_named(export: tuple[Manifest, Path]) -> None:
-    meter = Meter("scan")
+def test_what_only_reading_tells(export: tuple[Manifest, Path]) -> None:
+    """Other content of the same size; a shard that was not read to its end; a count that is wrong in a shard and in the
+    sum."""
+    directory, meter = export[1], Meter("scan")
     with (
         pytest.raises(ManifestBroken, match=r"2\.ldif: was not read to its end"),
-        ldif.verified_inputs([export[1]], meter) as paths,
+        ldif.verified_inputs([directory], meter) as paths,
     ):
         ldif.scan(paths[:1], meter)
+    edit_manifest(directory, lambda facts: (facts.update(entries=4), facts["shards"][0].update(entries=2)))
+    with pytest.raises(ManifestBroken, match="promises 4 entries, but 3 were read"):
+        assert_as_manifest(directory)
+    path = directory / "2.ldif"
+    path.write_text(path.read_text().replace("cn=2.0", "cn=2.7"))
+    with pytest.raises(ManifestBroken, match=r"2\.ldif: differs from the manifest"):
+        assert_as_manifest(directory)
 
 
 def test_an_export_that_has_not_ended_is_none(export: tuple[Manifest, Path]) -> None:
-    (export[1] / ldif.RUN_DIR).mkdir()
     (export[1] / ldif.MANIFEST).unlink()
+    assert ldif.read_manifest(export[1]) is None
+    (export[1] / ldif.RUN_DIR).mkdir()
     with pytest.raises(ManifestBroken, match="has not ended"):
         ldif.input_files([export[1]])
