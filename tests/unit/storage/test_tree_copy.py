@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader.errors import MigrationRefused
 from loader.progress import Meter
 from loader.storage import held, trees
-from tests.support.require import require
+from tests.support.disks import loop_filesystem
+from tests.support.processes import started
+from tests.support.require import require_root
 
 OTHER = 65534  # the account that does what it must not
 AS_OTHER = ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--")
@@ -69,8 +70,7 @@ def told(top: Path) -> tuple[object, object]:
 
 @pytest.fixture
 def both(short_tmp: Path) -> tuple[Path, Path]:
-    if os.geteuid() != 0:
-        pytest.skip("files are given to other accounts, which needs root")
+    require_root()
     source, target = short_tmp / "from", short_tmp / "to"
     target.mkdir()
     source.mkdir(mode=0o750)
@@ -160,7 +160,6 @@ while exchange(-100, one, -100, other, 2) == 0:
 def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
     """The account exchanges the names of its files and of root's all the time."""
     source, target = both
-    names = [("secret", "mine"), ("link", "own")]
     (source / "secret").write_text("root")
     (source / "mine").write_text("mine")
     (source / "link").symlink_to("root")
@@ -168,14 +167,9 @@ def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
     for path in (source, source / "mine", source / "own"):
         os.chown(path, OTHER, OTHER, follow_symlinks=False)
     (source / "secret").chmod(0o600)
-    swappers = [
-        subprocess.Popen([*AS_OTHER, "/usr/bin/python3", "-c", EXCHANGE, *pair], cwd=source, stdout=subprocess.PIPE)
-        for pair in names
-    ]
-    try:
-        for swapper in swappers:
-            assert swapper.stdout is not None
-            swapper.stdout.readline()
+    exchange = (*AS_OTHER, "/usr/bin/python3", "-c", EXCHANGE)
+    pairs = (started([*exchange, *names], cwd=source) for names in (("secret", "mine"), ("link", "own")))
+    with next(pairs) as one, next(pairs) as two:
         for _ in range(100):
             copied(source, target)
             for name in ("secret", "mine"):
@@ -184,11 +178,7 @@ def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
             for name in ("link", "own"):
                 owner = (target / name).lstat().st_uid
                 assert os.readlink(target / name) == ("mine" if owner else "root")
-        assert all(swapper.poll() is None for swapper in swappers)
-    finally:
-        for swapper in swappers:
-            swapper.kill()
-            swapper.communicate()
+        assert (one.poll(), two.poll()) == (None, None)
 
 
 def test_a_tree_as_deep_as_may_be_and_a_deeper_one(both: tuple[Path, Path]) -> None:
@@ -211,7 +201,6 @@ def acl(user: int, permissions: int) -> bytes:
 
 def test_acls_from_and_to_xfs(both: tuple[Path, Path]) -> None:
     """Of which a directory of an earlier run may have other ones."""
-    require(missing_loop_filesystem("xfs"))
     source, target = both
     (source / "plain").mkdir()
     access, default = "system.posix_acl_access", "system.posix_acl_default"
