@@ -121,18 +121,13 @@ def test_a_leg_that_does_not_answer_is_critical_within_three_intervals(delayed: 
 
 @pytest.mark.long
 @pytest.mark.alone
-def test_a_leg_that_is_slow_to_write_shows_in_the_write_probe_only(delayed: dict[str, str]) -> None:
+def test_what_is_slow_to_write_or_slow_itself(delayed: dict[str, str]) -> None:
     """A write to a mirror waits for both legs. No read does, so no layer is named."""
     state = json.loads(delayed["written"])
     flock, write = state["probes"]
     assert write["figures"]["davg"] > 0.045, state["told"]
     assert flock["figures"]["davg"] < write["figures"]["davg"] / 2
     assert delays(state) == []
-
-
-@pytest.mark.long
-@pytest.mark.alone
-def test_a_volume_and_a_file_system_that_are_slow_themselves_are_named(delayed: dict[str, str]) -> None:
     said = delayed["volume"].splitlines()[-1]
     assert said.startswith("verdict: /dev/mapper/slow adds ")
     assert "ext4 on /run/mnt/slow adds nothing" in said

@@ -89,8 +89,6 @@ def test_fstab(tmp_path: Path) -> None:
 def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
     disk = tmp_path / "devices/pci/block/nvme0n1"
     part = disk / "nvme0n1p1"
-    (disk / "queue").mkdir(parents=True)
-    part.mkdir()
     for path, text in (
         (disk / "size", "2097152"),
         (disk / "queue/scheduler", "[none] mq-deadline kyber"),
@@ -102,6 +100,7 @@ def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
         (part / "start", "63"),
         (part / "size", "2097000"),
     ):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
     (tmp_path / "dev/block").mkdir(parents=True)
     (tmp_path / "dev/block/259:1").symlink_to(part)

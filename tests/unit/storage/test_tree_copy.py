@@ -57,10 +57,8 @@ def opened_up(source: Path, target: Path) -> None:
 def plants(directory: int) -> bool:
     """Can the other account make a link in the directory that it is in?"""
     place = held.through(directory)
-    done = subprocess.run(
-        [*AS_OTHER, "ln", "-sf", "/etc/passwd", "planted"], cwd=place, capture_output=True, check=False
-    )
-    return done.returncode == 0
+    link = [*AS_OTHER, "ln", "-sf", "/etc/passwd", "planted"]
+    return subprocess.run(link, cwd=place, capture_output=True, check=False).returncode == 0
 
 
 def told(top: Path) -> tuple[object, object]:
@@ -219,27 +217,31 @@ def test_acls_from_and_to_xfs(both: tuple[Path, Path]) -> None:
     assert os.getxattr(target / "fifo", access) == acl(12, 4)
 
 
-@pytest.mark.parametrize("change", ["chmod", "chown", "content", "name", "xattr", "time"])
-def test_a_difference_is_seen(both: tuple[Path, Path], change: str) -> None:
+def _content(top: Path) -> None:
+    """Other bytes, and the time as it was."""
+    times = (top / "second").stat()
+    with (top / "second").open("r+b") as changed:
+        changed.seek(5 << 20)
+        changed.write(b"Middle")
+    os.utime(top / "second", ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+EMPTY = "inner/deep/empty"
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "chmod": lambda top: (top / EMPTY).chmod((top / EMPTY).stat().st_mode ^ 0o100),
+    "chown": lambda top: os.chown(top / EMPTY, 1, 1),
+    "content": _content,
+    "name": lambda top: (top / EMPTY).rename(top / "inner/deep/other"),
+    "xattr": lambda top: os.setxattr(top / EMPTY, "user.note", b"lost"),
+    "time": lambda top: os.utime(top / EMPTY, (1, 1)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_difference_is_seen(both: tuple[Path, Path], change: Callable[[Path], object]) -> None:
     source, target = both
     copied(source, target)
-    file = target / "inner/deep/empty"
-    times = (target / "second").stat()
-    if change == "chmod":
-        file.chmod(0o600 if file.stat().st_mode & 0o77 else 0o644)
-    elif change == "chown":
-        os.chown(file, 1, 1)
-    elif change == "content":
-        with (target / "second").open("r+b") as changed:
-            changed.seek(5 << 20)
-            changed.write(b"Middle")
-        os.utime(target / "second", ns=(times.st_atime_ns, times.st_mtime_ns))
-    elif change == "name":
-        file.rename(file.with_name("other"))
-    elif change == "xattr":
-        os.setxattr(file, "user.note", b"lost")
-    else:
-        os.utime(file, (1, 1))
+    change(target)
     assert told(target) != told(source)
 
 
