@@ -135,10 +135,12 @@ def test_a_stuck_reader_is_warned_about_before_slapd_fails(tmp_path: Path) -> No
             write_to(server, 3)  # it still succeeds
             with pytest.raises(ldap.OTHER):  # MDB_MAP_FULL
                 write_to(server, 500)
-            reader.send_signal(signal.SIGKILL)
+            reader.kill()
             reader.wait()
             with pytest.raises(ldap.OTHER):  # a slot that nobody clears
                 write_to(server, 1)
+            (dead,) = of_rule(examined(server, "--json"), "readers.dead")
+            assert (dead["severity"], f"dead processes ({reader.pid})" in dead["what"]) == ("warning", True)
             fixed = examined(server, "--fix", "--json")
             assert fixed.facts["fixed"] == [f"{SUFFIX}: slots of dead readers cleared: 1"]
             assert fixed.facts["databases"][0]["readers"] == []
