@@ -18,7 +18,6 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
 from loader import errors
-from loader.run.lease import Lease
 from tests.support import leases
 from tests.support.adding import SUFFIX, TOP, add, names, people, person, write
 from tests.support.command import COMMAND, Done, ditseed, environment, start
@@ -34,7 +33,7 @@ add: olcAccess
 olcAccess: {{0}}to * by dn.exact="cn=admin,{SUFFIX}" manage by * break
 """
 NOSYNC = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n"
-LENT = [("envflags", "nometasync", "none"), ("checkpoint", "64 5", "128 9")]
+LENT = [("nosync", "on", "off"), ("envflags", "nometasync", "none"), ("checkpoint", "64 5", "128 9")]
 
 
 @pytest.fixture
@@ -144,37 +143,28 @@ def test_not_without_the_right_to(slapd_instance: Slapd, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("point", "way"),
+    ("point", "taken", "way"),
     [
-        *(("nosync.written-down", "ldapi"), ("nosync.given-back", "ldapi"), ("nosync.taken", "ldapi")),
-        *(("nosync.taken", "ldap"), ("nosync.taken", "ldapi, by password")),
-        *(("nosync.taken", "ldapi, spelt otherwise"), ("nosync.taken", "localhost")),
+        *(("nosync.written-down", "ldapi", "ldapi"), ("nosync.given-back", "ldapi", "ldapi")),
+        *(
+            ("nosync.taken", "ldapi", "ldapi"),
+            ("nosync.taken", "ldapi", "ldap"),
+            ("nosync.taken", "localhost", "ldapi"),
+        ),
+        *(("nosync.taken", "ldapi", "ldapi, by password"), ("nosync.taken", "ldapi", "ldapi, spelt otherwise")),
     ],
 )
-def test_given_back_by_the_next_load_by_whatever_uri(server: Slapd, tmp_path: Path, point: str, way: str) -> None:
+def test_given_back_by_the_next_load_by_whatever_uri(
+    server: Slapd, tmp_path: Path, point: str, taken: str, way: str
+) -> None:
     """Whichever load that is; the lease is a file for the owner's eyes."""
-    _killed(server, tmp_path, point=point)
+    _killed(server, tmp_path, taken, point)
     assert (tmp_path / "leases.log").stat().st_mode & 0o777 == 0o600
     server.ldapadd(TOP) if point != "nosync.given-back" else None
     done = ditseed(*_adding(server, write(tmp_path / "y.ldif", person("y")), way=way)).ok()
     assert "nosync of dc=example,dc=com was left set by a run of" in done.err
     assert _is_put_back(server)
     assert not server.search("(cn=ditseed-sync)", ("1.1",))
-
-
-def test_from_a_network_uri_to_the_socket(server: Slapd, tmp_path: Path) -> None:
-    """tune shows it, and gives it back with --apply alone."""
-    _killed(server, tmp_path, "localhost")
-    assert "for ditseed add, which was killed or has ended" in _tune(server).ok().out
-    assert _settings(server) == {"olcDbNoSync"}
-    _tune(server, "--nosync", "off", "--apply").ok()
-    assert _is_put_back(server)
-
-
-def test_two_at_once_by_two_uris_share_one_lease(server: Slapd, tmp_path: Path) -> None:
-    """Killed before it was taken, and killed again by another URI: one file tells of it."""
-    for way in ("ldapi", "ldap"):
-        _killed(server, tmp_path, way, "nosync.written-down")
 
 
 def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
@@ -208,48 +198,10 @@ def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
     assert "was left" not in ditseed(*command).ok().err
 
 
-@pytest.mark.parametrize("how", ["killed", "ended"])
-def test_the_next_start_of_anything_puts_it_back(server: Slapd, tmp_path: Path, how: str) -> None:
-    _killed(server, tmp_path) if how == "killed" else _lent(server, "0")
+def test_the_next_start_of_anything_puts_it_back(server: Slapd, tmp_path: Path) -> None:
+    _killed(server, tmp_path)
     _anything()
     assert _is_put_back(server)
-
-
-def _lent(server: Slapd, span: str) -> Lease:
-    _tune(server, "--nosync", "on", "--lease", span, "--apply").ok()
-    (lease,) = recorded_leases()
-    return lease
-
-
-def test_a_lease_lasts_until_its_end_or_the_next_boot(server: Slapd, tmp_path: Path) -> None:
-    lease = _lent(server, "4h")
-    assert f"until {lease.expires} or the next boot" in _tune(server).ok().out
-    assert "no expired or abandoned lease of" in ditseed("tune", "sync", "--give-back").ok().out
-    assert _settings(server) == {"olcDbNoSync"}
-    leases.write(tmp_path, lease, boot="of the day before")
-    assert ": restored" in ditseed("tune", "sync", "--give-back").ok().out
-    assert _is_put_back(server)
-
-
-def test_the_last_of_two_holders_gives_it_back(server: Slapd, tmp_path: Path) -> None:
-    """The first one ends while the second loads."""
-    slow = write(tmp_path / "slow.ldif", TOP, people(2000))
-    quick = write(tmp_path / "quick.ldif", person("quick"))
-    process = start(*_adding(server, slow, "--nosync", "--max-rate", "500"))
-    until(lambda: _settings(server) == {"olcDbNoSync"} and server.log_lines(" ADD dn="))
-    process.send_signal(signal.SIGSTOP)
-    ditseed(*_adding(server, quick, "--nosync")).ok()
-    assert _settings(server) == {"olcDbNoSync"}
-    process.send_signal(signal.SIGCONT)
-    process.communicate()
-    assert process.returncode == 0
-    assert _is_put_back(server)
-
-
-def test_a_load_within_a_lease_leaves_it(server: Slapd, tmp_path: Path) -> None:
-    _lent(server, "4h")
-    ditseed(*_adding(server, write(tmp_path / "x.ldif", TOP), "--nosync")).ok()
-    assert (_settings(server), len(recorded_leases())) == ({"olcDbNoSync"}, 1)
 
 
 def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path: Path) -> None:
@@ -264,7 +216,8 @@ def test_a_stopped_server_is_known_by_its_configuration(server: Slapd, tmp_path:
 
 
 def test_another_server_keeps_its_own(server: Slapd, tmp_path: Path) -> None:
-    """The same suffix, and nosync is what its operator wants."""
+    """The same suffix, and nosync is what its operator wants. Two runs by two URIs share one lease."""
+    _killed(server, tmp_path, "ldap", "nosync.written-down")
     _killed(server, tmp_path, "localhost")
     with Slapd() as other:
         other.configure(NOSYNC)
@@ -319,45 +272,40 @@ def _now(server: Slapd, kind: str) -> str:
     return ",".join(sorted(found["env_flags"])) or "none"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("kind", "value", "before"), LENT)
-def test_lent_until_it_has_ended(server: Slapd, tmp_path: Path, kind: str, value: str, before: str) -> None:
-    """The value of before is that of the first lease, and what puts it back is the next start of anything."""
-    lease = (f"--{kind}", value, "--lease", "4h", "--why", "load of March", "--apply")
-    assert _now(server, kind) == before
-    for _ in "twice":
-        _tune(server, *lease).ok()
-    shown = _tune(server).ok().out
-    assert f"{kind} is leased since" in shown
-    assert "for load of March" in shown
-    assert f"before: {before}" in shown
-    assert _now(server, kind) == value
-    (lent,) = recorded_leases()
-    leases.write(tmp_path, lent, boot="of the day before")
-    assert "which was killed or has ended" in _tune(server).ok().out
-    assert "was left set by a run of" in _anything().err
-    assert (_now(server, kind), recorded_leases()) == (before, [])
+def test_lent_until_it_has_ended(tmp_path: Path, kind: str, value: str, before: str) -> None:
+    """The value of before is that of the first lease. What puts it back is --give-back, the next start of anything, or
+    the command that is told; also at a consumer, or in a database that is read-only. nosync, and flags that defer,
+    leave what is not yet on the disk: ditseed flushes the file of a server on this host from outside."""
+    lend = (f"--{kind}", value, "--why", "load of March", "--apply", "--lease")
+    give_back = ("tune", "sync", "--give-back")
+    server = Slapd(Settings(database_lines=("checkpoint 128 9", "readonly on")))
+    server.slapadd(TOP)
+    with server:
+        for _ in "twice":
+            _tune(server, *lend, "4h").ok()
+        (lent,) = recorded_leases()
+        shown = _tune(server).ok().out
+        assert f"{kind} is leased since" in shown
+        assert f"until {lent.expires} or the next boot" in shown
+        assert "for load of March" in shown
+        assert f"before: {before}" in shown
+        assert "no expired or abandoned lease of" in ditseed(*give_back).ok().out
+        assert _now(server, kind) == value
+        if kind == "nosync":
+            assert "checkpoint 128 9, lent for load of March" in ditseed("doctor", "--config", server.config_path).out
+        leases.write(tmp_path, lent, boot="of the day before")
+        assert "which was killed or has ended" in _tune(server).ok().out
+        assert ": restored" in ditseed(*give_back).ok().out
+        assert (_now(server, kind), recorded_leases()) == (before, [])
 
+        _tune(server, *lend, "0").ok()
+        assert "was left set by a run of" in _anything().err
+        assert (_now(server, kind), recorded_leases()) == (before, [])
 
-@pytest.mark.rows(1)
-@pytest.mark.parametrize(("kind", "value", "before"), LENT)
-def test_the_command_that_is_told_puts_it_back(server: Slapd, kind: str, value: str, before: str) -> None:
-    _tune(server, f"--{kind}", value, "--lease", "0", "--apply").ok()
-    _tune(server, f"--{kind}", before, "--apply").ok()
-    assert (_now(server, kind), recorded_leases()) == (before, [])
-
-
-@pytest.mark.parametrize(("kind", "value", "before"), [*LENT, ("nosync", "on", "off")])
-def test_it_is_given_back_where_nothing_is_written(kind: str, value: str, before: str) -> None:
-    """At a consumer, or in a database that is read-only. nosync, and flags that defer, leave what is not yet on the
-    disk: ditseed flushes the file of a server on this host from outside."""
-    running = Slapd(Settings(database_lines=("checkpoint 128 9", "readonly on")))
-    running.slapadd(TOP)
-    with running:
-        _tune(running, f"--{kind}", value, "--lease", "0", "--apply").ok()
-        assert _now(running, kind) == value
-        assert ": restored" in ditseed("tune", "sync", "--give-back").ok().out
-        assert (_now(running, kind), recorded_leases()) == (before, [])
+        _tune(server, *lend, "0").ok()
+        _tune(server, f"--{kind}", before, "--apply").ok()
+        assert (_now(server, kind), recorded_leases()) == (before, [])
 
 
 def test_what_is_so_already_is_not_lent(server: Slapd) -> None:

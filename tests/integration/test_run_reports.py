@@ -3,6 +3,7 @@ prints."""
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import stat
@@ -22,7 +23,7 @@ from fixtures.trees import write_people
 from loader.cli.report import readable_facts
 from tests.support.adding import SUFFIX, TOP, command, people, person, unit
 from tests.support.browser import BLUE, browse, missing_browser
-from tests.support.command import Done, ditseed
+from tests.support.command import ditseed
 from tests.support.pages import Page, outside
 from tests.support.require import require
 from tests.support.seeding import Pair, consumer_of, pair
@@ -31,7 +32,6 @@ from tests.support.stopping import stopped_at
 pytestmark = pytest.mark.slapd
 
 PEOPLE = 500
-HOSTILE = '<script>alert(1)</script><img src="http://evil.example/x">'
 
 
 @pytest.fixture(scope="module")
@@ -119,30 +119,10 @@ def test_what_was_done_before_is_not_told_as_done_now(target: Slapd, ldif: Path,
     assert "step_seconds" not in metrics(tmp_path)
 
 
-def test_hostile_rejects_are_text(target: Slapd, tmp_path: Path) -> None:
-    """In DN, reason, file name and command line."""
-    path = tmp_path / "<b>&.ldif"
-    path.write_text(TOP + people(3) + person(f"{HOSTILE}\u202e", sn=None))
-    more = ("--max-rejects", 5, "--json")
-    done = ditseed(*build_words(target, path, *more), *wanted(tmp_path))
-    assert done.status == 1
-    page = page_of(tmp_path)
-    assert not page.named("b")
-    rejects = page.by_id("rejects").text
-    assert HOSTILE in rejects
-    assert "\\u202e" in rejects
-    assert str(path) in rejects
-    assert str(path) in page.by_id("asked").text
-    assert page.value("rejected") == done.facts["rejected"] == 1
-    assert done.facts["rejects"] in page.source
-    told = single(tmp_path)
-    assert (told["success"], told["exit_status"], told["rejects"]) == (1, 1, 1)
-
-
 @pytest.mark.long
 def test_a_failed_build_says_how_it_ended(target: Slapd, tmp_path: Path) -> None:
     path = tmp_path / "x.ldif"
-    path.write_text(TOP + people(3) + person(HOSTILE, sn=None))
+    path.write_text(TOP + people(3) + person("bad", sn=None))
     done = ditseed(*build_words(target, path, "--json"), *wanted(tmp_path))
     error = done.facts["error"]
     page = page_of(tmp_path)
@@ -158,16 +138,16 @@ def test_a_failed_build_says_how_it_ended(target: Slapd, tmp_path: Path) -> None
     assert ("load",) in metrics(tmp_path)["step_seconds"]
 
 
-REFUSED = (
-    ("directory", 5, "storage.no_such_path"),
-    ("extra", 107, "package.missing"),
-    ("device", 3, "usage"),
-    ("same", 3, "usage"),
-    ("dry-run", 3, "usage"),
+@pytest.mark.parametrize(
+    ("what", "status", "code"),
+    [
+        ("directory", 5, "storage.no_such_path"),
+        ("extra", 107, "package.missing"),
+        ("device", 3, "usage"),
+        ("same", 3, "usage"),
+        ("dry-run", 3, "usage"),
+    ],
 )
-
-
-@pytest.mark.parametrize(("what", "status", "code"), REFUSED, ids=[one[0] for one in REFUSED])
 def test_refused_before_anything_is_done(
     target: Slapd, ldif: Path, tmp_path: Path, what: str, status: int, code: str
 ) -> None:
@@ -224,6 +204,7 @@ def test_an_add(slapd_instance: Slapd, tmp_path: Path) -> None:
     page, told = page_of(tmp_path), single(tmp_path)
     assert page.value("figure-entries") == told["entries"] == done.facts["read"] == 52
     assert page.value("rejected") == told["rejects"] == done.facts["rejected"] == 1
+    assert (told["success"], told["exit_status"], done.facts["rejects"] in page.source) == (1, 1, True)
     assert "cn=bad" in page.by_id("rejects").text
     assert list(metrics(tmp_path)["step_seconds"]) == [("start",), ("scan",), ("load",)]
     path.write_text(unit("more") + person("bad", sn=None))
@@ -240,35 +221,28 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 @pytest.mark.long
-def test_an_export_of_a_server(both: Pair, tmp_path: Path) -> None:
+def test_exports_and_seedings(both: Pair, tmp_path: Path) -> None:
     """The password of the file is nowhere."""
-    words = ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / "out", "--json")
-    done = ditseed(*words, *wanted(tmp_path)).ok()
+    server = ("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / "out", "--json")
+    done = ditseed(*server, *wanted(tmp_path)).ok()
     page = page_of(tmp_path)
     assert_agree(tmp_path, page, done.facts, "export")
     assert str(both.provider.replicator_password_file) in page.by_id("asked").text
     assert both.provider.replicator_password_file.read_text().strip() not in page.source
     assert single(tmp_path)["bytes"] > 100 * PEOPLE
 
-
-@pytest.mark.long
-@pytest.mark.parametrize("to", ["out", "-"])
-def test_an_export_of_a_database(both: Pair, tmp_path: Path, to: str) -> None:
-    out = to if to == "-" else tmp_path / to
-    words = ("export", both.provider.database_dir, "-o", out, "--json")
-    done = ditseed(*words, *wanted(tmp_path)).ok()
-    facts = Done(0, done.err[done.err.index('{"report"') :], "").facts if to == "-" else done.facts
+    database = ("export", both.provider.database_dir, "--json", *wanted(tmp_path), "-o")
+    facts = ditseed(*database, tmp_path / "other").ok().facts
+    assert_agree(tmp_path, page_of(tmp_path), facts, "export")
+    done = ditseed(*database, "-").ok()
+    facts = json.loads(done.err[done.err.index('{"report"') :])
     assert_agree(tmp_path, page_of(tmp_path), facts, "export")
 
-
-@pytest.mark.long
-@pytest.mark.parametrize("strategy", ["search", "clone"])
-def test_a_seeding(both: Pair, tmp_path: Path, strategy: str) -> None:
-    with consumer_of(both) as other:
-        done = ditseed(*other.seed(strategy), "--json", *wanted(tmp_path)).ok()
-    page = page_of(tmp_path)
-    assert_agree(tmp_path, page, done.facts, "replica seed")
-    assert "id2e" in page.source
+    for strategy in ("search", "clone"):
+        with consumer_of(both) as other:
+            done = ditseed(*other.seed(strategy), "--json", *wanted(tmp_path)).ok()
+        assert_agree(tmp_path, page_of(tmp_path), done.facts, "replica seed")
+        assert "id2e" in page_of(tmp_path).source
 
 
 @pytest.mark.long
@@ -277,15 +251,12 @@ def test_a_glued_tree(tmp_path: Path) -> None:
     units = [f"ou=people,{glued.SUFFIX}", GROUPS, f"ou=a,{GROUPS}"]
     (tmp_path / "x.ldif").write_text(TOP + "".join(unit(one[3:].split(",")[0], one.partition(",")[2]) for one in units))
     with closing(Slapd(glued.settings(tmp_path, below, Settings(suffix=glued.SUFFIX)))) as target:
-        words = build_words(target, tmp_path / "x.ldif", "--json")
-        done = ditseed(*words, *wanted(tmp_path)).ok()
-        page = page_of(tmp_path)
-        assert_agree(tmp_path, page, done.facts, "build")
-        tables = [one for one in page.named("table") if one.attributes.get("class") == "tables"]
-        headings = [one.text for one in page.named("h2") if one.text.startswith("Tables of")]
-        assert len(tables) == len(headings) == 2
-        for one in done.facts["databases"]:
-            assert f"Tables of {one['directory']}" in headings
+        done = ditseed(*build_words(target, tmp_path / "x.ldif", "--json"), *wanted(tmp_path)).ok()
+    page = page_of(tmp_path)
+    assert_agree(tmp_path, page, done.facts, "build")
+    assert len([one for one in page.named("table") if one.attributes.get("class") == "tables"]) == 2
+    headings = [one.text for one in page.named("h2") if one.text.startswith("Tables of")]
+    assert sorted(headings) == sorted(f"Tables of {one['directory']}" for one in done.facts["databases"])
 
 
 @pytest.mark.long

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +61,16 @@ def row(done: Done, name: str) -> str:
 def test_while_it_goes_on_and_when_it_is_killed(both: Pair) -> None:
     assert status(both).status == NoRun.exit_status
     words = both.seed("slapcat")
-    seeding = stopped_at("load.middle", *words)
+    seeding = stopped_at("load.middle", *words).process
     try:
         found, said = facts(both), status(both).ok()
         assert (found["done"], found["step"], found["failure"]) == (False, "load", None)
-        assert found["process"] == seeding.process.pid
-        assert row(said, "under way") == "load"
-        assert row(said, "process") == str(seeding.process.pid)
+        assert found["process"] == seeding.pid
+        assert (row(said, "under way"), row(said, "process")) == ("load", str(seeding.pid))
         assert "interrupted" not in said.out
     finally:
-        seeding.process.kill()
-        seeding.process.communicate()
+        seeding.kill()
+        seeding.communicate()
     said = status(both).ok()
     assert row(said, "next") == "load"
     assert row(said, "state") == "interrupted; the same `replica seed` command resumes"
@@ -118,11 +114,6 @@ def test_why_it_was_refused(both: Pair, tmp_path: Path) -> None:
     assert row(said, "state") == ("failed; once that is corrected, the same `replica seed` command resumes")
 
 
-def test_stopped_by_a_signal(both: Pair) -> None:
-    stopped_at("load.start", *both.seed("slapcat")).end(signal.SIGTERM)
-    assert row(status(both).ok(), "error") == "stopped by SIGTERM [cancelled]"
-
-
 # --- online -----------------------------------------------------------------------------------------
 
 
@@ -136,25 +127,25 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
         yield made
 
 
-@contextmanager
-def standing_still(server: Slapd) -> Iterator[None]:
-    """It answers nobody meanwhile."""
-    server.process.send_signal(signal.SIGSTOP) if server.process else None
-    try:
-        yield
-    finally:
-        server.process.send_signal(signal.SIGCONT) if server.process else None
-
-
-def test_killed_gone_on_with_and_finished_online(provider: Slapd, slapd_instance: Slapd, state: Path) -> None:
+def test_going_on_killed_and_finished_online(provider: Slapd, slapd_instance: Slapd, state: Path) -> None:
     target = slapd_instance
     assert status(target).status == NoRun.exit_status
-    for point, step in (("plan.recorded", "read"), ("load.middle", "load")):
-        killed(point, *online(provider, target))
-        seed = facts(target)["seed"]
-        assert (seed["step"], seed["process"], seed["done"]) == (step, None, False)
-        assert 0 <= seed["heard"] < 60
-    everything = len(provider.search(attributes=("1.1",)))
+    killed("plan.recorded", *online(provider, target))
+    seed = facts(target)["seed"]
+    assert (seed["step"], seed["process"], seed["done"]) == ("read", None, False)
+    assert 0 <= seed["heard"] < 60
+
+    seeding = stopped_at("load.middle", *online(provider, target)).process
+    try:
+        seed, words = facts(target)["seed"], status(target).ok().out
+        assert (seed["step"], seed["process"], seed["done"]) == ("load", seeding.pid, False)
+        assert "under way" in words
+        assert str(seeding.pid) in words
+    finally:
+        seeding.kill()
+        seeding.communicate()
+    seed, everything = facts(target)["seed"], len(provider.search(attributes=("1.1",)))
+    assert (seed["step"], seed["process"], seed["done"]) == ("load", None, False)
     assert seed["entries"] == seed["expected"] == everything
     (lease,) = facts(target)["leases"]
     assert (lease["kind"], lease["process"]) == ("updatedn", None)
@@ -163,32 +154,11 @@ def test_killed_gone_on_with_and_finished_online(provider: Slapd, slapd_instance
     assert "the same `replica seed` command resumes" in words
     assert "nothing will reset it" in words
     assert "ldapmodify" in words
+
     ditseed(*online(provider, target)).ok()
     found = facts(target)
     assert (found["seed"]["done"], found["seed"]["step"], found["leases"]) == (True, None, [])
     assert "finished" in status(target).ok().out
-
-
-@pytest.mark.long
-def test_while_it_goes_on_online(provider: Slapd, slapd_instance: Slapd, tmp_path: Path) -> None:
-    """The provider stands still, and the seeding waits for it; to look at that takes nothing from it."""
-    target = slapd_instance
-    killed("plan.recorded", *online(provider, target))
-    with standing_still(provider):
-        process = start(*online(provider, target))
-        until(lambda: facts(target)["seed"]["process"] is not None)
-        seed = facts(target)["seed"]
-        assert (seed["step"], seed["process"]) == ("read", process.pid)
-        words = status(target).ok().out
-        assert "under way" in words
-        assert str(process.pid) in words
-    finish(process)
-    assert facts(target)["seed"]["done"]
-
-
-def finish(process: subprocess.Popen[str]) -> None:
-    out, err = process.communicate()
-    assert process.returncode == 0, (out, err)
 
 
 def test_a_load_and_its_lease(slapd_instance: Slapd, state: Path) -> None:
@@ -207,7 +177,8 @@ def test_a_load_and_its_lease(slapd_instance: Slapd, state: Path) -> None:
     assert (load["process"], load["done"], found["seed"]) == (process.pid, False, None)
     assert (lease["kind"], lease["process"], lease["undo"]) == ("nosync", process.pid, None)
     assert f"process {process.pid} will reset it" in status(slapd_instance).ok().out
-    finish(process)
+    out, err = process.communicate()
+    assert process.returncode == 0, (out, err)
     found = facts(slapd_instance)
     assert (found["loads"][0]["entries"], found["loads"][0]["done"]) == (everything, True)
     assert found["leases"] == []

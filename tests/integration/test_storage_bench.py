@@ -28,8 +28,7 @@ def two(place: Path) -> list[Path]:
 
 def test_two_directories(tmp_path: Path) -> None:
     places = two(tmp_path)
-    done = ditseed("storage", "bench", *places, *FEW, "--json").ok()
-    rows = done.facts["rows"]
+    rows = ditseed("storage", "bench", *places, *FEW, "--json").ok().facts["rows"]
     assert [row["directory"] for row in rows] == list(map(str, places))
     for row in rows:
         assert row["nosync"]["entries"] == row["native"]["entries"] == 302

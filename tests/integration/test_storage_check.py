@@ -7,8 +7,6 @@ import os
 import shlex
 import struct
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from fixtures import storage_vm
 from loader.storage import files
 from tests.support import vm
 from tests.support.command import COMMAND, ditseed
-from tests.support.disks import loop_device
+from tests.support.disks import loop_device, mounting
 from tests.support.require import require
 
 Facts = dict[str, Any]
@@ -37,16 +35,6 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@contextmanager
-def mounted(device: str, place: Path, *options: str) -> Iterator[Path]:
-    place.mkdir(exist_ok=True)
-    subprocess.run(["mount", *options, device, str(place)], check=True)
-    try:
-        yield place
-    finally:
-        run("umount", str(place))
-
-
 def make_database(directory: Path, map_size: int) -> None:
     directory.mkdir(exist_ok=True)
     with lmdb.open(str(directory), map_size=map_size) as environment, environment.begin(write=True) as transaction:
@@ -57,7 +45,7 @@ def test_ext4_with_barriers_off_and_small_blocks(tmp_path: Path) -> None:
     """Each command that mends something online is run as it is printed, and the finding is gone."""
     with loop_device(tmp_path / "image", 64) as device:
         run("mkfs.ext4", "-q", "-b", "1024", device)
-        with mounted(device, tmp_path / "mount", "-o", "nobarrier,discard") as place:
+        with mounting(device, tmp_path / "mount", "-o", "nobarrier,discard") as place:
             make_database(place / "db", 1 << 30)
             done = ditseed("storage", "check", place / "db", "--json")
             assert done.status == 1
@@ -92,7 +80,7 @@ def test_an_fstab_that_the_next_mount_refuses(tmp_path: Path) -> None:
     with loop_device(tmp_path / "image", 320) as device:
         run("mkfs.xfs", "-q", device)
         fstab.write_text(f"# one\n{device} {place} xfs noatime,nobarrier 0 2\n")
-        with mounted(device, place):
+        with mounting(device, place):
             bound = ("unshare", "--mount", "sh", "-c")
             script = 'mount --bind "$0" /etc/fstab && exec "$@"'
             done = ditseed("storage", "check", place, "--json", prefix=(*bound, script, str(fstab)))
@@ -152,57 +140,12 @@ def images(home: Path, *sizes: int) -> list[Path]:
     return disks
 
 
-LINEAR_AND_STRIPED = """
-set -e
-pvcreate -q /dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd1
-vgcreate -q vg /dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd1
-lvcreate -q -y -Wn -L 1500M -n lin vg /dev/ubdd1
-mkfs.xfs -q /dev/vg/lin
-mkdir /run/mnt/lin /run/mnt/new
-mount /dev/vg/lin /run/mnt/lin
-{ditseed} storage check /run/mnt/lin >linear || echo "exit status $?" >>linear
-sed -n '/^WARNING  vg.lin/,/^$/ s/^    //p' linear >mend
-sh -e mend >/dev/null
-mount /dev/vg/lin_striped /run/mnt/new
-{ditseed} storage check /run/mnt/new --json >striped
-cat linear striped
-"""
-
-
 def partitioned(disk: Path, megabytes: int, start: int) -> None:
     """One partition to the end of the disk, from that sector on."""
     sectors = (megabytes << 11) - start
     record = struct.pack("<B3sB3sII", 0, bytes(3), 0x8E, bytes(3), start, sectors)
     disk.write_bytes(bytes(446) + record + bytes(48) + b"\x55\xaa")
     os.truncate(disk, megabytes << 20)
-
-
-def test_a_linear_volume_is_told_from_a_striped_one_and_mended(tmp_path: Path) -> None:
-    """The printed commands, run as they are, make a volume in which nothing is left to mend."""
-    disks = images(tmp_path, 2048, 2048, 2048, 0)
-    partitioned(disks[3], 1600, 63)
-    printed = vm.run(LINEAR_AND_STRIPED.format(ditseed=COMMAND), disks)
-    before, after = printed[: printed.index("{")], printed[printed.index("{") :]
-
-    assert "exit status 1\n" in before
-    assert "\n   └─ /dev/mapper/vg-lin  lvm, 1.5 GiB, linear, extents: /dev/ubdd1 375," in before
-    assert "\n         └─ /dev/ubdd  disk, 1.6 GiB" in before
-    assert "WARNING  /dev/ubdd1: misaligned: begins at byte 32256\n" in before
-    assert (
-        "WARNING  vg/lin: linear: all of its 375 extents are on /dev/ubdd1, one of 4 physical volumes of the group\n"
-    ) in before
-    assert (
-        "\n    lvcreate -y --wipesignatures y -i 3 -I 64k -l 375 -n lin_striped vg /dev/ubda /dev/ubdb /dev/ubdc\n"
-        in before
-    )
-
-    striped = json.loads(after)
-    assert striped["well"] is True
-    assert severity(striped, "volume.striped") == severity(striped, "stripes") == ["ok"]
-    assert severity(striped, "alignment") == ["ok"]
-    assert of_rule(striped, "volume.linear") == []
-    assert [one["kind"] for one in striped["devices"]] == ["lvm", "disk", "disk", "disk"]
-    assert striped["not_looked_at"] == []
 
 
 @pytest.mark.long

@@ -28,8 +28,9 @@ from tests.integration.test_storage_check import images
 from tests.resume.test_migrate import BACK, POINTS
 from tests.support import vm
 from tests.support.command import COMMAND, Done, ditseed, start
-from tests.support.disks import loop_device, mounted
+from tests.support.disks import loop_device, mounted, mounting
 from tests.support.nobody import NOBODY
+from tests.support.processes import started
 from tests.support.require import require
 from tests.unit.storage.test_holders import elsewhere, environment_open
 
@@ -156,14 +157,10 @@ TRUE = ("--service", "true", "true")
 @contextmanager
 def volume(place: Path, megabytes: int = 64) -> Iterator[str]:
     """A new one, mounted on `place`."""
-    place.mkdir()
     with loop_device(place.with_suffix(".image"), megabytes) as device:
         subprocess.run(["mkfs.ext4", "-q", device], check=True)
-        subprocess.run(["mount", device, place], check=True)
-        try:
+        with mounting(device, place):
             yield device
-        finally:
-            subprocess.run(["umount", "--all-targets", device], capture_output=True, check=False)
 
 
 @pytest.fixture
@@ -205,20 +202,6 @@ def test_a_kdc_and_its_realm(home: Path) -> None:
         assert (home / "fstab").read_text() == ""
 
 
-def test_a_service_that_has_no_file_open(home: Path) -> None:
-    """Then none can be looked for; the plan says so."""
-    (home / "old").mkdir()
-    (home / "old/file").write_text("kept")
-    with volume(home / "new"):
-        assert "no process writes to" in migrate(home, home / "old", *TRUE).ok().out
-        migrate(home, home / "old", *TRUE, "--apply").ok()
-        assert (mounted(home / "old") != "", (home / "old/file").read_text()) == (True, "kept")
-        again = migrate(home, home / "old", *TRUE, "--apply").ok()
-        assert ("is finished" in again.err, "--restart" in again.err) == (True, False)
-        migrate(home, home / "old", *TRUE, "--rollback", "--apply").ok()
-        assert (mounted(home / "old"), (home / "old/file").read_text()) == ("", "kept")
-
-
 def test_what_is_wrong_is_said_before_anything_is_done(home: Path) -> None:
     (home / "old").mkdir()
     (home / "link").symlink_to(home / "old")
@@ -252,24 +235,28 @@ def test_what_is_wrong_is_said_before_anything_is_done(home: Path) -> None:
 
 
 def test_ctrl_c_and_the_same_again(home: Path) -> None:
-    (home / "old").mkdir()
-    (home / "old/file").write_text("kept")
-    slow = home / "stop"
+    """Of a service that has no file open: then none can be looked for, and the plan says so."""
+    old, slow = home / "old", home / "stop"
+    old.mkdir()
+    (old / "file").write_text("kept")
     slow.write_text(f"#!/bin/sh\ntouch {home}/stopping\nexec sleep 600\n")
     slow.chmod(0o700)
     with volume(home / "new"):
+        assert "no process writes to" in migrate(home, old, *TRUE).ok().out
         env = {"DITSEED_STATE_DIR": str(home / "state")}
-        words = ("storage", "migrate", home / "old", home / "new", "--fstab", home / "fstab", "--service", slow, "true")
+        words = ("storage", "migrate", old, home / "new", "--fstab", home / "fstab", "--service", slow, "true")
         process = start(*words, "--watch", 0, "--apply", env=env, stdin=subprocess.PIPE)
-        process.stdin.write(f"{home}/old\n")
+        process.stdin.write(f"{old}\n")
         process.stdin.flush()
         until((home / "stopping").exists)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
         assert (process.returncode, "The same command resumes here" in err) == (130, True), err
         assert "The service is stopped, or being stopped" in err
-        migrate(home, home / "old", *TRUE, "--apply").ok()
-        assert (mounted(home / "old") != "", (home / "old/file").read_text()) == (True, "kept")
+        migrate(home, old, *TRUE, "--apply").ok()
+        assert (mounted(old) != "", (old / "file").read_text()) == (True, "kept")
+        again = migrate(home, old, *TRUE, "--apply").ok()
+        assert ("is finished" in again.err, "--restart" in again.err) == (True, False)
 
 
 def test_the_account_of_the_service_stays_out_of_the_new_volume(home: Path) -> None:
@@ -285,9 +272,7 @@ def test_the_account_of_the_service_stays_out_of_the_new_volume(home: Path) -> N
             assert migrate(home, old, *TRUE, "--apply", kill=point).status == -signal.SIGKILL
             assert subprocess.run(stay, cwd=new, capture_output=True, check=False).returncode != 0
         os.chown(new, OTHER, OTHER)  # as after the step `unmount` was killed
-        with subprocess.Popen(stay, cwd=new, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as inside:
-            assert inside.stdout is not None
-            inside.stdout.readline()
+        with started(stay, cwd=new) as inside:
             (old / "sub/file").write_text("last")
             done = migrate(home, old, *TRUE, "--apply")
             assert (done.status, "works in it" in done.err) == (125, True), done.err
@@ -339,28 +324,24 @@ def test_a_mount_namespace_that_keeps_the_former_volume(home: Path) -> None:
         assert f"(cat, process {user.pid})" in done.err
 
 
-@pytest.mark.parametrize("how", ["remounted", "error", "device", "fstab", "dead"])
-def test_a_volume_that_cannot_be_written_is_refused_before_the_stop(home: Path, how: str) -> None:
-    new = home / "new"
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("mount -o remount,ro {home}/new", "it is mounted read-only"),
+        ("mount -o remount,abort {home}/new", "it is mounted read-only"),
+        ("blockdev --setro {device}", "its device {device} is read-only"),
+        ("echo {device} {home}/new ext4 noatime,ro 0 2 >{home}/fstab", "its line in fstab mounts it read-only"),
+        ("truncate -s 0 {home}/new.image", "Input/output error"),
+    ],
+    ids=["remounted", "error", "device", "fstab", "dead"],
+)
+def test_a_volume_that_cannot_be_written_is_refused_before_the_stop(home: Path, script: str, said: str) -> None:
     (home / "old").mkdir()
-    with volume(new) as device:
-        said = "it is mounted read-only"
-        if how == "remounted":
-            subprocess.run(["mount", "-o", "remount,ro", new], check=True)
-        elif how == "error":
-            subprocess.run(["mount", "-o", "remount,abort", new], check=True)
-        elif how == "device":
-            subprocess.run(["blockdev", "--setro", device], check=True)
-            said = f"its device {device} is read-only"
-        elif how == "fstab":
-            (home / "fstab").write_text(f"{device} {new} ext4 noatime,ro 0 2\n")
-            said = "its line in fstab mounts it read-only"
-        else:
-            os.truncate(new.with_suffix(".image"), 0)
-            said = "Input/output error"
+    with volume(home / "new") as device:
+        subprocess.run(["sh", "-c", script.format(home=home, device=device)], check=True)
         done = migrate(home, home / "old", "--service", f"touch {home}/stopped", "true", "--apply")
         subprocess.run(["blockdev", "--setrw", device], check=True)
-    assert (done.status in (13, 125), said in done.err) == (True, True), done.err
+    assert (done.status in (13, 125), said.format(device=device) in done.err) == (True, True), done.err
     assert not (home / "stopped").exists()
 
 

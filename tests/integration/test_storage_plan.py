@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_storage_check import images, loop_device, mounted, run
+from tests.integration.test_storage_check import images, run
 from tests.support import vm
 from tests.support.command import ditseed
+from tests.support.disks import loop_device, mounting
 
 PLANNED = """
 sh("touch /run/fstab && mount --bind /run/fstab /etc/fstab")
@@ -124,7 +125,7 @@ def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:
         held = ditseed(*asked)
         assert (held.status, held.facts["error"]["code"]) == (123, "storage.disk_in_use")
         assert "holds a signature (ext4)" in held.err
-        with mounted(device, tmp_path / "mount"):
+        with mounting(device, tmp_path / "mount"):
             assert f"is mounted on {tmp_path}/mount" in ditseed(*asked).err
             run("wipefs", "--all", "--force", device)  # the kernel knows what wipefs does not see
             assert "is mounted on" in ditseed(*asked).err

@@ -28,6 +28,17 @@ def loop_device(image: Path, megabytes: int) -> Iterator[str]:
         yield device
 
 
+@contextmanager
+def mounting(device: str, place: Path, *options: str) -> Iterator[Path]:
+    """Mounts a device for the body, and then unmounts it wherever it is mounted."""
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", *options, device, place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--all-targets", device], capture_output=True, check=False)
+
+
 def mounted(place: Path) -> str:
     """Returns the uppermost mount at `place`; empty if there is none."""
     command = ["findmnt", "-n", "-o", "SOURCE", "-M", place]

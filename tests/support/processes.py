@@ -1,11 +1,36 @@
-"""Finds processes by their command lines, to show that a command leaves none behind."""
+"""Runs processes beside a test, and finds processes by their command lines, to show that a command leaves none."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
+
+
+def announced(
+    program: str, *arguments: object, prefix: Sequence[str] = (), **more: Any
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Runs a Python program as `started` does."""
+    return started([*prefix, sys.executable, "-c", program, *map(str, arguments)], **more)
+
+
+@contextmanager
+def started(command: Sequence[str], **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """Runs a command during the body, which begins when it has printed a line, and kills it unless it has ended.
+
+    `more`: arguments of subprocess.Popen."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline(), "it ended before it was ready"
+            yield process
+        finally:
+            process.kill()
 
 
 def mentioning(*texts: str) -> dict[int, str]:

@@ -18,6 +18,10 @@ def require(missing: str | None) -> None:
     pytest.skip(missing)
 
 
+def require_root() -> None:
+    require(None if os.geteuid() == 0 else "only root gives files away, becomes another account, or mounts")
+
+
 def require_2_7() -> None:
     """Skips a test if OpenLDAP 2.7 is not installed, in CI too, because no distribution has it."""
     if reason := openldap_27.missing():

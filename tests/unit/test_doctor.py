@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from loader.config import DEFAULT_MAXSIZE, Config
 from loader.config import Database as Configured
-from loader.mdb.readers import Room
+from loader.mdb.readers import Reader, Room
 from loader.operations import doctor
 from loader.operations.doctor import rules
 from loader.operations.doctor.facts import Replication, Request, Server
@@ -34,11 +33,12 @@ CONFIGURED = {"suffixes", "maxsize", "indexes", "env_flags", "nosync", "overlays
 UNSEEN = {"damage": "", "data": None, "tables": None, "nosync_holder": "", "idlexp": 16, "readers": ()}
 
 
-def facts(**of_database: Any) -> Server:
-    """A server of which nothing but these facts of its database is there to be seen."""
+def facts(entries: dict[str, dict[str, list[bytes]]] | None = None, **of_database: Any) -> Server:
+    """A server of which nothing but these facts of its database is there to be seen. `entries`: of cn=config."""
     stated = {name: of_database.pop(name) for name in CONFIGURED & of_database.keys()}
-    config = Config(Path("/etc/ldap/slapd.d"), (structs.replace(DATABASE, **stated),), ())
-    server = seen(Server(config, Request()), release=(2, 4, 57), leases=(), slapd=None)
+    release = of_database.pop("release", (2, 4, 57))
+    config = Config(Path("/etc/ldap/slapd.d"), (structs.replace(DATABASE, **stated),), tuple((entries or {}).items()))
+    server = seen(Server(config, Request()), release=release, leases=(), slapd=None)
     seen(server, tune_options=("-H ldapi:/// -Y EXTERNAL", "--apply"), unseen=[])
     seen(server.databases[0], **{**UNSEEN, "room": ROOM, **of_database})
     return server
@@ -71,18 +71,67 @@ def severities(of: Server, rule: str) -> list[str]:
     ],
 )
 def test_bugs_of_a_release_are_told_of_that_alone(release: tuple[int, int, int], rules: set[str]) -> None:
-    told = doctor.judged(seen(facts(), release=release))
-    assert {one.rule for one in told if one.rule.startswith("release.")} == rules
-    assert all(one.mend for one in told if one.rule.startswith("release."))
+    told = [one for one in doctor.judged(facts(release=release)) if one.rule.startswith("release.")]
+    assert {one.rule for one in told} == rules
+    assert all(one.mend for one in told)
+
+
+def sync(shown: str | None, stored: str = OWN, of: str = "provider", **more: Any) -> Replication:
+    """What a consumer has `stored`, and what its provider has `shown`."""
+    return Replication(f"ldap://{of}", (stored,), (shown,) if shown else None, 1.0, **more)
+
+
+DEAD = sync(None, dead="connection refused")
+AHEAD = sync(OWN, LATER)
+BOTH = Replication("ldap://provider", (OWN,), (OWN, ELSEWHERE), 1.0)
 
 
 @pytest.mark.parametrize(
-    ("release", "data_format", "severity"),
-    [((2, 6, 10), 1, "ok"), ((2, 6, 10), 3, "critical"), ((2, 7, 0), 3, "ok"), ((2, 7, 0), 1, "critical")],
+    ("rule", "changes", "severity"),
+    [
+        ("format", {"release": (2, 6, 10), "format": 1}, "ok"),
+        ("format", {"release": (2, 6, 10), "format": 3}, "critical"),
+        ("format", {"release": (2, 7, 0), "format": 3}, "ok"),
+        ("format", {"release": (2, 7, 0), "format": 1}, "critical"),
+        ("sync", {}, "ok"),
+        ("sync", {"nosync": True}, "critical"),
+        ("sync", {"nosync": True, "checkpoint": "1024 5"}, "warning"),
+        ("sync", {"nosync": True, "checkpoint": "1024 0"}, "critical"),
+        ("sync", {"nosync": True, "checkpoint": "0 5", "env_flags": ("writemap",)}, "critical"),
+        ("sync", {"env_flags": ("mapasync", "writemap")}, "warning"),
+        ("sync", {"env_flags": ("mapasync",)}, "ok"),
+        ("idlexp", {"idlexp": 16}, ""),
+        ("idlexp", {"idlexp": 20}, "note"),
+        ("readers.full", {"slots": (126, 0)}, ""),
+        ("readers.full", {"slots": (126, 112)}, ""),
+        ("readers.full", {"slots": (126, 114)}, "warning"),
+        ("readers.full", {"slots": (126, 126)}, "critical"),
+        ("maxsize.unset", {"maxsize": DEFAULT_MAXSIZE}, "warning"),
+        ("indexes.sync", {}, ""),
+        ("server_id", {"is_multi_provider": True}, "critical"),
+        ("server_id", {"is_multi_provider": True, "entries": {"cn=config": {"olcServerID": [b"1"]}}}, ""),
+        ("replication", {"replication": (sync(OWN),)}, "ok"),
+        ("replication", {"replication": (sync(LATER),)}, "warning"),
+        ("replication", {"replication": (BOTH,)}, "critical"),
+        ("replication", {"replication": (sync(None),)}, "note"),
+        ("replication", {"replication": (DEAD,)}, ""),
+        ("replication.dead", {"replication": (DEAD,)}, "critical"),
+        ("replication.dead", {"replication": (DEAD, sync(OWN))}, "warning"),
+        ("replication.ahead", {"replication": (sync(OWN),)}, ""),
+        ("replication.ahead", {"replication": (AHEAD,)}, "critical"),
+        ("replication.ahead", {"replication": (AHEAD,), "is_multi_provider": True}, ""),  # written here
+        ("replication.ahead", {"replication": (sync(None, LATER),)}, ""),
+        ("replication.ahead", {"replication": (sync(ELSEWHERE),)}, ""),
+        ("replication.ahead", {"replication": (AHEAD, sync(LATER, LATER, "other"))}, ""),
+    ],
 )
-def test_a_file_that_slapd_does_not_read(release: tuple[int, int, int], data_format: int, severity: str) -> None:
-    of = seen(facts(format=data_format), release=release)
-    assert severities(of, "format") == [severity]
+def test_severity(rule: str, changes: dict[str, Any], severity: str) -> None:
+    assert severities(facts(**changes), rule) == ([severity] if severity else [])
+
+
+def test_how_far_a_consumer_is_behind() -> None:
+    assert [one.lag for one in (sync(OWN), sync(LATER), BOTH, sync(None))] == [0.0, 600.0, float("inf"), None]
+    assert "is not behind ldap://provider" in found(facts(replication=(sync(OWN),)), "replication")[0].what
 
 
 @pytest.mark.parametrize(
@@ -116,113 +165,56 @@ def test_a_disk_without_room_is_not_mended_by_maxsize() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "severity"),
-    [
-        ({}, "ok"),
-        ({"nosync": True}, "critical"),
-        ({"nosync": True, "checkpoint": "1024 5"}, "warning"),
-        ({"nosync": True, "checkpoint": "1024 0"}, "critical"),
-        ({"nosync": True, "checkpoint": "0 5", "env_flags": ("writemap",)}, "critical"),
-        ({"env_flags": ("mapasync", "writemap")}, "warning"),
-        ({"env_flags": ("mapasync",)}, "ok"),
-    ],
-)
-def test_what_a_crash_would_lose(changes: dict[str, Any], severity: str) -> None:
-    assert severities(facts(**changes), "sync") == [severity]
-
-
-@pytest.mark.parametrize(
-    ("shown", "lag", "severity"),
-    [
-        ((OWN,), 0.0, "ok"),
-        ((LATER,), 600.0, "warning"),
-        ((OWN, ELSEWHERE), float("inf"), "critical"),
-        (None, None, "note"),
-    ],
-)
-def test_how_far_a_consumer_is_behind(shown: tuple[str, ...] | None, lag: float | None, severity: str) -> None:
-    one = Replication("ldap://provider", (OWN,), shown, 1.0)
-    assert one.lag == lag
-    assert severities(facts(replication=(one,)), "replication") == [severity]
-
-
-@pytest.mark.parametrize(
     ("days", "many", "severity"),
     [(60, False, "ok"), (20, False, "warning"), (3, False, "critical"), (-1, True, "warning")],
 )
 def test_certificates(days: float, many: bool, severity: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "certificates_of", lambda _: [Certificate("CN=x", days * 86400, many)])
-    entry = ("cn=config", {"olcTLSCertificateFile": [b"/c.pem"]})
-    of = facts()
-    of.config = dataclasses.replace(of.config, entries=(entry,))
+    of = facts({"cn=config": {"olcTLSCertificateFile": [b"/c.pem"]}})
     assert severities(of, "certificate") == [severity]
 
 
-def test_long_lists_and_limits() -> None:
-    assert severities(facts(idlexp=16), "idlexp") == []
-    assert severities(facts(idlexp=20), "idlexp") == ["note"]
-    assert severities(facts(overlays=("syncprov",)), "limits") == ["note"]
-    lifted = ("{0}dn.exact=cn=r size.prtotal=unlimited", "")
-    assert severities(facts(overlays=("syncprov",), limits=lifted), "limits") == []
-    for size_limit in ("unlimited", "-1", "size.soft=10 size.hard=unlimited"):
-        of = facts(overlays=("syncprov",), limits=(size_limit,))
-        assert severities(of, "limits") == []
-    assert severities(facts(overlays=("syncprov",), limits=("1000",)), "limits") == ["note"]
+@pytest.mark.parametrize(
+    ("of_frontend", "of_database", "severity"),
+    [
+        ({}, {}, ["note"]),
+        ({}, {"olcLimits": [b"{0}dn.exact=cn=r size.prtotal=unlimited"]}, []),
+        ({"olcSizeLimit": [b"unlimited"]}, {}, []),
+        ({"olcSizeLimit": [b"unlimited"]}, {"olcSizeLimit": [b"1000"]}, ["note"]),
+        ({}, {"olcSizeLimit": [b"-1"]}, []),
+        ({}, {"olcSizeLimit": [b"size.soft=10 size.hard=unlimited"]}, []),
+    ],
+)
+def test_limits_of_a_provider(
+    of_frontend: dict[str, list[bytes]], of_database: dict[str, list[bytes]], severity: list[str]
+) -> None:
+    entries = {"olcDatabase={-1}frontend,cn=config": of_frontend, DATABASE.entry_dn: of_database}
+    assert severities(facts(entries, overlays=("syncprov",)), "limits") == severity
 
 
-def test_a_session_log_that_is_kept_is_a_note() -> None:
+def test_leases_that_stand() -> None:
+    """A session log is kept on purpose; who has lent nosync is told."""
     leases = tuple(Lease(kind, "ldap://x", "o=x", "undo", taken="2026") for kind in ("sessionlog", "nosync"))
     assert severities(seen(facts(), leases=leases), "lease") == ["warning", "note"]
+    (one,) = found(facts(nosync=True, nosync_holder="load of March"), "sync")
+    assert one.what == "nosync, no checkpoint, lent for load of March"
 
 
 @pytest.mark.parametrize(
-    ("stored", "shown", "changes", "severity"),
-    [
-        (OWN, (OWN,), {}, []),
-        (LATER, (OWN,), {}, ["critical"]),
-        (LATER, (OWN,), {"is_multi_provider": True}, []),  # written here
-        (LATER, None, {}, []),
-        (OWN, (ELSEWHERE,), {}, []),
-    ],
+    ("name", "indexes"), [("entryCSN eq", ("entryCSN eq",)), ("entryUUID eq", ("entryCSN eq", "entryUUID eq"))]
 )
-def test_a_consumer_that_is_ahead(
-    stored: str, shown: tuple[str, ...] | None, changes: dict[str, Any], severity: list[str]
-) -> None:
-    one = Replication("ldap://provider", (stored,), shown, 1.0)
-    of = facts(replication=(one,), **changes)
-    assert severities(of, "replication.ahead") == severity
-    another = Replication("ldap://other", (stored,), (stored,), 1.0)
-    assert severities(facts(replication=(one, another)), "replication.ahead") == []
+def test_an_index_that_replication_needs(name: str, indexes: tuple[str, ...]) -> None:
+    (one,) = found(facts(lacking_indexes=indexes, is_replicated=True), "indexes.sync")
+    assert f"no index {name}" in one.what
+    assert f"--add '{name}'" in one.mend[0]
 
 
-def test_a_provider_that_cannot_be_reached() -> None:
-    dead = Replication("ldap://provider", (OWN,), None, 1.0, dead="connection refused")
-    alive = Replication("ldap://other", (OWN,), (OWN,), 1.0)
-    assert severities(facts(replication=(dead,)), "replication.dead") == ["critical"]
-    assert severities(facts(replication=(dead,)), "replication") == []
-    assert severities(facts(replication=(dead, alive)), "replication.dead") == ["warning"]
-    (one,) = found(facts(replication=(alive,)), "replication")
-    assert "is not behind ldap://other" in one.what
-
-
-def test_what_the_configuration_lacks() -> None:
-    lacking = {"entryCSN eq": ("entryCSN eq",), "entryUUID eq": ("entryCSN eq", "entryUUID eq")}
-    for name, indexes in lacking.items():
-        (one,) = found(facts(lacking_indexes=indexes, is_replicated=True), "indexes.sync")
-        assert f"no index {name}" in one.what
-        assert f"--add '{name}'" in one.mend[0]
-    assert severities(facts(), "indexes.sync") == []
-    assert severities(facts(maxsize=DEFAULT_MAXSIZE), "maxsize.unset") == ["warning"]
-    multi = facts(is_multi_provider=True)
-    assert severities(multi, "server_id") == ["critical"]
-    multi.config = dataclasses.replace(multi.config, entries=(("cn=config", {"olcServerID": [b"1"]}),))
-    assert severities(multi, "server_id") == []
-
-
-@pytest.mark.parametrize(("taken", "severity"), [(0, []), (112, []), (114, ["warning"]), (126, ["critical"])])
-def test_reader_slots(taken: int, severity: list[str]) -> None:
-    assert severities(facts(slots=(126, taken)), "readers.full") == severity
-    assert severities(facts(), "readers.full") == []
+@pytest.mark.parametrize(("lag", "severity"), [(0, "note"), (3, "warning")])
+def test_a_slot_of_a_dead_process_matters_if_it_keeps_pages(lag: int, severity: str) -> None:
+    (one,) = found(facts(readers=(Reader(4711, "", lag, False),)), "readers.dead")
+    assert one.severity.value == severity
+    assert "dead processes (4711)" in one.what
+    assert one.mend == ("ditseed doctor --config /etc/ldap/slapd.d --fix",)
 
 
 ROW = re.compile(r"^\| `([\w.*]+)` \| ((?:(?:note|warning|critical)(?:, )?)+) \|", re.MULTILINE)

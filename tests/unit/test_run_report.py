@@ -8,7 +8,6 @@ import pytest
 
 from loader.errors import AddRefused, EntryRefused
 from loader.operations import reports
-from loader.operations import reports as prometheus
 from loader.operations.reports import RunReport, rates_of
 from loader.progress import Meter, Point, Recorder, StepRecord
 from tests.support.pages import Page, outside
@@ -18,7 +17,7 @@ HOSTILE = "</text></svg><script>alert(1)</script>\x1b[2J $\\frac$ 例"
 
 def report(**more: Any) -> RunReport:
     recorder = Recorder()
-    with recorder.following(Meter("load")) as _:
+    with recorder.following(Meter("load")):
         pass
     given: dict[str, Any] = {"verb": "build", "recorder": recorder, "seconds": 1.0, "status": 0}
     return RunReport(**{**given, **more})
@@ -47,12 +46,13 @@ def test_names_from_outside_are_text() -> None:
     recorder = Recorder()
     recorder.steps.append(StepRecord(HOSTILE, 0.0, 1.0, 5, 5, points=[Point(0, 0, 0), Point(1, 5, 5)]))
     error = EntryRefused(dn=HOSTILE, reason=HOSTILE, where=f"bindpw=hidden {HOSTILE}", way_out="")
-    found = shown(report(recorder=recorder, error=error, status=46), HOSTILE)
+    facts = {"rejected": 1, "rejections": [(HOSTILE, 1, f"{HOSTILE}\u202e", HOSTILE)], "rejects": f"/{HOSTILE}"}
+    found = shown(report(recorder=recorder, error=error, status=46, facts=facts), HOSTILE)
     assert "\x1b" not in found.source
     assert "hidden" not in found.source
-    assert "<script>alert(1)</script>" in found.by_id("rates").text
-    assert "<script>alert(1)</script>" in found.by_id("steps").text
-    assert "<script>alert(1)</script>" in found.by_id("error").text
+    for place in ("rates", "steps", "error", "rejects", "asked"):
+        assert "<script>alert(1)</script>" in found.by_id(place).text, place
+    assert "\\u202e" in found.by_id("rejects").text
 
 
 def test_what_is_not_known_is_not_told() -> None:
@@ -60,8 +60,8 @@ def test_what_is_not_known_is_not_told() -> None:
     assert report(error=refused, status=46).rejected is None
     counted = AddRefused(dn="cn=x", reason="y", advice="z", rejected=2, added=1)
     assert report(error=counted, status=64).rejected == 2
-    names = {one.name for one in prometheus.families(report()) if one.samples}
-    left = {one.name for one in prometheus.families(report(error=refused, status=46)) if one.samples}
+    names = {one.name for one in reports.families(report()) if one.samples}
+    left = {one.name for one in reports.families(report(error=refused, status=46)) if one.samples}
     assert names - left == {"ditseed_run_rejects"}
 
 
@@ -71,7 +71,7 @@ def test_steps_of_one_name_are_one_series() -> None:
     with made.recorder.following(Meter("load")):
         pass
     made.recorder.skipped("config")
-    (family,) = [one for one in prometheus.families(made) if one.name.endswith("step_seconds")]
+    (family,) = [one for one in reports.families(made) if one.name.endswith("step_seconds")]
     assert [one.labels["step"] for one in family.samples] == ["load"]
     assert family.samples[0].value == sum(one.seconds for one in made.steps)
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from loader.cli.storage_cmd import _layers
 from loader.operations.storage.check import judged
 from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
 from loader.storage.mounts import FstabEntry
@@ -62,111 +63,200 @@ def with_volume(situation: Situation, change: dict[str, Any], name: str) -> Situ
     return with_facts(situation, volumes=Volumes(logical, volumes.physical))
 
 
+LINEAR, STRIPED, EXT4, THIN = map(recorded, ("linear", "striped", "ext4", "thin"))
+
+
+def of_striped(**changes: Any) -> Situation:
+    """On devices that are changed below the volume."""
+    top, *legs = STRIPED.facts.devices
+    return with_facts(STRIPED, devices=(top, *(replace(one, **changes) for one in legs)))
+
+
+def encrypted_mirrors() -> Situation:
+    top, *legs = STRIPED.facts.devices
+    crypts = (replace(one, kind="crypt", on=(f"md{number}",)) for number, one in enumerate(legs))
+    below = (replace(top, name=f"md{number}", kind="md raid1", on=()) for number in range(3))
+    return with_facts(STRIPED, devices=(top, *crypts, *below))
+
+
+def on_partition(start: int, **changes: int) -> Situation:
+    disk = STRIPED.facts.devices[1]
+    return with_facts(LINEAR, devices=(replace(disk, kind="partition", start=start, on=("sda",), **changes),))
+
+
+def begun_at(start: int, **of_devices: int) -> Situation:
+    """With the first extents there."""
+    physical = (replace(one, start=start) for one in STRIPED.facts.volumes.physical)
+    devices = tuple(replace(one, **of_devices) for one in STRIPED.facts.devices)
+    return with_facts(with_physical(STRIPED, *physical), devices=devices)
+
+
+def taken(used: int) -> Situation:
+    """By a database, of the volume."""
+    space = replace(LINEAR.facts.space, free=LINEAR.facts.space.size - used)
+    return with_facts(with_database(LINEAR, used=used, allocated=used), space=space)
+
+
+def raid10(width: int) -> Situation:
+    """The device states 256 KiB: each of the two stripes twice."""
+    assert isinstance(STRIPED.facts.volume, Volume)
+    segment = Segment("raid10", 4, 65536, STRIPED.facts.volume.extents, (), 2)
+    top, *others = STRIPED.facts.devices
+    situation = with_volume(STRIPED, {"segments": (segment,)}, "str")
+    situation = with_facts(situation, devices=(replace(top, min_io=65536, opt_io=4 * 65536), *others))
+    return with_parameters(situation, stripe_unit=65536, stripe_width=width * 65536)
+
+
+def entry(options: str, kind: str = "xfs") -> FstabEntry:
+    return FstabEntry(7, "/dev/vg/a b", "/run/mnt/lin", kind, tuple(options.split(",")), "0 2")
+
+
+def in_fstab(situation: Situation, options: str, kind: str = "xfs") -> Situation:
+    return with_facts(situation, fstab=entry(options, kind))
+
+
+ALONE = [replace(one, disks=("/dev/sda",)) for one in LINEAR.facts.volumes.physical]
+BTRFS = with_mount(LINEAR, kind="btrfs")
+SUBVOLUME = with_mount(LINEAR, kind="btrfs", root="/@ldap", options=("rw", "subvolid=256", "subvol=/@ldap"))
+BIND = with_mount(LINEAR, root="/db a", target="/srv/ldap")
+UNJOURNALED = with_parameters(EXT4, journal=False)
+BARELY = with_mount(EXT4, options=("rw", "nobarrier"))
+
+
+@pytest.mark.parametrize(
+    ("situation", "rule", "expected"),
+    [
+        (with_physical(LINEAR, *ALONE), "volume.linear", "ok"),
+        (with_physical(LINEAR, *LINEAR.facts.volumes.physical[:1]), "volume.linear", "ok"),
+        (STRIPED, "volume.linear", ""),
+        (STRIPED, "volume.striped", "ok"),
+        (STRIPED, "volume.stripe_size", "note"),
+        (EXT4, "volume.stripe_size", "ok"),
+        (THIN, "volume.redundancy", ""),  # on one disk
+        (of_striped(kind="md raid1"), "volume.redundancy", ""),
+        (of_striped(kind="md raid0"), "volume.redundancy", "note"),
+        (encrypted_mirrors(), "volume.redundancy", ""),
+        (raid10(2), "stripes", "ok"),
+        (raid10(4), "stripes", "ok"),
+        (raid10(3), "stripes", "warning"),
+        (STRIPED, "stripes", "ok"),
+        (THIN, "stripes", "ok"),  # chunks of a pool are no stripes
+        (LINEAR, "stripes", ""),
+        (with_volume(THIN, {"data_percent": 40.0}, "pool"), "thin.data", "note"),
+        (with_volume(THIN, {"data_percent": 81.25}, "pool"), "thin.data", "warning"),
+        (with_volume(THIN, {"data_percent": 97.0}, "pool"), "thin.data", "critical"),
+        (with_volume(THIN, {"data_percent": 97.0}, "pool"), "thin.metadata", "ok"),
+        # Readahead counts when the database exceeds memory; ext4 has 384 KiB, linear 128.
+        (with_database(STRIPED, used=1 << 40), "readahead", "warning"),
+        (with_database(STRIPED, used=1 << 20), "readahead", "note"),
+        (with_database(EXT4, used=1 << 40), "readahead", "note"),
+        (with_database(EXT4, used=1 << 20), "readahead", "ok"),
+        (with_database(LINEAR, used=1 << 40), "readahead", "ok"),
+        (with_database(LINEAR, used=1 << 40), "memory", "note"),
+        (with_database(LINEAR, used=1 << 20), "memory", "ok"),
+        (with_facts(BTRFS, no_cow=True), "filesystem", "ok"),
+        (EXT4, "filesystem.journal", ""),
+        (UNJOURNALED, "filesystem.journal", "warning"),
+        (with_mount(UNJOURNALED, kind="ext2"), "filesystem.journal", ""),
+        (STRIPED, "block_size", "ok"),
+        (LINEAR, "fstab.missing", "note"),
+        (in_fstab(LINEAR, "defaults", "ext4"), "fstab.kind", "warning"),
+        (in_fstab(LINEAR, "defaults", "auto"), "fstab.kind", ""),
+        (with_facts(BIND, fstab=replace(entry("bind", "none"), target="/srv/ldap")), "fstab.kind", ""),
+        (in_fstab(SUBVOLUME, "noatime,subvol=@ldap", "btrfs"), "fstab.subvolume", ""),
+        (in_fstab(SUBVOLUME, "subvolid=256", "btrfs"), "fstab.subvolume", ""),
+        (in_fstab(SUBVOLUME, "noatime", "btrfs"), "fstab.subvolume", "warning"),
+        (in_fstab(SUBVOLUME, "subvol=/@other,noatime", "btrfs"), "fstab.subvolume", "warning"),
+        (in_fstab(LINEAR, "noatime,nobarrier"), "fstab.barrier", ""),
+        (in_fstab(EXT4, "barrier=0", "ext4"), "fstab.barrier", "critical"),
+        (with_mount(EXT4, options=("rw", "sync")), "mount.sync", "warning"),
+        (with_mount(EXT4, options=("rw", "data=journal")), "mount.data=journal", "warning"),
+        (with_mount(EXT4, options=("rw", "data=writeback")), "mount.data=writeback", "warning"),
+        (with_mount(EXT4, options=("rw", "sync")), "mount.options", ""),
+        (on_partition(63 * 512), "alignment", "warning"),
+        (on_partition(1 << 20), "alignment", "ok"),
+        (on_partition(1 << 20, alignment_offset=3584), "alignment", "warning"),
+        (on_partition(1 << 20, min_io=3 << 20), "alignment", "warning"),
+        (begun_at(196608), "alignment", "ok"),
+        (begun_at(196608, min_io=1 << 20), "alignment", "warning warning warning"),
+        (taken(500 << 20), "space", "ok"),
+        (taken(1200 << 20), "space", "note"),
+        (taken(1700 << 20), "space", "warning"),
+        (LINEAR, "maxsize", "ok"),
+        (LINEAR, "maxsize.used", ""),
+        (with_database(LINEAR, used=1000 << 20), "maxsize.used", "warning"),
+    ],
+)
+def test_severity(situation: Situation, rule: str, expected: str) -> None:
+    assert severities(situation, rule) == expected.split()
+
+
 # --- logical volumes ---------------------------------------------------------------------------
 
 
 def test_a_linear_volume_is_told_with_its_shares_and_the_command_that_mends_it() -> None:
-    one = found(recorded("linear"), "volume.linear")
+    one = found(LINEAR, "volume.linear")
     assert one.severity is Severity.WARNING
     assert "77 % on /dev/ubda, 23 % on /dev/ubdb" in one.what
     # ubda has too few free extents for a third, or a half, of it.
     assert one.mend[0] == ("lvcreate -y --wipesignatures y -i 2 -I 64k -l 768 -n lin_striped vg /dev/ubdb /dev/ubdc")
-
-
-def test_one_leg_that_holds_all() -> None:
     segment = Segment("linear", 1, 0, 100, (("/dev/ubda", 100),))
-    one = found(with_volume(recorded("linear"), {"segments": (segment,)}, "lin"), "volume.linear")
+    one = found(with_volume(LINEAR, {"segments": (segment,)}, "lin"), "volume.linear")
     assert one.what == "linear: all of its 100 extents are on /dev/ubda, one of 3 physical volumes of the group"
 
 
 def test_over_which_disks_a_linear_volume_is_striped() -> None:
     """Not over partitions of one disk; without free extents new disks are asked for."""
-    situation = recorded("linear")
-    one, *others = every = situation.facts.volumes.physical
+    one, *others = every = LINEAR.facts.volumes.physical
     shared = (replace(other, disks=("/dev/sda",)) for other in others)
-    roomy = with_physical(situation, replace(one, used=0, disks=("/dev/sdb",)), *shared)
+    roomy = with_physical(LINEAR, replace(one, used=0, disks=("/dev/sdb",)), *shared)
     create = found(roomy, "volume.linear").mend[0]
     assert " -i 2 " in create
     assert len([word for word in create.split() if word in ("/dev/ubdb", "/dev/ubdc")]) == 1
-    for alone in ((replace(each, disks=("/dev/sda",)) for each in every), every[:1]):
-        assert severities(with_physical(situation, *alone), "volume.linear") == ["ok"]
-    full = with_physical(situation, *(replace(each, used=each.extents) for each in every))
+    full = with_physical(LINEAR, *(replace(each, used=each.extents) for each in every))
     comment, extend, create, _ = found(full, "volume.linear").mend
     assert "1.0 GiB or more" in comment
     assert extend == "vgextend vg /dev/DISK1 /dev/DISK2 /dev/DISK3"
     assert create.startswith("lvcreate -y --wipesignatures y -i 3 -I 64k -l 768 -n lin_striped vg /dev/DISK1")
 
 
-def test_striped_volumes_are_told_from_linear_ones() -> None:
-    assert severities(recorded("striped"), "volume.linear") == []
-    assert severities(recorded("striped"), "volume.striped") == ["ok"]
-    assert severities(recorded("striped"), "volume.stripe_size") == ["note"]
-    assert severities(recorded("ext4"), "volume.stripe_size") == ["ok"]
-
-
 def test_a_volume_of_which_one_disk_loses_all() -> None:
-    for name in ("linear", "striped", "ext4"):
-        assert "One failed disk loses the whole file system" in (found(recorded(name), "volume.redundancy").why)
-    assert severities(recorded("thin"), "volume.redundancy") == []  # on one disk
-    situation = recorded("striped")
-    top, *legs = situation.facts.devices
-    for kind, expected in (("md raid1", []), ("md raid0", ["note"])):
-        arrays = (replace(one, kind=kind) for one in legs)
-        of_kind = with_facts(situation, devices=(top, *arrays))
-        assert severities(of_kind, "volume.redundancy") == expected
-    mirrors = (replace(one, kind="crypt", on=(f"md{number}",)) for number, one in enumerate(legs))
-    below = (replace(top, name=f"md{number}", kind="md raid1", on=()) for number in range(3))
-    encrypted = with_facts(situation, devices=(top, *mirrors, *below))
-    assert severities(encrypted, "volume.redundancy") == []
+    for situation in (LINEAR, STRIPED, EXT4):
+        assert "One failed disk loses the whole file system" in found(situation, "volume.redundancy").why
+    top, *legs = STRIPED.facts.devices
     array = replace(top, kind="md raid0", path="/dev/md0")
-    alone = with_facts(situation, devices=(array, *legs), volumes=Volumes())
+    alone = with_facts(STRIPED, devices=(array, *legs), volumes=Volumes())
     assert found(alone, "volume.redundancy").subject == "/dev/md0"
 
 
-def test_copies_are_no_stripes_of_raid10() -> None:
-    """The device states 256 KiB: each of the two stripes twice."""
-    situation = recorded("striped")
-    assert isinstance(situation.facts.volume, Volume)
-    segment = Segment("raid10", 4, 65536, situation.facts.volume.extents, (), 2)
-    situation = with_volume(situation, {"segments": (segment,)}, "str")
-    top, *others = situation.facts.devices
-    situation = with_facts(situation, devices=(replace(top, min_io=65536, opt_io=4 * 65536), *others))
-    for width, expected in ((2, "ok"), (4, "ok"), (3, "warning")):
-        made = with_parameters(situation, stripe_unit=65536, stripe_width=width * 65536)
-        assert severities(made, "stripes") == [expected]
-    assert found(made, "stripes").mend[1] == "mkfs.xfs -d su=65536,sw=2 DEVICE"
+def test_what_a_volume_stands_on_is_shown_as_a_tree() -> None:
+    database, file_system, volume, *disks = _layers(STRIPED)
+    assert database.startswith("/run/mnt/str/db/data.mdb  ")
+    assert file_system.startswith("└─ xfs on /run/mnt/str  ")
+    assert volume.startswith("   └─ /dev/mapper/vg-str  lvm, 1.5 GiB, striped, extents: /dev/ubda 125, /dev/ubdb 125,")
+    assert [disk.partition("  disk, 3.0 GiB")[0].strip() for disk in disks] == [
+        *("├─ /dev/ubda", "├─ /dev/ubdb", "└─ /dev/ubdc")
+    ]
 
 
 def test_a_linear_tail_of_a_striped_volume() -> None:
-    situation = recorded("striped")
-    assert isinstance(situation.facts.volume, Volume)
+    assert isinstance(STRIPED.facts.volume, Volume)
     tail = Segment("linear", 1, 0, 40, (("/dev/ubdc", 40),))
-    situation = with_volume(situation, {"segments": (*situation.facts.volume.segments, tail)}, "str")
-    one = found(situation, "volume.uneven")
+    one = found(with_volume(STRIPED, {"segments": (*STRIPED.facts.volume.segments, tail)}, "str"), "volume.uneven")
     assert one.severity is Severity.WARNING
     assert one.what.startswith("40 of its 415 extents have fewer than 3 stripes")
 
 
 def test_legs_on_one_disk() -> None:
-    situation = recorded("striped")
-    top, *legs = situation.facts.devices
+    top, *legs = STRIPED.facts.devices
     disk = replace(legs[0], name="sda", path="/dev/sda")
     parts = tuple(replace(one, kind="partition", on=("sda",)) for one in legs)
-    situation = with_facts(situation, devices=(top, *parts, disk))
-    assert "/dev/ubda, /dev/ubdb, /dev/ubdc are partitions of one disk, /dev/sda" in (
-        found(situation, "volume.same_disk").what
-    )
-
-
-@pytest.mark.parametrize(("percent", "severity"), [(40.0, "note"), (81.25, "warning"), (97.0, "critical")])
-def test_a_thin_pool_that_fills(percent: float, severity: str) -> None:
-    situation = with_volume(recorded("thin"), {"data_percent": percent}, "pool")
-    assert severities(situation, "thin.data") == [severity]
-    assert severities(situation, "thin.metadata") == ["ok"]
+    told = found(with_facts(STRIPED, devices=(top, *parts, disk)), "volume.same_disk").what
+    assert "/dev/ubda, /dev/ubdb, /dev/ubdc are partitions of one disk, /dev/sda" in told
 
 
 def test_a_thin_pool_that_promises_more_than_it_has() -> None:
-    one = found(recorded("thin"), "thin.overcommitted")
+    one = found(THIN, "thin.overcommitted")
     assert one.what == "its thin volumes are 8.0 GiB together, the pool is 400.0 MiB"
     lacking, vgextend, lvextend = one.mend
     assert lacking.startswith("# thick lacks free extents: add disks of ")
@@ -176,24 +266,8 @@ def test_a_thin_pool_that_promises_more_than_it_has() -> None:
 # --- readahead and memory ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "used", "expected"),
-    [
-        ("striped", 1 << 40, "warning"),
-        ("striped", 1 << 20, "note"),
-        ("ext4", 1 << 40, "note"),  # 384 KiB
-        ("ext4", 1 << 20, "ok"),
-        ("linear", 1 << 40, "ok"),  # 128 KiB
-    ],
-)
-def test_readahead_counts_when_the_database_exceeds_memory(name: str, used: int, expected: str) -> None:
-    situation = with_database(recorded(name), used=used)
-    assert severities(situation, "readahead") == [expected]
-    assert severities(situation, "memory") == ["note" if used > 1 << 30 else "ok"]
-
-
 def test_readahead_is_mended_where_it_is_set() -> None:
-    situation = with_database(recorded("striped"), used=1 << 40)
+    situation = with_database(STRIPED, used=1 << 40)
     one = found(situation, "readahead")
     assert one.mend == ("lvchange -r 32 vg/str",)
     assert "nordahead" in one.why
@@ -203,7 +277,7 @@ def test_readahead_is_mended_where_it_is_set() -> None:
 
 
 def test_what_is_configured_counts() -> None:
-    situation = with_database(recorded("striped"), used=1 << 40)
+    situation = with_database(STRIPED, used=1 << 40)
     told = Configured("/etc/ldap/slapd.d", "dc=example,dc=com", 8 << 40, False, ("NoRdAhead",))
     loose = replace(told, nosync=True, env_flags=("nosync",))
     for configured, ahead, nosync in ((told, ["ok"], []), (loose, ["warning"], ["warning"])):
@@ -212,7 +286,7 @@ def test_what_is_configured_counts() -> None:
         assert "map size 8.0 TiB" in found(known, "maxsize").what
 
 
-# --- file systems ------------------------------------------------------------------------------
+# --- file systems and mounts -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -237,156 +311,53 @@ def test_what_is_configured_counts() -> None:
     ],
 )
 def test_kinds_of_file_systems(kind: str, severity: str) -> None:
-    one = found(with_mount(recorded("linear"), kind=kind), "filesystem")
+    one = found(with_mount(LINEAR, kind=kind), "filesystem")
     assert one.severity.value == severity
     assert one.what.startswith(kind)
     assert severity == "ok" or (one.why and one.source)
 
 
-def test_btrfs_without_copy_on_write_is_fine() -> None:
-    situation = with_mount(recorded("linear"), kind="btrfs")
-    assert severities(with_facts(situation, no_cow=True), "filesystem") == ["ok"]
-    assert found(situation, "filesystem").mend[1] == "chattr +C /run/mnt/lin/db"
-    empty = replace(with_facts(situation, path="/srv/a b"), database=None)
+def test_what_is_printed() -> None:
+    """By rules of the file system and of its mount."""
+    assert found(BTRFS, "filesystem").mend[1] == "chattr +C /run/mnt/lin/db"
+    empty = replace(with_facts(BTRFS, path="/srv/a b"), database=None)
     assert found(empty, "filesystem").mend == ("chattr +C '/srv/a b'",)
-
-
-def test_a_journal_that_is_lacking() -> None:
-    assert severities(recorded("ext4"), "filesystem.journal") == []
-    without = with_parameters(recorded("ext4"), journal=False)
-    assert severities(without, "filesystem.journal") == ["warning"]
-    assert severities(with_mount(without, kind="ext2"), "filesystem.journal") == []
-    root = found(with_mount(without, target="/"), "filesystem.journal")
+    root = found(with_mount(UNJOURNALED, target="/"), "filesystem.journal")
     assert root.mend[0] == "tune2fs -O has_journal /dev/mapper/vg-fine"
-
-
-def test_a_block_smaller_than_a_page() -> None:
-    one = found(recorded("ext4"), "block_size")
+    one = found(with_mount(EXT4, options=("ro",), target="/a b"), "filesystem.read_only")
+    assert one.mend == ("mount -o remount,rw '/a b'",)
+    one = found(EXT4, "block_size")
     assert (one.severity, one.what) == (Severity.WARNING, "blocks of 1024 bytes, pages of 4096")
-    assert severities(recorded("striped"), "block_size") == ["ok"]
-
-
-def test_stripes_of_another_size() -> None:
-    one = found(recorded("ext4"), "stripes")
+    one = found(EXT4, "stripes")
     mend = ("tune2fs -E stride=64,stripe_width=192 /dev/mapper/vg-fine",)
     assert (one.severity, one.mend) == (Severity.WARNING, mend)
-    one = found(with_parameters(recorded("striped"), stripe_unit=0, stripe_width=0), "stripes")
+    one = found(with_parameters(STRIPED, stripe_unit=0, stripe_width=0), "stripes")
     assert (one.severity, one.mend[1]) == (Severity.WARNING, "mkfs.xfs -d su=4194304,sw=3 DEVICE")
-    for name, expected in (("striped", ["ok"]), ("thin", ["ok"]), ("linear", [])):  # chunks of a pool are no stripes
-        assert severities(recorded(name), "stripes") == expected
-
-
-# --- mounts ------------------------------------------------------------------------------------
-
-
-def entry(options: str, kind: str = "xfs") -> FstabEntry:
-    return FstabEntry(7, "/dev/vg/a b", "/run/mnt/lin", kind, tuple(options.split(",")), "0 2")
+    assert found(raid10(3), "stripes").mend[1] == "mkfs.xfs -d su=65536,sw=2 DEVICE"
+    assert found(BIND, "fstab.missing").mend == ()
+    (line,) = found(SUBVOLUME, "fstab.missing").mend
+    assert shlex.split(line)[2].endswith(" btrfs subvol=/@ldap 0 0")
+    one = found(in_fstab(SUBVOLUME, "subvol=/@other,noatime", "btrfs"), "fstab.subvolume")
+    assert one.mend[0].endswith(" btrfs noatime,subvol=/@ldap 0 2")
 
 
 def test_an_option_that_xfs_no_longer_knows() -> None:
-    situation = with_facts(recorded("linear"), fstab=entry("noatime,nobarrier,ihashsize=8"))
-    one = found(situation, "fstab.removed")
+    one = found(in_fstab(LINEAR, "noatime,nobarrier,ihashsize=8"), "fstab.removed")
     assert one.severity is Severity.CRITICAL
     assert one.mend[0] == r"line 7: /dev/vg/a\040b /run/mnt/lin xfs noatime 0 2"
     assert "4.19" in one.why
-    assert severities(situation, "fstab.barrier") == []
-
-
-def test_other_kinds_in_fstab() -> None:
-    linear = recorded("linear")
-    assert severities(with_facts(linear, fstab=entry("defaults", "ext4")), "fstab.kind") == ["warning"]
-    assert severities(with_facts(linear, fstab=entry("defaults", "auto")), "fstab.kind") == []
-    assert severities(linear, "fstab.missing") == ["note"]
-
-
-def test_bind_mounts_and_subvolumes_in_fstab() -> None:
-    linear = recorded("linear")
-    bind = with_mount(linear, root="/db a", target="/srv/ldap")
-    assert found(bind, "fstab.missing").mend == ()
-    planned = replace(entry("bind", "none"), target="/srv/ldap")
-    assert severities(with_facts(bind, fstab=planned), "fstab.kind") == []
-
-    options = ("rw", "subvolid=256", "subvol=/@ldap")
-    subvolume = with_mount(linear, kind="btrfs", root="/@ldap", options=options)
-    (line,) = found(subvolume, "fstab.missing").mend
-    assert shlex.split(line)[2].endswith(" btrfs subvol=/@ldap 0 0")
-    for said, expected in (
-        ("noatime,subvol=@ldap", []),
-        ("subvolid=256", []),
-        ("noatime", ["warning"]),
-        ("subvol=/@other,noatime", ["warning"]),
-    ):
-        situation = with_facts(subvolume, fstab=entry(said, "btrfs"))
-        assert severities(situation, "fstab.subvolume") == expected
-        if expected:
-            mend = found(situation, "fstab.subvolume").mend[0]
-            assert mend.endswith(" btrfs noatime,subvol=/@ldap 0 2")
 
 
 def test_barriers_that_are_off() -> None:
-    ext4 = with_mount(recorded("ext4"), options=("rw", "nobarrier"))
-    one = found(ext4, "mount.barrier")
+    one = found(BARELY, "mount.barrier")
     assert one.severity is Severity.CRITICAL
     assert "/dev/ubda, /dev/ubdb, /dev/ubdc" in one.why
-    devices = tuple(replace(one, write_cache="write through") for one in ext4.facts.devices)
-    protected = with_facts(ext4, devices=devices)
-    assert severities(protected, "mount.barrier") == ["note"]
-    planned = with_facts(recorded("ext4"), fstab=entry("barrier=0", "ext4"))
-    assert severities(planned, "fstab.barrier") == ["critical"]
+    devices = tuple(replace(one, write_cache="write through") for one in BARELY.facts.devices)
+    assert severities(with_facts(BARELY, devices=devices), "mount.barrier") == ["note"]
 
 
-@pytest.mark.parametrize("option", ["sync", "data=journal", "data=writeback"])
-def test_harmful_options(option: str) -> None:
-    situation = with_mount(recorded("ext4"), options=("rw", option))
-    assert severities(situation, f"mount.{option}") == ["warning"]
-    assert severities(situation, "mount.options") == []
-
-
-def test_a_mount_that_is_read_only() -> None:
-    situation = with_mount(recorded("ext4"), options=("ro",), target="/a b")
-    assert found(situation, "filesystem.read_only").mend == ("mount -o remount,rw '/a b'",)
-
-
-# --- devices -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("start", "changes", "expected"),
-    [
-        (63 * 512, {}, ["warning"]),
-        (1 << 20, {}, ["ok"]),
-        (1 << 20, {"alignment_offset": 3584}, ["warning"]),
-        (1 << 20, {"min_io": 3 << 20}, ["warning"]),
-    ],
-)
-def test_alignment(start: int, changes: dict[str, int], expected: list[str]) -> None:
-    disk = recorded("striped").facts.devices[1]
-    part = replace(disk, kind="partition", start=start, on=("sda",), **changes)
-    assert severities(with_facts(recorded("linear"), devices=(part,)), "alignment") == expected
-
-
-def test_the_first_extent_of_a_physical_volume() -> None:
-    situation = recorded("striped")
-    physical = (replace(one, start=196608) for one in situation.facts.volumes.physical)
-    situation = with_physical(situation, *physical)
-    assert severities(situation, "alignment") == ["ok"]
-    coarse = [replace(one, min_io=1 << 20) for one in situation.facts.devices]
-    assert severities(with_facts(situation, devices=tuple(coarse)), "alignment") == ["warning"] * 3
-
-
-# --- space -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("used", "expected"), [(500 << 20, "ok"), (1200 << 20, "note"), (1700 << 20, "warning")])
-def test_twice_or_three_times_the_database(used: int, expected: str) -> None:
-    situation = with_database(recorded("linear"), used=used, allocated=used)
-    space = replace(situation.facts.space, free=situation.facts.space.size - used)
-    assert severities(with_facts(situation, space=space), "space") == [expected]
-
-
-def test_a_map_larger_than_the_volume_or_nearly_full() -> None:
-    situation = recorded("ext4")
-    one = found(situation, "maxsize")
+def test_a_map_larger_than_the_volume() -> None:
+    one = found(EXT4, "maxsize")
     assert one.severity is Severity.WARNING
     # ubda has no free extents, so lvextend alone would fail.
     comment, vgextend, lvextend, lower = one.mend
@@ -394,15 +365,12 @@ def test_a_map_larger_than_the_volume_or_nearly_full() -> None:
     assert vgextend == "vgextend vg /dev/DISK1"
     assert lvextend.startswith("lvextend -r -i 3 -l +")
     assert "--maxsize 484M" in lower
-    roomy = with_physical(situation, *(replace(one, used=0) for one in situation.facts.volumes.physical))
+    roomy = with_physical(EXT4, *(replace(one, used=0) for one in EXT4.facts.volumes.physical))
     assert found(roomy, "maxsize").mend == (lvextend, lower)
-    linear = recorded("linear")
-    assert (severities(linear, "maxsize"), severities(linear, "maxsize.used")) == (["ok"], [])
-    assert severities(with_database(linear, used=1000 << 20), "maxsize.used") == ["warning"]
 
 
 def test_the_worst_comes_first_and_every_fault_is_explained() -> None:
-    situation = with_mount(recorded("ext4"), options=("rw", "nobarrier", "discard"))
+    situation = with_mount(EXT4, options=("rw", "nobarrier", "discard"))
     ranks = [one.severity.rank for one in judged(situation)]
     assert ranks == sorted(ranks, reverse=True)
     for one in judged(situation):

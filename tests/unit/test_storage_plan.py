@@ -59,31 +59,32 @@ def test_a_size_is_rounded_up_to_a_whole_number_of_extents_on_each_leg() -> None
     assert "three times is better" in made.notes[1]
 
 
-def test_fewer_stripes_than_disks_leave_the_smaller_ones() -> None:
-    made = planned((8, 6, 8), stripes=2)
-    assert [leg.used for leg in made.legs] == [2047, 0, 2047]
-    assert "lvcreate -y --wipesignatures y -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK3" in commands(made)
-
-
-def test_one_disk_is_linear() -> None:
-    made = planned((16,))
-    assert "lvcreate -y --wipesignatures y -l 4095 -n data ldap /dev/DISK1" in commands(made)
-    assert "mkfs.xfs -b size=4096 /dev/ldap/data" in commands(made)
-    assert made.notes == ()
+LVCREATE = "lvcreate -y --wipesignatures y"
+XFS = "mkfs.xfs -b size=4096"
 
 
 @pytest.mark.parametrize(
-    ("wished", "expected"),
+    ("sizes", "wished", "expected"),
     [
-        ({"kind": "ext4"}, "mkfs.ext4 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
-        ({"stripe_size": 1 << 20}, "mkfs.xfs -b size=4096 -d su=1024k,sw=3 -l su=256k /dev/ldap/data"),
-        ({"size": GIB - 1, "database": 1 << 20}, "mkfs.xfs -b size=4096 -d su=64k,sw=3 -l su=64k /dev/ldap/data"),
-        ({"size": GIB // 2, "database": 1 << 20}, "mkfs.xfs -b size=4096 /dev/ldap/data"),
-        ({"memory": GIB}, "lvchange -r 32 ldap/data"),
+        ((8, 8, 8), {"kind": "ext4"}, "mkfs.ext4 -b 4096 -m 0 -E stride=16,stripe_width=48 /dev/ldap/data"),
+        ((8, 8, 8), {"stripe_size": 1 << 20}, f"{XFS} -d su=1024k,sw=3 -l su=256k /dev/ldap/data"),
+        ((8, 8, 8), {"size": GIB - 1, "database": 1 << 20}, f"{XFS} -d su=64k,sw=3 -l su=64k /dev/ldap/data"),
+        ((8, 8, 8), {"size": GIB // 2, "database": 1 << 20}, f"{XFS} /dev/ldap/data"),
+        ((8, 8, 8), {"memory": GIB}, "lvchange -r 32 ldap/data"),
+        ((8, 6, 8), {"stripes": 2}, f"{LVCREATE} -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK3"),
+        ((16,), {}, f"{LVCREATE} -l 4095 -n data ldap /dev/DISK1"),
+        ((16,), {}, f"{XFS} /dev/ldap/data"),
+        ((8, 10), {"unequal": True}, f"{LVCREATE} -i 2 -I 64k -l 4094 -n data ldap /dev/DISK1 /dev/DISK2"),
+        ((16, 16), {"redundant": True}, f"{LVCREATE} --type raid1 -m 1 -l 4094 -n data ldap /dev/DISK1 /dev/DISK2"),
+        ((16, 16), {"redundant": True}, f"{XFS} /dev/ldap/data"),
+        (
+            *((16, 8, 16), {"redundant": True, "stripes": 1}),
+            f"{LVCREATE} --type raid1 -m 1 -l 4094 -n data ldap /dev/DISK1 /dev/DISK3",
+        ),
     ],
 )
-def test_what_follows_from_a_wish(wished: dict[str, Any], expected: str) -> None:
-    assert expected in commands(planned(**wished))
+def test_what_follows_from_a_wish(sizes: tuple[int, ...], wished: dict[str, Any], expected: str) -> None:
+    assert expected in commands(planned(sizes, **wished))
 
 
 def test_names_are_quoted_for_the_shell_and_for_fstab() -> None:
@@ -92,8 +93,11 @@ def test_names_are_quoted_for_the_shell_and_for_fstab() -> None:
     assert r"/srv/a\040b" in fstab
 
 
-def test_large_stripes_are_noted() -> None:
+def test_what_is_noted() -> None:
+    assert planned((16,)).notes == ()
     assert "1.0 MiB" in planned(stripe_size=1 << 20).notes[1]
+    assert [leg.left for leg in planned((8, 10), unequal=True).legs] == [0, 512]
+    assert [leg.used for leg in planned((8, 6, 8), stripes=2).legs] == [2047, 0, 2047]
 
 
 @pytest.mark.parametrize(
@@ -129,11 +133,6 @@ def test_refused(sizes: tuple[int, ...], wished: dict[str, Any], error: type[Loa
         planned(sizes, **wished)
 
 
-def test_unequal_disks_if_the_loss_is_accepted() -> None:
-    made = planned((8, 10), unequal=True)
-    assert [(leg.used, leg.left) for leg in made.legs] == [(2047, 0), (2047, 512)]
-
-
 def test_four_disks_that_are_redundant() -> None:
     made = planned((8, 8, 8, 8), redundant=True)
     assert (made.stripes, made.extents, made.size) == (2, 4092, 4092 << 22)
@@ -150,39 +149,35 @@ def test_four_disks_that_are_redundant() -> None:
     assert (sized.size, [leg.used for leg in sized.legs]) == (GIB, [129] * 4)
 
 
-def test_a_mirror_of_two_disks() -> None:
-    for sizes, wished in (((16, 16), {}), ((16, 8, 16), {"stripes": 1})):
-        made = planned(sizes, redundant=True, **wished)
-        assert (made.stripes, made.extents) == (1, 4094)
-        assert commands(made)[2].startswith("lvcreate -y --wipesignatures y --type raid1 -m 1 -l 4094 ")
-        assert "mkfs.xfs -b size=4096 /dev/ldap/data" in commands(made)
-
-
 def test_the_longest_names_that_are_taken() -> None:
     planned(group="v" * 62, volume="d" * 62)
     with pytest.raises(UsageProblem, match="114 is the most"):
         planned((8, 8), group="v" * 62, volume="d" * 62, redundant=True)
 
 
-def test_a_name_that_is_in_dev_already() -> None:
-    given = [Disk("/dev/sdb", DISK.size, (DISK,))]
-    with pytest.raises(UsageProblem, match="/dev/null exists"):
-        plan(given, VolumeOptions(database=GIB, memory=GIB, group="null"))
+PART = replace(DISK, kind="partition", on=("sdb",), start=1 << 20)
 
 
-def test_partitions_of_one_disk_are_no_disks() -> None:
-    parts = [
-        replace(DISK, name=f"sdb{n}", path=f"/dev/sdb{n}", kind="partition", on=("sdb",), start=1 << 20) for n in (1, 2)
-    ]
-    given = [Disk(part.path, part.size, (part, DISK)) for part in parts]
-    with pytest.raises(StripesImpossible, match="/dev/sdb1, /dev/sdb2 are on one disk, /dev/sdb"):
-        plan(given, VolumeOptions(database=GIB, memory=GIB))
-
-
-def test_the_same_disk_twice() -> None:
-    given = [Disk(path, DISK.size, (DISK,)) for path in ("/dev/sdb", "/dev/disk/by-id/one")]
-    with pytest.raises(UsageProblem, match="given twice: /dev/sdb"):
-        plan(given, VolumeOptions(database=GIB, memory=GIB))
+@pytest.mark.parametrize(
+    ("given", "wished", "error", "said"),
+    [
+        ([Disk("/dev/sdb", DISK.size, (DISK,))], {"group": "null"}, UsageProblem, "/dev/null exists"),
+        (
+            [
+                Disk(path, DISK.size, (replace(PART, name=path[5:], path=path), DISK))
+                for path in ("/dev/sdb1", "/dev/sdb2")
+            ],
+            *({}, StripesImpossible, "/dev/sdb1, /dev/sdb2 are on one disk, /dev/sdb"),
+        ),
+        (
+            [Disk(path, DISK.size, (DISK,)) for path in ("/dev/sdb", "/dev/disk/by-id/one")],
+            *({}, UsageProblem, "given twice: /dev/sdb"),
+        ),
+    ],
+)
+def test_disks_that_are_refused(given: list[Disk], wished: dict[str, str], error: type[LoaderError], said: str) -> None:
+    with pytest.raises(error, match=said):
+        plan(given, VolumeOptions(database=GIB, memory=GIB, **wished))
 
 
 def test_extents_begin_at_a_whole_stripe_of_what_is_below() -> None:

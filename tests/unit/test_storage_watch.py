@@ -11,6 +11,7 @@ import statistics
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,8 @@ def test_a_slow_layer_above_equal_legs_is_named(name: str, served: Served) -> No
     added = next(one for one in found if one.layer == name)
     assert added.seconds == pytest.approx(MORE, rel=0.1)
     assert verdict.sentence(found, []).startswith(f"{name} adds {added.seconds * 1000:.2f} ms to ")
-
-
-def test_a_slow_layer_is_named_beside_a_slow_leg_that_is_not_read() -> None:
-    found = verdict.verdict(MIRROR, times(first, lv=MORE))
-    assert [one.layer for one in found if one.is_delay] == ["lv", "leg2"]
+    beside_a_leg_that_is_not_read = verdict.verdict(MIRROR, times(first, **{name: MORE}))  # type: ignore[arg-type]
+    assert [one.layer for one in beside_a_leg_that_is_not_read if one.is_delay] == [name, "leg2"]
 
 
 def test_differences_that_go_both_ways_are_no_delay() -> None:
@@ -142,11 +140,6 @@ def test_differences_that_go_both_ways_are_no_delay() -> None:
     found = verdict.verdict(pair, {"lv": {n: 0.010 + sign * 0.005 for n, sign in enumerate(signs)}, "disk": disk})
     assert found[0].seconds == pytest.approx(0.005)
     assert not found[0].is_delay
-
-
-def test_nothing_is_named_where_nothing_adds() -> None:
-    found = verdict.verdict(MIRROR, times(alternating, leg2=FAST))
-    assert not any(one.is_delay for one in found)
 
 
 def test_what_was_not_measured_is_passed_over() -> None:
@@ -168,6 +161,7 @@ def device(name: str, kind: str, *on: str) -> Device:
 
 def test_a_layer_whose_reads_fail_is_not_said_to_add_nothing() -> None:
     found = verdict.verdict(MIRROR, times(alternating, leg2=FAST))
+    assert not any(one.is_delay for one in found)  # nothing is named where nothing adds
     words = verdict.sentence(found, [], ["lv"]).split("; ")
     assert words[0] == "reads of lv fail"
     assert not any(word.startswith("lv ") for word in words)
@@ -323,67 +317,6 @@ def test_whatever_it_is_called_and_however_long_it_takes(
     assert check.status is Status.OK
 
 
-UNMEASURED = layer(figures=None)
-ELSEWHERE = replace(Watcher.own(), process=4194305, namespace="elsewhere")
-FAILED = layer(errors=15, failed=20, error="EIO", failed_at=NOW - 29)
-
-
-@pytest.mark.parametrize(
-    ("found", "age", "limits", "status", "said"),
-    [
-        (known(layer()), 1, Limits(), Status.OK, "well"),
-        (known(layer()), 1, Limits(0.001), Status.WARNING, "(limit 1.00 ms)"),
-        (known(layer()), 1, Limits(0.001, 0.0015), Status.CRITICAL, "(limit 1.50 ms)"),
-        (known(layer()), 9.5, Limits(), Status.UNKNOWN, "last written 9.5 s ago: is the watch running?"),
-        (known(layer()), -60, Limits(), Status.UNKNOWN, "later than now"),
-        (known(), 1, Limits(), Status.UNKNOWN, "no layer is timed"),
-        (known(layer(in_flight_since=NOW - 4)), 1, Limits(), Status.OK, "well"),
-        (known(layer(in_flight_since=NOW - 5)), 1, Limits(), Status.CRITICAL, "in flight for 6.0 s"),
-        (known(layer(is_error=True, problem="EIO")), 1, Limits(), Status.CRITICAL, "EIO"),
-        (known(layer(errors=1, error="EIO")), 1, Limits(), Status.CRITICAL, "1 read failed: EIO"),
-        (known(FAILED), 1, Limits(), Status.CRITICAL, "a: 15 reads failed, the last one 30.0 s ago: EIO"),
-        (
-            *(known(replace(FAILED, is_error=True, problem="EIO")), 1, Limits(), Status.CRITICAL),
-            "the last read failed: EIO (14 failed before it)",
-        ),
-        (known(layer(problem="cached", figures=None)), 1, Limits(), Status.UNKNOWN, "not measured: cached"),
-        (known(UNMEASURED, probes=(layer("write"),)), 1, Limits(), Status.UNKNOWN, "no read has ended yet"),
-        (known(layer(), probes=(layer("p", figures=None, problem="no"),)), 1, Limits(), Status.UNKNOWN, "p: not"),
-        # What is not measured does not hide what is too slow.
-        (known(UNMEASURED, layer("b")), 1, Limits(), Status.UNKNOWN, "a: not measured"),
-        (known(UNMEASURED, layer(), layer("b", 1)), 1, Limits(None, 0.5), Status.CRITICAL, "b: davg 1000.00 ms"),
-        (known(layer(measured=NOW - 9)), 1, Limits(), Status.OK, "well"),
-        (known(layer(measured=NOW - 10)), 1, Limits(), Status.UNKNOWN, "not measured"),
-        (known(layer(), probes=(layer("p", is_error=True),)), 1, Limits(), Status.CRITICAL, "p: the last try failed"),
-        (known(layer(), probes=(layer("p", in_flight_since=NOW - 2, limit=3),)), 1, Limits(), Status.CRITICAL, "p: it"),
-        (known(layer(), probes=(layer("p", in_flight_since=NOW - 1, limit=3),)), 1, Limits(), Status.OK, "well"),
-        # A watch of another PID namespace is not said to have ended.
-        (known(layer(), watcher=ELSEWHERE), 1, Limits(), Status.OK, "well"),
-        (known(layer(), format=2), 1, Limits(), Status.UNKNOWN, "format 2"),
-        (b"", 1, Limits(), Status.UNKNOWN, "state: "),
-        (msgspec.json.encode(known(layer()))[:-9], 1, Limits(), Status.UNKNOWN, "state: "),
-    ],
-)
-def test_what_a_plugin_says(
-    file: Path, found: State | bytes, age: float, limits: Limits, status: Status, said: str
-) -> None:
-    file.write_bytes(found if isinstance(found, bytes) else msgspec.json.encode(found))
-    check = verdict.check(file, limits, NOW + age)
-    text = check.text()
-    assert read(text)[0] == status.name == check.status.name
-    assert int(check.status) in range(4)
-    first = text[0].partition(" - ")[2].partition(" | ")[0]
-    assert said in first
-    assert status is Status.OK or not re.search(r"\bOK\b", text[0])
-    assert status is Status.UNKNOWN or "not measured" not in first
-
-
-ROWS = re.findall(
-    r"^\| (.*) \| \d ([A-Z]+) \|$", (Path(__file__).parents[2] / "docs/storage-watch.md").read_text(), re.MULTILINE
-)
-LIMITS = Limits(0.02, 0.2)
-
-
 class Flaky:
     """Reads of which every fourth fails."""
 
@@ -429,37 +362,73 @@ def ended() -> State:
     return known(layer(), watcher=replace(Watcher.own(), process=done.pid))
 
 
-# The beginning of a row in docs/storage-watch.md, and states for which its status holds.
-RULES: dict[str, list[Callable[[], State | None]]] = {
+ROWS = re.findall(
+    r"^\| (.*) \| \d ([A-Z]+) \|$", (Path(__file__).parents[2] / "docs/storage-watch.md").read_text(), re.MULTILINE
+)
+NONE, BOTH = Limits(), Limits(0.02, 0.2)
+UNMEASURED = layer(figures=None)
+ELSEWHERE = replace(Watcher.own(), process=4194305, namespace="elsewhere")
+FAILED = layer(errors=15, failed=20, error="EIO", failed_at=NOW - 29)
+DEAD, OTHERWISE = (errno.EIO, errno.ENXIO, errno.ENODEV), (errno.EACCES, errno.ENOENT, errno.EINVAL)
+
+
+def probed(**more: object) -> State:
+    """A layer that is well, and a probe."""
+    return known(layer(), probes=(layer("p", **more),))
+
+
+# The beginning of a row in docs/storage-watch.md, and states for which its status holds, with what is said.
+RULES: dict[str, list[tuple[State | bytes | Callable[[], State | None], Limits, str]]] = {
     "every layer and every probe": [
-        lambda: known(layer(), probes=(layer("p"),)),
-        lambda: known(layer(), watcher=Watcher.own()),
+        (probed(), BOTH, "well"),
+        (known(layer()), NONE, "well"),
+        (known(layer(in_flight_since=NOW - 4)), NONE, "well"),
+        (known(layer(measured=NOW - 9)), NONE, "well"),
+        (probed(in_flight_since=NOW - 1, limit=3), NONE, "well"),
+        # A watch of another PID namespace is not said to have ended.
+        (known(layer(), watcher=ELSEWHERE), NONE, "well"),
     ],
-    "a davg is above `-w`": [lambda: known(layer("a", 0.03))],
-    "a davg is above `-c`": [lambda: known(layer("a", 0.3))],
-    "a read has been in flight": [lambda: known(layer(in_flight_since=NOW - 5))],
-    "a flock or a write": [lambda: known(layer(), probes=(layer("p", in_flight_since=NOW - 2, limit=3),))],
+    "a davg is above `-w`": [(known(layer()), Limits(0.001), "(limit 1.00 ms)")],
+    "a davg is above `-c`": [
+        (known(layer()), Limits(0.001, 0.0015), "(limit 1.50 ms)"),
+        # What is not measured does not hide what is too slow.
+        (known(UNMEASURED, layer(), layer("b", 1)), Limits(None, 0.5), "b: davg 1000.00 ms"),
+    ],
+    "a read has been in flight": [(known(layer(in_flight_since=NOW - 5)), NONE, "in flight for 6.0 s")],
+    "a flock or a write": [(probed(in_flight_since=NOW - 2, limit=3), NONE, "p: it")],
     "the last read of a layer": [
-        lambda: known(layer(is_error=True, problem="EIO", errors=1)),
-        lambda: known(layer(), probes=(layer("p", is_error=True, problem="late"),)),
+        (known(layer(is_error=True, problem="EIO")), NONE, "EIO"),
+        (known(replace(FAILED, is_error=True, problem="EIO")), NONE, "the last read failed: EIO (14 failed before it)"),
+        (probed(is_error=True, problem="late"), NONE, "p: the last try failed"),
     ],
-    "an earlier one failed": [flaky],
-    "a layer cannot be opened, because": [
-        lambda number=number: unopened(number)  # type: ignore[misc]
-        for number in (errno.EIO, errno.ENXIO, errno.ENODEV)
+    "an earlier one failed": [
+        (flaky, BOTH, "2 reads failed"),
+        (known(layer(errors=1, error="EIO")), NONE, "1 read failed: EIO"),
+        (known(FAILED), NONE, "a: 15 reads failed, the last one 30.0 s ago: EIO"),
     ],
+    "a layer cannot be opened, because": [(partial(unopened, number), BOTH, os.strerror(number)) for number in DEAD],
     "a layer or a probe cannot be opened": [
-        lambda number=number: unopened(number)  # type: ignore[misc]
-        for number in (errno.EACCES, errno.ENOENT, errno.EINVAL)
+        (partial(unopened, number), BOTH, os.strerror(number)) for number in OTHERWISE
     ],
     "no read of a layer was measured": [
-        lambda: known(layer(problem="from a cache", measured=NOW - 10)),
-        lambda: known(layer("b"), layer(figures=None)),
-        lambda: known(layer("b"), probes=(layer("p", figures=None),)),
+        (known(layer(measured=NOW - 10)), NONE, "not measured"),
+        (known(layer(problem="cached", figures=None)), NONE, "not measured: cached"),
+        (known(UNMEASURED, layer("b")), NONE, "a: not measured"),
+        (known(UNMEASURED, probes=(layer("write"),)), NONE, "no read has ended yet"),
+        (probed(figures=None, problem="no"), NONE, "p: not"),
+        (known(), NONE, "no layer is timed"),
     ],
-    "the state file is missing": [lambda: None],
-    "the state is older": [lambda: known(layer(), written=NOW - 9), lambda: known(layer(), written=NOW + 60)],
-    "the process of the watch has ended": [ended],
+    "the state file is missing": [
+        (lambda: None, BOTH, "No such file"),
+        (b"", NONE, "state: "),
+        (msgspec.json.encode(known(layer()))[:-9], NONE, "state: "),
+        (known(layer(), format=2), NONE, "format 2"),
+    ],
+    "the state is older": [
+        (known(layer(), written=NOW - 8.5), NONE, "last written 9.5 s ago: is the watch running?"),
+        (known(layer(), written=NOW + 61), NONE, "later than now"),
+    ],
+    "the process of the watch has ended": [(ended, BOTH, "has ended")],
 }
 
 
@@ -470,10 +439,16 @@ def test_each_rule_has_a_row_in_the_documentation() -> None:
 
 @pytest.mark.parametrize(("text", "status"), ROWS)
 def test_each_row_of_the_documentation_is_true(tmp_path: Path, text: str, status: str) -> None:
-    (makes,) = [makes for begin, makes in RULES.items() if text.startswith(begin)]
-    for make in makes:
-        path, found = tmp_path / "state", make()
-        if found is not None:
+    (cases,) = [cases for begin, cases in RULES.items() if text.startswith(begin)]
+    for made, limits, said in cases:
+        path, found = tmp_path / "state", made() if callable(made) else made
+        if isinstance(found, State):
             verdict.write(found, path)
-        check = verdict.check(path, LIMITS, NOW + 1)
+        elif found is not None:
+            path.write_bytes(found)
+        check = verdict.check(path, limits, NOW + 1)
         assert read(check.text())[0] == check.status.name == status, check
+        first = check.text()[0].partition(" - ")[2].partition(" | ")[0]
+        assert said in first
+        assert status == "OK" or not re.search(r"\bOK\b", check.text()[0])
+        assert status == "UNKNOWN" or "not measured" not in first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from loader.errors import ConfigRefused, Locked, SettingNotRestored
 from loader.run import lease
 from loader.run.lease import Lease, ServerIdentity
 from tests.support import leases
+from tests.support.processes import announced
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +33,8 @@ with leased(Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off"), lambd
 """
 
 
-def holder() -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", HOLDER]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "lent\n"
-    return process
+def holder() -> AbstractContextManager[subprocess.Popen[str]]:
+    return announced(HOLDER)
 
 
 def test_a_lease_is_there_for_the_time_of_the_body(state: Path) -> None:
@@ -98,7 +94,7 @@ def test_a_change_that_the_server_refused_is_not_restored() -> None:
 
 
 @pytest.mark.parametrize("seconds", [3600, 0])
-def test_a_lease_until_a_time(seconds: int) -> None:
+def test_a_lease_until_a_time_or_the_next_boot(state: Path, seconds: int) -> None:
     lease.lease_for(LEASE, seconds, lambda: None)
     later = Lease("nosync", "ldapi:///", "dc=a", "undo it", before="on")
     lease.lease_for(later, seconds, lambda: None)
@@ -107,11 +103,7 @@ def test_a_lease_until_a_time(seconds: int) -> None:
     with lease.leased(LEASE, lambda: None, lambda: None):
         pass
     assert bool(lease.all_leases()) == (seconds > 0), "a load leaves it only while it lasts"
-
-
-def test_it_ends_with_the_boot(state: Path) -> None:
-    lease.lease_for(LEASE, 3600, lambda: None)
-    leases.write(state, lease.all_leases()[0], boot="the one before")
+    leases.write(state, standing, boot="the one before")
     assert len(lease.abandoned()) == 1
 
 

@@ -7,8 +7,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from loader.errors import CatalogueDamaged, FileUnsafe, Locked, NoSpace, RunMismatch
 from loader.run.log import FILE, Catalogue, Log, Row, exclusive, forget, locking_process
+from tests.support.processes import announced
 
 OPTIONS = {"uri": "ldap://provider", "page": 1000, "inputs": [["/a", 1]], "suffix": None}
 
@@ -30,8 +29,13 @@ def opened(tmp_path: Path) -> Iterator[Catalogue]:
 
 
 def reopened(one: Catalogue) -> Catalogue:
+    """A log has its file open only once it has written to it."""
     one.close()
     return Catalogue(one.directory)
+
+
+def steps(one: Catalogue) -> list[str]:
+    return [step.name for step in reopened(one).steps()]
 
 
 def lines(one: Catalogue) -> list[bytes]:
@@ -48,11 +52,10 @@ def test_the_file_is_ours_alone_whatever_the_umask(opened: Catalogue, umask: int
     assert opened.path.stat().st_mode & 0o077 == 0
 
 
-def test_a_new_run_begins_and_the_same_options_go_on(opened: Catalogue) -> None:
-    assert opened.begin("export", OPTIONS) is False
-    again = reopened(opened)
-    assert again.begin("export", OPTIONS) is True
-    again.close()
+@pytest.mark.parametrize("options", [OPTIONS, {"inputs": ["/srv/\udcff.ldif"]}], ids=["usual", "not UTF-8"])
+def test_a_new_run_begins_and_the_same_options_go_on(opened: Catalogue, options: dict[str, object]) -> None:
+    assert opened.begin("export", options) is False
+    assert reopened(opened).begin("export", options) is True
 
 
 @pytest.mark.parametrize(
@@ -78,22 +81,13 @@ def test_other_options_are_refused_and_named(
 def test_a_step_is_done_once_it_is_finished(opened: Catalogue) -> None:
     assert opened.facts_of("scan", dict) is None
     opened.finish("scan", {"entries": 3, "names": ["cn"]}, 3, 1.5)
+    opened.finish("schema", {}, 0, 0.0)  # it found nothing, and is done all the same
+    opened.finish("copy", {}, 0, 0)
+    opened.undo("copy")
     again = reopened(opened)
-    assert again.facts_of("scan", dict) == {"entries": 3, "names": ["cn"]}
-    (done,) = again.steps()
-    assert (done.name, done.entries, done.seconds) == ("scan", 3, 1.5)
-    again.close()
-
-
-def test_a_step_that_found_nothing_is_done_all_the_same(opened: Catalogue) -> None:
-    opened.finish("schema", {}, 0, 0.0)
-    assert opened.facts_of("schema", dict) == {}
-
-
-def test_steps_come_in_the_order_they_were_done(opened: Catalogue) -> None:
-    for name in ("scan", "load", "check"):
-        opened.finish(name, {}, 0, 0.0)
-    assert [step.name for step in opened.steps()] == ["scan", "load", "check"]
+    assert [(step.name, step.entries, step.seconds) for step in again.steps()] == [("scan", 3, 1.5), ("schema", 0, 0.0)]
+    facts = [again.facts_of(name, dict) for name in ("scan", "schema", "copy")]
+    assert facts == [{"entries": 3, "names": ["cn"]}, {}, None]
 
 
 def test_partitions_belong_to_their_step(opened: Catalogue) -> None:
@@ -101,9 +95,7 @@ def test_partitions_belong_to_their_step(opened: Catalogue) -> None:
     opened.finish_partition("read", "001", {"entries": 7})
     opened.finish_partition("other", "000", {"entries": 1})
     opened.finish_partition("read", "000", {"entries": 6})
-    again = reopened(opened)
-    assert again.partitions("read", dict) == {"000": {"entries": 6}, "001": {"entries": 7}}
-    again.close()
+    assert reopened(opened).partitions("read", dict) == {"000": {"entries": 6}, "001": {"entries": 7}}
 
 
 WRITER = """
@@ -120,16 +112,13 @@ for number in range(1000):
 
 def test_after_kill_9_all_that_was_promised_stands(tmp_path: Path) -> None:
     """Killed at a moment that nobody chose, while it writes."""
-    argv = [sys.executable, "-c", WRITER, str(tmp_path)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as writer:
+    with announced(WRITER, tmp_path) as writer:
         assert writer.stdout is not None
         promised = [writer.stdout.readline() for _ in range(20)]
         writer.kill()
         promised += writer.stdout.readlines()
     assert writer.returncode == -signal.SIGKILL
-    again = Catalogue(tmp_path)
-    found = again.partitions("read", dict)
-    again.close()
+    found = Catalogue(tmp_path).partitions("read", dict)
     assert found.keys() >= {word.strip() for word in promised if word.endswith("\n")}
     assert len(found) < 1000
 
@@ -142,9 +131,7 @@ def test_a_line_that_was_cut_short_is_dropped_and_written_over(opened: Catalogue
     again = reopened(opened)
     assert (again.facts_of("read", dict), again.facts_of("load", dict)) == ({"entries": 5}, None)
     again.finish("load", {}, 0, 0)
-    third = reopened(again)
-    assert [step.name for step in third.steps()] == ["read", "load"]
-    third.close()
+    assert steps(again) == ["read", "load"]
 
 
 def test_a_last_line_with_a_block_that_was_never_written_is_dropped(opened: Catalogue) -> None:
@@ -153,9 +140,7 @@ def test_a_last_line_with_a_block_that_was_never_written_is_dropped(opened: Cata
     opened.finish("load", {}, 5, 1)
     first, last = lines(opened)
     opened.path.write_bytes(first + bytes(100) + last[100:])
-    again = reopened(opened)
-    assert [step.name for step in again.steps()] == ["read"]
-    again.close()
+    assert steps(opened) == ["read"]
 
 
 def test_whoever_looks_changes_nothing(opened: Catalogue) -> None:
@@ -181,32 +166,13 @@ def test_a_row_that_does_not_fit_on_the_disk_leaves_nothing(opened: Catalogue) -
         signal.signal(signal.SIGXFSZ, ignored)
     assert opened.path.read_bytes() == content
     opened.finish("load", {}, 0, 0)
-    again = reopened(opened)
-    assert [step.name for step in again.steps()] == ["read", "load"]
-    again.close()
+    assert steps(opened) == ["read", "load"]
 
 
 def test_threads_write_whole_lines(opened: Catalogue) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: opened.finish_partition("read", str(n), {"n": n}), range(100)))
-    again = reopened(opened)
-    assert again.partitions("read", dict) == {str(n): {"n": n} for n in range(100)}
-    again.close()
-
-
-def test_what_is_undone_is_not_done(opened: Catalogue) -> None:
-    opened.finish("copy", {}, 0, 0)
-    opened.undo("copy")
-    again = reopened(opened)
-    assert again.facts_of("copy", dict) is None
-    again.close()
-
-
-def test_names_that_are_not_utf8_stay_as_they_are(opened: Catalogue) -> None:
-    opened.begin("build", {"inputs": ["/srv/\udcff.ldif"]})
-    again = reopened(opened)
-    assert again.begin("build", {"inputs": ["/srv/\udcff.ldif"]}) is True
-    again.close()
+    assert reopened(opened).partitions("read", dict) == {str(n): {"n": n} for n in range(100)}
 
 
 def test_no_link_is_followed(opened: Catalogue, tmp_path: Path) -> None:
@@ -218,17 +184,11 @@ def test_no_link_is_followed(opened: Catalogue, tmp_path: Path) -> None:
     assert target.read_bytes() == b""
 
 
-def test_a_damaged_one_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+def test_a_damaged_one_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"rubbish\n" * 1000)
-    with pytest.raises(CatalogueDamaged) as caught:
-        Catalogue(tmp_path)
-    assert "--restart" in str(caught.value.advice())
-    forget(tmp_path)
-    again = Catalogue(tmp_path)
-    assert again.begin("export", OPTIONS) is False
-    again.close()
-    forget(tmp_path)
-    forget(tmp_path)  # nothing there is fine
+    for _ in range(2):  # the second time nothing is there
+        forget(tmp_path)
+        assert Catalogue(tmp_path).steps() == []
 
 
 def exchanged(before: bytes, after: bytes) -> Callable[[list[bytes]], list[bytes]]:
@@ -276,8 +236,7 @@ def test_what_was_changed_since_is_not_believed(
 
 
 def test_the_row_of_another_run_is_not_believed(opened: Catalogue, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir(mode=0o700)
-    other = Catalogue(tmp_path / "other")
+    other = Catalogue(tmp_path)
     for one in (opened, other):
         one.begin("export", OPTIONS)
     other.finish("read", {"entries": 5}, 5, 1)
@@ -308,37 +267,22 @@ with exclusive(Path(sys.argv[1])):
 
 def test_a_second_one_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    argv = [sys.executable, "-c", LOCK_HOLDER, str(lock)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with announced(LOCK_HOLDER, lock) as holder:
         with pytest.raises(Locked, match=rf"process {holder.pid}\)"), exclusive(lock):
             pytest.fail("held twice")
         holder.kill()
-    with exclusive(lock):
-        pass  # kill -9 freed it
-
-
-def test_it_is_free_again_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), exclusive(tmp_path / "lock"):
+    with pytest.raises(KeyError), exclusive(lock):  # kill -9 freed it
         raise KeyError
-    with exclusive(tmp_path / "lock"):
+    with exclusive(lock):  # and an error
         pass
-
-
-def test_a_shorter_process_number_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
-    lock.write_text("999999999999\n")
-    with exclusive(lock):
-        assert lock.read_text().strip().isdigit()
-        assert len(lock.read_text()) < 12
 
 
 def test_who_holds_it_is_told_without_holding_it(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     assert locking_process(lock) is None
+    lock.write_text("999999999999\n")  # nothing is left of a number that was longer
     with exclusive(lock):
-        assert locking_process(lock) == os.getpid()
+        assert locking_process(lock) == int(lock.read_text()) == os.getpid()
     assert locking_process(lock) is None
 
 

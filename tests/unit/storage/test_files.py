@@ -7,28 +7,17 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader.errors import NoSpace, NoSuchPath, UsageProblem
 from loader.storage import files
-from tests.support.require import require
+from tests.support.disks import loop_filesystem
+from tests.support.require import require_root
 
 
-def test_publish_puts_the_new_one_in_the_place_of_the_old(tmp_path: Path) -> None:
-    (tmp_path / "data").write_bytes(b"old")
-    (tmp_path / "data.partial").write_bytes(b"new")
-    inode = (tmp_path / "data.partial").stat().st_ino
-    files.publish(tmp_path / "data.partial", tmp_path / "data")
-    assert (tmp_path / "data").read_bytes() == b"new"
-    assert (tmp_path / "data").stat().st_ino == inode
-    assert not (tmp_path / "data.partial").exists()
-
-
-def test_it_is_durable_before_and_after_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publish_is_durable_before_and_after_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The content first, then the name, then the directory that holds the name."""
     calls, fsync, replace = [], os.fsync, os.replace
 
@@ -42,27 +31,25 @@ def test_it_is_durable_before_and_after_the_rename(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(os, "fsync", watched_fsync)
     monkeypatch.setattr(os, "replace", watched_replace)
-    (tmp_path / "data.partial").write_bytes(b"new")
-    files.publish(tmp_path / "data.partial", tmp_path / "data")
+    data, partial = tmp_path / "data", tmp_path / "data.partial"
+    data.write_bytes(b"old")
+    partial.write_bytes(b"new")
+    inode = partial.stat().st_ino
+    files.publish(partial, data)
     assert calls == ["fsync data.partial", "rename", f"fsync {tmp_path.name}"]
+    assert (data.read_bytes(), data.stat().st_ino, partial.exists()) == (b"new", inode, False)
 
 
 def test_a_small_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
-    path = tmp_path / "manifest.json"
+    """What a kill left behind does not lend its own."""
+    path, left = tmp_path / "manifest.json", tmp_path / "manifest.json.partial"
     files.write_durably(path, b"one", mode=0o600)
+    left.write_bytes(b"half")
+    left.chmod(0o644)
     files.write_durably(path, b"two", mode=0o600)
     assert path.read_bytes() == b"two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [one.name for one in tmp_path.iterdir()] == ["manifest.json"]
-
-
-def test_what_a_kill_left_behind_does_not_lend_its_mode(tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    left = tmp_path / "secret.partial"
-    left.write_bytes(b"half")
-    left.chmod(0o644)
-    files.write_durably(path, b"whole", mode=0o600)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
@@ -80,36 +67,21 @@ def test_space_is_asked_of_the_nearest_directory_that_is_there(tmp_path: Path) -
         files.require_space(tmp_path / "not" / "yet", 1 << 50)
 
 
-@pytest.fixture(scope="module")
-def small() -> Iterator[Path]:
-    """A file system of a few MiB."""
-    require(missing_loop_filesystem())
-    with loop_filesystem(8) as place:
-        yield place
-
-
-def test_a_full_file_system_is_no_space(small: Path) -> None:
-    path = small / "fills"
-    with pytest.raises(NoSpace) as caught, files.explained(path), path.open("wb", 0) as file:
-        file.writelines(bytes(1 << 20) for _ in range(64))
+def test_a_full_file_system_is_no_space() -> None:
+    with loop_filesystem(8) as small:
+        path, kept = small / "fills", small / "manifest.json"
+        with pytest.raises(NoSpace, match=r"64\.0 MiB needed"):
+            files.require_space(small, 64 << 20)
+        files.write_durably(kept, b"old")
+        with pytest.raises(NoSpace), files.explained(kept):
+            files.write_durably(kept, bytes(64 << 20))
+        assert kept.read_bytes() == b"old"
+        kept.with_name("manifest.json.partial").unlink()
+        with pytest.raises(NoSpace) as caught, files.explained(path), path.open("wb", 0) as file:
+            file.writelines(bytes(1 << 20) for _ in range(64))
     assert str(caught.value).startswith(f"{path}: no space left on its file system (")
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC
-    path.unlink()
-
-
-def test_a_full_file_system_keeps_the_old_small_file(small: Path) -> None:
-    path = small / "manifest.json"
-    files.write_durably(path, b"old")
-    with pytest.raises(NoSpace), files.explained(path):
-        files.write_durably(path, bytes(64 << 20))
-    assert path.read_bytes() == b"old"
-    (small / "manifest.json.partial").unlink()
-
-
-def test_too_little_is_noticed_before(small: Path) -> None:
-    with pytest.raises(NoSpace, match=r"64\.0 MiB needed"):
-        files.require_space(small, 64 << 20)
 
 
 def test_a_sparse_file_takes_what_is_written(tmp_path: Path) -> None:
@@ -125,10 +97,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         files.require_readable(tmp_path / "nowhere")
     with pytest.raises(NoSuchPath), files.explained(tmp_path):
         (tmp_path / "nowhere").read_bytes()
-
-
-def test_other_errors_of_the_system_stay_what_they_are(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError), files.explained(tmp_path):
+    with pytest.raises(IsADirectoryError), files.explained(tmp_path):  # other errors stay what they are
         tmp_path.read_bytes()
 
 
@@ -159,19 +128,15 @@ for ask in (
 """
 
 
-def as_nobody(closed: Path) -> list[str]:
-    """What an account without rights is told about a directory of mode 0700."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
+def test_who_may_not_is_told_who_may(short_tmp: Path) -> None:
+    """An account without rights, of a directory of mode 0700."""
+    require_root()
+    short_tmp.chmod(0o755)
+    closed = short_tmp / "closed"
     closed.mkdir(mode=0o700)
     (closed / "inside").write_bytes(b"x")
     argv = [sys.executable, "-c", AS_NOBODY, str(closed)]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-
-
-def test_who_may_not_is_told_who_may(short_tmp: Path) -> None:
-    short_tmp.chmod(0o755)
-    said = as_nobody(short_tmp / "closed")
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(said) == 5
     assert all(line.startswith("NotPermitted: no permission to ") for line in said), said
     assert all("owns it (root)" in line for line in said), said
@@ -179,16 +144,14 @@ def test_who_may_not_is_told_who_may(short_tmp: Path) -> None:
 
 def test_an_owner_without_a_name_is_a_number(tmp_path: Path) -> None:
     """As of files that a container wrote."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
+    require_root()
     os.chown(tmp_path, 4_000_000, -1)
     assert files.owner_name(tmp_path) == "4000000"
     assert files.owner_name(tmp_path / "not" / "yet") == "4000000"
 
 
 def test_an_owner_is_passed_on(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
+    require_root()
     one, other = tmp_path / "one", tmp_path / "other"
     one.touch()
     other.touch()
@@ -196,13 +159,6 @@ def test_an_owner_is_passed_on(tmp_path: Path) -> None:
     with other.open("rb") as file:
         files.Owner.of(one).apply_to(file.fileno())
     assert (other.stat().st_uid, other.stat().st_gid) == (12345, 54321)
-
-
-def test_a_tree_that_is_not_there_is_removed_already(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    files.remove_tree(tmp_path / "a")
-    files.remove_tree(tmp_path / "a")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_where_a_directory_is_needed(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader import plain
 from loader.errors import DirectoryUnsafe, FileUnsafe, LoaderError
 from loader.storage import files, held
-from tests.support.require import require
+from tests.support.disks import loop_filesystem
+from tests.support.processes import started
 
 OTHER = 12345  # an account that owns nothing else
 
@@ -85,15 +85,13 @@ def test_it_stays_the_same_whatever_its_name_stands_for(tmp_path: Path, secret: 
     assert not (tmp_path / "note").exists()
 
 
-def test_one_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+@as_root
+def test_one_of_others_is_refused(tmp_path: Path, foreign: Path) -> None:
+    """Which they can write to, or have."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(0o770)
     with pytest.raises(DirectoryUnsafe, match="mode 0770"), held.private(tmp_path / "run"):
         pytest.fail("others can write there")
-
-
-@as_root
-def test_one_of_another_account_is_refused(foreign: Path) -> None:
     (foreign / "run").mkdir(mode=0o700)
     os.chown(foreign / "run", OTHER, OTHER)
     with pytest.raises(DirectoryUnsafe, match=f"uid {OTHER}") as caught:
@@ -113,7 +111,10 @@ def test_a_link_of_another_account_is_not_followed(foreign: Path, tmp_path: Path
 
 
 @as_root
-def test_missing_directories_are_not_made_behind_a_link_of_another_account(tmp_path: Path, foreign: Path) -> None:
+def test_missing_directories_are_made_but_not_behind_a_link_of_another_account(tmp_path: Path, foreign: Path) -> None:
+    for _ in range(2):
+        held.make_directories(tmp_path / "one" / "two", 0o700)
+    assert (tmp_path / "one" / "two").stat().st_mode & 0o777 == 0o700
     outside = tmp_path / "outside"
     outside.mkdir()
     link = foreign / "link"
@@ -126,20 +127,11 @@ def test_missing_directories_are_not_made_behind_a_link_of_another_account(tmp_p
     assert not list(outside.iterdir())
 
 
-def test_missing_directories_are_made(tmp_path: Path) -> None:
-    held.make_directories(tmp_path / "one" / "two", 0o700)
-    held.make_directories(tmp_path / "one" / "two", 0o700)
-    assert (tmp_path / "one" / "two").stat().st_mode & 0o777 == 0o700
-
-
 def test_a_link_of_our_own_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real" / "deep").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real/../real")
     with held.opened(tmp_path / "link" / "deep") as found:
         assert os.path.samestat(found.status, (tmp_path / "real" / "deep").stat())
-
-
-def test_links_in_a_circle_end(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(LoaderError), held.opened(tmp_path / "loop"):
         pytest.fail("there is none")
@@ -174,7 +166,8 @@ def test_what_is_planted_is_refused(foreign: Path, secret: Path, use: Callable[[
 
 
 @as_root
-def test_a_second_name_of_the_accounts_own_file_is_read(foreign: Path, secret: Path) -> None:
+def test_which_second_names_are_read(foreign: Path, tmp_path: Path, secret: Path) -> None:
+    """Of the account's own file, and among root's own; not in a directory of all."""
     own = foreign / "own"
     own.write_bytes(b"of the account")
     os.chown(own, OTHER, OTHER)
@@ -182,10 +175,6 @@ def test_a_second_name_of_the_accounts_own_file_is_read(foreign: Path, secret: P
     os.link(secret, secret.with_name("second"))
     assert files.read(foreign / "other name") == b"of the account"
     assert files.read(secret.with_name("second")) == b"root's own"
-
-
-@as_root
-def test_a_second_name_in_a_directory_of_all_is_not_read(tmp_path: Path, secret: Path) -> None:
     (tmp_path / "all").mkdir()
     (tmp_path / "all").chmod(0o1777)
     os.link(secret, tmp_path / "all" / "planted")
@@ -193,26 +182,26 @@ def test_a_second_name_in_a_directory_of_all_is_not_read(tmp_path: Path, secret:
         files.read(tmp_path / "all" / "planted")
 
 
+def _created(path: Path, content: bytes) -> None:
+    with files.creating(path) as file:
+        file.write(content)
+
+
+def _written(path: Path, content: bytes) -> None:
+    left = path.with_name(f"{path.name}.partial")
+    left.symlink_to(path.parent.parent / "secret")
+    files.write_durably(path, content, 0o600)
+    assert not left.exists()
+
+
 @as_root
-def test_small_files_replace_what_is_planted(foreign: Path, secret: Path) -> None:
+@pytest.mark.parametrize("write", [_written, _created])
+def test_an_output_replaces_what_is_planted(foreign: Path, secret: Path, write: Callable[[Path, bytes], None]) -> None:
     """A rename follows nothing: the link is gone, and what it named is as it was."""
     for kind, path in planted(foreign, "x", secret).items():
-        if kind == "dir":
-            continue
-        left = path.with_name(f"{path.name}.partial")
-        left.symlink_to(secret)
-        files.write_durably(path, b"new", 0o600)
-        assert (path.read_bytes(), path.is_symlink(), left.exists()) == (b"new", False, False)
-    assert secret.read_bytes() == b"root's own"
-
-
-@as_root
-def test_an_output_among_others_is_a_new_file(foreign: Path, secret: Path) -> None:
-    for kind, path in planted(foreign, "x", secret).items():
         if kind != "dir":
-            with files.creating(path) as file:
-                file.write(b"new")
-            assert not path.is_symlink()
+            write(path, b"new")
+            assert (path.read_bytes(), path.is_symlink()) == (b"new", False)
     assert secret.read_bytes() == b"root's own"
 
 
@@ -241,20 +230,13 @@ def test_a_tree_is_removed_that_its_owner_keeps_filling(short_tmp: Path) -> None
         (tree / f"deep/{number}").touch()
     fill = "print(flush=True)\nn = 0\nwhile True:\n    open(f'more-{n}', 'x').close()\n    n += 1"
     who = ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--")
-    command = [*who, "/usr/bin/python3", "-c", fill]
-    with subprocess.Popen(command, cwd=tree / "deep", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as filler:
-        assert filler.stdout is not None
-        filler.stdout.readline()
-        try:
-            held.remove_tree(tree)
-        finally:
-            filler.kill()
+    with started([*who, "/usr/bin/python3", "-c", fill], cwd=tree / "deep", stderr=subprocess.DEVNULL):
+        held.remove_tree(tree)
     assert not tree.exists()
 
 
 def test_a_directory_on_a_dead_disk_stays_open_nowhere() -> None:
     """Its volume could not be unmounted otherwise."""
-    require(missing_loop_filesystem("xfs"))
     with loop_filesystem(320, "xfs") as volume:
         subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(volume)], check=True)
         before = os.listdir("/proc/self/fd")
@@ -276,12 +258,12 @@ def test_a_path_is_looked_at_from_the_top(tmp_path: Path) -> None:
         assert len([*held.statuses_along(opened.path / "below")]) == 2
 
 
+@as_root
 def test_an_empty_directory_is_removed_where_root_s_links_lead(tmp_path: Path) -> None:
-    require(None if os.geteuid() == 0 else "only root has to look whose a link is")
     (tmp_path / "closed" / "empty").mkdir(parents=True)
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "closed")
-    os.chown(link, 65534, 65534, follow_symlinks=False)
+    os.chown(link, OTHER, OTHER, follow_symlinks=False)
     with pytest.raises(DirectoryUnsafe):
         held.remove_empty(link / "empty")
     assert (tmp_path / "closed" / "empty").is_dir()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ from loader.errors import TargetInUse
 from loader.storage import holders
 from loader.storage.holders import occupants
 from tests.support.nobody import NOBODY
-from tests.support.require import require
+from tests.support.processes import announced, started
+from tests.support.require import require_root
 
 OPENER = """
 import sys, lmdb
@@ -28,44 +28,29 @@ with lmdb.open(sys.argv[1], readonly=sys.argv[2] == "read", create=sys.argv[2] !
 
 @contextmanager
 def opened(directory: Path, how: str = "write") -> Iterator[subprocess.Popen[str]]:
-    """Another process with the environment open."""
-    argv = [sys.executable, "-c", OPENER, str(directory), how]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
+    """Another process with the environment open, which it closes."""
+    with announced(OPENER, directory, how) as process:
         yield process
+        process.communicate()
 
 
 @pytest.mark.parametrize("how", ["write", "read"])
 def test_a_process_that_has_it_open_is_named(tmp_path: Path, how: str) -> None:
+    """To ask disturbs nobody: a lock of this process on the file would end with the question (POSIX locks do); the
+    holder's must not."""
     with opened(tmp_path):
         pass  # so that there is something to read
-    with opened(tmp_path, how) as process:
-        assert holders.holder(tmp_path) == process.pid
-        with pytest.raises(TargetInUse, match=rf"\(python.*, process {process.pid}\)"):
-            holders.require_unused(tmp_path)
-
-
-def test_once_it_is_closed_nobody_has_it(tmp_path: Path) -> None:
-    with opened(tmp_path):
-        pass
     assert (tmp_path / "lock.mdb").exists()
     assert holders.holder(tmp_path) is None
     holders.require_unused(tmp_path)
-
-
-def test_kill_9_frees_it(tmp_path: Path) -> None:
-    with opened(tmp_path) as process:
+    with opened(tmp_path, how) as process:
+        for _ in range(3):
+            assert holders.holder(tmp_path) == process.pid
+        with pytest.raises(TargetInUse, match=rf"\(python.*, process {process.pid}\)"):
+            holders.require_unused(tmp_path)
         process.kill()
         process.wait()
         assert holders.holder(tmp_path) is None
-
-
-def test_to_ask_disturbs_nobody(tmp_path: Path) -> None:
-    """A lock of this process on the file would end with the question (POSIX locks do); the holder's must not."""
-    with opened(tmp_path) as process:
-        for _ in range(3):
-            assert holders.holder(tmp_path) == process.pid
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -81,16 +66,10 @@ print(*occupants(Path(sys.argv[1]), sys.argv[2:]), sep="\\n")
 """
 
 
-@contextmanager
-def elsewhere(directory: Path, name: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """`command` in a mount namespace where `directory` is mounted on `name`, too. It prints a line when it is ready,
-    and ends with its standard input."""
+def elsewhere(directory: Path, name: Path, *command: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """`command` in a mount namespace where `directory` is mounted on `name`, too. It prints a line when it is ready."""
     script = 'mount --bind "$1" "$2"; shift 2; exec "$@"'
-    argv = ("unshare", "-m", "sh", "-c", script, "sh", str(directory), str(name), *command)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() != ""
-        yield process
+    return started(["unshare", "-m", "sh", "-c", script, "sh", str(directory), str(name), *command])
 
 
 def environment_open(name: Path) -> tuple[str, ...]:
@@ -100,6 +79,7 @@ def environment_open(name: Path) -> tuple[str, ...]:
 @pytest.fixture
 def home() -> Iterator[Path]:
     """Which other accounts can enter."""
+    require_root()
     with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
         place = Path(name)
         place.chmod(0o755)
@@ -110,7 +90,6 @@ def home() -> Iterator[Path]:
 
 def test_in_another_mount_namespace(home: Path) -> None:
     """As slapd in a container: /proc shows its files under names that do not exist here."""
-    require(None if os.geteuid() == 0 else "namespaces need root")
     (home / "database/sub").mkdir()
     with elsewhere(home / "database", home / "other", *environment_open(home / "other")) as user:
         (found,) = occupants(home / "database")
@@ -127,7 +106,6 @@ def test_in_another_mount_namespace(home: Path) -> None:
 
 def test_the_same_name_of_another_directory(home: Path) -> None:
     """In a container /var/lib/ldap may be the container's own."""
-    require(None if os.geteuid() == 0 else "namespaces need root")
     with elsewhere(home / "other", home / "database", *environment_open(home / "database")):
         assert occupants(home / "database") == []
 
@@ -144,11 +122,8 @@ def test_the_same_name_of_another_directory(home: Path) -> None:
 )
 def test_by_its_locks(home: Path, prefix: tuple[str, ...], told: str) -> None:
     """A process whose descriptors cannot be seen."""
-    require(None if os.geteuid() == 0 else "namespaces need root")
     database = home / "database"
-    with subprocess.Popen(environment_open(database), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
-        assert user.stdout is not None
-        assert user.stdout.readline() == b"open\n"
+    with opened(database) as user:
         for path in database.iterdir():
             path.chmod(0o644)
         names = () if prefix is NOBODY else ("",)

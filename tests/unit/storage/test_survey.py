@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,8 @@ import pytest
 from loader.errors import SystemFailed
 from loader.storage import mounts, survey
 from loader.storage.survey import Parameters, ToolRunner
+from tests.support.processes import started
+from tests.support.require import require_root
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -31,11 +32,8 @@ def test_segments_of_logical_volumes() -> None:
     assert (striped.segments[0].stripes, striped.segments[0].stripe_size) == (3, 4 << 20)
     assert striped.path == "/dev/mapper/vg-str"
     assert striped.data_percent is None
-
-
-def test_a_percentage_in_the_words_of_a_locale() -> None:
-    text = recorded("lvs.out").replace('"data_percent":""', '"data_percent":"81,25"')
-    assert survey.parse_segments(text)[0].data_percent == 81.25
+    of_a_locale = recorded("lvs.out").replace('"data_percent":""', '"data_percent":"81,25"')
+    assert survey.parse_segments(of_a_locale)[0].data_percent == 81.25
 
 
 def test_physical_volumes() -> None:
@@ -63,17 +61,13 @@ def test_mounts() -> None:
 
 def test_a_mount_of_another_namespace_is_refused(tmp_path: Path) -> None:
     """As through /proc/PID/root, with a mount that only that process has."""
-    if os.geteuid() != 0:
-        pytest.skip("a mount namespace needs root")
+    require_root()
     script = f"mount -t tmpfs x {tmp_path} && echo ready && read end"
-    with subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"ready\n"
-        with pytest.raises(SystemFailed, match="another mount namespace"):
-            mounts.mount_of(Path(f"/proc/{other.pid}/root{tmp_path}"))
-        other.communicate(b"\n")
+    with (
+        started(["unshare", "--mount", "sh", "-c", script]) as other,
+        pytest.raises(SystemFailed, match="another mount namespace"),
+    ):
+        mounts.mount_of(Path(f"/proc/{other.pid}/root{tmp_path}"))
 
 
 def test_fstab(tmp_path: Path) -> None:
@@ -95,8 +89,6 @@ def test_fstab(tmp_path: Path) -> None:
 def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
     disk = tmp_path / "devices/pci/block/nvme0n1"
     part = disk / "nvme0n1p1"
-    (disk / "queue").mkdir(parents=True)
-    part.mkdir()
     for path, text in (
         (disk / "size", "2097152"),
         (disk / "queue/scheduler", "[none] mq-deadline kyber"),
@@ -108,6 +100,7 @@ def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
         (part / "start", "63"),
         (part / "size", "2097000"),
     ):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
     (tmp_path / "dev/block").mkdir(parents=True)
     (tmp_path / "dev/block/259:1").symlink_to(part)
@@ -128,7 +121,7 @@ def test_this_host_is_surveyed(tmp_path: Path) -> None:
         assert stat.S_ISBLK(os.stat(facts.top.path).st_mode)
 
 
-def test_a_tool_that_is_absent_or_refuses_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_is_absent_or_refuses_is_noted() -> None:
     asker = ToolRunner()
     assert asker.output("the tide", "no-such-tool-xyz") is None
     assert asker.output("a file", "ls", "/no/such/file") is None

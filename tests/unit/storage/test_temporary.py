@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,11 @@ import pytest
 from loader.errors import DirectoryUnsafe
 from loader.storage import files
 from tests.support.command import ditseed
+from tests.support.processes import announced
 
 HOLDER = """
 import sys, time
-from pathlib import Path
 from loader.storage import files
-from tests.support.command import ditseed
 with files.temporary_directory("held", sys.argv[1]) as made:
     (made / "secret").write_text("x")
     print(made, flush=True)
@@ -33,17 +31,20 @@ def _another_process() -> None:
     files.sweep_temporary.cache_clear()
 
 
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
 @contextmanager
 def _holder(place: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    argv = [sys.executable, "-c", HOLDER, str(place)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            made = process.stdout.readline().strip()
-            assert made  # else the tests would give away the present directory
-            yield process, Path(made)
-        finally:
-            process.kill()
+    with announced(HOLDER, place) as process:
+        (secret,) = place.glob("*/*/secret")
+        yield process, secret.parent
+
+
+def _killed(place: Path) -> Path:
+    with _holder(place) as (process, theirs):
+        process.kill()
+    return theirs
 
 
 def test_it_is_private_and_goes(tmp_path: Path) -> None:
@@ -58,26 +59,17 @@ def test_that_of_a_living_process_stays(tmp_path: Path) -> None:
         assert (theirs / "secret").exists()
 
 
-def test_that_of_a_killed_process_is_removed(tmp_path: Path) -> None:
-    with _holder(tmp_path) as (process, theirs):
-        process.kill()
-        process.wait()
+@pytest.mark.parametrize("is_given_away", [False, pytest.param(True, marks=as_root)])
+def test_that_of_a_killed_process_is_removed(tmp_path: Path, is_given_away: bool) -> None:
+    theirs = _killed(tmp_path)
     assert (theirs / "secret").exists()
-    with files.temporary_directory("read", tmp_path) as made:
-        assert list(tmp_path.iterdir()) == [made.parent]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_one_that_was_given_away_is_removed_too(tmp_path: Path) -> None:
-    with _holder(tmp_path) as (process, theirs):
+    if is_given_away:
         os.chown(theirs, 65534, 65534)
-        process.kill()
-        process.wait()
     with files.temporary_directory("read", tmp_path) as made:
         assert list(tmp_path.iterdir()) == [made.parent]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@as_root
 def test_one_of_another_account_is_not_touched(tmp_path: Path) -> None:
     planted = tmp_path / f"{files.PREFIX}planted"
     planted.mkdir()
@@ -93,7 +85,7 @@ def way(tmp_path: Path) -> Path:
     return tmp_path / "above/below"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@as_root
 @pytest.mark.parametrize("name", ["above", "above/below"])
 def test_none_is_made_where_another_account_could_replace_it(way: Path, tmp_path: Path, name: str) -> None:
     os.chown(tmp_path / name, 65534, 65534)
@@ -121,7 +113,7 @@ def test_a_link_on_the_way_is_left_behind(way: Path, tmp_path: Path) -> None:
         assert made.parent.parent == way
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@as_root
 @pytest.mark.parametrize(
     "words",
     [
@@ -145,9 +137,6 @@ def test_tmp_of_another_account_is_refused(way: Path, words: tuple[str, ...]) ->
 
 def test_every_command_removes_them(tmp_path: Path) -> None:
     """Also one that needs none itself."""
-    with _holder(tmp_path) as (process, theirs):
-        process.kill()
-        process.wait()
-    assert theirs.exists()
+    _killed(tmp_path)
     ditseed("generate", "templates", env={"TMPDIR": str(tmp_path)}).ok()
     assert not list(tmp_path.iterdir())

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from loader.errors import MigrationRefused
 from loader.progress import Meter
 from loader.storage import held, trees
-from tests.support.require import require
+from tests.support.disks import loop_filesystem
+from tests.support.processes import started
+from tests.support.require import require_root
 
 OTHER = 65534  # the account that does what it must not
 AS_OTHER = ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--")
@@ -56,10 +57,8 @@ def opened_up(source: Path, target: Path) -> None:
 def plants(directory: int) -> bool:
     """Can the other account make a link in the directory that it is in?"""
     place = held.through(directory)
-    done = subprocess.run(
-        [*AS_OTHER, "ln", "-sf", "/etc/passwd", "planted"], cwd=place, capture_output=True, check=False
-    )
-    return done.returncode == 0
+    link = [*AS_OTHER, "ln", "-sf", "/etc/passwd", "planted"]
+    return subprocess.run(link, cwd=place, capture_output=True, check=False).returncode == 0
 
 
 def told(top: Path) -> tuple[object, object]:
@@ -69,8 +68,7 @@ def told(top: Path) -> tuple[object, object]:
 
 @pytest.fixture
 def both(short_tmp: Path) -> tuple[Path, Path]:
-    if os.geteuid() != 0:
-        pytest.skip("files are given to other accounts, which needs root")
+    require_root()
     source, target = short_tmp / "from", short_tmp / "to"
     target.mkdir()
     source.mkdir(mode=0o750)
@@ -160,7 +158,6 @@ while exchange(-100, one, -100, other, 2) == 0:
 def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
     """The account exchanges the names of its files and of root's all the time."""
     source, target = both
-    names = [("secret", "mine"), ("link", "own")]
     (source / "secret").write_text("root")
     (source / "mine").write_text("mine")
     (source / "link").symlink_to("root")
@@ -168,14 +165,9 @@ def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
     for path in (source, source / "mine", source / "own"):
         os.chown(path, OTHER, OTHER, follow_symlinks=False)
     (source / "secret").chmod(0o600)
-    swappers = [
-        subprocess.Popen([*AS_OTHER, "/usr/bin/python3", "-c", EXCHANGE, *pair], cwd=source, stdout=subprocess.PIPE)
-        for pair in names
-    ]
-    try:
-        for swapper in swappers:
-            assert swapper.stdout is not None
-            swapper.stdout.readline()
+    exchange = (*AS_OTHER, "/usr/bin/python3", "-c", EXCHANGE)
+    pairs = (started([*exchange, *names], cwd=source) for names in (("secret", "mine"), ("link", "own")))
+    with next(pairs) as one, next(pairs) as two:
         for _ in range(100):
             copied(source, target)
             for name in ("secret", "mine"):
@@ -184,11 +176,7 @@ def test_owner_and_contents_are_of_one_file(both: tuple[Path, Path]) -> None:
             for name in ("link", "own"):
                 owner = (target / name).lstat().st_uid
                 assert os.readlink(target / name) == ("mine" if owner else "root")
-        assert all(swapper.poll() is None for swapper in swappers)
-    finally:
-        for swapper in swappers:
-            swapper.kill()
-            swapper.communicate()
+        assert (one.poll(), two.poll()) == (None, None)
 
 
 def test_a_tree_as_deep_as_may_be_and_a_deeper_one(both: tuple[Path, Path]) -> None:
@@ -211,7 +199,6 @@ def acl(user: int, permissions: int) -> bytes:
 
 def test_acls_from_and_to_xfs(both: tuple[Path, Path]) -> None:
     """Of which a directory of an earlier run may have other ones."""
-    require(missing_loop_filesystem("xfs"))
     source, target = both
     (source / "plain").mkdir()
     access, default = "system.posix_acl_access", "system.posix_acl_default"
@@ -230,27 +217,31 @@ def test_acls_from_and_to_xfs(both: tuple[Path, Path]) -> None:
     assert os.getxattr(target / "fifo", access) == acl(12, 4)
 
 
-@pytest.mark.parametrize("change", ["chmod", "chown", "content", "name", "xattr", "time"])
-def test_a_difference_is_seen(both: tuple[Path, Path], change: str) -> None:
+def _content(top: Path) -> None:
+    """Other bytes, and the time as it was."""
+    times = (top / "second").stat()
+    with (top / "second").open("r+b") as changed:
+        changed.seek(5 << 20)
+        changed.write(b"Middle")
+    os.utime(top / "second", ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+EMPTY = "inner/deep/empty"
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "chmod": lambda top: (top / EMPTY).chmod((top / EMPTY).stat().st_mode ^ 0o100),
+    "chown": lambda top: os.chown(top / EMPTY, 1, 1),
+    "content": _content,
+    "name": lambda top: (top / EMPTY).rename(top / "inner/deep/other"),
+    "xattr": lambda top: os.setxattr(top / EMPTY, "user.note", b"lost"),
+    "time": lambda top: os.utime(top / EMPTY, (1, 1)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_difference_is_seen(both: tuple[Path, Path], change: Callable[[Path], object]) -> None:
     source, target = both
     copied(source, target)
-    file = target / "inner/deep/empty"
-    times = (target / "second").stat()
-    if change == "chmod":
-        file.chmod(0o600 if file.stat().st_mode & 0o77 else 0o644)
-    elif change == "chown":
-        os.chown(file, 1, 1)
-    elif change == "content":
-        with (target / "second").open("r+b") as changed:
-            changed.seek(5 << 20)
-            changed.write(b"Middle")
-        os.utime(target / "second", ns=(times.st_atime_ns, times.st_mtime_ns))
-    elif change == "name":
-        file.rename(file.with_name("other"))
-    elif change == "xattr":
-        os.setxattr(file, "user.note", b"lost")
-    else:
-        os.utime(file, (1, 1))
+    change(target)
     assert told(target) != told(source)
 
 
