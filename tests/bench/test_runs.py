@@ -198,7 +198,11 @@ CHECKED = ("ditseed-checked / ditseed", "ditseed-compact-checked / ditseed-compa
 COMPARED: list[tuple[str, Sequence[str], int]] = [
     (EXPORT, [f"{who}, {csn}" for csn in ("bulk", "spread") for who in ("ldapsearch", "ditseed", "ditseed-zstd")], 8),
     ("add -n 2000 --ldapadd-entries 50", ("ldapadd", "ditseed", "ldapadd-nosync", "ditseed-nosync"), 2),
-    ("shards -n 2000 --shards 2 --shards 0", ("slapadd", "ditseed, 2 shards", "ditseed, its choice of shards"), 2),
+    (
+        "shards -n 2000 --shards 2 --shards 0",
+        ("slapadd, 2,000", "ditseed, 2 shards", "ditseed, its choice of shards"),
+        2,
+    ),
     ("slapcat -n 2000", ("slapcat", "ditseed", "ditseed-zstd"), 4),
     ("clone -n 2000 --built-by ditseed", list(CLONES), 4),
     ("clone -n 2000 --built-by slapadd", list(CLONES), 4),
@@ -237,7 +241,8 @@ def test_contenders_are_compared(short_tmp: Path, words: str, contenders: Sequen
     for one in report["runs"]:
         assert one["entries"] == (50 if one["name"] == "ldapadd" else int(size)) + CONTAINERS
         assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
-        assert one.get("memory", 1) > 0  # sampled, and so short a run may be seen at its very beginning only
+        if bench in ("export", "add", "slapcat", "migrate"):
+            assert one["memory"] > 0  # sampled, and so short a run may be seen at its very beginning only
         assert one.get("size", 1) > 0
         assert bench != "generate" or 500 < one["size"] / one["entries"] < 700
     if bench in ("export", "add"):
