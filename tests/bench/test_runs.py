@@ -60,8 +60,19 @@ def names(report: Any) -> list[str]:
     return [one["name"] for one in report["runs"]]
 
 
-def require_program(name: str) -> None:
-    require(None if shutil.which(name) else f"{name} is not installed")
+def sides(report: Any, what: str) -> list[float]:
+    """The figures that a ratio divides: `CPU of A / B`, `seconds of A, bulk / B` or `clone: seconds of A / B`."""
+    match = re.fullmatch(r"(?:(.*): )?(?:client )?(seconds|CPU|entries/s) of (.*) / (.*)", what)
+    assert match, what
+    verb, figure, *pair = match.groups()
+    kind = next((name.partition(", ")[2] for name in pair if ", " in name), "")
+    found = []
+    for name in pair:
+        (one,) = (one for one in report["runs"] if one["name"] in (name, f"{name}, {kind}", f"{verb}, {name}"))
+        usage = one["usage"]
+        rate = one["entries"] / usage["seconds"]
+        found.append({"seconds": usage["seconds"], "CPU": usage["cpu"], "entries/s": rate}[figure])
+    return found
 
 
 # --- build, shards, from, forecast, learn ---
@@ -80,8 +91,7 @@ def test_peers_prints_a_table_for_each_job(tmp_path: Path) -> None:
     assert set(json.loads((tmp_path / "out.json").read_text())) >= {"load", "dump", "copy"}
 
 
-@pytest.mark.long
-def test_both_engines_build_the_same_number_of_entries(tmp_path: Path) -> None:
+def test_both_engines_build_the_same_number_of_entries_and_only_the_ldif_stays(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "-n", 2000)
     assert names(report) == ["slapadd, 2,000", "native, 2,000"]
     for one in report["runs"]:
@@ -90,15 +100,11 @@ def test_both_engines_build_the_same_number_of_entries(tmp_path: Path) -> None:
         assert one["usage"]["resident"] > 1 << 20 < one["usage"]["written"]
         assert one["size"] > 1 << 20
     (ratio,) = report["ratios"]
-    slapadd, native = (one["usage"]["seconds"] for one in report["runs"])
+    slapadd, native = sides(report, ratio["what"])
     assert ratio["median"] == ratio["low"] == ratio["high"] == pytest.approx(slapadd / native)
     assert report["machine"].keys() >= {"cpu", "kernel", "slapd", "ditseed", "commit", "file_system"}
     assert report["plan"]["ldif_bytes"][0] > 500 * 2000
     assert report["runs"][1]["phases"]
-
-
-def test_only_the_ldif_stays(tmp_path: Path) -> None:
-    facts(tmp_path, "build", "-n", 2000, "--engines", "native")
     (kept,) = tmp_path.iterdir()
     assert kept.match("people-*.ldif")
     before = kept.stat().st_mtime_ns
@@ -157,36 +163,6 @@ def test_a_learned_tree_is_built_beside_its_source(tmp_path: Path) -> None:
     assert tables["id2e"]["source"] == pytest.approx(tables["id2e"]["learned"], rel=0.2)
 
 
-# --- export, slapcat, add ---
-
-
-def test_all_read_the_same_server_to_its_end(short_tmp: Path) -> None:
-    report = facts(short_tmp, "export", "-n", 2000, "--csn", "bulk", "--csn", "spread")
-    contenders = ("ldapsearch", "ditseed", "ditseed-zstd")
-    assert names(report) == [f"{who}, {csn}" for csn in ("bulk", "spread") for who in contenders]
-    for one in report["runs"]:
-        assert one["entries"] == 2000 + CONTAINERS
-        assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
-        assert one["memory"] > 0  # sampled, and so short a run may be seen at its very beginning only
-    assert sum(one["server_cpu"] for one in report["runs"]) > 0  # counted in hundredths
-    cpu = {one["name"]: one["usage"]["cpu"] for one in report["runs"]}
-    ratios = {one["what"]: one["median"] for one in report["ratios"]}
-    expected = cpu["ditseed, bulk"] / cpu["ldapsearch, bulk"]
-    assert ratios["client CPU of ditseed, bulk / ldapsearch"] == pytest.approx(expected)
-    kept = {path.name.rsplit("-", 1)[0] for path in short_tmp.iterdir()}
-    assert kept == {"people-bulk-2000", "people-spread-2000"}
-
-
-@pytest.mark.long
-def test_all_add_to_a_server_of_their_own(short_tmp: Path) -> None:
-    report = facts(short_tmp, "add", "-n", 2000, "--ldapadd-entries", 50)
-    entries = {one["name"]: one["entries"] - CONTAINERS for one in report["runs"]}
-    assert entries == {"ldapadd": 50, "ditseed": 2000, "ldapadd-nosync": 2000, "ditseed-nosync": 2000}
-    rates = {one["name"]: one["entries"] / one["usage"]["seconds"] for one in report["runs"]}
-    expected = [rates[f"ditseed{kind}"] / rates[f"ldapadd{kind}"] for kind in ("", "-nosync")]
-    assert [one["median"] for one in report["ratios"]] == pytest.approx(expected)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("tree", "words", "message"),
@@ -213,67 +189,75 @@ def test_another_number_of_entries_is_no_result(
 
 # --- benches whose contenders do the same on the same entries ---
 
+EXPORT = "export -n 2000 --csn bulk --csn spread"
+BACKUP = "backup -n 1000 --contenders {},ditseed"
 VERBS = ("build", "export", "clone", "clone-compact", "seed-clone")
-CLONED = (("mdb_copy", "ditseed"), ("mdb_copy-c", "ditseed-compact"))
-CHECKED = tuple((f"{name}-checked", name) for _, name in CLONED)
-# Words, contenders, how many ratios, and of how many the name is `seconds of ONE / OTHER`.
-COMPARED: list[tuple[str, Sequence[str], tuple[int, int]]] = [
-    ("shards -n 2000 --shards 2 --shards 0", ("slapadd", "ditseed, 2 shards", "ditseed, its choice of shards"), (2, 2)),
-    ("slapcat -n 2000", ("slapcat", "ditseed", "ditseed-zstd"), (4, 2)),
-    ("clone -n 2000 --built-by ditseed", list(CLONES), (4, 4)),
-    ("clone -n 2000 --built-by slapadd", list(CLONES), (4, 4)),
-    ("clone -n 2000 --memory-limit 96M --contenders mdb_copy-c,ditseed-compact", CLONED[1], (1, 1)),
-    ("migrate -n 500", ("slapcat|slapadd", "ditseed"), (2, 1)),
-    ("migrate -n 500 --lean --contenders ditseed", ("ditseed",), (0, 0)),
+CLONED = ("mdb_copy / ditseed", "mdb_copy-c / ditseed-compact")
+CHECKED = ("ditseed-checked / ditseed", "ditseed-compact-checked / ditseed-compact")
+# Words, contenders, and how many ratios.
+COMPARED: list[tuple[str, Sequence[str], int]] = [
+    (EXPORT, [f"{who}, {csn}" for csn in ("bulk", "spread") for who in ("ldapsearch", "ditseed", "ditseed-zstd")], 8),
+    ("add -n 2000 --ldapadd-entries 50", ("ldapadd", "ditseed", "ldapadd-nosync", "ditseed-nosync"), 2),
+    (
+        "shards -n 2000 --shards 2 --shards 0",
+        ("slapadd, 2,000", "ditseed, 2 shards", "ditseed, its choice of shards"),
+        2,
+    ),
+    ("slapcat -n 2000", ("slapcat", "ditseed", "ditseed-zstd"), 4),
+    ("clone -n 2000 --built-by ditseed", list(CLONES), 4),
+    ("clone -n 2000 --built-by slapadd", list(CLONES), 4),
+    ("clone -n 2000 --memory-limit 96M --contenders mdb_copy-c,ditseed-compact", ("mdb_copy-c", "ditseed-compact"), 1),
+    ("migrate -n 500", ("slapcat|slapadd", "ditseed"), 2),
+    ("migrate -n 500 --lean --contenders ditseed", ("ditseed",), 0),
     # Each of these entries has 39 index keys, which do not wait in memory.
-    ("migrate -n 100000 --contenders ditseed --memory-limit 144M", ("ditseed",), (0, 0)),
+    ("migrate -n 100000 --contenders ditseed --memory-limit 144M", ("ditseed",), 0),
     (
         "versions -n 1000 --other ROOT --line 'multival default 3,1'",
         [f"{verb}, {who}" for verb in VERBS for who in ("this", "other")],
-        (2 * len(VERBS), 0),
+        2 * len(VERBS),
     ),
+    *((BACKUP.format(way), [one for one in WAYS if one in (way, "ditseed")], 1) for way in WAYS if way != "ditseed"),
+    ("generate -n 2000 --contenders makeldif,ditseed", ("makeldif", "ditseed"), 1),
 ]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("words", "contenders", "ratios"), COMPARED)
-def test_contenders_are_compared(
-    short_tmp: Path, words: str, contenders: Sequence[str], ratios: tuple[int, int]
-) -> None:
-    chosen = shlex.split(words.replace("ROOT", str(ROOT)))
-    if chosen[0] == "clone":
-        require_program("mdb_copy")
-    if "--memory-limit" in chosen:
-        require(missing_memory_group())
+def require_parts(bench: str, words: str) -> None:
+    for program in {"clone": ("mdb_copy",), "backup": ("mdb_copy", "zstd")}.get(bench, ()):
+        require(None if shutil.which(program) else f"{program} is not installed")
+    require(missing_memory_group() if "--memory-limit" in words else None)
+    require(missing_opendj() if bench == "generate" else None)
+    peer = WAYS[words.partition("--contenders ")[2].partition(",")[0]].program if bench == "backup" else "sh"
+    if shutil.which(peer) is None:
+        pytest.skip(f"{peer} is not installed, and nothing of ditseed needs it")
+
+
+@pytest.mark.rows(0, EXPORT, BACKUP.format("mdb_copy-zstd"))
+@pytest.mark.parametrize(("words", "contenders", "ratios"), COMPARED, ids=[words for words, *_ in COMPARED])
+def test_contenders_are_compared(short_tmp: Path, words: str, contenders: Sequence[str], ratios: int) -> None:
+    bench, _, size, *_ = chosen = shlex.split(words.replace("ROOT", str(ROOT)))
+    require_parts(bench, words)
     report = facts(short_tmp, *chosen)
     assert names(report) == [*contenders]
-    assert {one["entries"] for one in report["runs"]} == {int(chosen[2]) + CONTAINERS}
+    for one in report["runs"]:
+        assert one["entries"] == (50 if one["name"] == "ldapadd" else int(size)) + CONTAINERS
+        assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
+        # Sampled, and so short a run may be seen at its very beginning only.
+        assert bench != "export" or one["memory"] > 0
+        assert one.get("size", 1) > 0
+        assert bench != "generate" or 500 < one["size"] / one["entries"] < 700
+    if bench in ("export", "add"):
+        assert sum(one["server_cpu"] for one in report["runs"]) > 0  # counted in hundredths
     assert (report["plan"].get("limit") or 0) == int(words.partition("--memory-limit ")[2].partition("M")[0] or 0) << 20
-    seconds = {one["name"]: one["usage"]["seconds"] for one in report["runs"]}
-    plain = []
+    assert len(report["ratios"]) == ratios
     for one in report["ratios"]:
-        above, _, below = one["what"].removeprefix("seconds of ").partition(" / ")
-        if above in seconds and below in seconds:
-            assert one["median"] == one["low"] == one["high"] == pytest.approx(seconds[above] / seconds[below])
-            plain.append((above, below))
-    assert (len(report["ratios"]), len(plain)) == ratios
-    assert chosen[0] != "clone" or {*plain} <= {*CLONED, *CHECKED}
+        above, below = sides(report, one["what"])
+        assert one["median"] == one["low"] == one["high"] == pytest.approx(above / below)
+        assert bench != "clone" or one["what"].removeprefix("seconds of ") in (*CLONED, *CHECKED)
+    kept = {path.name.rsplit("-", 1)[0] for path in short_tmp.iterdir()}
+    assert kept == {"export": {"people-bulk-2000", "people-spread-2000"}, "generate": set()}.get(bench, kept)
 
 
-# --- backup, daily ---
-
-
-@pytest.mark.rows(1)
-@pytest.mark.parametrize("peer", [name for name in WAYS if name != "ditseed"])
-def test_all_back_up_the_same_entries(short_tmp: Path, peer: str) -> None:
-    for program in ("mdb_copy", "zstd"):
-        require_program(program)
-    if shutil.which(WAYS[peer].program) is None:
-        pytest.skip(f"{WAYS[peer].program} is not installed, and nothing of ditseed needs it")
-    report = facts(short_tmp, "backup", "-n", 1000, "--contenders", f"{peer},ditseed")
-    assert set(names(report)) == {peer, "ditseed"}
-    assert [one["what"] for one in report["ratios"]] == [f"seconds of ditseed / {peer}"]
-    assert all(one["size"] for one in report["runs"])
+# --- daily ---
 
 
 @pytest.mark.long
@@ -363,14 +347,14 @@ def test_what_is_refused(tmp_path: Path, words: tuple[object, ...], message: str
 # --- measuring ---
 
 
-def test_what_fails_is_no_figure() -> None:
-    with pytest.raises(BenchError, match=r"ended with 3:\nwhy"):
-        measure.run(["sh", "-c", "echo why >&2; exit 3"])
-
-
-def test_half_an_input_is_no_figure() -> None:
-    with pytest.raises(BenchError, match="ended with 4"):
-        measure.run(["cat"], ["sh", "-c", "echo half; exit 4"])
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [(["sh", "-c", "echo why >&2; exit 3"], r"ended with 3:\nwhy"), (["cat"], "ended with 4")],
+    ids=["alone", "half an input"],
+)
+def test_what_fails_is_no_figure(command: list[str], message: str) -> None:
+    with pytest.raises(BenchError, match=message):
+        measure.run(command, ["sh", "-c", "echo half; exit 4"] if command == ["cat"] else None)
 
 
 def test_a_process_and_what_it_waited_for_are_counted(tmp_path: Path) -> None:
@@ -496,20 +480,6 @@ def test_each_entry_is_in_one_piece(uuids: str) -> None:
     assert first == f"(!(entryUUID>={between[0]}))"
     assert last == f"(!(!(entryUUID>={between[2]})))"
     assert list(reading.filters([])) == ["(objectClass=*)"]
-
-
-# --- generate, the one bench without a slapd ---
-
-
-@pytest.mark.long
-def test_both_make_as_many_entries_of_about_the_same_size(tmp_path: Path) -> None:
-    require(missing_opendj())
-    report = facts(tmp_path, "generate", "-n", 2000, "--contenders", "makeldif,ditseed")
-    assert all(500 < one["size"] / one["entries"] < 700 for one in report["runs"])
-    (ratio,) = report["ratios"]
-    peer, ours = (one["usage"]["seconds"] for one in report["runs"])
-    assert ratio["median"] == pytest.approx(peer / ours)
-    assert not list(tmp_path.iterdir())
 
 
 def test_generated_into_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from fixtures.campaign.copies.refusals import Refusal, Untrue
 from fixtures.campaign.copies.shapes import VARIANTS, Shape
 from fixtures.campaign.ran import Ended
 from fixtures.campaign.schemas import SchemaFile, compared, found_in, loaded
-from fixtures.campaign.verdict import Verdict
 from fixtures.golden.case import server, settings
 from fixtures.golden.records import SUFFIX, entry, golden, top
 from fixtures.slapd import Slapd
@@ -67,46 +66,37 @@ objectclass ( 1.3.6.1.4.1.4203.666.11.98.2 NAME 'ownClass' SUP top STRUCTURAL MU
 """
 
 
-def _home(made: Slapd) -> Environment:
-    return Environment(made.config_path, {made.suffix: made.database_dir})
+X = f"cn=x,{SUFFIX}"
+BAD = [("objectClass", "gEntry"), ("cn", "x"), ("gBoolean", "perhaps")]
+SCATTERED = [("objectClass", "device"), ("cn", "x"), ("description", "a"), ("l", "b"), ("description", "c")]
+ALL_EQUAL = dict.fromkeys(("native", "slapadd", "export", "verify"), verdict.EQUAL)
+# LDIF, the index that slapadd's side has (ditseed's has `cn eq`), and how the looks come out.
+TRIALS = {
+    "equal": (top() + golden(X), "cn eq", ALL_EQUAL),
+    "what differs": (
+        *(top() + golden(X, cn="long enough"), "cn eq,sub"),
+        ALL_EQUAL | dict.fromkeys(("native", "slapadd"), verdict.DIFFERS),
+    ),
+    "a late refusal": (top() + entry(X, BAD), "cn eq", ALL_EQUAL | {"native": verdict.LATE}),
+    "what slapadd refuses": ("dn: cn=x\nobjectClass: device\n", "cn eq", {"native": verdict.SKIPPED}),
+    # slapadd -q leaves two attributes; slapadd without -q says how the entry should be.
+    "values that stand apart": (top() + entry(X, SCATTERED), "cn eq", ALL_EQUAL),
+}
 
 
-def _found(text: str, place: Path, oracle: str = "cn eq") -> list[Verdict]:
-    """oracle: the index that slapadd's side has, and ditseed's has not unless it is the same."""
-    ldif = place / "in.ldif"
+@pytest.mark.rows(0, "what slapadd refuses")
+@pytest.mark.parametrize("name", TRIALS)
+def test_it_comes_out_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_and_compare, "UNREAD", 1)
+    text, oracle, outcomes = TRIALS[name]
+    ldif = tmp_path / "in.ldif"
     ldif.write_text(text)
     with ExitStack() as stack:
-        sides = [settings(oracle), settings("cn eq"), settings("cn eq")]
-        homes = [_home(stack.enter_context(closing(server(one)))) for one in sides]
-        return list(Trial("conf", "in.ldif", ldif, SUFFIX, *homes).verdicts())
-
-
-def _outcomes(text: str, place: Path, oracle: str = "cn eq") -> dict[str, str]:
-    return {one.look: one.outcome for one in _found(text, place, oracle)}
-
-
-@pytest.mark.long
-def test_equal(tmp_path: Path) -> None:
-    looks = ("native", "slapadd", "export", "verify")
-    assert _outcomes(top() + golden(f"cn=x,{SUFFIX}"), tmp_path) == dict.fromkeys(looks, verdict.EQUAL)
-
-
-@pytest.mark.long
-def test_what_differs_is_noticed(tmp_path: Path) -> None:
-    text = top() + golden(f"cn=x,{SUFFIX}", cn="long enough")
-    found = _outcomes(text, tmp_path, oracle="cn eq,sub")
-    assert found["native"] == found["slapadd"] == verdict.DIFFERS
-
-
-@pytest.mark.long
-def test_a_late_refusal_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_and_compare, "UNREAD", 1)
-    bad = entry(f"cn=x,{SUFFIX}", [("objectClass", "gEntry"), ("cn", "x"), ("gBoolean", "perhaps")])
-    assert _outcomes(top() + bad, tmp_path)["native"] == verdict.LATE
-
-
-def test_what_slapadd_refuses_is_left_out(tmp_path: Path) -> None:
-    assert _outcomes("dn: cn=x\nobjectClass: device\n", tmp_path) == {"native": verdict.SKIPPED}
+        servers = [stack.enter_context(closing(server(settings(index)))) for index in (oracle, "cn eq", "cn eq")]
+        found = list(Trial("conf", "in.ldif", ldif, SUFFIX, *map(Environment.of, servers)).verdicts())
+    assert {one.look: one.outcome for one in found} == outcomes
+    assert {one.oracle for one in found} == {verdict.MERGED if "apart" in name else ""}
+    assert ("apart" in name) == (f"(compared with {verdict.MERGED})" in verdict.table(found))
 
 
 @pytest.mark.long
@@ -125,15 +115,6 @@ def test_a_schema_that_nothing_helps(tmp_path: Path) -> None:
     path = tmp_path / "alone.schema"
     path.write_text("attributetype ( 1.3.6.1.4.1.4203.666.11.98.4 NAME 'ownLost' SUP nowhere )\n")
     assert "nowhere" in loaded(SchemaFile("package", path), []).lacks
-
-
-@pytest.mark.long
-def test_values_that_stand_apart(tmp_path: Path) -> None:
-    """slapadd -q leaves two attributes; slapadd without -q says how the entry should be."""
-    pairs = [("objectClass", "device"), ("cn", "x"), ("description", "a"), ("l", "b"), ("description", "c")]
-    found = _found(top() + entry(f"cn=x,{SUFFIX}", pairs), tmp_path)
-    assert {(one.outcome, one.oracle) for one in found} == {(verdict.EQUAL, verdict.MERGED)}
-    assert f"(compared with {verdict.MERGED})" in verdict.table(found)
 
 
 # --- files under another configuration ---
