@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -17,9 +16,9 @@ from loader.cli import ditseed as root
 from loader.cli import options as loader_options
 from loader.cli.options import OPTIONS, TYPED
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
-from tests.cli.test_vocabulary import VERBS, options
 from tests.support.command import Done, arguments_of, ditseed, environment
 from tests.support.nobody import NOBODY
+from tests.support.verbs import LEAVES, options
 
 SUFFIX = "dc=example,dc=com"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another account's file needs root")
@@ -128,7 +127,7 @@ def test_every_option_has_a_variable_of_its_own_unless_it_is_typed() -> None:
     """One rule, and no variable that means something else already."""
     taken = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
     taken |= {"DITSEED_TOOLS_TMPDIR", "DITSEED_PYTHON", "DITSEED_CACHE", "DITSEED_MIRROR"}
-    for context in VERBS:
+    for context in LEAVES:
         for one in options(context):
             name = loader_options.name_of(one)
             assert name is not None
@@ -257,13 +256,6 @@ def test_the_profile_of_a_home_that_may_not_be_entered_is_none() -> None:
             check=False,
         )
     assert "[storage.no_such_path]" in done.stderr, done.stderr
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Slapd]:
-    with Slapd() as running:
-        running.ldapadd(f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n")
-        yield running
 
 
 def provider(home: Path, server: Slapd, *more: str) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from fixtures.installed import ROOT, Packages, run
-from loader import _native
 from tests.support.require import require
 
 pytestmark = pytest.mark.long
@@ -45,24 +44,13 @@ def test_the_wheel_is_for_every_python_and_glibc_2_34(made: Packages) -> None:
     assert made.wheel.name == f"ditseed-{version()}-cp310-abi3-manylinux_2_34_x86_64.whl"
 
 
-def test_the_core_is_of_the_same_version() -> None:
-    """setup.cfg has the version; Cargo.toml repeats it, for cargo wants one."""
-    assert _native.version() == version()
-
-
-def test_the_core_wants_no_newer_glibc(core: Path) -> None:
+def test_the_core_needs_no_other_library_no_newer_glibc_and_no_path_of_this_machine(core: Path) -> None:
     wanted = re.findall(r"\bGLIBC_(\d+)\.(\d+)", run("objdump", "-T", core))
     assert wanted
     assert max((int(major), int(minor)) for major, minor in wanted) <= GLIBC
-
-
-def test_the_core_needs_no_library_but_glibc(core: Path) -> None:
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "--dynamic", core))
     assert "libc.so.6" in needed
     assert set(needed) <= NEEDED
-
-
-def test_the_core_names_no_path_of_the_machine(core: Path) -> None:
     content = core.read_bytes()
     assert str(ROOT).encode() not in content
     assert str(Path.home() / ".cargo").encode() not in content

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from fixtures.trees import record
 from tests.support.command import start
+from tests.support.scripted import BOUND, GRANTED, scripted
 
 BASE = "dc=example,dc=com"
-# ExtendedResponse to StartTLS as message 1, success (RFC 4511, 4.12); BindResponse to message 1, success.
-GRANTED = bytes.fromhex("300c02010178070a010004000400")
-BOUND = bytes.fromhex("300c02010161070a010004000400")
 # Where it falls silent: scheme, options, what it says before.
 PHASES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...]]] = {
     "bind": ("ldap", (), ()),
@@ -52,38 +46,6 @@ LIMIT = 1  # second, of each thing that a server may make us wait for
 SOON = 30.0  # seconds; what nobody stops waits 300
 
 
-@contextmanager
-def mute(*answers: bytes) -> Iterator[tuple[int, threading.Event]]:
-    """Takes every connection, says an answer to whatever it hears as long as it has some, then nothing. The event:
-    it was asked what it will not answer."""
-    asked, over = threading.Event(), threading.Event()
-
-    def serve(connection: socket.socket) -> None:
-        with suppress(OSError), connection:
-            for answer in answers:
-                connection.recv(65536)
-                connection.sendall(answer)
-            connection.recv(65536, socket.MSG_PEEK)
-            asked.set()
-            over.wait(100)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    threading.Thread(target=serve, args=(listener.accept()[0],)).start()
-
-        running = threading.Thread(target=accept)
-        running.start()
-        try:
-            yield listener.getsockname()[1], asked
-        finally:
-            over.set()
-            listener.shutdown(socket.SHUT_RDWR)
-            running.join()
-
-
 def _command(verb: str, phase: str, port: int, home: Path) -> list[str]:
     scheme, options, _ = PHASES[phase]
     (home / "slapd.conf").write_text(CONFIG.format(home=home))
@@ -101,9 +63,9 @@ def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("verb", VERBS)
 def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
-    with mute(*PHASES[phase][2]) as (port, asked):
-        process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port))
-        assert asked.wait(120), process.communicate(timeout=1)
+    with scripted(*PHASES[phase][2]) as server:
+        process = start(*_command(verb, phase, server.port, tmp_path), env=_environment(phase, server.port))
+        assert server.asked.wait(120), process.communicate(timeout=1)
         time.sleep(0.1)
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -123,8 +85,9 @@ def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     """ldap.conf's, in the place of our own."""
     limits = {"LDAPNETWORK_TIMEOUT": f"{LIMIT}", "LDAPTIMEOUT": f"{LIMIT}"}
     began = time.monotonic()
-    with mute(*PHASES[phase][2]) as (port, _):
-        process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port, **limits))
+    with scripted(*PHASES[phase][2]) as server:
+        environment = _environment(phase, server.port, **limits)
+        process = start(*_command(verb, phase, server.port, tmp_path), env=environment)
         _, err = process.communicate(timeout=300)
     told = re.search(r"within (\d+) s", err)
     assert told, err
