@@ -17,10 +17,6 @@ def settings(*others: Entry, of_2_7: bool = False, **own: str | list[str]) -> Se
     return backmdb.settings(found, found.database(None), of_2_7=of_2_7)
 
 
-def of_global(**values: str | list[str]) -> Settings:
-    return settings(entry("cn=config", **values))
-
-
 def test_slapds_defaults() -> None:
     assert settings() == Settings(
         suffixes=(SUFFIX,),
@@ -99,12 +95,12 @@ def test_forms_of_multival(lines: list[str], expected: list[tuple[str, int]]) ->
 
 @pytest.mark.parametrize(("text", "bytes_"), [("1", 4), ("4", 4), ("8", 8), ("0x10", 16), ("300", 255)])
 def test_intlen_has_slapds_bounds(text: str, bytes_: int) -> None:
-    assert of_global(olcIndexIntLen=text).intlen == bytes_
+    assert settings(entry("cn=config", olcIndexIntLen=text)).intlen == bytes_
 
 
 @pytest.mark.parametrize(("text", "on"), [("TRUE", True), ("on", True), ("FALSE", False), ("off", False)])
 def test_switches(text: str, on: bool) -> None:
-    assert of_global(olcIndexHash64=text).hash64 == on
+    assert settings(entry("cn=config", olcIndexHash64=text)).hash64 == on
 
 
 def test_all_attributes_that_are_named() -> None:

@@ -56,17 +56,12 @@ def test_a_row_that_is_gone_is_named(items: list[pytest.Item]) -> None:
     assert {name.rpartition("::")[2] for name in unknown_rows(gone)} == {"test_rows[b]", "test_rows[h]"}
 
 
-def test_the_markers_name_rows_that_there_are(pytestconfig: pytest.Config) -> None:
-    if any("::" in argument for argument in pytestconfig.args):
-        pytest.skip("single tests were asked for")
-    assert unknown_rows(pytestconfig.stash[COLLECTED]) == set()
-
-
-def test_every_module_has_tests_in_bin_test_or_says_that_it_has_none(pytestconfig: pytest.Config) -> None:
+def test_the_markers_name_rows_that_there_are_and_no_module_is_left_out_silently(pytestconfig: pytest.Config) -> None:
     """A module that only `--all` runs is marked as a whole, so that nobody overlooks it."""
     if any("::" in argument for argument in pytestconfig.args):
         pytest.skip("single tests were asked for")
     collected = pytestconfig.stash[COLLECTED]
+    assert unknown_rows(collected) == set()
     left = left_out(MAIN, collected)
     modules = {item.nodeid.partition("::")[0] for item in collected}
     run = {item.nodeid.partition("::")[0] for item in collected if item not in left}
