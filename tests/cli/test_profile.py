@@ -189,9 +189,16 @@ def test_a_profile_that_is_not_there(home: Path) -> None:
     assert done.status == UsageProblem.exit_status
 
 
-def test_a_variable_with_a_wrong_value_is_named(home: Path) -> None:
-    done = run(home, "verify", "/nowhere", DITSEED_JOBS="many")
-    assert "'many' is not a valid integer range (from the variable DITSEED_JOBS)" in done.err
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("DITSEED_JOBS", "many", "'many' is not a valid integer range (from the variable DITSEED_JOBS)"),
+        ("DITSEED_REPLACE", "1", "the variable DITSEED_REPLACE is set, but --replace is taken from"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(home: Path, name: str, value: str, said: str) -> None:
+    done = run(home, "build", "/nowhere", "--config", "/nowhere", **{name: value})
+    assert said in done.err
     assert done.status == UsageProblem.exit_status
 
 
@@ -200,12 +207,6 @@ def test_a_variable_that_is_nearly_one_is_told_of(home: Path) -> None:
     told = run(home, "verify", "/nowhere", DITSEED_CACHE="/x", **{wrong: "2"}).err
     assert f"the variable {wrong} belongs to no option; did you mean DITSEED_JOBS?" in told
     assert told.count("the variable") == 1
-
-
-def test_what_a_verb_does_is_decided_by_no_variable(home: Path) -> None:
-    done = run(home, "clone", "/nowhere", "/there", DITSEED_REPLACE="1")
-    assert "the variable DITSEED_REPLACE is set, but --replace is taken from" in done.err
-    assert done.status == UsageProblem.exit_status
 
 
 def test_help_and_completion_do_not_read_the_file(home: Path) -> None:

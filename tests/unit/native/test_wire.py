@@ -184,34 +184,23 @@ def test_a_message_of_more_than_256_mib_is_refused_before_it_comes() -> None:
         reader.digest(Search("o=x"), _native.tree([], reader.counters))
 
 
-@pytest.mark.parametrize("answers", [(), (BOUND,)])
-def test_waiting_can_be_given_up(answers: tuple[bytes, ...]) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "answers", "start_tls"),
+    [("ldap", (), 0), ("ldap", (BOUND,), 0), ("ldaps", (), 0), ("ldap", (GRANTED,), 2)],
+    ids=["bind", "search", "ldaps", "StartTLS"],
+)
+def test_waiting_can_be_given_up(scheme: str, answers: tuple[bytes, ...], start_tls: int) -> None:
     counters = _native.Counters()
     with scripted(*answers) as server, ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(lambda: digest(_native.Channel(link(server.uri), counters), counters))
-        time.sleep(0.3)
+        wanted = link(server.uri.replace("ldap", scheme), start_tls=start_tls)
+        asked = pool.submit(lambda: digest(_native.Channel(wanted, counters), counters))
+        assert server.asked.wait(SOON)
+        time.sleep(0.1)
         assert not asked.done()
         counters.cancel()
         with pytest.raises(_native.NativeError) as caught:
             asked.result(SOON)
     assert caught.value.code == "cancelled"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start_tls", [False, True])
-def test_a_handshake_that_never_ends_can_be_given_up(start_tls: bool) -> None:
-    """In ldaps, and after a StartTLS that was granted."""
-    granted = (GRANTED,) if start_tls else ()
-    counters = _native.Counters()
-    with scripted(*granted) as server, ThreadPoolExecutor(1) as pool:
-        uri = server.uri if start_tls else server.uri.replace("ldap://", "ldaps://")
-        wanted = link(uri, start_tls=2 if start_tls else 0)
-        asked = pool.submit(lambda: _native.Channel(wanted, counters))
-        time.sleep(0.5)
-        assert not asked.done()
-        counters.cancel()
-        with pytest.raises(_native.NativeError):
-            asked.result(SOON)
 
 
 def test_what_no_server_is_asked(tmp_path: Path) -> None:
