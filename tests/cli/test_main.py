@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import fcntl
 import json
 import os
@@ -23,17 +22,14 @@ from loader.errors import Internal, LibldapMissing, NotInstalled, UsageProblem
 from loader.run.lease import Lease
 from tests.support import command, leases
 from tests.support.command import Done, environment
+from tests.support.packaging import setup_cfg
 from tests.support.processes import has_ended
 from tests.support.scripted import scripted
 from tests.support.verbs import LEAVES
 
-ROOT = Path(__file__).parents[2]
-
 
 def in_setup_cfg() -> dict[str, str]:
-    settings = configparser.ConfigParser()
-    settings.read(ROOT / "setup.cfg")
-    lines = settings["options.entry_points"]["ditseed.verbs"].strip().splitlines()
+    lines = setup_cfg()["options.entry_points"]["ditseed.verbs"].strip().splitlines()
     return dict(re.split(r"\s*=\s*", line.strip(), maxsplit=1) for line in lines)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import errno
 import os
 import pickle
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from loader import _native
+from tests.support.packaging import setup_cfg
 
 SHORT = 30.0  # seconds in which a call must end that was told to
 
@@ -120,9 +120,7 @@ def test_the_stub_tells_what_the_module_has():
 
 def test_the_version_is_that_of_the_package():
     """Cargo.toml repeats it, for cargo wants one."""
-    settings = configparser.ConfigParser()
-    settings.read(NATIVE.parents[1] / "setup.cfg")
-    assert _native.version() == settings["metadata"]["version"]
+    assert _native.version() == setup_cfg()["metadata"]["version"]
 
 
 # The addresses of a port on which nothing listens; libldap must be there to find that out.
