@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -46,16 +47,13 @@ LIMIT = 1  # second, of each thing that a server may make us wait for
 SOON = 30.0  # seconds; what nobody stops waits 300
 
 
-def _command(verb: str, phase: str, port: int, home: Path) -> list[str]:
+def _begin(verb: str, phase: str, port: int, home: Path, **limits: str) -> subprocess.Popen[str]:
     scheme, options, _ = PHASES[phase]
     (home / "slapd.conf").write_text(CONFIG.format(home=home))
     (home / "one.ldif").write_text(record(f"ou=one,{BASE}", [("objectClass", "organizationalUnit"), ("ou", "one")]))
-    words = {"uri": f"{scheme}://127.0.0.1:{port}", "home": home}
-    return [*(word.format(**words) for word in VERBS[verb]), *options]
-
-
-def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
-    return {"LDAPURI": f"{PHASES[phase][0]}://127.0.0.1:{port}", **more}
+    uri = f"{scheme}://127.0.0.1:{port}"
+    command = [*(word.format(uri=uri, home=home) for word in VERBS[verb]), *options]
+    return start(*command, env={"LDAPURI": uri, **limits})
 
 
 @pytest.mark.rows(7)
@@ -64,7 +62,7 @@ def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
     with scripted(*PHASES[phase][2]) as server:
-        process = start(*_command(verb, phase, server.port, tmp_path), env=_environment(phase, server.port))
+        process = _begin(verb, phase, server.port, tmp_path)
         assert server.asked.wait(120), process.communicate(timeout=1)
         time.sleep(0.1)
         begun = time.monotonic()
@@ -83,11 +81,9 @@ def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
 )
 def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     """ldap.conf's, in the place of our own."""
-    limits = {"LDAPNETWORK_TIMEOUT": f"{LIMIT}", "LDAPTIMEOUT": f"{LIMIT}"}
     began = time.monotonic()
     with scripted(*PHASES[phase][2]) as server:
-        environment = _environment(phase, server.port, **limits)
-        process = start(*_command(verb, phase, server.port, tmp_path), env=environment)
+        process = _begin(verb, phase, server.port, tmp_path, LDAPNETWORK_TIMEOUT=f"{LIMIT}", LDAPTIMEOUT=f"{LIMIT}")
         _, err = process.communicate(timeout=300)
     told = re.search(r"within (\d+) s", err)
     assert told, err
@@ -95,6 +91,5 @@ def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     assert LIMIT <= int(told[1]) <= time.monotonic() - began + 0.5
     code = "server.connection_lost" if phase == "question" else "server.down"
     assert f"[{code}]" in err, err
-    assert "within" in err, err
     assert "hint: " in err
     assert "Traceback" not in err
