@@ -33,16 +33,12 @@ def test_the_report_for_machines(slapd_instance: Slapd, tmp_path: Path) -> None:
 
 def test_the_report_for_people(slapd_instance: Slapd, tmp_path: Path) -> None:
     path = write(tmp_path / "x.ldif", TOP, people(10), person("bad", sn=None))
-    done = add(slapd_instance, path, "--max-rejects", 1)
+    done = add(slapd_instance, path, "--max-rejects", 1, "--progress", "json")
     assert done.status == errors.EXIT_DIFFERENT
+    assert '"event": "step", "step": "load", "entries": 1' in done.err
     assert f": cn=bad,{SUFFIX}: objectClassViolation (65)" in done.err
     assert "added                     11" in done.out
     assert "entries/s)" in done.out
-
-
-def test_progress_for_machines(slapd_instance: Slapd, tmp_path: Path) -> None:
-    done = add(slapd_instance, write(tmp_path / "x.ldif", TOP), "--progress", "json").ok()
-    assert '"event": "step", "step": "load", "entries": 1' in done.err
 
 
 REFUSED: list[tuple[object, ...]] = [
@@ -91,8 +87,3 @@ def test_another_load_in_the_same_place(slapd_instance: Slapd, tmp_path: Path) -
     done = add(slapd_instance, other, *place)
     assert done.status == errors.RunMismatch.exit_status, done
     assert "inputs" in done.err
-
-
-def test_changetype_add_is_an_entry(slapd_instance: Slapd, tmp_path: Path) -> None:
-    text = f"version: 1\n\ndn: {SUFFIX}\nchangetype: add\nobjectClass: domain\ndc: example\n\n"
-    add(slapd_instance, write(tmp_path / "x.ldif", text)).ok()

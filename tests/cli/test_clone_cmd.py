@@ -13,30 +13,21 @@ from tests.support.command import ditseed
 pytestmark = pytest.mark.slapd
 
 
-def test_it_says_what_it_made(people_server: Slapd, tmp_path: Path) -> None:
-    done = ditseed("clone", people_server.database_dir, tmp_path / "clone").ok()
+def test_it_says_what_it_will_make_and_what_it_made(people_server: Slapd, tmp_path: Path) -> None:
+    command = ("clone", people_server.database_dir, tmp_path / "clone")
+    planned = ditseed(*command, "--dry-run", "--json").ok().facts
+    assert planned["needed"] > 0
+    assert not planned["replaces"]
+    assert "needed / free" in ditseed(*command, "--dry-run").ok().out
+    assert not (tmp_path / "clone").exists()
+    done = ditseed(*command).ok()
     facts = dict(line.split("  ", 1) for line in done.out.splitlines())
     assert facts["entries"].strip() == "1,029"
     assert facts["verified"].strip() == "pages"
     assert "copy: " in done.err
-
-
-def test_json(people_server: Slapd, tmp_path: Path) -> None:
-    options = ("--json", "--progress", "none", "--verify", "quick")
-    done = ditseed("clone", people_server.database_dir, tmp_path / "clone", *options).ok()
-    assert done.facts["entries"] == 1029
-    assert done.facts["format"] == 1
-    assert done.facts["verified"] == "quick"
+    done = ditseed(*command, "--replace", "--json", "--progress", "none", "--verify", "quick").ok()
+    assert [done.facts[name] for name in ("entries", "format", "verified")] == [1029, 1, "quick"]
     assert done.err == ""
-
-
-def test_dry_run_changes_nothing(people_server: Slapd, tmp_path: Path) -> None:
-    target = tmp_path / "clone"
-    done = ditseed("clone", people_server.database_dir, target, "--dry-run", "--json").ok()
-    assert done.facts["needed"] > 0
-    assert not done.facts["replaces"]
-    assert not target.exists()
-    assert "needed / free" in ditseed("clone", people_server.database_dir, target, "--dry-run").ok().out
 
 
 def test_exit_statuses_and_hints(people_server: Slapd, tmp_path: Path) -> None:

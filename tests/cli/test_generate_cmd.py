@@ -21,12 +21,6 @@ def whole(*arguments: str) -> str:
     return ditseed("people", *arguments).ok().out
 
 
-@pytest.mark.long
-def test_seed_and_suffix_and_operational_change_the_entries() -> None:
-    texts = {whole("-n", "5", *more) for more in ([], ["--seed", "2"], ["--suffix", "o=other"], ["--operational"])}
-    assert len(texts) == 4
-
-
 def test_stdout_compressed() -> None:
     words = ("generate", "people", "-n", 50, "--compress", "zstd")
     packed, _ = command.start(*words, text=False).communicate()
@@ -67,15 +61,6 @@ def test_a_directory_and_its_report(tmp_path: Path) -> None:
     assert "shards: 42 entries" in done.err
 
 
-def test_a_template_of_ones_own(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.toml"
-    path.write_text(
-        '[[kinds]]\nname = "host"\nrdn = "cn"\n[kinds.attributes]\nobjectClass = "device"\ncn = "h{number}"\n'
-    )
-    done = ditseed("show", str(path), "8")
-    assert done.out == "dn: cn=h7,dc=example,dc=com\nobjectClass: device\ncn: h7\n\n"
-
-
 USAGE = UsageProblem.exit_status
 
 
@@ -89,7 +74,6 @@ USAGE = UsageProblem.exit_status
         ),
         (["people"], USAGE, "say how many entries"),
         (["people", "-n", "0"], USAGE, "0 is not in the range"),
-        (["people", "-n", "many"], USAGE, "not a valid integer"),
         (["people", "--range", "5:6"], USAGE, "say how many entries"),
         (["people", "-n", "9", "--range", "5"], USAGE, "write A:B"),
         (["people", "-n", "9", "--range", "5:5"], USAGE, "A less than B"),

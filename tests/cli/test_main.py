@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
-import configparser
 import fcntl
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import click
 import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
-from loader.cli import OWN_VERBS, ditseed, options, verbs
+from loader.cli import OWN_VERBS, options, verbs
 from loader.errors import Internal, LibldapMissing, NotInstalled, UsageProblem
 from loader.run.lease import Lease
 from tests.support import command, leases
 from tests.support.command import Done, environment
+from tests.support.packaging import setup_cfg
 from tests.support.processes import has_ended
-
-ROOT = Path(__file__).parents[2]
-
-
-def leaves(group: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
-    """Every command that does something: ("export",), ("backup", "run") ..."""
-    if not isinstance(group, click.Group):
-        yield names
-        return
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        assert found is not None
-        yield from leaves(found, *names, name)
-
-
-LEAVES = sorted(leaves(ditseed))
+from tests.support.scripted import scripted
+from tests.support.verbs import LEAVES
 
 
 def in_setup_cfg() -> dict[str, str]:
-    settings = configparser.ConfigParser()
-    settings.read(ROOT / "setup.cfg")
-    lines = settings["options.entry_points"]["ditseed.verbs"].strip().splitlines()
+    lines = setup_cfg()["options.entry_points"]["ditseed.verbs"].strip().splitlines()
     return dict(re.split(r"\s*=\s*", line.strip(), maxsplit=1) for line in lines)
 
 
@@ -82,12 +61,7 @@ def test_help_lists_every_verb_with_one_line() -> None:
     assert all(re.fullmatch(r"  \S+ +\S.*", line) for line in lines)
     assert "missing" not in shown
     assert max(map(len, shown.splitlines())) <= 100
-
-
-def test_a_verb_has_the_same_line_as_click_would_give_it() -> None:
-    """The line is read from the source; this is the long way."""
-    shown = command.ditseed("--help").out
-    for name, place in verbs().items():
+    for name, place in verbs().items():  # the lines are read from the source; this is the long way
         begins = (options.load(place).help or "").strip()[:25]
         assert begins
         assert f" {begins}" in shown, name
@@ -107,12 +81,12 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def test_help_imports_no_work_of_a_verb(tmp_path: Path) -> None:
+def test_help_imports_no_work_of_a_verb(state: Path) -> None:
     """Nor for a lease that is open."""
-    leases.write(tmp_path, Lease("nosync", "ldap://127.0.0.1:1", "o=x", "undo it"))
+    leases.write(state, Lease("nosync", "ldap://127.0.0.1:1", "o=x", "undo it"))
     done = subprocess.run(
-        [sys.executable, "-c", IMPORTED, json.dumps([(), *LEAVES])],
-        env=environment({"DITSEED_STATE_DIR": str(tmp_path)}),
+        [sys.executable, "-c", IMPORTED, json.dumps([[], *(one.command_path.split()[1:] for one in LEAVES)])],
+        env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -138,14 +112,6 @@ def processor_time(words: list[str]) -> float:
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
     return used.ru_utime + used.ru_stime
-
-
-@pytest.mark.parametrize("names", LEAVES, ids=" ".join)
-def test_every_verb_has_help_with_an_example(names: tuple[str, ...]) -> None:
-    shown = command.ditseed(*names, "--help").ok().out
-    assert shown.startswith("Usage: ditseed ")
-    verb = " ".join(name for name in names if name != "tree")  # `ditseed generate TEMPLATE`
-    assert re.search(rf"^ +(\S+ )*ditseed {verb}( |$)", shown, re.MULTILINE), "no example"
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -218,43 +184,22 @@ def test_an_error_has_message_code_hint_and_status() -> None:
     assert done.out == ""
 
 
-@dataclass(frozen=True)
-class SilentServer:
-    """Takes connections, and answers nothing."""
-
-    listener: socket.socket
-
-    @property
-    def uri(self) -> str:
-        return f"ldap://127.0.0.1:{self.listener.getsockname()[1]}"
-
-    def interrupted(self, arguments: list[str], number: signal.Signals) -> Done:
-        """Send a signal once the command has connected."""
-        process = command.start(*arguments)
-        taken, _ = self.listener.accept()
-        with taken:
-            taken.recv(1)  # its first request
-            process.send_signal(number)
-            out, err = process.communicate(timeout=300)
-        return Done(process.returncode, out, err)
-
-
-@pytest.fixture
-def silent_server() -> Iterator[SilentServer]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(60)
-        yield SilentServer(listener)
+def interrupted(number: signal.Signals, *arguments: object) -> Done:
+    """Runs a command with a server that answers nothing, and sends it a signal once it has asked."""
+    with scripted() as server:
+        process = command.start(*arguments, "-H", server.uri)
+        assert server.asked.wait(60)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=300)
+    return Done(process.returncode, out, err)
 
 
 @pytest.mark.parametrize(
     ("number", "status", "name"),
     [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGHUP, 129, "SIGHUP")],
 )
-def test_a_signal_ends_it_with_a_hint(
-    silent_server: SilentServer, tmp_path: Path, number: signal.Signals, status: int, name: str
-) -> None:
-    arguments = ["export", "-H", silent_server.uri, "-b", "o=x", "-o", str(tmp_path / "out")]
-    done = silent_server.interrupted([*arguments, "--json"], number)
+def test_a_signal_ends_it_with_a_hint(tmp_path: Path, number: signal.Signals, status: int, name: str) -> None:
+    done = interrupted(number, "export", "-b", "o=x", "-o", tmp_path / "out", "--json")
     assert done.facts["error"]["status"] == done.status == status
     assert done.facts["error"]["code"] == "cancelled"
     assert f"ditseed: stopped by {name} [cancelled]" in done.err
@@ -271,7 +216,7 @@ def test_a_signal_while_the_ending_is_told(tmp_path: Path) -> None:
     process = subprocess.Popen(arguments, stderr=writer, env=environment())
     os.close(writer)
     try:
-        _wait_for_pipe(process.pid)
+        until(lambda: "pipe_write" in Path(f"/proc/{process.pid}/wchan").read_text())
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
     finally:
@@ -281,12 +226,8 @@ def test_a_signal_while_the_ending_is_told(tmp_path: Path) -> None:
     assert b"Traceback" not in words
 
 
-def _wait_for_pipe(pid: int) -> None:
-    until(lambda: "pipe_write" in Path(f"/proc/{pid}/wchan").read_text())
-
-
-def test_a_verb_that_keeps_no_run_does_not_promise_to_go_on(silent_server: SilentServer) -> None:
-    done = silent_server.interrupted(["tune", "maxsize", "-H", silent_server.uri], signal.SIGINT)
+def test_a_verb_that_keeps_no_run_does_not_promise_to_go_on() -> None:
+    done = interrupted(signal.SIGINT, "tune", "maxsize")
     assert done.status == 130
     assert "hint: The same command starts over." in done.err
 
@@ -298,7 +239,8 @@ def test_a_signal_ends_the_tools_it_started(tmp_path: Path) -> None:
     command.ditseed("generate", "people", "-n", "40000", "-o", tmp_path / "tree").ok()
     given = ("--config", server.config_path, "--engine", "slapadd")
     process = command.start("build", tmp_path / "tree", *given)
-    tool = _child_named(process.pid, "slapadd")
+    asked = ["pgrep", "--parent", str(process.pid), "--exact", "slapadd"]
+    tool = int(until(lambda: subprocess.run(asked, stdout=subprocess.PIPE, check=False).stdout))
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=300)
     # By ditseed, or after it by the kernel (the parent death signal) if the signal came before Popen had returned.
@@ -307,17 +249,6 @@ def test_a_signal_ends_the_tools_it_started(tmp_path: Path) -> None:
     assert (process.returncode, out, left) == (143, "", False)
     assert "stopped by SIGTERM" in err
     assert "Traceback" not in err
-
-
-def _child_named(parent: int, name: str) -> int:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        asked = ["pgrep", "--parent", str(parent), "--exact", name]
-        found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-        if found:
-            return int(found[0])
-        time.sleep(0.01)
-    pytest.fail(f"no {name} was started")
 
 
 def test_a_reader_that_goes_away_is_met_with_silence() -> None:
@@ -352,37 +283,26 @@ sys.exit(ending.run(broken, "broken"))
 """
 
 
-def with_fault(state: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", FAULT],
-        env=environment({"DITSEED_STATE_DIR": str(state)}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_a_fault_of_its_own_goes_into_a_file_for_a_report(tmp_path: Path) -> None:
-    done = with_fault(tmp_path / "state")
+@pytest.mark.parametrize("makeable", [True, False])
+def test_a_fault_of_its_own_goes_into_a_file_for_a_report(tmp_path: Path, makeable: bool) -> None:
+    """In the state directory, or elsewhere if that cannot be made."""
+    state = tmp_path / "state"
+    if not makeable:
+        state.write_text("a file")
+    where = environment({"DITSEED_STATE_DIR": str(state)})
+    words = [sys.executable, "-c", FAULT]
+    done = subprocess.run(words, env=where, capture_output=True, text=True, check=False)
     assert done.returncode == Internal.exit_status
     message, hint = done.stderr.splitlines()
     assert message == "ditseed: internal error: ValueError: no one thought of this [internal]"
-    (report,) = (tmp_path / "state" / "faults").iterdir()
-    assert str(report) in hint
+    report = Path(re.search(r"with the file (\S+);", hint)[1])  # type: ignore[index]
+    assert (report.parent == state / "faults") == makeable
     assert report.stat().st_mode & 0o777 == 0o600
     text = report.read_text()
+    report.unlink()
     assert "Traceback (most recent call last)" in text
     assert "ditseed 0." in text
     assert "S3CRET" not in text
-
-
-def test_a_fault_is_reported_where_the_state_directory_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("a file")
-    done = with_fault(tmp_path / "state")
-    assert done.returncode == Internal.exit_status
-    report = Path(re.search(r"with the file (\S+);", done.stderr)[1])  # type: ignore[index]
-    assert "ValueError" in report.read_text()
-    report.unlink()
 
 
 def test_an_error_of_the_system_is_no_fault(tmp_path: Path) -> None:
@@ -421,12 +341,6 @@ def test_an_error_is_never_among_data(arguments: tuple[str, ...]) -> None:
     assert done.out == ""
     told = json.loads(done.err.splitlines()[-1])
     assert told["error"]["status"] == done.status
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_offered(shell: str) -> None:
-    done = command.ditseed(env={"_DITSEED_COMPLETE": f"{shell}_source"}).ok()
-    assert "_DITSEED_COMPLETE" in done.out
 
 
 def test_completion_completes_a_verb() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -17,9 +16,9 @@ from loader.cli import ditseed as root
 from loader.cli import options as loader_options
 from loader.cli.options import TYPED, names_of_all_verbs
 from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
-from tests.cli.test_vocabulary import VERBS, options
 from tests.support.command import Done, arguments_of, ditseed, environment
 from tests.support.nobody import NOBODY
+from tests.support.verbs import LEAVES, options
 
 SUFFIX = "dc=example,dc=com"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another account's file needs root")
@@ -128,7 +127,7 @@ def test_every_option_has_a_variable_of_its_own_unless_it_is_typed() -> None:
     """One rule, and no variable that means something else already."""
     taken = {value for name, value in vars(defaults).items() if name.startswith("ENV_")}
     taken |= {"DITSEED_TOOLS_TMPDIR", "DITSEED_PYTHON", "DITSEED_CACHE", "DITSEED_MIRROR"}
-    for context in VERBS:
+    for context in LEAVES:
         for one in options(context):
             name = loader_options.name_of(one)
             assert name is not None
@@ -190,9 +189,16 @@ def test_a_profile_that_is_not_there(home: Path) -> None:
     assert done.status == UsageProblem.exit_status
 
 
-def test_a_variable_with_a_wrong_value_is_named(home: Path) -> None:
-    done = run(home, "verify", "/nowhere", DITSEED_JOBS="many")
-    assert "'many' is not a valid integer range (from the variable DITSEED_JOBS)" in done.err
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("DITSEED_JOBS", "many", "'many' is not a valid integer range (from the variable DITSEED_JOBS)"),
+        ("DITSEED_REPLACE", "1", "the variable DITSEED_REPLACE is set, but --replace is taken from"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(home: Path, name: str, value: str, said: str) -> None:
+    done = run(home, "build", "/nowhere", "--config", "/nowhere", **{name: value})
+    assert said in done.err
     assert done.status == UsageProblem.exit_status
 
 
@@ -201,12 +207,6 @@ def test_a_variable_that_is_nearly_one_is_told_of(home: Path) -> None:
     told = run(home, "verify", "/nowhere", DITSEED_CACHE="/x", **{wrong: "2"}).err
     assert f"the variable {wrong} belongs to no option; did you mean DITSEED_JOBS?" in told
     assert told.count("the variable") == 1
-
-
-def test_what_a_verb_does_is_decided_by_no_variable(home: Path) -> None:
-    done = run(home, "clone", "/nowhere", "/there", DITSEED_REPLACE="1")
-    assert "the variable DITSEED_REPLACE is set, but --replace is taken from" in done.err
-    assert done.status == UsageProblem.exit_status
 
 
 def test_help_and_completion_do_not_read_the_file(home: Path) -> None:
@@ -257,13 +257,6 @@ def test_the_profile_of_a_home_that_may_not_be_entered_is_none() -> None:
             check=False,
         )
     assert "[storage.no_such_path]" in done.stderr, done.stderr
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Slapd]:
-    with Slapd() as running:
-        running.ldapadd(f"dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n")
-        yield running
 
 
 def provider(home: Path, server: Slapd, *more: str) -> None:

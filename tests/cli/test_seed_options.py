@@ -9,7 +9,7 @@ import pytest
 
 from loader.errors import UsageProblem
 from seeders.replica.seed import STRATEGIES
-from tests.support.command import Done, ditseed
+from tests.support.command import ditseed
 
 # Neither the files nor the servers exist: work that was begun would fail with another error.
 PROVIDER = ("-H", "ldap://127.0.0.1:1")
@@ -42,59 +42,47 @@ OPTIONS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("--consumer-mechanism", "EXTERNAL"): ("online",),
     ("--nosync",): ("online",),
 }
-UNFIT = [(one, option) for option, takers in OPTIONS.items() for one in STRATEGIES if one not in takers]
-FIT = [(one, option) for option, takers in OPTIONS.items() for one in takers]
-USAGE = UsageProblem.exit_status
 
 
-def seed(strategy: str, *words: object, home: Path) -> Done:
-    where = {"DITSEED_STATE_DIR": str(home)}
-    return ditseed("replica", "seed", "--strategy", strategy, *words, env=where)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_what_a_strategy_does_not_take_is_refused(strategy: str, option: tuple[str, ...], state: Path) -> None:
+    takers, words = OPTIONS[option], ("replica", "seed", "--strategy", strategy, *option)
+    if strategy in takers:
+        needed = RUNNING if (strategy, option) == ("online", FROM) else NEEDED[strategy]
+        done = ditseed(*words, *(() if option[0] in needed else needed))
+        assert " is only for " not in done.err, done
+        return
+    for how in ((), ("--dry-run",)):
+        done = ditseed(*words, *NEEDED[strategy], *how)
+        assert done.status == UsageProblem.exit_status, done
+        assert f"{option[0]} is only for --strategy {', '.join(takers)}" in done.err, done
+        assert not list(state.iterdir())
 
 
-@pytest.mark.parametrize("how", [(), ("--dry-run",)], ids=["run", "dry run"])
-@pytest.mark.parametrize(("strategy", "option"), UNFIT)
-def test_what_a_strategy_does_not_take_is_refused(
-    strategy: str, option: tuple[str, ...], how: tuple[str, ...], tmp_path: Path
-) -> None:
-    done = seed(strategy, *NEEDED[strategy], *option, *how, home=tmp_path)
-    assert done.status == USAGE, done
-    takers = ", ".join(OPTIONS[option])
-    assert f"{option[0]} is only for --strategy {takers}" in done.err, done
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("strategy", "option"), FIT)
-def test_what_a_strategy_takes_is_not(strategy: str, option: tuple[str, ...], tmp_path: Path) -> None:
-    needed = () if option[0] in NEEDED[strategy] else NEEDED[strategy]
-    if strategy == "online" and option == FROM:
-        needed = RUNNING
-    done = seed(strategy, *needed, *option, home=tmp_path)
-    assert " is only for " not in done.err, done
-
-
-@pytest.mark.parametrize("option", [("-j", "2"), ("--pieces", "2"), ("--page", "50")])
-def test_how_to_read_a_provider_is_refused_for_ldif(option: tuple[str, ...], tmp_path: Path) -> None:
-    done = seed("online", *RUNNING, *FROM, *option, home=tmp_path)
-    assert done.status == USAGE, done
-    assert f"{option[0]} is only for reading a provider (-H)" in done.err, done
-
-
-@pytest.mark.parametrize("strategy", ["ldif", "clone", "online"])
-def test_several_providers_are_for_search(strategy: str, tmp_path: Path) -> None:
-    more = (*PROVIDER, "-H", "ldap://127.0.0.1:3")
-    done = seed(strategy, *NEEDED[strategy], *more, home=tmp_path)
-    assert done.status == USAGE, done
-    assert "-H several times is only for --strategy search" in done.err, done
+AGAIN = (*PROVIDER, "-H", "ldap://127.0.0.1:3")
 
 
 @pytest.mark.parametrize(
-    ("strategy", "step"), [("search", "copy"), ("ldif", "stream"), ("clone", "load"), ("online", "copy")]
+    ("words", "said"),
+    [
+        (NEEDED["search"], "give --strategy"),
+        (("--strategy", "online", *RUNNING, *FROM, "-j", "2"), "-j is only for reading a provider (-H)"),
+        (("--strategy", "online", *RUNNING, *FROM, "--pieces", "2"), "--pieces is only for reading a provider (-H)"),
+        (("--strategy", "online", *RUNNING, *FROM, "--page", "50"), "--page is only for reading a provider (-H)"),
+        (("--strategy", "ldif", *FROM, *STOPPED, *AGAIN), "-H several times is only for --strategy search"),
+        (("--strategy", "clone", *FROM, *STOPPED, *AGAIN), "-H several times is only for --strategy search"),
+        (("--strategy", "online", *RUNNING, *AGAIN), "-H several times is only for --strategy search"),
+        (("--strategy", "search", *PROVIDER, *STOPPED, "--timeout", "copy=5"), "--timeout copy=5: the steps are"),
+        (("--strategy", "ldif", *FROM, *STOPPED, "--timeout", "stream=5"), "--timeout stream=5: the steps are"),
+        (("--strategy", "clone", *FROM, *STOPPED, "--timeout", "load=5"), "--timeout load=5: the steps are"),
+        (("--strategy", "online", *PROVIDER, *RUNNING, "--timeout", "copy=5"), "--timeout copy=5: the steps are"),
+    ],
 )
-def test_the_timeout_of_a_step_that_the_strategy_does_not_have(strategy: str, step: str, tmp_path: Path) -> None:
-    done = seed(strategy, *NEEDED[strategy], "--timeout", f"{step}=5", home=tmp_path)
-    assert done.status == USAGE, done
-    assert f"--timeout {step}=5: the steps are preflight" in done.err, done
+def test_what_does_not_go_together(words: tuple[str, ...], said: str) -> None:
+    done = ditseed("replica", "seed", *words)
+    assert done.status == UsageProblem.exit_status, done
+    assert said in done.err, done
 
 
 def test_a_profile_serves_all_strategies(tmp_path: Path) -> None:
@@ -108,12 +96,6 @@ def test_a_profile_serves_all_strategies(tmp_path: Path) -> None:
         words = ("replica", "seed", "--strategy", strategy, *NEEDED[strategy])
         done = ditseed(*words, env=env)
         assert "[storage.no_such_path]" in done.err, done
-
-
-def test_only_a_dry_run_takes_no_strategy() -> None:
-    done = ditseed("replica", "seed", *NEEDED["search"])
-    assert done.status == USAGE, done
-    assert "give --strategy" in done.err, done
 
 
 def test_every_option_of_a_strategy_is_looked_at() -> None:

@@ -54,14 +54,6 @@ def test_the_status_of_a_run_that_failed_stays(redirected: str, tmp_path: Path) 
     assert by_shell(redirected, "verify", tmp_path / "none", "--json").status == NoSuchPath.exit_status
 
 
-@pytest.mark.slapd
-def test_doctor(stopped: Slapd) -> None:
-    verb = ("doctor", "--config", stopped.config_path, "--json")
-    status = ditseed(*verb).status
-    done = by_shell("<&- >&- 2>&-", *verb)
-    assert (done.status, done.out, done.err) == (status, "", "")
-
-
 @pytest.mark.parametrize("verb", [("--help",), ("doctor", "--help"), ("generate", "templates")])
 def test_a_run_that_only_prints_fails_with_its_output(verb: tuple[str, ...]) -> None:
     done = by_shell(">/dev/full", *verb)

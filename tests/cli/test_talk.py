@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.errors import FileUnsafe, UsageProblem
+from loader.errors import FileUnsafe, LoaderError, NoSuchPath, UsageProblem
 from tests.support import command
 
 _LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \[\d+\] [A-Z]+: \S.*")
@@ -19,13 +19,11 @@ def generate(tmp_path: Path, *more: object, first: tuple[str, ...] = ()) -> comm
     return command.ditseed(*first, "generate", "people", "-n", "50", "-o", tmp_path / "tree", *more)
 
 
-def test_quiet_leaves_stderr_empty(tmp_path: Path) -> None:
-    assert generate(tmp_path, "-q").ok().err == ""
+def test_quiet_leaves_stderr_empty_and_fills_the_log_file(tmp_path: Path) -> None:
+    log = tmp_path / "ditseed.log"
+    assert generate(tmp_path, "-q", "--log-file", log).ok().err == ""
+    assert " entries in " in log.read_text()
     assert generate(tmp_path / "second", first=("-q",)).ok().err == ""
-
-
-def test_without_it_steps_are_told(tmp_path: Path) -> None:
-    assert "entries" in generate(tmp_path).ok().err
 
 
 @pytest.mark.slapd
@@ -44,26 +42,17 @@ def test_quiet_leaves_the_report_of_a_stream_out(tmp_path: Path) -> None:
         server.close()
 
 
-def test_quiet_keeps_errors(tmp_path: Path) -> None:
-    missing = command.ditseed("verify", tmp_path / "missing", "-q")
-    assert missing.err.startswith("ditseed: ")
-
-
 def test_verbose_tells_steps_files_and_tools(tmp_path: Path) -> None:
+    """What progress shows is not told twice."""
     told = generate(tmp_path, "-v").ok().err
     assert "INFO: " in told
     assert ": started" in told
-    assert "INFO: " not in generate(tmp_path / "second").ok().err
-    missing = command.ditseed("build", "-", "--config", tmp_path, "-v")
-    assert f"INFO: reading the configuration {tmp_path}" in missing.err
-
-
-def test_what_progress_shows_is_not_told_twice(tmp_path: Path) -> None:
-    told = generate(tmp_path, "-v").ok().err
     (said,) = [line for line in told.splitlines() if " entries in " in line]
     assert not said.startswith("INFO: ")
     none = generate(tmp_path / "second", "-v", "--progress", "none").ok().err
     assert re.search(r"INFO: .* entries in ", none)
+    missing = command.ditseed("build", "-", "--config", tmp_path, "-v")
+    assert f"INFO: reading the configuration {tmp_path}" in missing.err
 
 
 def test_both_at_once_are_refused(tmp_path: Path) -> None:
@@ -76,6 +65,7 @@ def test_both_at_once_are_refused(tmp_path: Path) -> None:
 def test_the_log_file_has_times_and_is_appended_to(tmp_path: Path) -> None:
     log = tmp_path / "ditseed.log"
     told = generate(tmp_path, "--log-file", log).ok().err
+    assert "entries" in told
     assert "INFO" not in told
     assert log.stat().st_mode & 0o777 == 0o600
     first = log.read_text().splitlines()
@@ -83,17 +73,12 @@ def test_the_log_file_has_times_and_is_appended_to(tmp_path: Path) -> None:
     assert first[0].endswith("INFO: ditseed generate tree begins")
     assert first[-1].endswith("INFO: ended with exit status 0")
     assert any(" entries in " in line for line in first)
-    command.ditseed("verify", tmp_path / "missing", "--log-file", log, "-q")
+    missing = command.ditseed("verify", tmp_path / "missing", "--log-file", log, "-q")
+    assert missing.err.startswith("ditseed: "), "quiet keeps errors"
     lines = log.read_text().splitlines()
     assert lines[: len(first)] == first
     assert any(re.search(r"ERROR: .*missing.* \[[a-z_.]+\]$", line) for line in lines[len(first) :])
     assert re.search(r"ended with exit status [1-9]", lines[-1])
-
-
-def test_quiet_still_fills_the_log_file(tmp_path: Path) -> None:
-    log = tmp_path / "ditseed.log"
-    assert generate(tmp_path, "-q", "--log-file", log).ok().err == ""
-    assert " entries in " in log.read_text()
 
 
 def test_no_password_gets_into_it(tmp_path: Path) -> None:
@@ -108,16 +93,13 @@ def test_no_password_gets_into_it(tmp_path: Path) -> None:
     assert "S3CRET" not in log.read_text()
 
 
-def test_a_fifo_is_no_log_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("place", "error"), [("pipe", FileUnsafe), ("nowhere/log", NoSuchPath)])
+def test_a_log_file_that_cannot_be_made_ends_it_before_the_work(
+    tmp_path: Path, place: str, error: type[LoaderError]
+) -> None:
     os.mkfifo(tmp_path / "pipe")
-    done = generate(tmp_path, "--log-file", tmp_path / "pipe")
-    assert done.status == FileUnsafe.exit_status, done
-
-
-def test_a_log_file_that_cannot_be_made_ends_it_before_the_work(tmp_path: Path) -> None:
-    done = generate(tmp_path, "--log-file", tmp_path / "nowhere" / "log")
-    assert done.status not in (0, 1)
-    assert "Traceback" not in done.err
+    done = generate(tmp_path, "--log-file", tmp_path / place)
+    assert done.status == error.exit_status, done
     assert not (tmp_path / "tree").exists()
 
 

@@ -53,7 +53,7 @@ def test_drift_is_told_with_attribute_and_entry(people_server: Slapd, broken: Pa
     assert done.status == EXIT_DIFFERENT
     (problem,) = done.facts["problems"]
     assert (problem["kind"], problem["count"]) == ("indexes.missing", 1)
-    (told,) = problem["told"]
+    (told,) = problem["examples"]
     assert told["attribute"] == "uid"
     assert told["dn"].startswith("uid=")
     words = ditseed("verify", *where).out

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 import click
 import pytest
 
-from loader.cli import ditseed, manual
 from loader.cli import options as loader_options
 from loader.cli.options import name_of, names_of_all_verbs
 from loader.defaults import LADDER, LEVELS
+from tests.support.verbs import LEAVES, options
 
 # What people call it elsewhere -> what it is called here.
 OTHERWISE = {
@@ -41,50 +42,30 @@ MANNERS = {"quiet", "verbose", "log-file"}
 SECOND = {"consumer", "consumer-bind-dn", "consumer-password-file", "consumer-mechanism"}
 
 
-def contexts(above: click.Context) -> list[click.Context]:
-    below = manual.subcommands(above)
-    return [one for context in below for one in contexts(context)] or [above]
-
-
-VERBS = contexts(click.Context(ditseed, info_name="ditseed"))
-
-
-def options(context: click.Context) -> list[click.Option]:
-    """All but the -w that is only there to be refused."""
-    found = [one for one in context.command.params if isinstance(one, click.Option)]
-    return [one for one in found if not one.hidden]
-
-
-def strange(found: list[click.Option]) -> list[str]:
-    """Options that another name, or another letter, stands for elsewhere."""
-    wrong = [word for one in found for word in one.opts if is_otherwise(word)]
-    return wrong + [" ".join(one.opts) for one in found if not is_known(one)]
-
-
 def is_known(option: click.Option) -> bool:
     """By name and letter. Of two that share a letter, a verb with both gives it to one."""
     letters = names_of_all_verbs().get(name_of(option) or "")
     mine = "".join(sorted(word[1:] for word in option.opts if not word.startswith("--")))
+    if any(word in others for word in option.opts for others in OTHERWISE.values()):
+        return False
     return letters is not None and (letters == mine or (not mine and letters in TWICE))
 
 
-def is_otherwise(word: str) -> bool:
-    return any(word in others for others in OTHERWISE.values())
-
-
-@pytest.mark.parametrize("context", VERBS, ids=lambda context: context.command_path)
-def test_a_verb_uses_the_vocabulary(context: click.Context) -> None:
+@pytest.mark.parametrize("context", LEAVES, ids=lambda context: context.command_path)
+def test_a_verb_uses_the_vocabulary_and_shows_an_example(context: click.Context) -> None:
     found = options(context)
-    assert strange(found) == []
+    assert [one.opts for one in found if not is_known(one)] == []
     assert [one.opts for one in found if not one.help] == []
     assert {name_of(one) for one in found} >= {name_of(one) for one in loader_options.options()} >= MANNERS
     words = [word for one in found for word in one.opts]
     assert len(words) == len(set(words))
+    verb = context.command_path.removesuffix(" tree")  # `ditseed generate TEMPLATE`
+    assert re.search(rf"^ +(\S+ )*{verb}( |$)", context.get_help(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("words", [["--threads"], ["--jobs"], ["-n", "--jobs"], ["-k"]])
 def test_another_name_is_noticed(words: list[str]) -> None:
-    assert strange([click.Option([*words, "value"])])
+    assert not is_known(click.Option([*words, "value"]))
 
 
 def test_options_that_are_taken_from_the_command_line_only_exist() -> None:
@@ -102,14 +83,14 @@ def test_a_letter_means_one_thing() -> None:
 def test_the_same_name_takes_the_same_kind_of_value() -> None:
     """A flag in one verb is no choice in another; except the setting that `tune sync` shows and switches."""
     kinds = defaultdict(set)
-    for context in VERBS:
+    for context in LEAVES:
         for one in options(context):
             kinds[name_of(one)].add((one.is_flag, one.count, one.type.name.replace("path", "text")))
     assert {name for name, found in kinds.items() if len(found) > 1} == {"nosync"}
 
 
 def test_levels_are_one_ladder() -> None:
-    found = [one for context in VERBS for one in options(context) if name_of(one) == "verify"]
+    found = [one for context in LEAVES for one in options(context) if name_of(one) == "verify"]
     assert len(found) == 6
     for one in found:
         assert isinstance(one.type, click.Choice)
@@ -122,7 +103,7 @@ def test_the_second_server_has_one_prefix() -> None:
     """Whatever verb reaches two servers: how to bind at the second is said in the same words."""
     two = [
         names
-        for context in VERBS
+        for context in LEAVES
         for names in [{name_of(one) for one in options(context)}]
         if names & SECOND - {"consumer"}
     ]

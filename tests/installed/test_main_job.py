@@ -15,8 +15,6 @@ from tests.support.require import require
 
 # Making the packages, a root by debootstrap, apt-get in it.
 pytestmark = [pytest.mark.slapd, pytest.mark.long]
-
-SUITES = ("bookworm", "trixie")
 MAN = "/usr/share/man/man1/ditseed-replica-seed.1.gz"
 # cron's own, and that of sudo where nothing else is set.
 CRON = "PATH=/usr/bin:/bin"
@@ -42,18 +40,14 @@ def works(root: Chroot, work: Path, command: str) -> None:
         assert "\nequal;" in main_job(place, ditseed, strategy, DITSEED_TOOLS=root.tools)
 
 
-def install_wheel(root: Chroot, wheel: Path) -> None:
+@pytest.mark.heavy
+@pytest.mark.parametrize("root", ["bookworm", "trixie"], indirect=True)
+def test_the_wheel(root: Chroot, made: Packages, short_tmp: Path) -> None:
     wanted = ("python3-venv", "python3-ldap")
     inside(root, "apt-get", "install", "-qy", "--no-install-recommends", *wanted)
     inside(root, "python3", "-m", "venv", "--system-site-packages", "/opt/ditseed")
-    inside(root, "/opt/ditseed/bin/pip", "install", "--quiet", give(root, wheel))
+    inside(root, "/opt/ditseed/bin/pip", "install", "--quiet", give(root, made.wheel))
     inside(root, "ln", "-s", "/opt/ditseed/bin/ditseed", "/usr/local/bin/ditseed")
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("root", SUITES, indirect=True)
-def test_the_wheel(root: Chroot, made: Packages, short_tmp: Path) -> None:
-    install_wheel(root, made.wheel)
     assert inside(root, "ditseed", "--version").startswith("ditseed, version ")
     assert not list(root.root.glob("opt/ditseed/lib/python3*/site-packages/python_ldap*"))
     assert SMALL in inside(root, "ditseed", "-q", "generate", "people", "-n", "2", "-o", "-")
@@ -61,22 +55,14 @@ def test_the_wheel(root: Chroot, made: Packages, short_tmp: Path) -> None:
     works(root, short_tmp, "/usr/local/bin/ditseed")
 
 
-def install_deb(root: Chroot, deb: Path) -> None:
-    inside(root, "apt-get", "install", "-qy", "--no-install-recommends", give(root, deb))
-
-
-def check_deb(root: Chroot) -> None:
+@pytest.mark.parametrize("root", [pytest.param("bookworm", marks=pytest.mark.heavy), "trixie"], indirect=True)
+def test_the_deb(root: Chroot, made: Packages, short_tmp: Path) -> None:
+    inside(root, "apt-get", "install", "-qy", "--no-install-recommends", give(root, made.deb))
     assert inside(root, "env", "-i", CRON, "ditseed", "--version").startswith("ditseed, version ")
     assert SMALL in inside(root, "ditseed", "-q", "generate", "people", "-n", "2", "-o", "-")
     assert (root.root / MAN[1:]).exists()
     completed = ("_DITSEED_COMPLETE=bash_complete", "COMP_WORDS=ditseed rep", "COMP_CWORD=1")
     assert "replica" in inside(root, "env", *completed, "ditseed")
-
-
-@pytest.mark.parametrize("root", [pytest.param("bookworm", marks=pytest.mark.heavy), "trixie"], indirect=True)
-def test_the_deb(root: Chroot, made: Packages, short_tmp: Path) -> None:
-    install_deb(root, made.deb)
-    check_deb(root)
     works(root, short_tmp, "/usr/bin/ditseed")
     inside(root, "apt-get", "purge", "-qy", "ditseed")
     assert not (root.root / "usr/lib/ditseed").exists()
@@ -103,13 +89,9 @@ def test_the_image(short_tmp: Path) -> None:
         configured = {"CONTAINERS_CONF": settings}
         name = image(base, **configured)
         try:
-            container_works(name, short_tmp, **configured)
+            ditseed = ["podman", "run", "--rm", "--network=host", "-v", f"{short_tmp}:{short_tmp}", name]
+            assert "version" in run(*ditseed, "--version", **configured)
+            for strategy in STRATEGIES:
+                assert "\nequal;" in main_job(short_tmp / strategy, ditseed, strategy, **configured)
         finally:
             run("podman", "rmi", name, **configured)
-
-
-def container_works(name: str, work: Path, **configured: str) -> None:
-    ditseed = ["podman", "run", "--rm", "--network=host", "-v", f"{work}:{work}", name]
-    assert "version" in run(*ditseed, "--version", **configured)
-    for strategy in STRATEGIES:
-        assert "\nequal;" in main_job(work / strategy, ditseed, strategy, **configured)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import shutil
 import subprocess
@@ -13,26 +12,18 @@ from pathlib import Path
 import pytest
 
 from fixtures.installed import ROOT, Packages, run
-from loader import _native
+from tests.support.packaging import setup_cfg
 from tests.support.require import require
 
 pytestmark = pytest.mark.long
 
 # The first test makes the packages.
 
+METADATA = setup_cfg()["metadata"]
+VERSION = METADATA["version"]
 GLIBC = (2, 34)  # RHEL 9; Debian 12 has 2.36
 # What the core may need: of glibc and nothing else, so that there is one wheel for all.
 NEEDED = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
-
-
-def metadata() -> configparser.SectionProxy:
-    settings = configparser.ConfigParser()
-    settings.read(ROOT / "setup.cfg")
-    return settings["metadata"]
-
-
-def version() -> str:
-    return metadata()["version"]
 
 
 @pytest.fixture
@@ -42,27 +33,16 @@ def core(made: Packages, tmp_path: Path) -> Path:
 
 
 def test_the_wheel_is_for_every_python_and_glibc_2_34(made: Packages) -> None:
-    assert made.wheel.name == f"ditseed-{version()}-cp310-abi3-manylinux_2_34_x86_64.whl"
+    assert made.wheel.name == f"ditseed-{VERSION}-cp310-abi3-manylinux_2_34_x86_64.whl"
 
 
-def test_the_core_is_of_the_same_version() -> None:
-    """setup.cfg has the version; Cargo.toml repeats it, for cargo wants one."""
-    assert _native.version() == version()
-
-
-def test_the_core_wants_no_newer_glibc(core: Path) -> None:
+def test_the_core_needs_no_other_library_no_newer_glibc_and_no_path_of_this_machine(core: Path) -> None:
     wanted = re.findall(r"\bGLIBC_(\d+)\.(\d+)", run("objdump", "-T", core))
     assert wanted
     assert max((int(major), int(minor)) for major, minor in wanted) <= GLIBC
-
-
-def test_the_core_needs_no_library_but_glibc(core: Path) -> None:
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "--dynamic", core))
     assert "libc.so.6" in needed
     assert set(needed) <= NEEDED
-
-
-def test_the_core_names_no_path_of_the_machine(core: Path) -> None:
     content = core.read_bytes()
     assert str(ROOT).encode() not in content
     assert str(Path.home() / ".cargo").encode() not in content
@@ -71,8 +51,8 @@ def test_the_core_names_no_path_of_the_machine(core: Path) -> None:
 def test_the_wheel_has_everything_besides_code(made: Packages) -> None:
     with zipfile.ZipFile(made.wheel) as wheel:
         names = set(wheel.namelist())
-        fields = Parser().parsestr(wheel.read(f"ditseed-{version()}.dist-info/METADATA").decode())
-    share = f"ditseed-{version()}.data/data/share"
+        fields = Parser().parsestr(wheel.read(f"ditseed-{VERSION}.dist-info/METADATA").decode())
+    share = f"ditseed-{VERSION}.data/data/share"
     manuals = {path.name for path in (ROOT / "docs/man").iterdir()}
     assert {f"{share}/man/man1/{name}" for name in manuals} <= names
     assert f"{share}/bash-completion/completions/ditseed.bash" in names
@@ -81,8 +61,8 @@ def test_the_wheel_has_everything_besides_code(made: Packages) -> None:
     assert f"{share}/ditseed/schemas/ditseed-account.ldif" in names
     assert "seeders/synthetic/templates/people.toml" in names
     assert not [name for name in names if name.startswith(("tests/", "fixtures/"))]
-    assert fields["Version"] == version()
-    assert metadata()["maintainer_email"] in fields["Maintainer-Email"]
+    assert fields["Version"] == VERSION
+    assert METADATA["maintainer_email"] in fields["Maintainer-Email"]
 
 
 def test_the_deb_is_as_its_distribution_wants_it(made: Packages) -> None:
@@ -95,9 +75,8 @@ def test_the_deb_is_as_its_distribution_wants_it(made: Packages) -> None:
 
 def test_the_deb_leaves_libldap_to_the_distribution(made: Packages) -> None:
     fields = dict(line.split(": ", 1) for line in run("dpkg-deb", "--field", made.deb).splitlines() if ": " in line)
-    assert fields["Version"] == version()
-    settings = metadata()
-    assert fields["Maintainer"] == f"{settings['maintainer']} <{settings['maintainer_email']}>"
+    assert fields["Version"] == VERSION
+    assert fields["Maintainer"] == f"{METADATA['maintainer']} <{METADATA['maintainer_email']}>"
     depends = re.split(r",\s*", fields["Depends"])
     assert "python3-ldap (>= 3.4)" in depends
     assert not [one for one in depends if one.startswith(("libldap", "slapd"))]

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
-import threading
+import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from fixtures.trees import record
 from tests.support.command import start
+from tests.support.scripted import BOUND, GRANTED, scripted
 
 BASE = "dc=example,dc=com"
-# ExtendedResponse to StartTLS as message 1, success (RFC 4511, 4.12); BindResponse to message 1, success.
-GRANTED = bytes.fromhex("300c02010178070a010004000400")
-BOUND = bytes.fromhex("300c02010161070a010004000400")
 # Where it falls silent: scheme, options, what it says before.
 PHASES: dict[str, tuple[str, tuple[str, ...], tuple[bytes, ...]]] = {
     "bind": ("ldap", (), ()),
@@ -52,48 +47,13 @@ LIMIT = 1  # second, of each thing that a server may make us wait for
 SOON = 30.0  # seconds; what nobody stops waits 300
 
 
-@contextmanager
-def mute(*answers: bytes) -> Iterator[tuple[int, threading.Event]]:
-    """Takes every connection, says an answer to whatever it hears as long as it has some, then nothing. The event:
-    it was asked what it will not answer."""
-    asked, over = threading.Event(), threading.Event()
-
-    def serve(connection: socket.socket) -> None:
-        with suppress(OSError), connection:
-            for answer in answers:
-                connection.recv(65536)
-                connection.sendall(answer)
-            connection.recv(65536, socket.MSG_PEEK)
-            asked.set()
-            over.wait(100)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    threading.Thread(target=serve, args=(listener.accept()[0],)).start()
-
-        running = threading.Thread(target=accept)
-        running.start()
-        try:
-            yield listener.getsockname()[1], asked
-        finally:
-            over.set()
-            listener.shutdown(socket.SHUT_RDWR)
-            running.join()
-
-
-def _command(verb: str, phase: str, port: int, home: Path) -> list[str]:
+def _begin(verb: str, phase: str, port: int, home: Path, **limits: str) -> subprocess.Popen[str]:
     scheme, options, _ = PHASES[phase]
     (home / "slapd.conf").write_text(CONFIG.format(home=home))
     (home / "one.ldif").write_text(record(f"ou=one,{BASE}", [("objectClass", "organizationalUnit"), ("ou", "one")]))
-    words = {"uri": f"{scheme}://127.0.0.1:{port}", "home": home}
-    return [*(word.format(**words) for word in VERBS[verb]), *options]
-
-
-def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
-    return {"LDAPURI": f"{PHASES[phase][0]}://127.0.0.1:{port}", **more}
+    uri = f"{scheme}://127.0.0.1:{port}"
+    command = [*(word.format(uri=uri, home=home) for word in VERBS[verb]), *options]
+    return start(*command, env={"LDAPURI": uri, **limits})
 
 
 @pytest.mark.rows(7)
@@ -101,9 +61,9 @@ def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("verb", VERBS)
 def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
-    with mute(*PHASES[phase][2]) as (port, asked):
-        process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port))
-        assert asked.wait(120), process.communicate(timeout=1)
+    with scripted(*PHASES[phase][2]) as server:
+        process = _begin(verb, phase, server.port, tmp_path)
+        assert server.asked.wait(120), process.communicate(timeout=1)
         time.sleep(0.1)
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -121,10 +81,9 @@ def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
 )
 def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     """ldap.conf's, in the place of our own."""
-    limits = {"LDAPNETWORK_TIMEOUT": f"{LIMIT}", "LDAPTIMEOUT": f"{LIMIT}"}
     began = time.monotonic()
-    with mute(*PHASES[phase][2]) as (port, _):
-        process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port, **limits))
+    with scripted(*PHASES[phase][2]) as server:
+        process = _begin(verb, phase, server.port, tmp_path, LDAPNETWORK_TIMEOUT=f"{LIMIT}", LDAPTIMEOUT=f"{LIMIT}")
         _, err = process.communicate(timeout=300)
     told = re.search(r"within (\d+) s", err)
     assert told, err
@@ -132,6 +91,5 @@ def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     assert LIMIT <= int(told[1]) <= time.monotonic() - began + 0.5
     code = "server.connection_lost" if phase == "question" else "server.down"
     assert f"[{code}]" in err, err
-    assert "within" in err, err
     assert "hint: " in err
     assert "Traceback" not in err

@@ -1,9 +1,11 @@
-"""Checks whether packages can be made here."""
+"""Checks whether packages can be made here, and reads what setup.cfg says of them."""
 
 from __future__ import annotations
 
 import shutil
+from configparser import ConfigParser
 from importlib.util import find_spec
+from pathlib import Path
 
 
 def missing_packaging() -> str | None:
@@ -14,3 +16,9 @@ def missing_packaging() -> str | None:
         if shutil.which(tool) is None:
             return f"{tool} is not installed (bin/setup --packaging)"
     return None
+
+
+def setup_cfg() -> ConfigParser:
+    settings = ConfigParser()
+    settings.read(Path(__file__).parents[2] / "setup.cfg")
+    return settings

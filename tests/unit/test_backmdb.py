@@ -3,33 +3,18 @@ known effect, and a setting that is not listed is refused by name."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from loader import backmdb, config
+from loader import backmdb
 from loader.backmdb import Settings
 from loader.config import Config, Entry
 from loader.errors import NotProven, SettingRefused
-
-SUFFIX = "dc=example,dc=com"
-
-
-def entry(dn: str, **values: str | list[str]) -> Entry:
-    return dn, {
-        name: [value.encode() for value in ([found] if isinstance(found, str) else found)]
-        for name, found in values.items()
-    }
+from tests.support.configured import SUFFIX, entry, mdb, parsed
 
 
 def settings(*others: Entry, of_2_7: bool = False, **own: str | list[str]) -> Settings:
-    database = entry("olcDatabase={1}mdb,cn=config", olcDatabase="{1}mdb", olcSuffix=SUFFIX, **own)
-    found = config.parse(Path("/etc/ldap/slapd.d"), (*others, database))
+    found = parsed(*others, mdb(1, **own))
     return backmdb.settings(found, found.database(None), of_2_7=of_2_7)
-
-
-def of_global(**values: str | list[str]) -> Settings:
-    return settings(entry("cn=config", **values))
 
 
 def test_slapds_defaults() -> None:
@@ -62,31 +47,6 @@ def test_what_2_7_does_otherwise() -> None:
     found = settings(off, of_2_7=True, olcDbIndex="ObjectClass pres,eq")
     assert found.indexes == (("ObjectClass", ("pres", "eq")),)
     assert not found.hash64
-
-
-def test_every_setting() -> None:
-    found = settings(
-        entry(
-            "cn=config",
-            olcIndexSubstrIfMinLen="3",
-            olcIndexSubstrIfMaxLen="6",
-            olcIndexSubstrAnyLen="5",
-            olcIndexIntLen="8",
-            olcIndexHash64="TRUE",
-            olcAttributeOptions=["lang-", "x-foo- x-bar"],
-        ),
-        entry("olcBackend={0}mdb,cn=config", olcBackend="{0}mdb", olcBkMdbIdlExp="18"),
-        entry("olcDatabase={-1}frontend,cn=config", olcSortVals="member uniqueMember"),
-        olcRootDN="cn=admin",
-        olcDbMaxEntrySize="1000000",
-        olcLastMod="FALSE",
-        olcSyncUseSubentry="TRUE",
-    )
-    assert (found.substr, found.intlen, found.hash64) == ((3, 6, 5), 8, True)
-    assert found.attribute_options == ("lang-", "x-foo-", "x-bar")
-    assert (found.idlexp, found.sortvals) == (18, ("member", "uniqueMember"))
-    assert (found.root_dn, found.max_entry_size) == ("cn=admin", 1_000_000)
-    assert (found.last_mod, found.subentry) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +95,12 @@ def test_forms_of_multival(lines: list[str], expected: list[tuple[str, int]]) ->
 
 @pytest.mark.parametrize(("text", "bytes_"), [("1", 4), ("4", 4), ("8", 8), ("0x10", 16), ("300", 255)])
 def test_intlen_has_slapds_bounds(text: str, bytes_: int) -> None:
-    assert of_global(olcIndexIntLen=text).intlen == bytes_
+    assert settings(entry("cn=config", olcIndexIntLen=text)).intlen == bytes_
 
 
 @pytest.mark.parametrize(("text", "on"), [("TRUE", True), ("on", True), ("FALSE", False), ("off", False)])
 def test_switches(text: str, on: bool) -> None:
-    assert of_global(olcIndexHash64=text).hash64 == on
+    assert settings(entry("cn=config", olcIndexHash64=text)).hash64 == on
 
 
 def test_all_attributes_that_are_named() -> None:
@@ -152,48 +112,44 @@ def test_all_attributes_that_are_named() -> None:
     assert found.attributes == ("cn", "member", "uniqueMember")
 
 
-ROOT = Path(__file__).parents[2]
 DATABASE = "olcDatabase={1}mdb,cn=config"
 FRONTEND = "olcDatabase={-1}frontend,cn=config"
 BACKEND = "olcBackend={0}mdb,cn=config"
-# For each setting that decides what is stored, a value that is not slapd's default.
-VALUES = {
-    "olcAttributeOptions": "x-",
-    "olcIndexHash64": "TRUE",
-    "olcIndexIntLen": "8",
-    "olcIndexSubstrAnyLen": "5",
-    "olcIndexSubstrIfMaxLen": "6",
-    "olcIndexSubstrIfMinLen": "3",
-    "olcSortVals": "member",
-    "olcSuffix": "dc=other",
-    "olcRootDN": "cn=root",
-    "olcLastMod": "FALSE",
-    "olcSyncUseSubentry": "TRUE",
-    "olcDbIndex": "cn eq",
-    "olcDbMaxEntrySize": "1000",
-    "olcDbMultival": "member 10,5",
-    "olcDbPageSize": "16384",
-    "olcBkMdbIdlExp": "17",
+# For each setting that decides what is stored, a value that is not slapd's default, and what becomes of it.
+VALUES: dict[str, tuple[str | list[str], str, object]] = {
+    "olcAttributeOptions": (["lang-", "x-foo- x-bar"], "attribute_options", ("lang-", "x-foo-", "x-bar")),
+    "olcIndexHash64": ("TRUE", "hash64", True),
+    "olcIndexIntLen": ("8", "intlen", 8),
+    "olcIndexSubstrAnyLen": ("5", "substr", (2, 4, 5)),
+    "olcIndexSubstrIfMaxLen": ("6", "substr", (2, 6, 4)),
+    "olcIndexSubstrIfMinLen": ("3", "substr", (3, 4, 4)),
+    "olcSortVals": ("member uniqueMember", "sortvals", ("member", "uniqueMember")),
+    "olcSuffix": ("dc=other", "suffixes", ("dc=other",)),
+    "olcRootDN": ("cn=admin", "root_dn", "cn=admin"),
+    "olcLastMod": ("FALSE", "last_mod", False),
+    "olcSyncUseSubentry": ("TRUE", "subentry", True),
+    "olcDbIndex": ("cn eq", "indexes", (("cn", ("eq",)),)),
+    "olcDbMaxEntrySize": ("1000000", "max_entry_size", 1_000_000),
+    "olcDbMultival": ("member 10,5", "multival", (("member", 10),)),
+    "olcDbPageSize": ("16384", "page_size", 16384),
+    "olcBkMdbIdlExp": ("17", "idlexp", 17),
 }
 # Decides which substring keys a search looks for, and none of those that are stored.
 SEARCHES_ONLY = {"olcIndexSubstrAnyStep"}
 
 
-def of(*entries: tuple[str, dict[str, str]]) -> Config:
+def of(*entries: tuple[str, dict[str, str | list[str]]]) -> Config:
     """A configuration with one mdb database, whose entries have these attributes besides."""
-    made: dict[str, dict[str, str]] = {
+    made: dict[str, dict[str, str | list[str]]] = {
         "cn=config": {"objectClass": "olcGlobal", "cn": "config"},
         DATABASE: {"objectClass": "olcMdbConfig", "olcDatabase": "{1}mdb", "olcSuffix": SUFFIX},
     }
     for dn, attributes in entries:
         made[dn] = {**made.get(dn, {}), **attributes}
-    found: list[Entry] = [
-        (dn, {name: [value.encode()] for name, value in attributes.items()}) for dn, attributes in made.items()
-    ]
-    return config.parse(Path("slapd.conf"), found)
+    return parsed(*(entry(dn, **attributes) for dn, attributes in made.items()))
 
 
-def ask(*entries: tuple[str, dict[str, str]]) -> None:
+def ask(*entries: tuple[str, dict[str, str | list[str]]]) -> None:
     found = of(*entries)
     backmdb.require_supported(found, found.mdb_databases[0])
 
@@ -210,13 +166,13 @@ def test_what_decides_what_is_stored_is_read_by_the_native_engine() -> None:
     stored = {name for settings in classes for name, effect in settings.items() if effect == backmdb.STORED}
     beside = {*backmdb.DEFINITIONS, "olcModulePath", "olcModuleLoad", *SEARCHES_ONLY}
     assert set(VALUES) == stored - beside
-    plain = of()
-    for name, value in VALUES.items():
+    defaults = settings()
+    for name, (value, field, expected) in VALUES.items():
         everywhere = "olcGlobal", "olcFrontendConfig"
         dn = "cn=config" if any(name in backmdb.effects()[one] for one in everywhere) else DATABASE
         changed = of((BACKEND if name == "olcBkMdbIdlExp" else dn, {name: value}))
-        one, other = (backmdb.settings(each, each.databases[0]) for each in (plain, changed))
-        assert one != other, name
+        found = backmdb.settings(changed, changed.databases[0])
+        assert getattr(found, field) == expected != getattr(defaults, field), name
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from loader import config
 from loader.config import Entry
 from loader.errors import NoSuchPath, NotProven, UsageProblem
 from loader.operations.build import BuildOptions, native
 from loader.server import tools
-
-CONFIG = Path("/etc/ldap/slapd.d")
+from tests.support.configured import SUFFIX, mdb, parsed
 
 
 def options(*inputs: Path, **more: object) -> BuildOptions:
-    return BuildOptions(CONFIG, inputs, **more)  # type: ignore[arg-type]
+    return BuildOptions(Path("/etc/ldap/slapd.d"), inputs, **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -82,56 +80,35 @@ def test_a_stream_has_no_identity() -> None:
     assert options(Path("-")).files.streamed
 
 
-SUFFIX = "dc=example,dc=com"
-PLAIN = BuildOptions(Path("/etc/ldap/slapd.d"), (Path("x.ldif"),))
-
-
-def database(number: int, suffix: str, **values: str) -> Entry:
-    name = f"{{{number}}}mdb"
-    found = {"olcDatabase": name, "olcSuffix": suffix, **values}
-    dn = f"olcDatabase={name},cn=config"
-    return dn, {key: [value.encode()] for key, value in found.items()}
+PLAIN = options(Path("x.ldif"))
 
 
 def ask(options: BuildOptions, *entries: Entry) -> None:
-    found = config.parse(Path("/etc/ldap/slapd.d"), entries)
+    found = parsed(*entries)
     native.proven_settings(found, found.databases[0], options)
 
 
 def test_what_is_proven_is_let_through() -> None:
     ask(
         PLAIN,
-        database(1, SUFFIX, olcDbEnvFlags="{0}nosync writemap", olcSyncUseSubentry="TRUE"),
-        database(2, "dc=other"),
-        database(3, "dc=com"),  # above
-        database(4, f"dc=not{SUFFIX}"),
-        database(5, f"OU=log, {SUFFIX}", olcSubordinate="TRUE"),
+        mdb(1, olcDbEnvFlags="{0}nosync writemap", olcSyncUseSubentry="TRUE"),
+        mdb(2, "dc=other"),
+        mdb(3, "dc=com"),  # above
+        mdb(4, f"dc=not{SUFFIX}"),
+        mdb(5, f"OU=log, {SUFFIX}", olcSubordinate="TRUE"),
     )
 
 
-@pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        ([database(1, SUFFIX, olcDbEnvFlags="{0}encrypted")], "envflags encrypted"),
-        ([("cn=config", {"olcIndexIntLen": [b"9"]}), database(1, SUFFIX)], "index_intlen is 9"),
-    ],
-    ids=["envflags", "intlen"],
-)
-def test_what_is_refused(entries: list[Entry], words: str) -> None:
-    with pytest.raises(NotProven, match=words):
-        ask(PLAIN, *entries)
-
-
-def test_a_context_csn_in_an_entry_of_its_own() -> None:
-    options = BuildOptions(PLAIN.config_path, PLAIN.inputs, write_context=True)
+def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotProven, match="envflags encrypted"):
+        ask(PLAIN, mdb(1, olcDbEnvFlags="{0}encrypted"))
+    with pytest.raises(NotProven, match="index_intlen is 9"):
+        ask(PLAIN, ("cn=config", {"olcIndexIntLen": [b"9"]}), mdb(1))
     with pytest.raises(NotProven, match="sync_use_subentry"):
-        ask(options, database(1, SUFFIX, olcSyncUseSubentry="TRUE"))
-
-
-def test_another_byte_order(monkeypatch: pytest.MonkeyPatch) -> None:
+        ask(options(Path("x.ldif"), write_context=True), mdb(1, olcSyncUseSubentry="TRUE"))
     monkeypatch.setattr(sys, "byteorder", "big")
     with pytest.raises(NotProven, match="this host"):
-        ask(PLAIN, database(1, SUFFIX))
+        ask(PLAIN, mdb(1))
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,6 @@ def test_the_last_words_say_why_it_failed() -> None:
     with Child(["sh", "-c", script]) as one, pytest.raises(ToolFailed) as caught:
         one.check()
     assert str(caught.value) == "sh ended with status 7: word 2; word 3; word 4"
-
-
-def test_a_silent_failure_is_told_too() -> None:
     with Child(["false"]) as one, pytest.raises(ToolFailed, match="status 1: it printed nothing"):
         one.check()
 
@@ -68,10 +65,12 @@ def test_its_output_is_ours_to_read() -> None:
 
 
 def test_to_leave_early_ends_the_whole_group(tmp_path: Path) -> None:
+    """The group is the child's own: Ctrl-C on our terminal is for us, and what becomes of the child we decide."""
     script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
     with Child(["sh", "-c", script]) as one:
         grandchild = number_in(tmp_path / "pid")
         assert alive(grandchild)
+        assert os.getpgid(one.process.pid) == one.process.pid != os.getpgrp()
     until(lambda: not alive(grandchild))
     assert not alive(one.process.pid)
 
@@ -142,13 +141,6 @@ def test_an_error_in_the_body_ends_it_too() -> None:
     with pytest.raises(KeyError), Child(["sleep", "60"]) as one:
         raise KeyError
     assert one.process.returncode == -signal.SIGKILL
-
-
-def test_it_is_in_a_group_of_its_own() -> None:
-    """Ctrl-C on our terminal is for us; what becomes of the child we decide."""
-    with Child(["sleep", "60"]) as one:
-        until(lambda: os.getpgid(one.process.pid) == one.process.pid)
-        assert os.getpgid(one.process.pid) != os.getpgrp()
 
 
 PARENT = """

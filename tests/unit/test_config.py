@@ -7,28 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loader import backmdb, config
 from loader.config import Config, Entry
 from loader.errors import ConfigValue, ManySuffixes, NoSuchSuffix, NotMdb
-
-SUFFIX = "dc=example,dc=com"
-
-
-def entry(dn: str, **values: str | list[str]) -> Entry:
-    return dn, {
-        name: [value.encode() for value in ([found] if isinstance(found, str) else found)]
-        for name, found in values.items()
-    }
-
-
-def mdb(number: int, suffix: str = SUFFIX, **more: str | list[str]) -> Entry:
-    name = f"{{{number}}}mdb"
-    return entry(f"olcDatabase={name},cn=config", olcDatabase=name, olcSuffix=suffix, **more)
-
-
-def parsed(*entries: Entry) -> Config:
-    return config.parse(Path("/etc/ldap/slapd.d"), entries)
+from tests.support.configured import SUFFIX, entry, mdb, parsed
 
 
 def test_every_setting_of_a_database() -> None:
@@ -252,3 +237,58 @@ def test_names_that_mean_one_attribute() -> None:
     ]
     used = ["commonname", "mine", "2.5.4.3", "sn", "1.2.3", "cn"]
     assert dict(backmdb.synonyms(definitions, used)) == {"2.5.4.3": "commonname", "cn": "commonname"}
+
+
+# --- words of lines of slapd.conf, and of values of cn=config ---------------------------------------
+
+TEXT = st.text(st.sampled_from('ab" \t\\é'))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("index cn,sn\teq", ["index", "cn,sn", "eq"]),
+        ('suffix "o=a b"', ["suffix", "o=a b"]),
+        ('x a"b c"d', ["x", "ab cd"]),
+        (r"x a\ b \"c\\", ["x", "a b", '"c\\']),
+        (r'x "a\" b"', ["x", 'a" b']),
+        (r'rootpw "a\"b\\c"', ["rootpw", r'a"b\c']),
+        ('index "cn" eq # x', ["index", "cn", "eq", "#", "x"]),
+        ('suffix ""', ["suffix", ""]),
+        ("a\\", ["a\\"]),
+        ("a\vb", ["a\vb"]),
+        ("  ", []),
+    ],
+)
+def test_words_of_a_line(line: str, said: list[str]) -> None:
+    assert config.words_of_line(line) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ('"cn,sn" eq', ["cn,sn", "eq"]),
+        ('"/a b"', ["/a b"]),
+        (r"a\ b", ["a\\", "b"]),
+        ('384"', ["384"]),
+        ('a"b c"', ["ab c"]),
+        ('"a"b c" d', ["ab c", "d"]),
+        ('a"b"c d" e', ['a"bc d', "e"]),
+        ("a\vb", ["a", "b"]),
+        ('""', [""]),
+        ("", []),
+    ],
+)
+def test_words_of_a_value(value: str, said: list[str]) -> None:
+    assert config.words_of_value(value) == said
+
+
+@given(TEXT)
+def test_a_word_of_a_line_comes_back(word: str) -> None:
+    assert config.words_of_line(f"x {config.line_of_word(word)} y") == ["x", word, "y"]
+
+
+@given(st.text(st.sampled_from("ab \t\\é")))
+def test_a_word_of_a_value_comes_back(word: str) -> None:
+    """But for quotes inside, which values of cn=config cannot all tell."""
+    assert config.words_of_value(f"x {config.value_of_word(word)} y") == ["x", word, "y"]

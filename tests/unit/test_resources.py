@@ -7,11 +7,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
 import pytest
 
 from loader import defaults
-from loader.cli import ditseed
+from tests.support.verbs import LEAVES, options
 
 HOST = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -86,17 +85,11 @@ def test_a_server_gets_at_most_four_connections(
     assert defaults.connections() == connections
 
 
-@pytest.mark.parametrize("verb", [("export",), ("replica", "seed")])
-def test_verbs_leave_the_number_open_until_it_is_known_what_is_read(verb: tuple[str, ...]) -> None:
-    found: click.Command = ditseed
-    for name in verb:
-        assert isinstance(found, click.Group)
-        following = found.get_command(click.Context(found), name)
-        assert following is not None
-        found = following
-    (jobs,) = [one for one in found.params if one.name == "jobs"]
-    assert isinstance(jobs, click.Option)
-    assert not isinstance(jobs.get_default(click.Context(found)), int)
+@pytest.mark.parametrize("verb", ["ditseed export", "ditseed replica seed"])
+def test_verbs_leave_the_number_open_until_it_is_known_what_is_read(verb: str) -> None:
+    (context,) = [one for one in LEAVES if one.command_path == verb]
+    (jobs,) = [one for one in options(context) if one.name == "jobs"]
+    assert not isinstance(jobs.get_default(context), int)
     assert "at most 4" in (jobs.help or "")
 
 

@@ -147,7 +147,11 @@ def failing(code: str) -> LoaderError:
     return wire.as_loader_error(error, Connection("ldap://server"), "o=x")
 
 
-def tries(code: str, monkeypatch: pytest.MonkeyPatch) -> int:
+@pytest.mark.parametrize(("code", "tries"), [("ldap.silent", 1), ("ldap.lost", 4)])
+def test_a_broken_connection_is_tried_again_and_a_silent_one_is_not(
+    monkeypatch: pytest.MonkeyPatch, code: str, tries: int
+) -> None:
+    """It was told after 20 times 300 s."""
     monkeypatch.setattr(ldap, "LONGEST_PAUSE", 0.001)
     met = []
 
@@ -155,16 +159,7 @@ def tries(code: str, monkeypatch: pytest.MonkeyPatch) -> int:
         met.append(code)
         raise failing(code)
 
+    assert isinstance(failing(code), ServerSilent) == (tries == 1)
     with pytest.raises(ConnectionLost):
         ldap.with_retries(attempt, Meter("read"), retries=3)
-    return len(met)
-
-
-def test_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was told after 20 times 300 s."""
-    assert isinstance(failing("ldap.silent"), ServerSilent)
-    assert tries("ldap.silent", monkeypatch) == 1
-
-
-def test_a_broken_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tries("ldap.lost", monkeypatch) == 4
+    assert len(met) == tries

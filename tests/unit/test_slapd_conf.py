@@ -56,19 +56,13 @@ def maxsize(size: int) -> Change:
 
 
 def test_the_line_of_that_database() -> None:
+    """A setting that is not there goes after the directory, one given twice is given once afterwards."""
     assert told(TEXT, maxsize(7)) == [f"{MAIN}, line 13, in place of `MaxSize 1073741824`:", "maxsize 7"]
     assert told(TEXT.replace("\n", "\r\n"), maxsize(7)) == told(TEXT, maxsize(7))
-
-
-def test_a_setting_that_is_not_there_goes_after_the_directory() -> None:
-    text = TEXT.replace("MaxSize\t 1073741824\n", "")
-    assert told(text, maxsize(7)) == [
+    assert told(TEXT.replace("MaxSize\t 1073741824\n", ""), maxsize(7)) == [
         f"{MAIN}, line 11, add after `directory /var/lib/ldap` of the database {SUFFIX}:",
         "maxsize 7",
     ]
-
-
-def test_a_setting_given_twice_is_given_once_afterwards() -> None:
     assert told(TEXT.replace("overlay", "maxsize 5\noverlay"), maxsize(7)) == [
         f"{MAIN}, line 13, remove `MaxSize 1073741824`",
         f"{MAIN}, line 20, in place of `maxsize 5`:",
@@ -103,33 +97,25 @@ def test_flags_and_both_spellings_of_nosync() -> None:
     ]
 
 
-def test_the_file_is_the_included_one() -> None:
+def test_included_files() -> None:
+    """Also one that two databases include, one that includes itself, and one that cannot be read."""
     main = "include /nowhere/core.schema\ninclude /etc/ldap/ours.conf\ndatabase monitor\n"
     place, line = told(main, maxsize(7), ours=TEXT)
     assert (place.partition(",")[0], line) == ("/etc/ldap/ours.conf", "maxsize 7")
-
-
-def test_a_file_that_two_databases_include() -> None:
     one = "database mdb\nsuffix {}\ninclude /etc/ldap/shared.conf\n"
     (place, _) = told(one.format("o=x") + one.format(SUFFIX), maxsize(7), shared="maxsize 5\n")
     assert "shared.conf, line 1 (included more than once: the change counts for each)" in place
-
-
-def test_files_that_include_each_other_end() -> None:
     assert list(slapd_conf.statements(MAIN, reader({MAIN: f"include {MAIN}\n"}))) == []
+    assert told("include /nowhere/ours.conf\n", maxsize(7)) == [
+        f"{MAIN}, in the section of the database {SUFFIX}:",
+        "maxsize 7",
+    ]
 
 
 def test_a_proxy_cache_has_settings_of_its_own() -> None:
     text = f"database mdb\nsuffix {SUFFIX}\noverlay pcache\npcache mdb 1 1 1 1\nmaxsize 5\n"
     place, line = told(text, maxsize(7))
     assert (place, line) == (f"{MAIN}, line 1, add after `database mdb` of the database {SUFFIX}:", "maxsize 7")
-
-
-def test_a_database_in_a_file_that_cannot_be_read() -> None:
-    assert told("include /nowhere/ours.conf\n", maxsize(7)) == [
-        f"{MAIN}, in the section of the database {SUFFIX}:",
-        "maxsize 7",
-    ]
 
 
 TYPES = [

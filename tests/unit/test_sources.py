@@ -1,9 +1,7 @@
-"""Whatever a build or a load reads from tells the same of itself and is read in the same way; one place writes
-manifests."""
+"""Whatever a build or a load reads from tells the same of itself and is read in the same way."""
 
 from __future__ import annotations
 
-import ast
 import base64
 import gzip
 import os
@@ -23,8 +21,6 @@ from loader.sources import Entry, Source, location, names
 from loader.sources.dit import Synthetic
 from loader.sources.location import LdifFiles
 from tests.support import generating
-
-ROOT = Path(__file__).parents[2]
 
 
 def checksum(source: Source) -> tuple[int, str]:
@@ -67,21 +63,6 @@ def test_a_shard_that_was_changed_is_refused_when_it_has_been_read(exported: Ldi
     shard.write_bytes(shard.read_bytes().replace(b"person", b"nobody", 1))
     with pytest.raises(ManifestBroken, match="other checksum"):
         checksum(exported)
-
-
-@pytest.mark.long
-def test_one_place_writes_the_manifest_of_an_export() -> None:
-    found = {
-        str(path.relative_to(ROOT))
-        for part in ("loader", "seeders")
-        for path in (ROOT / part).rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Name)
-        and call.func.id == "Manifest"
-        and "backup" not in path.parts
-    }
-    assert found == {"loader/operations/shards.py"}
 
 
 LDIF = (

@@ -64,33 +64,14 @@ def _unevenness(tree: Sequence[uuid.UUID], lie: UuidDistribution, pieces: int) -
 
 def _compiled(where: str) -> Callable[[str | None], bool]:
     """What slapd makes of a filter: a comparison with a value that is not there is false."""
-    return eval(f"lambda one: {_listed(where)}")
-
-
-def _listed(where: str) -> str:
-    """As Python."""
-    found, at = _operand(where, 0)
-    assert at == len(where), where
-    return found
-
-
-def _operand(where: str, at: int) -> tuple[str, int]:
-    assert where[at] == "(", where
-    if where[at + 1] not in "&|!":
-        end = where.index(")", at)
-        item = where[at + 1 : end]
-        if item == "objectClass=*":
-            return "True", end + 1
-        value = item.removeprefix("entryUUID>=")
-        assert str(uuid.UUID(value)) == value
-        return f"(one is not None and one >= {value!r})", end + 1
-    operands, place = [], at + 2
-    while where[place] != ")":
-        operand, place = _operand(where, place)
-        operands.append(operand)
-    word = {"&": " and ", "|": " or ", "!": ""}[where[at + 1]]
-    assert (len(operands) == 1) == (where[at + 1] == "!")
-    return ("not " if word == "" else "") + f"({word.join(operands)})", place + 1
+    known = {"every": lambda *all_of: all(all_of), "some": lambda *all_of: any(all_of), "no": lambda one: not one}
+    words = {"(objectClass=*)": "True,", "(&": "every(", "(|": "some(", "(!": "no(", ")": "),"}
+    text = re.sub(
+        r"\(entryUUID>=([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\)|\(objectClass=\*\)|\([&|!]|\)",
+        lambda found: f"(one is not None and one >= {found[1]!r})," if found[1] else words[found[0]],
+        where,
+    )
+    return eval(f"lambda one: {text.rstrip(',')}", known)
 
 
 @pytest.mark.parametrize("pieces", [2, 3, 4, 16])

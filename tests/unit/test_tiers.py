@@ -56,17 +56,12 @@ def test_a_row_that_is_gone_is_named(items: list[pytest.Item]) -> None:
     assert {name.rpartition("::")[2] for name in unknown_rows(gone)} == {"test_rows[b]", "test_rows[h]"}
 
 
-def test_the_markers_name_rows_that_there_are(pytestconfig: pytest.Config) -> None:
-    if any("::" in argument for argument in pytestconfig.args):
-        pytest.skip("single tests were asked for")
-    assert unknown_rows(pytestconfig.stash[COLLECTED]) == set()
-
-
-def test_every_module_has_tests_in_bin_test_or_says_that_it_has_none(pytestconfig: pytest.Config) -> None:
+def test_the_markers_name_rows_that_there_are_and_no_module_is_left_out_silently(pytestconfig: pytest.Config) -> None:
     """A module that only `--all` runs is marked as a whole, so that nobody overlooks it."""
     if any("::" in argument for argument in pytestconfig.args):
         pytest.skip("single tests were asked for")
     collected = pytestconfig.stash[COLLECTED]
+    assert unknown_rows(collected) == set()
     left = left_out(MAIN, collected)
     modules = {item.nodeid.partition("::")[0] for item in collected}
     run = {item.nodeid.partition("::")[0] for item in collected if item not in left}
@@ -77,33 +72,20 @@ def test_every_module_has_tests_in_bin_test_or_says_that_it_has_none(pytestconfi
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 @pytest.mark.parametrize("lines", [0, 1, 4, 7])
-def test_each_part_begins_with_some_of_the_longest(workers: int, lines: int) -> None:
-    """And what a line of the table means stays together."""
+@pytest.mark.parametrize("others", [1, 60])
+def test_each_part_begins_with_some_of_the_longest(workers: int, lines: int, others: int) -> None:
+    """Of each worker's part, as xdist deals out the list; and what a line of the table means stays together."""
     long = [f"{line}_{number}" for number in range(2) for line in order.LONGEST[:lines]]
-    names = [*(f"tests/x.py::test_{number}" for number in range(60)), *long]
+    names = [*(f"tests/x.py::test_{number}" for number in range(others)), *long]
     found = order.begun_first(names, names, workers)
     assert Counter(found) == Counter(names)
-    begun = _begun(found, workers)
-    assert [len(part) for part in begun] == [2 * len(range(number, lines, workers)) for number in range(workers)]
-    for part in begun:
-        assert [one[:-2] for one in part[::2]] == [one[:-2] for one in part[1::2]]
-
-
-def test_more_of_the_longest_than_a_part_has_room_for() -> None:
-    names = [f"{order.LONGEST[0]}_{number}" for number in range(9)] + ["tests/x.py::test"]
-    assert Counter(order.begun_first(names, names, 5)) == Counter(names)
-
-
-def _begun(found: list[str], workers: int) -> list[list[str]]:
-    """The longest that each worker begins with, as xdist deals out the list."""
-    begun = []
-    for number in range(workers):
+    for number in range(workers if others > len(long) else 0):
         size = len(found) // (workers - number)
         part, found = found[:size], found[size:]
         mine = [name for name in part if name.startswith(order.LONGEST)]
         assert mine == part[: len(mine)]
-        begun.append(mine)
-    return begun
+        assert len(mine) == 2 * len(range(number, lines, workers))
+        assert [one[:-2] for one in mine[::2]] == [one[:-2] for one in mine[1::2]]
 
 
 @pytest.mark.slow

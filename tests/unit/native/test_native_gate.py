@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from loader import _native
+from tests.support.packaging import setup_cfg
 
 SHORT = 30.0  # seconds in which a call must end that was told to
 
@@ -42,14 +43,6 @@ def test_cancelling_ends_a_wait_for_input(silent_pipe, tmp_path, counters):
         _native.shard(silent_pipe, tmp_path / "out", [], counters)
     assert caught.value.code == "cancelled"
     assert time.monotonic() - begun < SHORT
-
-
-def test_cancelled_counters_stay_so(put, counters):
-    counters.cancel()
-    for _ in range(2):
-        with pytest.raises(_native.NativeError) as caught:
-            _native.scan([put("a", "dn: dc=x\ndc: x")], counters)
-        assert caught.value.code == "cancelled"
 
 
 def test_counters_move_while_a_call_runs(tmp_path, counters):
@@ -125,8 +118,9 @@ def test_the_stub_tells_what_the_module_has():
     assert checked.returncode == 0, checked.stdout
 
 
-def test_version():
-    assert _native.version().count(".") == 2
+def test_the_version_is_that_of_the_package():
+    """Cargo.toml repeats it, for cargo wants one."""
+    assert _native.version() == setup_cfg()["metadata"]["version"]
 
 
 # The addresses of a port on which nothing listens; libldap must be there to find that out.
@@ -141,13 +135,6 @@ except _native.NativeError as error:
     print(error.code)
 print(*sorted({line.split()[-1] for line in open("/proc/self/maps") if "/libldap" in line}))
 """
-
-
-def test_the_core_links_no_libldap() -> None:
-    told = subprocess.run(["readelf", "--dynamic", str(_native.__file__)], capture_output=True, text=True, check=True)
-    needed = [line for line in told.stdout.splitlines() if "NEEDED" in line]
-    assert needed
-    assert not [line for line in needed if "libldap" in line or "liblber" in line]
 
 
 @pytest.mark.slow

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-
 import pytest
-import zstandard
 
 from loader import _native
 
@@ -39,15 +36,6 @@ def test_it_tells_how_new_the_entries_are(put, counters):
     found = _native.scan([path], counters)
     assert found.context_csns == [csn("09", "001"), "z"]
     assert found.max_csns == {"001": csn("05", "001"), "00a": csn("03", "00A")}
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
-def test_compressed_files_are_read_as_they_are(put, counters, compress):
-    plain = put("a.ldif", "dn: dc=x\ndc: x")
-    packed = plain.with_name("packed")
-    packed.write_bytes(compress(plain.read_bytes()))
-    found = _native.scan([packed], counters)
-    assert (found.entries, found.bytes) == (1, plain.stat().st_size)
 
 
 def test_no_file_is_an_empty_scan(counters):
