@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -155,3 +157,8 @@ def test_values_with_a_letter_wrong(tmp_path: Path, seed: int) -> None:
     assert len(taken) > 100
     case = Case("taken", "", WANTED, lambda: _tree([values[n] for n in sorted(taken)]), ours=("--no-value-check",))
     assert compared(case, tmp_path) == []
+
+
+def test_the_tables_of_unicode_are_current() -> None:
+    script = Path(__file__).parents[2] / "loader/native/values/make_tables.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)

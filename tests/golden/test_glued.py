@@ -14,6 +14,7 @@ import pytest
 from fixtures import glued
 from fixtures.chroots import Chroot
 from fixtures.glued import GROUPS, INDEXES, INNER, SUFFIX, SubordinateDatabase
+from fixtures.golden.records import entry, pairs_of
 from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
@@ -29,24 +30,12 @@ pytestmark = pytest.mark.slapd
 BASE = Settings(suffix=SUFFIX, maxsize=64 << 20, indexes=INDEXES, limits=())
 
 
-def record(dn: str, number: int, *more: str) -> str:
-    """With all operational attributes, so that nothing is made."""
-    name, value = dn.partition(",")[0].split("=", 1)
-    kind = {"dc": "domain", "ou": "organizationalUnit", "cn": "device"}[name.lower().strip()]
-    stamp = f"202601010000{number % 60:02d}"
-    lines = [
-        f"dn: {dn}",
-        f"objectClass: {kind}",
-        *more,
-        f"{name.strip()}: {value.strip()}",
-        f"entryUUID: 00000000-0000-4000-8000-{number:012d}",
-        f"entryCSN: {stamp}.000000Z#000000#{1 + number % 3:03x}#000000",
-        f"creatorsName: cn=maker,{SUFFIX}",
-        f"modifiersName: cn=maker,{SUFFIX}",
-        f"createTimestamp: {stamp}Z",
-        f"modifyTimestamp: {stamp}Z",
-    ]
-    return "\n".join(lines) + "\n\n"
+def record(dn: str, number: int, *more: tuple[str, str]) -> str:
+    """With entryUUID, entryCSN and times, so that each run makes the same."""
+    name, value = (part.strip() for part in dn.partition(",")[0].split("=", 1))
+    kind = {"dc": "domain", "ou": "organizationalUnit", "cn": "device"}[name.lower()]
+    text = entry(dn, [("objectClass", kind), *more, (name, value)])
+    return text.replace("Z#000000#001#", f"Z#000000#{1 + number % 3:03x}#")
 
 
 def mixed() -> str:
@@ -60,13 +49,12 @@ def mixed() -> str:
 
 def bare() -> str:
     """What slapadd makes by itself: as the superior's, in whatever database it is."""
-    names = [SUFFIX, GROUPS, f"ou=a,{GROUPS}"]
-    kinds = ["domain", "organizationalUnit", "organizationalUnit"]
-    pairs = [name.partition(",")[0].split("=") for name in names]
-    return "".join(
-        f"dn: {dn}\nobjectClass: {kind}\n{name}: {value}\n\n"
-        for dn, kind, (name, value) in zip(names, kinds, pairs, strict=True)
-    )
+    records = {
+        SUFFIX: "objectClass: domain; dc: example",
+        GROUPS: "objectClass: organizationalUnit; ou: groups",
+        f"ou=a,{GROUPS}": "objectClass: organizationalUnit; ou: a",
+    }
+    return "".join(entry(dn, pairs_of(text), stamped=False) for dn, text in records.items())
 
 
 @dataclass(frozen=True)
@@ -91,7 +79,7 @@ TREES = {
     ),
     "dds": Tree(
         (SubordinateDatabase(GROUPS),),
-        lambda: mixed() + record(f"cn=brief,{GROUPS}", 99, "objectClass: dynamicObject", "entryTtl: 3600"),
+        lambda: mixed() + record(f"cn=brief,{GROUPS}", 99, ("objectClass", "dynamicObject"), ("entryTtl", "3600")),
         dataclasses.replace(BASE, modules=(*BASE.modules, "dds"), overlays=("overlay dds",)),
     ),
     "nothing-for-the-superior": Tree(NESTED[1:], lambda: record(GROUPS, 1) + record(f"cn=a,{GROUPS}", 2)),
