@@ -20,9 +20,7 @@ from fixtures.golden import rules
 from fixtures.golden.case import Case, server, settings, tree
 from fixtures.golden.random_trees import case as random_case
 from fixtures.golden.records import SUFFIX, Records, entry, top
-from fixtures.golden.tables import differences
-from loader.defaults import ENGINES
-from tests.golden.everything import PARAMETERS
+from tests.golden.everything import BY_NAME, PARAMETERS
 from tests.support.golden import build, compared, require_fitting
 
 pytestmark = pytest.mark.slapd
@@ -52,42 +50,9 @@ def test_many_random_trees(tmp_path: Path) -> None:
     assert not failed, failed
 
 
-# As OpenLDAP's own tests/data/passwd.ldif has it, and worse.
-SCATTERED = [
-    *(("objectclass", "top"), ("dc", "x"), ("objectclass", "domain"), ("description", "one")),
-    *(("objectClass", "extensibleObject"), ("DESCRIPTION", "two"), ("cn", "a"), ("description;lang-de", "drei")),
-    *(("CN", "b"), ("description", "four")),
-]
-
-# The same attribute by all its names.
-NAMED = [
-    ("objectClass", "person"),
-    *((name, f"value {n}") for n, name in enumerate(("cn", "sn", "commonName", "surname", "2.5.4.3"))),
-    *(("cn;lang-de", "drei"), ("description", "x"), ("COMMONNAME;lang-de", "vier"), ("CN", "last")),
-]
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_scattered_lines_as_slapadd_without_q_takes_them(tmp_path: Path, engine: str) -> None:
-    ldif, dn = tmp_path / "scattered.ldif", f"dc=x,{SUFFIX}"
-    ldif.write_text(top() + entry(dn, SCATTERED))
-    wanted = settings("objectClass,cn eq", "description eq,sub")
-    with closing(server(wanted)) as theirs, closing(server(wanted)) as ours:
-        theirs.tool("slapadd", *theirs.config_arguments, "-b", SUFFIX, "-l", ldif)
-        build(ours, ldif, engine=engine).ok()
-        assert not differences(theirs.database_dir, ours.database_dir)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("how", [(), ("--shards", 2)], ids=["one", "several"])
-def test_several_names_of_one_attribute(tmp_path: Path, how: tuple[object, ...]) -> None:
-    """Plain slapadd leaves such values apart; both engines do not."""
-    path, wanted = tmp_path / "named.ldif", settings("cn,sn eq,sub")
-    path.write_text(top() + "".join(entry(f"cn=value {n},{SUFFIX}", NAMED) for n in (0, 2, 4)))
-    with closing(server(wanted)) as native, closing(server(wanted)) as other:
-        build(native, path, engine="native").ok()
-        build(other, path, *how, engine="slapadd").ok()
-        assert not differences(native.database_dir, other.database_dir)
+def test_scattered_lines_by_slapadd(tmp_path: Path) -> None:
+    """Which leaves such values apart, or refuses them, when it is given them as they are."""
+    assert compared(BY_NAME["scattered"], tmp_path, engine="slapadd") == []
 
 
 def test_thousands_of_parents_that_come_late(tmp_path: Path) -> None:

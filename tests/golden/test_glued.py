@@ -23,7 +23,7 @@ from loader.defaults import ENGINES
 from loader.mdb import contents
 from loader.mdb.contents import entry_count
 from loader.mdb.meta import DATA
-from tests.support.command import ditseed
+from tests.support.golden import build, slapadd
 
 pytestmark = pytest.mark.slapd
 
@@ -104,12 +104,8 @@ def compared(tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | 
             stack.enter_context(closing(Slapd(wanted, form=form, installation=installation)))
             for wanted in (glued.settings(home, tree.below, base) for home in homes)
         )
-        where = [*oracle.config_arguments, "-b", SUFFIX]
-        oracle.tool("slapadd", "-q", *where, *tree.options, "-l", ldif)
-        config = ("--config", ours.config_path, "-b", SUFFIX)
-        env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
-        words = ("--engine", engine, *tree.options, "--json")
-        done = ditseed("build", ldif, *config, *words, env=env).ok()
+        slapadd(oracle, ldif, *tree.options)
+        done = build(ours, ldif, *tree.options, "--json", chroot=chroot, engine=engine).ok()
         below = [one.suffix for one in tree.below if one.backend == "mdb"]
         pairs = [(oracle.database_dir, ours.database_dir)]
         pairs += [(glued.directory(homes[0], one), glued.directory(homes[1], one)) for one in below]
@@ -135,15 +131,13 @@ def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "how",
-    [("--engine", "native"), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", 2)],
-    ids=["native", "slapadd", "shards"],
+    "how", [("native",), ("slapadd",), ("slapadd", "--shards", 2)], ids=["native", "slapadd", "shards"]
 )
-def test_no_csn_is_made_twice(how: tuple[object, ...], form: Form, tmp_path: Path) -> None:
+def test_no_csn_is_made_twice(how: tuple[str, ...], form: Form, tmp_path: Path) -> None:
     ldif = tmp_path / "in.ldif"
     ldif.write_text(re.sub("entryCSN: .*\n", "", mixed()))
     with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
-        ditseed("build", ldif, "--config", ours.config_path, "-b", SUFFIX, *how).ok()
+        build(ours, ldif, *how[1:], engine=how[0]).ok()
         made = re.findall("entryCSN: (.*)", ours.slapcat())
         assert len(made) == mixed().count("dn: ")
         assert len(set(made)) == len(made)
@@ -156,8 +150,7 @@ def test_the_context_csn_of_all_stands_in_the_superior(engine: str, form: Form, 
     ldif = tmp_path / "in.ldif"
     ldif.write_text(mixed() + f"dn: ou=late,{GROUPS}\nobjectClass: organizationalUnit\nou: late\n\n")
     with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
-        config = ("--config", ours.config_path, "-b", SUFFIX)
-        ditseed("build", ldif, *config, "--engine", engine, "-w", "-S", "7").ok()
+        build(ours, ldif, "-w", "-S", "7", engine=engine).ok()
         stored = contents.context_csns(ours.database_dir)
         greatest = csn.by_server(re.findall("entryCSN: (.*)", mixed()))
         assert {one.split("#")[2] for one in stored} == {*greatest, "007"}

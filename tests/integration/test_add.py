@@ -304,14 +304,6 @@ def test_what_was_stored_can_be_read_after_a_restart(tmp_path: Path) -> None:
             assert len(server.search(f"({name}=*)")) == 20
 
 
-@pytest.mark.long
-def test_many_guilty_entries(slapd_instance: Slapd, tmp_path: Path) -> None:
-    """Every third one."""
-    texts = [TOP, *(person(f"x{n}", sn=None if n % 3 == 0 else "x") for n in range(600))]
-    rejects(slapd_instance, write(tmp_path / "x.ldif", *texts), 401, 200)
-    assert len(names(slapd_instance)) == 401
-
-
 def test_too_many_end_the_load_with_counts(slapd_instance: Slapd, tmp_path: Path) -> None:
     """And mended, the same command goes on: what was added is ours."""
     texts = [TOP, people(100), person("bad", sn=None), people(100, prefix="late")]
