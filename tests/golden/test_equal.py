@@ -50,9 +50,10 @@ def test_many_random_trees(tmp_path: Path) -> None:
     assert not failed, failed
 
 
-def test_scattered_lines_by_slapadd(tmp_path: Path) -> None:
-    """Which leaves such values apart, or refuses them, when it is given them as they are."""
-    assert compared(BY_NAME["scattered"], tmp_path, engine="slapadd") == []
+@pytest.mark.parametrize("name", ["scattered", "context-made"])
+def test_what_slapadd_is_given(name: str, tmp_path: Path) -> None:
+    """Scattered values, which it leaves apart or refuses when it is given them as they are; and the option -w."""
+    assert compared(BY_NAME[name], tmp_path, engine="slapadd") == []
 
 
 def test_thousands_of_parents_that_come_late(tmp_path: Path) -> None:
