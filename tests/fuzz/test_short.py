@@ -40,24 +40,15 @@ def test_wrong_words_are_told(words: list[str], message: str) -> None:
     assert (done.returncode, message in done.stderr) == (2, True)
 
 
-@pytest.mark.long("export", "run")
+@pytest.mark.long("export-first", "run-first", *(f"{target}-more" for target in TARGETS))
+@pytest.mark.parametrize("numbers", [range(150), range(150, 3000)], ids=["first", "more"])
 @pytest.mark.parametrize("target", list(TARGETS))
-def test_hostile_files(target: str) -> None:
-    """The beginning of what `bin/fuzz-files` runs; each input follows from its number."""
-    _no_input_breaks(target, 0, 150)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("target", list(TARGETS))
-def test_more_hostile_files(target: str) -> None:
-    _no_input_breaks(target, 150, 3000)
-
-
-def _no_input_breaks(target: str, first: int, end: int) -> None:
-    ends, broken = outcome_of(target, 1, range(first, end))
+def test_hostile_files(target: str, numbers: range) -> None:
+    """Each input follows from its number."""
+    ends, broken = outcome_of(target, 1, numbers)
     assert broken == []
-    assert ends["read"] > (end - first) / 30, "mutations must leave something to be read"
-    assert ends.total() - ends["read"] > (end - first) / 10
+    assert ends["read"] > len(numbers) / 30, "mutations must leave something to be read"
+    assert ends.total() - ends["read"] > len(numbers) / 10
 
 
 def test_an_input_can_be_had_again() -> None:

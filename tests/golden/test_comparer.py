@@ -60,14 +60,6 @@ def _add_key(transaction: Any, _: Any) -> None:
     assert transaction.put(b"\1\2\3\4", (1).to_bytes(8, "little"))
 
 
-@pytest.mark.parametrize(("name", "same"), [(CASE.name, True), ("sorted-places", False), ("multival-all", False)])
-def test_another_setting_and_another_tree_are_seen(made: Slapd, tmp_path: Path, name: str, same: bool) -> None:
-    """And two loads are the same: the cases would not all be equal by themselves."""
-    with closing(fresh(BY_NAME[name])) as other:
-        slapadd(other, BY_NAME[name].write(tmp_path))
-        assert (differences(made.database_dir, other.database_dir) == []) == same
-
-
 @pytest.mark.parametrize(
     ("table", "plant", "said"),
     [

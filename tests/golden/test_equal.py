@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import random
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,9 +20,7 @@ from fixtures.golden import rules
 from fixtures.golden.case import Case, server, settings, tree
 from fixtures.golden.random_trees import case as random_case
 from fixtures.golden.records import SUFFIX, Records, entry, top
-from fixtures.golden.tables import differences
-from loader.defaults import ENGINES
-from tests.golden.everything import PARAMETERS
+from tests.golden.everything import BY_NAME, PARAMETERS
 from tests.support.golden import build, compared, require_fitting
 
 pytestmark = pytest.mark.slapd
@@ -50,42 +50,10 @@ def test_many_random_trees(tmp_path: Path) -> None:
     assert not failed, failed
 
 
-# As OpenLDAP's own tests/data/passwd.ldif has it, and worse.
-SCATTERED = [
-    *(("objectclass", "top"), ("dc", "x"), ("objectclass", "domain"), ("description", "one")),
-    *(("objectClass", "extensibleObject"), ("DESCRIPTION", "two"), ("cn", "a"), ("description;lang-de", "drei")),
-    *(("CN", "b"), ("description", "four")),
-]
-
-# The same attribute by all its names.
-NAMED = [
-    ("objectClass", "person"),
-    *((name, f"value {n}") for n, name in enumerate(("cn", "sn", "commonName", "surname", "2.5.4.3"))),
-    *(("cn;lang-de", "drei"), ("description", "x"), ("COMMONNAME;lang-de", "vier"), ("CN", "last")),
-]
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_scattered_lines_as_slapadd_without_q_takes_them(tmp_path: Path, engine: str) -> None:
-    ldif, dn = tmp_path / "scattered.ldif", f"dc=x,{SUFFIX}"
-    ldif.write_text(top() + entry(dn, SCATTERED))
-    wanted = settings("objectClass,cn eq", "description eq,sub")
-    with closing(server(wanted)) as theirs, closing(server(wanted)) as ours:
-        theirs.tool("slapadd", *theirs.config_arguments, "-b", SUFFIX, "-l", ldif)
-        build(ours, ldif, engine=engine).ok()
-        assert not differences(theirs.database_dir, ours.database_dir)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("how", [(), ("--shards", 2)], ids=["one", "several"])
-def test_several_names_of_one_attribute(tmp_path: Path, how: tuple[object, ...]) -> None:
-    """Plain slapadd leaves such values apart; both engines do not."""
-    path, wanted = tmp_path / "named.ldif", settings("cn,sn eq,sub")
-    path.write_text(top() + "".join(entry(f"cn=value {n},{SUFFIX}", NAMED) for n in (0, 2, 4)))
-    with closing(server(wanted)) as native, closing(server(wanted)) as other:
-        build(native, path, engine="native").ok()
-        build(other, path, *how, engine="slapadd").ok()
-        assert not differences(native.database_dir, other.database_dir)
+@pytest.mark.parametrize("name", ["scattered", "context-made"])
+def test_what_slapadd_is_given(name: str, tmp_path: Path) -> None:
+    """Scattered values, which it leaves apart or refuses when it is given them as they are; and the option -w."""
+    assert compared(BY_NAME[name], tmp_path, engine="slapadd") == []
 
 
 def test_thousands_of_parents_that_come_late(tmp_path: Path) -> None:
@@ -155,3 +123,8 @@ def test_values_with_a_letter_wrong(tmp_path: Path, seed: int) -> None:
     assert len(taken) > 100
     case = Case("taken", "", WANTED, lambda: _tree([values[n] for n in sorted(taken)]), ours=("--no-value-check",))
     assert compared(case, tmp_path) == []
+
+
+def test_the_tables_of_unicode_are_current() -> None:
+    script = Path(__file__).parents[2] / "loader/native/values/make_tables.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)

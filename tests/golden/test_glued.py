@@ -14,6 +14,7 @@ import pytest
 from fixtures import glued
 from fixtures.chroots import Chroot
 from fixtures.glued import GROUPS, INDEXES, INNER, SUFFIX, SubordinateDatabase
+from fixtures.golden.records import entry, pairs_of
 from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
@@ -22,31 +23,19 @@ from loader.defaults import ENGINES
 from loader.mdb import contents
 from loader.mdb.contents import entry_count
 from loader.mdb.meta import DATA
-from tests.support.command import ditseed
+from tests.support.golden import build, slapadd
 
 pytestmark = pytest.mark.slapd
 
 BASE = Settings(suffix=SUFFIX, maxsize=64 << 20, indexes=INDEXES, limits=())
 
 
-def record(dn: str, number: int, *more: str) -> str:
-    """With all operational attributes, so that nothing is made."""
-    name, value = dn.partition(",")[0].split("=", 1)
-    kind = {"dc": "domain", "ou": "organizationalUnit", "cn": "device"}[name.lower().strip()]
-    stamp = f"202601010000{number % 60:02d}"
-    lines = [
-        f"dn: {dn}",
-        f"objectClass: {kind}",
-        *more,
-        f"{name.strip()}: {value.strip()}",
-        f"entryUUID: 00000000-0000-4000-8000-{number:012d}",
-        f"entryCSN: {stamp}.000000Z#000000#{1 + number % 3:03x}#000000",
-        f"creatorsName: cn=maker,{SUFFIX}",
-        f"modifiersName: cn=maker,{SUFFIX}",
-        f"createTimestamp: {stamp}Z",
-        f"modifyTimestamp: {stamp}Z",
-    ]
-    return "\n".join(lines) + "\n\n"
+def record(dn: str, number: int, *more: tuple[str, str]) -> str:
+    """With entryUUID, entryCSN and times, so that each run makes the same."""
+    name, value = (part.strip() for part in dn.partition(",")[0].split("=", 1))
+    kind = {"dc": "domain", "ou": "organizationalUnit", "cn": "device"}[name.lower()]
+    text = entry(dn, [("objectClass", kind), *more, (name, value)])
+    return text.replace("Z#000000#001#", f"Z#000000#{1 + number % 3:03x}#")
 
 
 def mixed() -> str:
@@ -60,13 +49,12 @@ def mixed() -> str:
 
 def bare() -> str:
     """What slapadd makes by itself: as the superior's, in whatever database it is."""
-    names = [SUFFIX, GROUPS, f"ou=a,{GROUPS}"]
-    kinds = ["domain", "organizationalUnit", "organizationalUnit"]
-    pairs = [name.partition(",")[0].split("=") for name in names]
-    return "".join(
-        f"dn: {dn}\nobjectClass: {kind}\n{name}: {value}\n\n"
-        for dn, kind, (name, value) in zip(names, kinds, pairs, strict=True)
-    )
+    records = {
+        SUFFIX: "objectClass: domain; dc: example",
+        GROUPS: "objectClass: organizationalUnit; ou: groups",
+        f"ou=a,{GROUPS}": "objectClass: organizationalUnit; ou: a",
+    }
+    return "".join(entry(dn, pairs_of(text), stamped=False) for dn, text in records.items())
 
 
 @dataclass(frozen=True)
@@ -91,7 +79,7 @@ TREES = {
     ),
     "dds": Tree(
         (SubordinateDatabase(GROUPS),),
-        lambda: mixed() + record(f"cn=brief,{GROUPS}", 99, "objectClass: dynamicObject", "entryTtl: 3600"),
+        lambda: mixed() + record(f"cn=brief,{GROUPS}", 99, ("objectClass", "dynamicObject"), ("entryTtl", "3600")),
         dataclasses.replace(BASE, modules=(*BASE.modules, "dds"), overlays=("overlay dds",)),
     ),
     "nothing-for-the-superior": Tree(NESTED[1:], lambda: record(GROUPS, 1) + record(f"cn=a,{GROUPS}", 2)),
@@ -116,12 +104,8 @@ def compared(tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | 
             stack.enter_context(closing(Slapd(wanted, form=form, installation=installation)))
             for wanted in (glued.settings(home, tree.below, base) for home in homes)
         )
-        where = [*oracle.config_arguments, "-b", SUFFIX]
-        oracle.tool("slapadd", "-q", *where, *tree.options, "-l", ldif)
-        config = ("--config", ours.config_path, "-b", SUFFIX)
-        env = {"DITSEED_TOOLS": chroot.tools} if chroot else {}
-        words = ("--engine", engine, *tree.options, "--json")
-        done = ditseed("build", ldif, *config, *words, env=env).ok()
+        slapadd(oracle, ldif, *tree.options)
+        done = build(ours, ldif, *tree.options, "--json", chroot=chroot, engine=engine).ok()
         below = [one.suffix for one in tree.below if one.backend == "mdb"]
         pairs = [(oracle.database_dir, ours.database_dir)]
         pairs += [(glued.directory(homes[0], one), glued.directory(homes[1], one)) for one in below]
@@ -147,15 +131,13 @@ def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "how",
-    [("--engine", "native"), ("--engine", "slapadd"), ("--engine", "slapadd", "--shards", 2)],
-    ids=["native", "slapadd", "shards"],
+    "how", [("native",), ("slapadd",), ("slapadd", "--shards", 2)], ids=["native", "slapadd", "shards"]
 )
-def test_no_csn_is_made_twice(how: tuple[object, ...], form: Form, tmp_path: Path) -> None:
+def test_no_csn_is_made_twice(how: tuple[str, ...], form: Form, tmp_path: Path) -> None:
     ldif = tmp_path / "in.ldif"
     ldif.write_text(re.sub("entryCSN: .*\n", "", mixed()))
     with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
-        ditseed("build", ldif, "--config", ours.config_path, "-b", SUFFIX, *how).ok()
+        build(ours, ldif, *how[1:], engine=how[0]).ok()
         made = re.findall("entryCSN: (.*)", ours.slapcat())
         assert len(made) == mixed().count("dn: ")
         assert len(set(made)) == len(made)
@@ -168,8 +150,7 @@ def test_the_context_csn_of_all_stands_in_the_superior(engine: str, form: Form, 
     ldif = tmp_path / "in.ldif"
     ldif.write_text(mixed() + f"dn: ou=late,{GROUPS}\nobjectClass: organizationalUnit\nou: late\n\n")
     with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
-        config = ("--config", ours.config_path, "-b", SUFFIX)
-        ditseed("build", ldif, *config, "--engine", engine, "-w", "-S", "7").ok()
+        build(ours, ldif, "-w", "-S", "7", engine=engine).ok()
         stored = contents.context_csns(ours.database_dir)
         greatest = csn.by_server(re.findall("entryCSN: (.*)", mixed()))
         assert {one.split("#")[2] for one in stored} == {*greatest, "007"}

@@ -1,5 +1,6 @@
 """Indexes made again from a stored database: each table is the one that slapindex makes of it, either snapshot of the
-file is whole, and every page is accounted for."""
+file is whole, and every page is accounted for. Those of OpenLDAP 2.7 (LMDB 1.0) are the ones that slapadd of 2.7.0 made
+(fixtures/golden/of-2.7), and, where a 2.7 is installed, those of its slapindex."""
 
 from __future__ import annotations
 
@@ -14,23 +15,30 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fixtures.golden.case import Case
+from fixtures import openldap_27
+from fixtures.golden.case import Case, server_with
+from fixtures.golden.of_2_7 import ALL, Made
 from fixtures.golden.tables import differences
 from fixtures.limits import loop_filesystem, missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader import indexes
+from loader.declared import AuditResources
 from loader.defaults import ENV_KILL_AT
-from loader.errors import LoaderError, MapFull, NoSpace, NotProven, TargetInUse
+from loader.errors import LoaderError, MapFull, NoSpace, NotProven, OtherFormat, TargetInUse
 from loader.mdb import contents, edits, environment, meta
 from loader.mdb.meta import DATA
-from loader.operations.verify import core_target_of
+from loader.mdb.verify import audit, verify
+from loader.operations import made_with
+from loader.operations.verify import core_database_of, core_target_of
 from loader.progress import Meter
 from loader.server import configuration
 from loader.sinks import changing as core
 from loader.sinks.mdb import Resources
 from tests.golden.everything import BY_NAME, PARAMETERS
+from tests.golden.test_versions import CHANGES, NEW
 from tests.support.command import ditseed
 from tests.support.golden import fresh, require_fitting, slapadd
+from tests.support.require import require_2_7
 
 pytestmark = pytest.mark.slapd
 
@@ -77,32 +85,6 @@ def test_equal_to_slapindex(case: Case, tmp_path: Path) -> None:
     assert not found, f"{case.shows}:\n" + "\n".join(found)
 
 
-@pytest.mark.long
-def test_only_those_that_are_asked_for(tmp_path: Path) -> None:
-    """An index that was emptied is whole again, and one that was not named stays as it is, empty."""
-    with loaded(BY_NAME["broad"], tmp_path) as server:
-        before = contents.indexes(server.database_dir)
-        edits.empty_indexes(server.database_dir, ["cn", "sn"])
-        rebuild(server, ["cn"], tmp_path)
-        after = contents.indexes(server.database_dir)
-    assert after == {**before, "sn": 0}
-    assert before["cn"] > 0
-
-
-def test_what_the_core_does_not_know_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
-    with loaded(BY_NAME["broad"], tmp_path) as server:
-        place = server.database_dir
-        config = configuration.read(server.config_path)
-        database = config.database(server.suffix)
-        odd = structs.replace(database, indexes=(*database.indexes, f"{UNKNOWN} eq"))
-        given, before = core_target_of(config, odd, place), (place / DATA).read_bytes()
-        means = Resources(64 << 20, 2, tmp_path)
-        for name in (UNKNOWN, "no-such-attribute"):
-            with pytest.raises(NotProven):
-                core.rebuild(place, given, (name,), means, Meter("index"))
-        assert (place / DATA).read_bytes() == before
-
-
 MADE = ["cn", "sn", "uid"]
 POINTS = {"index.written": False, "index.synced": False, "index.switched": True}
 HOLDER = """
@@ -123,6 +105,16 @@ def require_whole(server: Slapd) -> None:
     """Each page is in one table or free, and each index is that of the entries."""
     words = ("--config", server.config_path, "-b", server.suffix, "--verify", "indexes")
     ditseed("verify", *words).ok()
+
+
+@pytest.mark.long
+def test_only_those_that_are_asked_for(server: Slapd, tmp_path: Path) -> None:
+    """An index that was emptied is whole again, and one that was not named stays as it is, empty."""
+    before = contents.indexes(server.database_dir)
+    edits.empty_indexes(server.database_dir, ["cn", "sn"])
+    rebuild(server, ["cn"], tmp_path)
+    assert contents.indexes(server.database_dir) == {**before, "sn": 0}
+    assert before["cn"] > 0
 
 
 @pytest.mark.long
@@ -167,25 +159,26 @@ def test_killed(server: Slapd, tmp_path: Path, point: str, monkeypatch: pytest.M
     require_whole(server)
 
 
-def test_a_map_too_small_changes_nothing(server: Slapd, tmp_path: Path) -> None:
+def test_what_is_refused_changes_nothing(server: Slapd, tmp_path: Path) -> None:
+    """Keys that the core does not know; a map too small; somebody else who has it open."""
     place = server.database_dir
-    before = (place / meta.DATA).read_bytes()
-    size = meta.read_meta(place).used + 8192
+    before = (place / DATA).read_bytes()
+    config = configuration.read(server.config_path)
+    database = config.database(server.suffix)
+    odd = structs.replace(database, indexes=(*database.indexes, f"{UNKNOWN} eq"))
+    given, means = core_target_of(config, odd, place), Resources(64 << 20, 2, tmp_path)
+    for name in (UNKNOWN, "no-such-attribute"):
+        with pytest.raises(NotProven):
+            core.rebuild(place, given, (name,), means, Meter("index"))
     with pytest.raises(MapFull):
-        rebuild(server, MADE, tmp_path, size)
-    assert (place / meta.DATA).read_bytes() == before
-
-
-def test_who_has_it_open_is_not_disturbed(server: Slapd, tmp_path: Path) -> None:
-    place = server.database_dir
+        rebuild(server, MADE, tmp_path, meta.read_meta(place).used + 8192)
     command = [sys.executable, "-c", HOLDER, place]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"open\n"
-        before = (place / meta.DATA).read_bytes()
         with pytest.raises(TargetInUse):
             rebuild(server, MADE, tmp_path)
-        assert (place / meta.DATA).read_bytes() == before
+    assert (place / DATA).read_bytes() == before
 
 
 @pytest.mark.long
@@ -219,3 +212,107 @@ def test_what_does_not_fit_into_memory_is_sorted_in_files(server: Slapd, tmp_pat
     assert not differences(server.database_dir, tmp_path / "ample")
     with pytest.raises(LoaderError, match="nowhere"):
         rebuild(server, MADE, tmp_path / "nowhere", memory=16 << 10)
+
+
+# --- OpenLDAP 2.7 -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def of_2_7(made: Made, *lines: str) -> Iterator[Slapd]:
+    """A server of here with a database of 2.7. Its slaptest writes its own default of index_hash64 into what it
+    converts."""
+    with closing(server_with(made.case.settings, *(lines or ("index_hash64 on",)))) as found:
+        found.database_dir.rmdir()
+        made.unpack(found.database_dir)
+        yield found
+
+
+def look(there: Slapd) -> made_with.Fit:
+    config = configuration.read(there.config_path)
+    return made_with.look(there.database_dir, config, config.database(there.suffix), Meter("look"))
+
+
+def problems(there: Slapd) -> set[str]:
+    """`ditseed verify` refuses the file: the slapd of here cannot open it."""
+    config, place = configuration.read(there.config_path), there.database_dir
+    known = core_database_of(config, config.database(there.suffix), place)
+    report = audit(place, "indexes", AuditResources(), Meter("verify"), known)
+    assert report.notes == ()
+    return {one.kind for one in report.problems}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("made", ALL.values(), ids=ALL)
+def test_equal_to_what_slapadd_of_2_7_made(made: Made, tmp_path: Path) -> None:
+    """What lacks there is found. Other hashes are, too: `index_hash64 off` is no default of 2.7."""
+    with of_2_7(made) as there:
+        assert (problems(there), look(there).rebuild) == (set(), ())
+        attributes = list(contents.indexes(there.database_dir))
+        assert "objectClass" in attributes
+        edits.empty_indexes(there.database_dir, attributes[:1])
+        assert problems(there) == {"indexes.table", "indexes.missing"}
+        found = look(there)
+        assert (found.rebuild, found.otherwise, found.unknown) == (tuple(attributes[:1]), (), ())
+        edits.empty_indexes(there.database_dir, attributes)
+        rebuild(there, attributes, tmp_path)
+        assert look(there).rebuild == ()
+        verify(there.database_dir, "tree", Meter("verify"))
+        assert differences(made.unpack(tmp_path / "first"), there.database_dir) == []
+    with of_2_7(made, "index_hash64 off") as there:
+        assert "objectClass" in look(there).rebuild
+
+
+def test_a_configuration_of_another_format_is_refused_once() -> None:
+    """Not with a problem for each entry, and a slapindex that would damage the file."""
+    with of_2_7(ALL["bare"]) as there:
+        for place in ((), (there.database_dir,)):
+            done = ditseed("verify", *place, "--config", there.config_path)
+            assert done.status == OtherFormat.exit_status, done
+            assert "format 3" in done.err
+            assert done.out == ""
+        ditseed("verify", there.database_dir).ok()
+
+
+def test_doctor_looks_at_the_indexes_of_2_7() -> None:
+    """Where slapd opens the file: one of 2.4 to 2.6 does not."""
+    require_2_7()
+    with of_2_7(ALL["most"]) as there:
+        for emptied, words in (
+            ([], "its indexes agree with a sample"),
+            (["objectClass"], "the index of objectClass lacks"),
+        ):
+            edits.empty_indexes(there.database_dir, emptied)
+            env = {"DITSEED_TOOLS": openldap_27.tools()}
+            findings = ditseed("doctor", "--config", there.config_path, "--json", env=env).facts["findings"]
+            (told,) = [one["what"] for one in findings if one["rule"] == "indexes"]
+            assert words in told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("made", ALL.values(), ids=ALL)
+def test_a_real_2_7_goes_on_with_them(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a database that slapd itself has written to, so that it has free pages."""
+    require_2_7()
+    env, by_slapindex, copy = {"DITSEED_TOOLS": openldap_27.tools()}, tmp_path / "by-slapindex", tmp_path / "copy"
+    with closing(made.server()) as installed:
+        slapadd(installed, made.case.write_oracle(tmp_path))
+        with installed:
+            installed.ldapmodify(CHANGES)
+            installed.stop()
+            attributes = list(contents.indexes(installed.database_dir))
+            ditseed("clone", installed.database_dir, copy, env=env).ok()
+            edits.empty_indexes(installed.database_dir, attributes)
+            installed.tool("slapindex", "-q", *installed.config_arguments, "-b", installed.suffix)
+            shutil.copytree(installed.database_dir, by_slapindex)
+            shutil.copy(copy / meta.DATA, installed.database_dir)
+            edits.empty_indexes(installed.database_dir, attributes)
+            with monkeypatch.context() as patch:
+                patch.setenv("DITSEED_TOOLS", env["DITSEED_TOOLS"])
+                rebuild(installed, attributes, tmp_path)
+            assert differences(by_slapindex, installed.database_dir) == []
+            installed.start()
+            assert installed.search("(objectClass=organizationalRole)", ("1.1",))
+            installed.ldapmodify(f"dn: {NEW}\nchangetype: delete\n")
+            installed.ldapmodify(CHANGES)
+            installed.stop()
+            ditseed("verify", "--config", installed.config_path, "--verify", "indexes", env=env).ok()

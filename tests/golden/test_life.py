@@ -1,4 +1,4 @@
-"""A built database in use: slapd answers the same on it and changes it, and every tool is content."""
+"""A built database in use: slapd changes it, and every tool is content."""
 
 from __future__ import annotations
 
@@ -27,41 +27,12 @@ pytestmark = pytest.mark.slapd
 
 CASE = Case("life", "searched and changed", settings(*INDEXES, database=("multival seeAlso,gDn 3,1",)), mixed)
 
-# One for each way into an index.
-FILTERS = (
-    *("(objectClass=gEntry)", "(objectClass=top)", "(cn=two)", "(cn~=smyth)", "(sn~=nite)", "(gIgnore=plain text)"),
-    *("(gIgnore=pla*)", "(gIgnore=*ext)", "(gIgnore=*lain*te*)", "(gExact=PLAIN*)", "(gIa5=*example*)"),
-    *("(gInteger=2147483648)", "(gInteger>=1000000000000)", "(gInteger<=-129)", "(gBoolean=TRUE)"),
-    *("(gTime=20240229123456Z)", "(gTime>=20240101000000Z)", "(gUuid=a1b2c3d4-0000-4000-8000-abcdefabcdef)"),
-    *("(gCsn<=20240229123456.000001Z#000000#001#000000)", "(gBits='0101'B)", "(gOctets=text)", "(gOid=2.5.4.3)"),
-    *("(gDn=CN = a,dc=x)", "(gNameUid=cn=A,dc=x#'01'B)", "(gPhone=+442079460000)", "(gPhone=*7946*)"),
-    *("(gNumeric=123456)", "(gPostal=*town*)", "(gText=*)", "(gTop=at*)", "(gMiddle=*)", "(description;lang-en=*)"),
-    *("(description=*)", f"(seeAlso=cn=person 1,{SUFFIX})", "(entryUUID=*)", "(&(objectClass=gEntry)(!(gIgnore=*)))"),
-)
-
-
-@pytest.fixture(scope="module")
-def ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return CASE.write(tmp_path_factory.mktemp("life"))
-
-
-@pytest.fixture(scope="module")
-def oracle(ldif: Path) -> Iterator[Slapd]:
-    with closing(fresh(CASE)) as made:
-        slapadd(made, ldif)
-        yield made
-
 
 @pytest.fixture
-def ours(ldif: Path) -> Iterator[Slapd]:
+def ours(tmp_path: Path) -> Iterator[Slapd]:
     with closing(fresh(CASE)) as made:
-        build(made, ldif).ok()
+        build(made, CASE.write(tmp_path)).ok()
         yield made
-
-
-def _answers(server: Slapd) -> dict[str, list[str]]:
-    with server:
-        return {wanted: sorted(dn for dn, _ in server.search(wanted, ("1.1",))) for wanted in FILTERS}
 
 
 def _tool(*command: object) -> str:
@@ -70,20 +41,13 @@ def _tool(*command: object) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.long
-def test_searches_find_the_same(ldif: Path, ours: Slapd) -> None:
-    with closing(fresh(CASE)) as reference:
-        slapadd(reference, ldif)
-        wanted = _answers(reference)
-    assert sum(map(bool, wanted.values())) > len(FILTERS) * 0.8
-    assert _answers(ours) == wanted
-
-
-def test_every_tool_is_content(oracle: Slapd, ours: Slapd, tmp_path: Path) -> None:
+def test_every_tool_is_content(ours: Slapd, tmp_path: Path) -> None:
     """Those of LMDB find the file as long as its pages. py-lmdb verifies each; it knows default comparisons only, so
     it is asked about a database without id2v rows. slapindex makes every index again, and nothing changes."""
-    place = ours.database_dir
-    assert ours.slapcat() == oracle.slapcat()
+    place, oracle = ours.database_dir, tmp_path / "oracle"
+    with closing(fresh(CASE)) as made:
+        slapadd(made, CASE.write(tmp_path))
+        shutil.copytree(made.database_dir, oracle)
     stat = _tool("mdb_stat", "-a", "-e", "-f", "-r", place)
     assert "Status of gInteger" in stat
     told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in stat.splitlines())}
@@ -92,11 +56,11 @@ def test_every_tool_is_content(oracle: Slapd, ours: Slapd, tmp_path: Path) -> No
     for name, options in (("compact", ["-c"]), ("plain", [])):
         (tmp_path / name).mkdir()
         _tool("mdb_copy", *options, place, tmp_path / name)
-        assert not differences(oracle.database_dir, tmp_path / name)
+        assert not differences(oracle, tmp_path / name)
     _tool("mdb_dump", "-a", place)
     assert "verify: OK" in _tool(sys.executable, "-m", "lmdb", "verify", "-e", place)
     ours.tool("slapindex", "-q", *ours.config_arguments, "-b", SUFFIX)
-    assert not differences(oracle.database_dir, place)
+    assert not differences(oracle, place)
 
 
 def test_changes_of_every_kind(ours: Slapd) -> None:
@@ -116,29 +80,22 @@ def test_changes_of_every_kind(ours: Slapd) -> None:
     assert ours.search("(gIgnore=*sh tex*)", ("1.1",)) == [(f"cn=new,{base}", {})]
     assert ours.search("(cn=renamed)", ("1.1",)) == [(f"cn=Renamed,ou=sounds,{SUFFIX}", {})]
     assert not ours.search("(cn=gBoolean 0)", ("1.1",), base=base)
-    ours.stop()
-    before = ours.home / "before"
-    shutil.copytree(ours.database_dir, before)
-    ours.tool("slapindex", "-q", *ours.config_arguments, "-b", SUFFIX)
-    assert not differences(before, ours.database_dir)
-
-
-@pytest.mark.long
-def test_it_grows_and_shrinks(ours: Slapd) -> None:
-    """Many small adds: pages split and merge."""
+    # Many small adds: pages split and merge.
     base = f"ou=sounds,{SUFFIX}"
-    ours.start()
     people = "".join(
         f"dn: cn=grown {n},{base}\nobjectClass: gEntry\ncn: grown {n}\ndescription: {'text ' * 90}{n}\n\n"
         for n in range(150)
     )
     ours.ldapadd(people)
     assert len(ours.search("(cn=grown*)", ("1.1",))) == 150
-    gone = "".join(f"dn: cn=grown {n},{base}\nchangetype: delete\n\n" for n in range(0, 150, 2))
-    ours.ldapmodify(gone)
+    ours.ldapmodify("".join(f"dn: cn=grown {n},{base}\nchangetype: delete\n\n" for n in range(0, 150, 2)))
     assert len(ours.search("(cn=grown*)", ("1.1",))) == 75
     ours.stop()
     _tool("mdb_stat", "-a", "-f", ours.database_dir)
+    before = ours.home / "before"
+    shutil.copytree(ours.database_dir, before)
+    ours.tool("slapindex", "-q", *ours.config_arguments, "-b", ours.suffix)
+    assert not differences(before, ours.database_dir)
 
 
 def test_operational_values_that_are_made(tmp_path: Path) -> None:

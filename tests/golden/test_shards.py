@@ -14,7 +14,6 @@ from fixtures.golden.case import Case, server, settings
 from fixtures.golden.random_trees import case as random_case
 from fixtures.golden.records import SUFFIX
 from fixtures.golden.tables import differences
-from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from loader.ldif import with_counters
 from loader.operations.build import BuildOptions
@@ -22,7 +21,7 @@ from loader.progress import Meter
 from loader.sinks.slapadd import Slice, SlicedLdif
 from tests.golden.everything import BY_NAME, CASES, PARAMETERS
 from tests.support.command import ditseed
-from tests.support.golden import fresh, require_fitting, slapadd
+from tests.support.golden import build, fresh, require_fitting, slapadd
 
 pytestmark = pytest.mark.slapd
 
@@ -57,19 +56,14 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
     return stream
 
 
-def build(target: Slapd, ldif: Path, case: Case, count: int) -> dict[str, object]:
-    where = ("--config", target.config_path, "-b", target.suffix)
-    how = ("--engine", "slapadd", "--shards", count, "--json", *case.options)
-    return ditseed("build", ldif, *where, *how).ok().facts
-
-
 def compared(case: Case, directory: Path, count: int = 3) -> tuple[list[str], bool]:
     """What differs, and whether there were slices."""
     ldif = case.write(directory)
     stream = one_stream(case, ldif, directory)
     with closing(fresh(case)) as oracle, closing(fresh(case)) as ours:
         slapadd(oracle, stream or case.write_oracle(directory), *case.options)
-        facts = build(ours, ldif, case, count)
+        how = ("--shards", count, "--json")
+        facts = build(ours, ldif, *how, *case.options, engine="slapadd").ok().facts
         unforeseen = frozenset() if stream else case.unforeseen
         found = differences(oracle.database_dir, ours.database_dir, unforeseen)
         return found, facts["shards"] != 1
@@ -122,5 +116,6 @@ def test_an_input_with_parents_in_front_stays_as_it_is(tmp_path: Path) -> None:
     case = Case("whole", "", wanted, (tmp_path / "whole.ldif").read_text)
     with closing(fresh(case)) as oracle, closing(fresh(case)) as ours:
         slapadd(oracle, tmp_path / "whole.ldif")
-        assert build(ours, tmp_path / "whole.ldif", case, 7)["shards"] == 7
+        done = build(ours, tmp_path / "whole.ldif", "--shards", 7, "--json", engine="slapadd").ok()
+        assert done.facts["shards"] == 7
         assert not differences(oracle.database_dir, ours.database_dir)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import random
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import zstandard
 
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
-from fixtures.trees import record, write_hard_tree
+from fixtures.trees import record
 from loader import errors
 from tests.support.adding import (
     OPERATIONAL,
@@ -34,8 +33,7 @@ from tests.support.adding import (
     with_another,
     write,
 )
-from tests.support.command import Done, ditseed, piped
-from tests.support.trees import tree
+from tests.support.command import ditseed, piped
 
 pytestmark = pytest.mark.slapd
 
@@ -48,60 +46,16 @@ def test_everything_arrives(slapd_instance: Slapd, people_ldif: Path) -> None:
     assert names(slapd_instance) == names_in(people_ldif.read_text())
 
 
-def test_done_twice_it_does_nothing(slapd_instance: Slapd, people_ldif: Path) -> None:
-    add(slapd_instance, people_ldif).ok()
-    before = slapd_instance.context_csns(), slapd_instance.log_size()
-    again = add(slapd_instance, people_ldif).ok()
-    assert "load: done before" in again.err
-    assert slapd_instance.context_csns() == before[0]
-    assert not slapd_instance.log_lines(" ADD dn=", start=before[1])
-
-
-def test_a_tree_of_everything_that_is_hard(slapd_instance: Slapd, tmp_path: Path) -> None:
-    """Values and DNs come out as slapadd stores them."""
-    path = tmp_path / "hard.ldif"
-    write_hard_tree(path, SUFFIX)
-    facts(slapd_instance, path)
-    with closing(Slapd()) as other:
-        other.slapadd(path)
-        stored, expected = tree(slapd_instance.slapcat()), tree(other.slapcat())
-    assert stored.keys() == expected.keys()
-    operational = ("entryUUID", "entryCSN", "creatorsName", "createTimestamp", "modifiersName")
-    ours = (*operational, "modifyTimestamp", "contextCSN", "structuralObjectClass")
-    for dn, lines in expected.items():
-        plain = {line for line in lines if not line.startswith(ours)}
-        assert {line for line in stored[dn] if not line.startswith(ours)} == plain, dn
-
-
-@pytest.mark.parametrize("form", ["zst", "gz", "several", "stdin", "directory"])
-def test_every_form_of_input(slapd_instance: Slapd, tmp_path: Path, form: str) -> None:
-    text = TOP + unit("a") + people(50, f"ou=a,{SUFFIX}")
-    if form in ("zst", "gz"):
-        path, pack = tmp_path / f"x.ldif.{form}", zstandard.compress if form == "zst" else gzip.compress
-        path.write_bytes(pack(text.encode()))
-        add(slapd_instance, path).ok()
-    elif form == "several":
-        cut = text.index("dn: cn=p20,")
-        one = write(tmp_path / "1.ldif", text[:cut])
-        add(slapd_instance, one, write(tmp_path / "2.ldif", text[cut:])).ok()
-    elif form == "directory":
-        write(tmp_path / "1.ldif", text)
-        add(slapd_instance, tmp_path).ok()
-    else:
-        _piped(slapd_instance, text, "-").ok()
-    assert names(slapd_instance) == names_in(text)
-
-
-def _piped(server: Slapd, text: str, *arguments: object) -> Done:
-    return piped(text.encode(), *command(server, *arguments))
-
-
-def test_a_stream_that_was_cut_is_noticed(slapd_instance: Slapd) -> None:
-    """Its last record alone lacks what all others have."""
-    stamped = [person(f"s{n}", SUFFIX, ("entryCSN", f"2026010100000{n}.000000Z#000000#000#000000")) for n in range(5)]
-    text = TOP.rstrip() + "\nentryCSN: 20260101000000.000000Z#000000#000#000000\n\n" + "".join(stamped)
-    done = _piped(slapd_instance, text[: text.rindex("entryCSN:")], "-")
-    assert done.status == errors.LdifTruncated.exit_status, done
+def test_every_form_of_input(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """Packed files, a directory, and standard input, one after another."""
+    texts = [TOP, unit("a"), people(50, f"ou=a,{SUFFIX}"), people(50, f"ou=a,{SUFFIX}", "q")]
+    gz, zst, directory = tmp_path / "x.ldif.gz", tmp_path / "x.ldif.zst", tmp_path / "directory"
+    gz.write_bytes(gzip.compress(texts[0].encode()))
+    zst.write_bytes(zstandard.compress(texts[1].encode()))
+    directory.mkdir()
+    write(directory / "1.ldif", texts[2])
+    piped(texts[3].encode(), *command(slapd_instance, gz, zst, directory, "-")).ok()
+    assert names(slapd_instance) == names_in("".join(texts))
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
@@ -136,34 +90,21 @@ def test_many_containers_over_many_connections(slapd_instance: Slapd, tmp_path: 
     assert bool(told["transactions"]) == (batch != "1")
 
 
-def test_a_parent_that_never_comes(slapd_instance: Slapd, tmp_path: Path) -> None:
-    lost = f"ou=nowhere,{SUFFIX}"
-    text = TOP + person("lost", lost) + person("below", f"cn=lost,{lost}") + people(30)
-    kept = rejects(slapd_instance, write(tmp_path / "x.ldif", text), 31, 2)
-    assert kept.count("# noSuchObject (32)") == 2
-
-
-def test_operational_attributes_stay_at_home(slapd_instance: Slapd, tmp_path: Path) -> None:
-    """And the server's own are made."""
-    uuid = "11111111-2222-4333-8444-555555555555"
-    stamps = (("entryUUID", uuid), ("createTimestamp", "20200101000000Z"), ("entryDN", "cn=x"))
-    path = write(tmp_path / "x.ldif", TOP, person("one", SUFFIX, *stamps))
-    told = facts(slapd_instance, path)
-    assert told["values_left_out"] == 3
-    assert entry(slapd_instance, f"cn=one,{SUFFIX}")["entryUUID"] != [uuid.encode()]
-
-
-def test_operational_attributes_on_request(slapd_instance: Slapd, tmp_path: Path) -> None:
-    """With the relax control, those that slapd lets a manager set."""
+def test_operational_attributes(slapd_instance: Slapd, tmp_path: Path) -> None:
+    """They stay at home, and the server's own are made; on request, with the relax control, those that slapd lets a
+    manager set are kept."""
     uuid = "11111111-2222-4333-8444-555555555555"
     csn = "20200101000000.000000Z#000000#000#000000"
     stamps = (
         *(("entryUUID", uuid), ("createTimestamp", "20200101000000Z"), ("entryCSN", csn)),
         *(("creatorsName", "cn=somebody"), ("structuralObjectClass", "person")),
     )
-    path = write(tmp_path / "x.ldif", TOP, person("one", SUFFIX, *stamps), people(5))
+    path = write(tmp_path / "x.ldif", TOP, person("one", SUFFIX, *stamps, ("entryDN", "cn=x")))
+    assert facts(slapd_instance, path)["values_left_out"] == 6
+    assert entry(slapd_instance, f"cn=one,{SUFFIX}")["entryUUID"] != [uuid.encode()]
+    path = write(tmp_path / "y.ldif", person("two", SUFFIX, *stamps), people(5))
     told = facts(slapd_instance, path, "--keep-operational")
-    found = entry(slapd_instance, f"cn=one,{SUFFIX}")
+    found = entry(slapd_instance, f"cn=two,{SUFFIX}")
     assert found["entryUUID"] == [uuid.encode()]
     assert found["createTimestamp"] == [b"20200101000000Z"]
     assert found["creatorsName"] == [b"cn=somebody"]
@@ -184,14 +125,6 @@ def test_dry_run_adds_nothing(slapd_instance: Slapd, tmp_path: Path) -> None:
     assert (told["entries"], told["transactions"]) == (2, True)
     assert told["left_out"] == ["entryuuid"]
     assert not slapd_instance.log_lines(" ADD dn=")
-
-
-def test_values_of_one_attribute_apart(slapd_instance: Slapd, tmp_path: Path) -> None:
-    lines = ("objectClass: person", "description: one", "cn: apart", "DESCRIPTION: two", "sn: x")
-    text = "\n".join([f"dn: cn=apart,{SUFFIX}", *lines])
-    facts(slapd_instance, write(tmp_path / "x.ldif", TOP, text))
-    found = entry(slapd_instance, f"cn=apart,{SUFFIX}")
-    assert sorted(found["description"]) == [b"one", b"two"]
 
 
 def test_a_server_with_two_databases(tmp_path: Path) -> None:
@@ -247,12 +180,6 @@ def test_an_error(held: Slapd, ldif: Path) -> None:
     assert len(names(held)) == 22
 
 
-def test_an_error_too_many(held: Slapd, ldif: Path) -> None:
-    done = add(held, ldif, "--max-rejects", 8)
-    assert done.status == errors.AddRefused.exit_status, done
-    assert "entryAlreadyExists (68)" in done.err
-
-
 def test_skipped(held: Slapd, ldif: Path) -> None:
     told = facts(held, ldif, "--on-exists", "skip")
     assert (told["added"], told["present"], told["replaced"]) == (13, 9, 0)
@@ -296,14 +223,6 @@ def test_newer(held: Slapd, tmp_path: Path, stamp: tuple[str, str], replaced: in
     assert (b"new" in _description(held)) == bool(replaced)
 
 
-def test_one_dn_twice(slapd_instance: Slapd, tmp_path: Path) -> None:
-    """The first one stays."""
-    again = person("p3", SUFFIX, ("description", "again"))
-    kept = rejects(slapd_instance, write(tmp_path / "x.ldif", TOP, people(9), again), 10, 1)
-    assert "description: again" in kept
-    assert "description" not in entry(slapd_instance, f"cn=p3,{SUFFIX}")
-
-
 def test_other_spellings_are_the_same_entry(held: Slapd, tmp_path: Path) -> None:
     """Of the DN, and of attribute names."""
     text = f"dn: CN=one , {SUFFIX.upper()}\nobjectClass: person\ncommonName: one\nsurname: Test\n"
@@ -329,21 +248,28 @@ def test_operational_attributes_that_clients_set(held: Slapd, tmp_path: Path, ho
 @pytest.mark.parametrize("batch", ["auto", "1"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_only_the_guilty_are_rejected(slapd_instance: Slapd, tmp_path: Path, batch: str, jobs: int) -> None:
-    """Of the schema, of a syntax, of a name, in the middle of others; with the server's words, file and line."""
-    texts = [TOP, people(300)]
+    """Of the schema, of a syntax, of a name, in the middle of others; a DN that comes twice, a parent that never comes,
+    what is below a rejected entry; with the server's words, file and line."""
+    bad = record(f"ou=bad,{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", "bad"), ("sn", "x")])
+    lost = f"ou=nowhere,{SUFFIX}"
+    texts = [TOP, people(300), bad, people(40, f"ou=bad,{SUFFIX}")]
     for number in range(4):
         texts += [person(f"bad{number}", sn=None), people(50, prefix=f"m{number}-")]
     texts += [person("worse", SUFFIX, ("seeAlso", "no dn")), people(30, prefix="last")]
-    texts.append(person("unknown", SUFFIX, ("noSuchAttribute", "x")))
+    texts += [person("unknown", SUFFIX, ("noSuchAttribute", "x")), person("p3", SUFFIX, ("description", "again"))]
+    texts += [person("lost", lost), person("below", f"cn=lost,{lost}")]
     path = write(tmp_path / "x.ldif", *texts)
-    words = rejects(slapd_instance, path, 531, 6, "--jobs", jobs, "--batch", batch)
+    words = rejects(slapd_instance, path, 531, 50, "--jobs", jobs, "--batch", batch)
     assert words.count("# objectClassViolation (65): object class 'person' requires attribute 'sn'") == 4
     assert "# invalidAttributeSyntax (21): seeAlso: value #0 invalid per syntax" in words
     assert "# undefinedAttributeType (17): noSuchAttribute: attribute type undefined" in words
+    assert words.count("# noSuchObject (32)") == 42
+    assert "description: again" in words
     line = "".join(texts)[: "".join(texts).index("dn: cn=bad2,")].count("\n") + 1
     assert f"# {path}, line {line}\ndn: cn=bad2,{SUFFIX}\n" in words
     assert (tmp_path / "x.rejects").stat().st_mode & 0o777 == 0o600
     assert len(names(slapd_instance)) == 531
+    assert "description" not in entry(slapd_instance, f"cn=p3,{SUFFIX}")
 
 
 @pytest.mark.parametrize("batch", ["auto", "1"])
@@ -378,14 +304,6 @@ def test_what_was_stored_can_be_read_after_a_restart(tmp_path: Path) -> None:
             assert len(server.search(f"({name}=*)")) == 20
 
 
-@pytest.mark.long
-def test_many_guilty_entries(slapd_instance: Slapd, tmp_path: Path) -> None:
-    """Every third one."""
-    texts = [TOP, *(person(f"x{n}", sn=None if n % 3 == 0 else "x") for n in range(600))]
-    rejects(slapd_instance, write(tmp_path / "x.ldif", *texts), 401, 200)
-    assert len(names(slapd_instance)) == 401
-
-
 def test_too_many_end_the_load_with_counts(slapd_instance: Slapd, tmp_path: Path) -> None:
     """And mended, the same command goes on: what was added is ours."""
     texts = [TOP, people(100), person("bad", sn=None), people(100, prefix="late")]
@@ -399,14 +317,6 @@ def test_too_many_end_the_load_with_counts(slapd_instance: Slapd, tmp_path: Path
     told = facts(slapd_instance, path)
     assert (told["read"], told["added"], told["rejected"]) == (202, 202, 0)
     assert len(names(slapd_instance)) == 202
-
-
-def test_children_of_a_rejected_entry(slapd_instance: Slapd, tmp_path: Path) -> None:
-    bad = record(f"ou=bad,{SUFFIX}", [("objectClass", "organizationalUnit"), ("ou", "bad"), ("sn", "x")])
-    below = f"ou=bad,{SUFFIX}"
-    texts = [TOP, bad, people(40, below), unit("good"), people(40, f"ou=good,{SUFFIX}")]
-    rejects(slapd_instance, write(tmp_path / "x.ldif", *texts), 42, 41, "--batch", 16)
-    assert len(names(slapd_instance)) == 42
 
 
 def test_access_control(tmp_path: Path) -> None:
@@ -456,17 +366,10 @@ def test_a_database_without_transactions(tmp_path: Path, batch: str) -> None:
         assert len(server.search(base="o=files", attributes=("1.1",))) == 101
 
 
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [(("-H", "ldap://127.0.0.1:1"), errors.ServerDown), (("-D", "cn=nobody,dc=example,dc=com"), errors.BadCredentials)],
-    ids=["down", "credentials"],
-)
-def test_a_server_that_cannot_be_had(
-    slapd_instance: Slapd, tmp_path: Path, change: tuple[str, str], error: type[errors.LoaderError]
-) -> None:
-    done = ditseed(*command(slapd_instance, write(tmp_path / "x.ldif", TOP)), *change)
-    assert done.status == error.exit_status, done
-    assert f"[{error.code}]" in done.err
+def test_a_server_that_cannot_be_had(slapd_instance: Slapd, tmp_path: Path) -> None:
+    given = command(slapd_instance, write(tmp_path / "x.ldif", TOP))
+    assert ditseed(*given, "-H", "ldap://127.0.0.1:1").status == errors.ServerDown.exit_status
+    assert ditseed(*given, "-D", f"cn=nobody,{SUFFIX}").status == errors.BadCredentials.exit_status
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ import zstandard
 from fixtures import replication
 from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
-from fixtures.trees import write_hard_tree, write_people
+from fixtures.trees import write_hard_tree
 from loader.errors import MaxsizeTooSmall
 from loader.mdb import meta
 from tests.support import building
@@ -72,42 +72,8 @@ def test_export_and_build_bring_a_hard_tree_over(build: Build, form: Form, hard_
         ditseed("export", *bind, "-b", SUFFIX, "-o", tmp_path / "out").ok()
         build(target, tmp_path / "out").ok()
         assert_same(source, target)
-        assert _context_csns(target) == source.context_csns()
-
-
-def _context_csns(server: Slapd) -> set[str]:
-    """As stored."""
-    return set(re.findall(r"^contextCSN: (\S+)", server.slapcat(), re.MULTILINE))
-
-
-@pytest.mark.rows(0, "shards-conf-True")
-@pytest.mark.parametrize("write", [True, False])
-def test_w_writes_context_csn_as_slapadd_does(build: Build, target: Slapd, people_ldif: Path, write: bool) -> None:
-    options = ("-w",) if write else ()
-    with closing(Slapd()) as reference:
-        reference.slapadd(people_ldif, "-S", "1")
-        whole = people_ldif.with_name("whole.ldif")
-        whole.write_text(reference.slapcat())
-    with closing(Slapd()) as reference:
-        reference.slapadd(whole, *options)
-        build(target, whole, *options).ok()
-        assert _context_csns(target) == _context_csns(reference)
-        assert bool(_context_csns(target)) == write
-
-
-@pytest.mark.rows(1)
-@pytest.mark.long("shards-config")
-def test_several_files_compressed_or_not(build: Build, target: Slapd, tmp_path: Path) -> None:
-    write_people(tmp_path / "all.ldif", SUFFIX, 300)
-    records = (tmp_path / "all.ldif").read_text().split("\n\n")
-    thirds = [records[at : at + 110] for at in range(0, len(records), 110)]
-    one, two, three = ("\n\n".join(part).rstrip() + "\n\n" for part in thirds)
-    (tmp_path / "1.ldif").write_text(one)
-    (tmp_path / "2.ldif.gz").write_bytes(gzip.compress(two.encode()))
-    (tmp_path / "3.ldif.zst").write_bytes(zstandard.compress(three.encode()))
-    paths = [tmp_path / name for name in ("1.ldif", "2.ldif.gz", "3.ldif.zst")]
-    build(target, *paths).ok()
-    assert tree(target.slapcat()).keys() == {text.split("\n")[0] for text in records if text.strip()}
+        stored = re.findall(r"^contextCSN: (\S+)", target.slapcat(), re.MULTILINE)
+        assert set(stored) == source.context_csns()
 
 
 @pytest.mark.rows(1)
@@ -167,21 +133,40 @@ def test_a_mended_ldif_needs_no_other_command(
     build(target, path).ok()
 
 
-@pytest.mark.rows(1)
-@pytest.mark.long("slapadd-conf")
-def test_owner_and_mode_are_the_servers(build: Build, form: Form, people_ldif: Path) -> None:
-    """Built by root, run by another user. The file is no larger than its content; slapadd's map would be."""
+@pytest.mark.rows(3)
+def test_a_database_gets_into_its_place(build: Build, form: Form, people_ldif: Path, tmp_path: Path) -> None:
+    """Built by root, run by another user, from several files, compressed or not. The load is quick mode in a private
+    copy, and the operator's configuration keeps its words. The file is no larger than its content; slapadd's map would
+    be. A dry run changes nothing."""
+    records = people_ldif.read_text().strip().split("\n\n")
+    one, two, three = ("\n\n".join(records[at : at + 400]).encode() + b"\n\n" for at in range(0, len(records), 400))
+    paths = [tmp_path / name for name in ("1.ldif", "2.ldif.gz", "3.ldif.zst")]
+    for path, content in zip(paths, (one, gzip.compress(two), zstandard.compress(three)), strict=True):
+        path.write_bytes(content)
     account = pwd.getpwnam("openldap")
-    settings = Settings(database_lines=("mode 0640",))
-    with closing(Slapd(settings, form=form, user="openldap")) as target:
-        build(target, people_ldif).ok()
+    with closing(Slapd(Settings(database_lines=("mode 0640",)), form=form, user="openldap")) as target:
+        inside = sorted(os.listdir(target.database_dir))
+        before = {path: path.read_bytes() for path in _config_files(target)}
+        assert build(target, *paths, "--dry-run", "--json").ok().facts["entries"] == len(records)
+        assert sorted(os.listdir(target.database_dir)) == inside
+        build(target, *paths).ok()
+        assert {path: path.read_bytes() for path in _config_files(target)} == before
+        assert not list(target.database_dir.rglob("slapd.d"))
         status = (target.database_dir / "data.mdb").stat()
         assert (status.st_uid, status.st_gid) == (account.pw_uid, account.pw_gid)
         assert stat.S_IMODE(status.st_mode) == 0o640
         assert status.st_size < 16 << 20
         assert status.st_blocks * 512 >= status.st_size * 0.9
         with target:
+            assert tree(target.slapcat()).keys() == {text.split("\n")[0] for text in records}
             assert len(target.search("(objectClass=inetOrgPerson)", ("1.1",))) == 1000
+            database = target.search(f"(olcSuffix={SUFFIX})", base="cn=config", external=True)
+            assert database[0][1].get("olcDbNoSync", [b"FALSE"]) == [b"FALSE"]
+
+
+def _config_files(target: Slapd) -> list[Path]:
+    path = target.config_path
+    return [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
 
 
 @pytest.mark.rows(0, "native-config")
@@ -208,24 +193,6 @@ def test_maxsize_auto_changes_the_configuration(build: Build, engine: str, form:
             assert database[0][1]["olcDbMaxSize"] == [str(chosen).encode()]
 
 
-@pytest.mark.rows(1)
-@pytest.mark.long("slapadd-conf")
-def test_nothing_is_left_unsynced(build: Build, target: Slapd, people_ldif: Path) -> None:
-    """The load is quick mode in a private copy; the operator's configuration keeps its words."""
-    before = {path: path.read_bytes() for path in _config_files(target)}
-    build(target, people_ldif).ok()
-    assert {path: path.read_bytes() for path in _config_files(target)} == before
-    assert not list(target.database_dir.rglob("slapd.d"))
-    with target:
-        database = target.search(f"(olcSuffix={SUFFIX})", base="cn=config", external=True)
-        assert database[0][1].get("olcDbNoSync", [b"FALSE"]) == [b"FALSE"]
-
-
-def _config_files(target: Slapd) -> list[Path]:
-    path = target.config_path
-    return [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
-
-
 @pytest.mark.long
 def test_entries_without_operational_attributes_get_the_servers_own(build: Build, people_ldif: Path) -> None:
     """entryCSN with the configured server ID, so that the new provider's contextCSN covers them."""
@@ -233,14 +200,6 @@ def test_entries_without_operational_attributes_get_the_servers_own(build: Build
         build(target, people_ldif).ok()
         found = set(re.findall(r"^entryCSN: \S+#(\w{3})#", target.slapcat(), re.MULTILINE))
         assert found == {"007"}
-
-
-@pytest.mark.rows(3)
-def test_a_dry_run_changes_nothing(build: Build, target: Slapd, people_ldif: Path) -> None:
-    before = sorted(os.listdir(target.database_dir))
-    done = build(target, people_ldif, "--dry-run", "--json")
-    assert done.ok().facts["entries"] == people_ldif.read_text().count("\n\n")
-    assert sorted(os.listdir(target.database_dir)) == before
 
 
 @pytest.mark.parametrize("shards", [1, 2])

@@ -102,77 +102,66 @@ OLD, NEW = f"cn=old,{PEOPLE}", f"cn=new,{PEOPLE}"
 SALES, TRADE = f"ou=sales,{SUFFIX}", f"ou=trade,{SUFFIX}"
 
 
-def _has(found: Tree, *names: str) -> None:
-    assert set(found) == {SUFFIX, *names}
+CHILD = f"cn=child,{SALES}"
+STAYED = unit(SALES) + person(CHILD)
+MOVED = unit(TRADE, of=SALES, csn=NEWER) + person(f"cn=child,{TRADE}", of=CHILD)
+BOTH = [person(OLD, sn="first"), person(OLD, of="another", csn=NEWER, sn="second")]
 
 
-def test_renamed_between_two_pieces(reading: Reading) -> None:
-    loaded, found = reading.build([TOP + person(OLD), person(NEW, of=OLD, csn=NEWER)])
-    assert (loaded.read, loaded.entries, loaded.left_out) == (4, 3, 1)
-    _has(found, PEOPLE, NEW)
-    assert f"entryCSN: {CLAIMED}" in found[NEW]
-    assert reading.asked == [[]]
-    assert reading.renamed == [dict(stamps(OLD))["entryUUID"]]
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_another_entry_in_its_place(reading: Reading, turned: bool) -> None:
-    """The one with the greater entryCSN stays, whichever was read first."""
-    both = [person(OLD, sn="first"), person(OLD, of="another", csn=NEWER, sn="second")]
-    _, found = reading.build([TOP, *(both[::-1] if turned else both)])
-    _has(found, PEOPLE, OLD)
-    assert "sn: second" in found[OLD]
-
-
-def test_read_again_where_it_stands(reading: Reading) -> None:
-    """The copy that is written already stays: syncrepl sends what changed."""
-    later = person(OLD, csn=NEWER, sn="later")
-    loaded, found = reading.build([TOP + person(OLD, sn="first")], later)
-    _has(found, PEOPLE, OLD)
-    assert "sn: first" in found[OLD]
-    assert loaded.left_out == loaded.read_twice == 1
-
-
-def test_below_a_renamed_container(reading: Reading) -> None:
+@pytest.mark.parametrize("first", [STAYED, STAYED + MOVED, MOVED + STAYED], ids=["old", "old, new", "new, old"])
+def test_below_a_renamed_container(reading: Reading, first: str) -> None:
     """Children keep their entryCSN; what was read last is the truth."""
-    child = f"cn=child,{SALES}"
-    moved = unit(TRADE, of=SALES, csn=NEWER) + person(f"cn=child,{TRADE}", of=child)
-    _, found = reading.build([TOP + unit(SALES) + person(child)], moved)
-    _has(found, PEOPLE, TRADE, f"cn=child,{TRADE}")
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_below_a_container_that_was_met_under_both_names(reading: Reading, turned: bool) -> None:
-    child = f"cn=child,{SALES}"
-    first = unit(SALES) + person(child)
-    second = unit(TRADE, of=SALES, csn=NEWER) + person(f"cn=child,{TRADE}", of=child)
-    order = second + first if turned else first + second
-    _, found = reading.build([TOP + order], second)
-    _has(found, PEOPLE, TRADE, f"cn=child,{TRADE}")
-
-
-def test_whose_parent_is_gone_is_left_out_with_all_below(reading: Reading) -> None:
-    lost = f"ou=lost,{SALES}"
-    loaded, found = reading.build([TOP + unit(lost) + person(f"cn=below,{lost}")], "", "")
-    _has(found, PEOPLE)
-    assert loaded.left_out == loaded.without_parent == 2
-    ((parent, dn, uuid),) = reading.asked[1]
-    assert (parent, dn, uuid) == (SALES, lost, dict(stamps(lost))["entryUUID"])
+    _, found = reading.build([TOP + first], MOVED)
+    assert set(found) == {SUFFIX, PEOPLE, TRADE, f"cn=child,{TRADE}"}
 
 
 def test_whose_parent_is_found_afterwards(reading: Reading) -> None:
-    child = f"cn=child,{SALES}"
-    loaded, found = reading.build([TOP + person(child)], "", unit(SALES))
-    _has(found, PEOPLE, SALES, child)
+    loaded, found = reading.build([TOP + person(CHILD)], "", unit(SALES))
+    assert set(found) == {SUFFIX, PEOPLE, SALES, CHILD}
     assert loaded.left_out == 0
     assert [len(orphans) for orphans in reading.asked] == [0, 1]
 
 
 def test_what_comes_first_comes_once(reading: Reading) -> None:
-    child = f"cn=child,{PEOPLE}"
-    loaded, found = reading.build([person(child) + TOP], head=TOP)
-    _has(found, PEOPLE, child)
+    loaded, found = reading.build([person(OLD) + TOP], head=TOP)
+    assert set(found) == {SUFFIX, PEOPLE, OLD}
     assert loaded.left_out == 2
+
+
+def test_renamed_between_two_pieces(reading: Reading) -> None:
+    loaded, found = reading.build([TOP + person(OLD), person(NEW, of=OLD, csn=NEWER)])
+    assert (loaded.read, loaded.entries, loaded.left_out) == (4, 3, 1)
+    assert set(found) == {SUFFIX, PEOPLE, NEW}
+    assert f"entryCSN: {CLAIMED}" in found[NEW]
+    assert reading.asked == [[]]
+    assert reading.renamed == [dict(stamps(OLD))["entryUUID"]]
+
+
+@pytest.mark.parametrize(
+    ("parts", "answers", "stays"),
+    [
+        ([TOP, *BOTH], (), "second"),
+        ([TOP, *BOTH[::-1]], (), "second"),
+        ([TOP + BOTH[0]], (person(OLD, csn=NEWER, sn="later"),), "first"),
+    ],
+    ids=["greater entryCSN last", "greater entryCSN first", "written already"],
+)
+def test_which_of_two_stays(reading: Reading, parts: list[str], answers: tuple[str, ...], stays: str) -> None:
+    """The one with the greater entryCSN, whichever was read first; but the copy that is written already stays, for
+    syncrepl sends what changed."""
+    loaded, found = reading.build(parts, *answers)
+    assert set(found) == {SUFFIX, PEOPLE, OLD}
+    assert f"sn: {stays}" in found[OLD]
+    assert loaded.left_out == loaded.read_twice == 1
+
+
+def test_whose_parent_is_gone_is_left_out_with_all_below(reading: Reading) -> None:
+    lost = f"ou=lost,{SALES}"
+    loaded, found = reading.build([TOP + unit(lost) + person(f"cn=below,{lost}")], "", "")
+    assert set(found) == {SUFFIX, PEOPLE}
+    assert loaded.left_out == loaded.without_parent == 2
+    ((parent, dn, uuid),) = reading.asked[1]
+    assert (parent, dn, uuid) == (SALES, lost, dict(stamps(lost))["entryUUID"])
 
 
 def test_more_than_are_taken_out_one_by_one(reading: Reading) -> None:

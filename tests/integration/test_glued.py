@@ -101,14 +101,6 @@ def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
-    with server(tmp_path) as target, ldif.open("rb") as stream:
-        words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--engine", engine)
-        ditseed(*words, stdin=stream).ok()
-        assert counts(tmp_path, target) == [2, 3, 2]
-
-
-@pytest.mark.long
 def test_rejects_are_told_of_all(ldif: Path, tmp_path: Path) -> None:
     bad = "dn: ou=bad,{}\nobjectClass: organizationalUnit\nou: bad\nnoSuchThing: x\n\n"
     ldif.write_text(TOP + REST + "".join(bad.format(place) for place in (SUFFIX, GROUPS, INNER)))
@@ -201,54 +193,80 @@ def test_killed_anywhere_the_same_command_goes_on(engine: str, ldif: Path, tmp_p
         assert not (target.database_dir / ".ditseed-build" / "split").exists()
 
 
-def test_a_dry_run(engine: str, ldif: Path, tmp_path: Path) -> None:
-    with server(tmp_path) as target:
+def test_a_dry_run_and_a_stream(engine: str, ldif: Path, tmp_path: Path) -> None:
+    with server(tmp_path) as target, ldif.open("rb") as stream:
         done = build(target, ldif, "--engine", engine, "--dry-run", "--json").ok()
         assert done.facts["entries"] == 7
         assert {one["suffix"] for one in done.facts["databases"]} == {GROUPS, INNER}
         assert counts(tmp_path, target) == [0, 0, 0]
+        words = ("build", "-", "--config", target.config_path, "-b", SUFFIX, "--engine", engine)
+        ditseed(*words, stdin=stream).ok()
+        assert counts(tmp_path, target) == [2, 3, 2]
+
+
+# --- verbs that read a configuration ----------------------------------------------------------------
+
+
+Built = tuple[Slapd, dict[str, Path]]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    """A stopped server with all entries, and the directory of each suffix."""
+    home = tmp_path_factory.mktemp("built")
+    (home / "in.ldif").write_text(TOP + REST)
+    with server(home) as target:
+        build(target, home / "in.ldif").ok()
+        below = {one: glued.directory(home, one) for one in (GROUPS, INNER)}
+        yield target, {SUFFIX: target.database_dir, **below}
 
 
 @pytest.mark.long
-def test_what_reads_a_configuration_reads_as_slapcat(ldif: Path, tmp_path: Path) -> None:
+def test_what_reads_a_configuration_reads_as_slapcat(built: Built, tmp_path: Path) -> None:
     """-b SUPERIOR is all of the tree, -b CHILD that database alone."""
-    with server(tmp_path) as target:
-        build(target, ldif).ok()
-        for base in (SUFFIX, GROUPS, INNER):
-            where = ["-b", base, *target.config_arguments, "-o", "ldif-wrap=no"]
-            told = tmp_path / "told.ldif"
-            told.write_bytes(target.tool("slapcat", *where))
-            ditseed("compare", told, target.config_path, "-b", base).ok()
-            done = ditseed("verify", "--config", target.config_path, "-b", base, "--json").ok()
-            assert done.facts["sound"]
-            assert done.facts["entries"] == {SUFFIX: 2, GROUPS: 2, INNER: 3}[base]
-            noted = [suffix for suffix in (INNER, GROUPS) if f"(-b {suffix})" in str(done.facts)]
-            assert noted == ([INNER, GROUPS] if base == SUFFIX else [])
+    target, places = built
+    for base in places:
+        where = ["-b", base, *target.config_arguments, "-o", "ldif-wrap=no"]
+        told = tmp_path / "told.ldif"
+        told.write_bytes(target.tool("slapcat", *where))
+        ditseed("compare", told, target.config_path, "-b", base).ok()
+        done = ditseed("verify", "--config", target.config_path, "-b", base, "--json").ok()
+        assert done.facts["sound"]
+        assert done.facts["entries"] == {SUFFIX: 2, GROUPS: 2, INNER: 3}[base]
+        noted = [suffix for suffix in (INNER, GROUPS) if f"(-b {suffix})" in str(done.facts)]
+        assert noted == ([INNER, GROUPS] if base == SUFFIX else [])
 
 
-def test_a_directory_tells_which_database_is_verified(ldif: Path, tmp_path: Path) -> None:
+def test_a_directory_tells_which_database_is_verified(built: Built, tmp_path: Path) -> None:
     """Without -b: by the configuration, a copy elsewhere by the suffix that it has."""
-    with server(tmp_path) as target:
-        build(target, ldif).ok()
-        where = ("--config", target.config_path, "--verify", "indexes")
-        for place in (target.database_dir, *(glued.directory(tmp_path, one) for one in (GROUPS, INNER))):
-            ditseed("verify", place, *where).ok()
-            copy = shutil.copy(place / "data.mdb", tmp_path / "copy.mdb")
-            ditseed("verify", copy, *where).ok()
-        other = ditseed("verify", target.database_dir, *where, "-b", INNER)
-        assert "[config.no_such_suffix]" in other.err
-        assert f"{SUFFIX}, which the file has" in other.err
+    target, places = built
+    where = ("--config", target.config_path, "--verify", "indexes")
+    for place in places.values():
+        ditseed("verify", place, *where).ok()
+        copy = shutil.copy(place / "data.mdb", tmp_path / "copy.mdb")
+        ditseed("verify", copy, *where).ok()
+    other = ditseed("verify", target.database_dir, *where, "-b", INNER)
+    assert "[config.no_such_suffix]" in other.err
+    assert f"{SUFFIX}, which the file has" in other.err
 
 
 @pytest.mark.long
-def test_the_slapindex_that_is_advised_leaves_the_others_alone(ldif: Path, tmp_path: Path) -> None:
-    with server(tmp_path) as target:
-        build(target, ldif).ok()
-        where = ("--config", target.config_path, "--add", "sn eq", "--no-reindex")
-        superior = ditseed("tune", "indexes", *where, "-b", SUFFIX)
-        assert "slapindex -q -g " in superior.out + superior.err
-        alone = ditseed("tune", "indexes", *where, "-b", INNER)
-        assert "slapindex -q -F " in alone.out + alone.err
+def test_the_slapindex_that_is_advised_leaves_the_others_alone(built: Built) -> None:
+    target, _ = built
+    where = ("--config", target.config_path, "--add", "sn eq", "--no-reindex")
+    for base, command in (SUFFIX, "slapindex -q -g "), (INNER, "slapindex -q -F "):
+        told = ditseed("tune", "indexes", *where, "-b", base)
+        assert command in told.out + told.err
+
+
+@pytest.mark.long
+def test_migrated_one_by_one(built: Built, tmp_path: Path) -> None:
+    target, places = built
+    for number, (suffix, place) in enumerate(places.items()):
+        made = tmp_path / f"made-{number}"
+        done = ditseed("migrate", place, made, "--config", target.config_path, "--json").ok()
+        assert done.facts["suffix"] == suffix
+        ditseed("compare", place, made).ok()
 
 
 # --- replicas ---------------------------------------------------------------------------------
@@ -344,16 +362,3 @@ def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:
         done = ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where, "-w")
         assert done.status == errors.GlueRefused.exit_status, done
         assert f"--suffix {GROUPS}" in done.err
-
-
-@pytest.mark.long
-def test_migrated_one_by_one(tmp_path: Path, ldif: Path) -> None:
-    with server(tmp_path) as target:
-        build(target, ldif).ok()
-        suffixes = (SUFFIX, *(one.suffix for one in BELOW))
-        places = [target.database_dir, *(glued.directory(tmp_path, one) for one in suffixes[1:])]
-        for number, (suffix, place) in enumerate(zip(suffixes, places, strict=True)):
-            made = tmp_path / f"made-{number}"
-            done = ditseed("migrate", place, made, "--config", target.config_path, "--json").ok()
-            assert done.facts["suffix"] == suffix
-            ditseed("compare", place, made).ok()

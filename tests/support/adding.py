@@ -17,25 +17,14 @@ TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
 
 
 # A referral and a subentry, each with an operational attribute that clients set.
-OPERATIONAL = (
+OPERATIONAL = tuple(
     record(
-        f"cn=elsewhere,{SUFFIX}",
-        [
-            ("objectClass", "referral"),
-            ("objectClass", "extensibleObject"),
-            ("cn", "elsewhere"),
-            ("ref", "ldap://a/dc=other"),
-        ],
-    ),
-    record(
-        f"cn=rules,{SUFFIX}",
-        [
-            ("objectClass", "subentry"),
-            ("objectClass", "extensibleObject"),
-            ("cn", "rules"),
-            ("subtreeSpecification", "{}"),
-        ],
-    ),
+        f"cn={name},{SUFFIX}", [("objectClass", kind), ("objectClass", "extensibleObject"), ("cn", name), (own, value)]
+    )
+    for name, kind, own, value in (
+        ("elsewhere", "referral", "ref", "ldap://a/dc=other"),
+        ("rules", "subentry", "subtreeSpecification", "{}"),
+    )
 )
 
 
