@@ -49,8 +49,7 @@ def printed(directory: Path, *words: object) -> str:
 def facts(directory: Path, *words: object) -> Any:
     """The JSON of one round that went well."""
     out = directory / "out.json"
-    rounds = () if words[0] == "learn" else ("--rounds", 1)
-    printed(directory, *words, *rounds, "--json", out)
+    printed(directory, *words, "--rounds", 1, "--json", out)
     report = json.loads(out.read_text())
     out.unlink()
     return report
@@ -75,7 +74,7 @@ def sides(report: Any, what: str) -> list[float]:
     return found
 
 
-# --- build, shards, from, forecast, learn ---
+# --- build, shards, from ---
 
 
 @pytest.mark.long
@@ -147,20 +146,6 @@ def test_a_build_without_ldif_is_measured_and_its_server_asked(tmp_path: Path) -
     assert one["asked"] == 200
     assert one["usage"]["seconds"] > 0 < one["answering"]
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.long
-def test_a_forecast_is_near_the_build(short_tmp: Path) -> None:
-    text = printed(short_tmp, "forecast", "-n", "5000", "--rounds", "1")
-    match = re.search(r"^bench: size: ([0-9.]+) of the real one", text, re.MULTILINE)
-    assert match
-    assert float(match[1]) == pytest.approx(1, rel=0.15)
-
-
-@pytest.mark.long
-def test_a_learned_tree_is_built_beside_its_source(tmp_path: Path) -> None:
-    tables = facts(tmp_path, "learn", "people", "-n", 2000)["tables"]
-    assert tables["id2e"]["source"] == pytest.approx(tables["id2e"]["learned"], rel=0.2)
 
 
 @pytest.mark.long
