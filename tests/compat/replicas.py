@@ -15,8 +15,8 @@ import ldap
 
 from fixtures import partial
 from fixtures.compat.topologies import CLONE, LDIF, ONLINE, SEARCH, Topology
-from fixtures.partial import DELTA, LOG, syncrepl
-from fixtures.replication import wait_in_sync
+from fixtures.partial import DELTA, LOG
+from fixtures.replication import following, syncrepl, wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR, Settings, peer_dn
 from fixtures.tls import Authority
@@ -174,14 +174,14 @@ def _plain(made: Site) -> None:
         for word, path in where.items():
             options = options.replace(word, str(path))
     options = options.replace("{ldapi}", made.source.ldapi_uri).replace("{peer}", peer_dn())
-    made.lines = (syncrepl(made.source, options), f"updateref {made.source.uri}")
+    made.lines = following(made.source, options)
     if found := re.search(r'suffixmassage="([^"]*)"', options):
         made.suffix = found[1]
 
 
 def _delta(made: Site) -> None:
     _provider(made, lambda home: (SYNCPROV, _log(home)))
-    made.lines = (syncrepl(made.source, DELTA), f"updateref {made.source.uri}")
+    made.lines = following(made.source, DELTA)
 
 
 def _as_provider(made: Site, overlays: Lines, *sources: str) -> None:
@@ -215,7 +215,7 @@ def _cascade(made: Site) -> None:
     middle = made.provider(0, lambda home: (SYNCPROV,), database_lines=(syncrepl(top),)).start()
     wait_in_sync(top, middle)
     made.source = middle
-    made.lines = (syncrepl(middle), f"updateref {middle.uri}")
+    made.lines = following(middle)
 
 
 def _glued(made: Site) -> None:
@@ -223,7 +223,7 @@ def _glued(made: Site) -> None:
     made.before = lambda home: (_database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),)
     # Else syncprov stands below the glue, and sees the superior database alone (slapd.conf(5)).
     _provider(made, lambda home: ("overlay glue", SYNCPROV))
-    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+    made.lines = following(made.source)
 
 
 def _several(made: Site) -> None:
@@ -231,7 +231,7 @@ def _several(made: Site) -> None:
     _provider(made, lambda home: (SYNCPROV, _database(home, "second", SECOND, SYNCPROV)), SECOND)
     made.second = (syncrepl(made.source, f'searchbase="{SECOND}" rid=002'),)
     made.overlays = lambda home: (_database(home, "second", SECOND, *made.second),)
-    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+    made.lines = following(made.source)
 
 
 def _database(home: Path, name: str, suffix: str, *lines: str) -> str:

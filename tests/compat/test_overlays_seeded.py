@@ -29,7 +29,7 @@ ROWS = [row for row in OVERLAYS if row.seeded is not None]
 def test_seeded(row: Built, short_tmp: Path) -> None:
     with ExitStack() as stack:
         source = stack.enter_context(building.provider(row, short_tmp))
-        lines = (syncrepl(source, source.uri),)
+        lines = (syncrepl(source),)
         natural, seeded = (building.server(row, short_tmp / name, database_lines=lines) for name in ("one", "two"))
         stack.callback(seeded.close)
         stack.enter_context(natural)

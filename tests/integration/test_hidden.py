@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.aside import BackgroundThread
 from fixtures.churn import Churn
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
@@ -144,37 +144,26 @@ def test_what_may_be_read_is_not_hidden(rules: tuple[str, ...]) -> None:
         assert_same(server, target)
 
 
-def _toggling(server: Slapd, stopped: threading.Event) -> None:
+class Toggling(BackgroundThread):
     """Gives all entries an attribute and takes it away, as fast as the server goes."""
-    people = f"ou=people,{SUFFIX}"
-    names = [SUFFIX, people, f"uid=u0,{people}"]
-    connection = ldap.initialize(server.uri)
-    connection.simple_bind_s(server.root_dn, server.password_file.read_text())
-    while not stopped.is_set():
-        for values in ([b"now"], None):
-            for name in names:
-                with suppress(ldap.NO_SUCH_OBJECT):  # the other writer's doing
-                    connection.modify_s(name, [(ldap.MOD_REPLACE, "description", values)])
-    connection.unbind_s()
 
+    def __init__(self, server: Slapd) -> None:
+        super().__init__()
+        self.server = server
 
-@contextmanager
-def written_to(server: Slapd) -> Iterator[None]:
-    stopped = threading.Event()
-    writers = [threading.Thread(target=_toggling, args=(server, stopped)) for _ in range(2)]
-    for one in writers:
-        one.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        for one in writers:
-            one.join()
+    def _work(self) -> None:
+        people = f"ou=people,{SUFFIX}"
+        with self.server.connection() as connection:
+            while not self._over.is_set():
+                for values in ([b"now"], None):
+                    for name in (SUFFIX, people, f"uid=u0,{people}"):
+                        with suppress(ldap.NO_SUCH_OBJECT):  # the other writer's doing
+                            connection.modify_s(name, [(ldap.MOD_REPLACE, "description", values)])
 
 
 @pytest.mark.long
 def test_changes_between_the_answer_and_the_filter_are_no_hiding() -> None:
-    with provider() as server, written_to(server), Churn(server, rate=300, base=f"ou=people,{SUFFIX}"):
+    with provider() as server, Toggling(server), Toggling(server), Churn(server, rate=300, base=f"ou=people,{SUFFIX}"):
         for _ in range(40):
             sight = looked_at(server)
             assert (sight.hidden, sight.computed, sight.below) == ({}, {}, [])
@@ -184,7 +173,7 @@ def test_changes_between_the_answer_and_the_filter_are_no_hiding() -> None:
 @pytest.mark.parametrize("case", [case for case in HIDDEN if case != "entries"])
 def test_hiding_is_found_while_others_write(case: str) -> None:
     rule, named = HIDDEN[case]
-    with provider(rule) as server, written_to(server):
+    with provider(rule) as server, Toggling(server), Toggling(server):
         for _ in range(5):
             assert named in looked_at(server).hidden
 

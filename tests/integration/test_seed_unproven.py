@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures import glued, partial, replication
+from fixtures import glued, replication
 from fixtures.glued import GROUPS, SUFFIX, SubordinateDatabase
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import INDEXES, Settings
@@ -40,12 +40,8 @@ def consumer(source: Slapd, kind: str, home: Path, line: str = "", index: str = 
     settings = Settings(suffix=SUFFIX, global_lines=lines, indexes=(*INDEXES, index))
     if "glued" in kind:
         settings = glued.settings(home, [SubordinateDatabase(GROUPS)], settings)
-    if "partial" in kind:
-        one = partial.syncrepl(source, 'filter="(objectClass=domain)"')
-        target = Slapd(dataclasses.replace(settings, database_lines=(one,)))
-    else:
-        target = replication.consumer(source, settings)
-    with closing(target):
+    options = 'filter="(objectClass=domain)"' if "partial" in kind else ""
+    with closing(replication.consumer(source, settings, options=options)) as target:
         yield target
 
 
