@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,9 @@ from fixtures.chroots import Chroot
 from fixtures.compat.row import Built, Outcome, Row
 from fixtures.golden.case import shared_schema
 from fixtures.golden.tables import differences
-from fixtures.slapd import Slapd
+from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Installation, Settings
+from tests.compat.replicas import SYNCPROV
 from tests.support.command import Done, ditseed, start
 from tests.support.require import require
 
@@ -36,7 +37,7 @@ def parameters(rows: Sequence[Row], what: str = "outcome") -> list[ParameterSet]
     ]
 
 
-def server(row: Built, home: Path, chroot: Chroot | None = None, **more: object) -> Slapd:
+def server(row: Built, home: Path, chroot: Chroot | None = None, form: Form = "conf", **more: object) -> Slapd:
     """Stopped, with empty directories for whatever databases it has. more: settings beside the row's."""
     home.mkdir(parents=True)
     for name in ("audit", "below", "ldif", "cache"):
@@ -56,7 +57,7 @@ def server(row: Built, home: Path, chroot: Chroot | None = None, **more: object)
     return Slapd(
         dataclasses.replace(wanted, **more),  # type: ignore[arg-type]
         directory=home,
-        form="conf",
+        form=form,
         installation=chroot and Installation(prefix=chroot.prefix),
     )
 
@@ -76,6 +77,26 @@ def database(made: Slapd, row: Built) -> Path:
 
 def slapadd(made: Slapd, row: Built, ldif: Path) -> None:
     made.tool("slapadd", "-q", *made.config_arguments, "-b", row.suffix, "-l", ldif)
+
+
+@contextmanager
+def provider(row: Built, place: Path, chroot: Chroot | None = None) -> Iterator[Slapd]:
+    """With a contextCSN that it has stored. Its database, and what other ones stand behind it, are the row's."""
+    require_modules(row, chroot)
+    home, ldif = place / "provider", place / "row.ldif"
+    lines = row.lines.replace("{home}", str(home))
+    # translucent keeps no entryCSN, which syncprov needs, and changes entries of the other server.
+    is_plain = row.name not in ("syncprov", "translucent")
+    overlays = (SYNCPROV, lines) if is_plain else (lines,)
+    modules = tuple(dict.fromkeys(("back_mdb", "syncprov", *row.modules)))
+    made = server(row, home, chroot, server_id=1, overlays=overlays, modules=modules)
+    ldif.write_text(row.ldif())
+    slapadd(made, row, ldif)
+    with made:
+        if row.name != "translucent":
+            made.describe("touched")
+            made.restart()
+        yield made
 
 
 def _tools(chroot: Chroot | None) -> dict[str, str]:

@@ -15,18 +15,18 @@ import ldap
 
 from fixtures import partial
 from fixtures.compat.topologies import CLONE, LDIF, ONLINE, SEARCH, Topology
-from fixtures.partial import syncrepl
-from fixtures.replication import wait_in_sync
-from fixtures.slapd import ServerError, Slapd
+from fixtures.partial import DELTA, LOG
+from fixtures.replication import following, syncrepl, wait_in_sync
+from fixtures.slapd import Slapd
 from fixtures.slapd_config import REPLICATOR, Settings, peer_dn
 from fixtures.tls import Authority
+from fixtures.waiting import until
 from tests.support.command import Done, ditseed
+from tests.support.seeding import bind, online
 
 MODULES = ("back_mdb", "syncprov", "accesslog")
 SYNCPROV = "overlay syncprov\nsyncprov-checkpoint 100 1\nsyncprov-sessionlog 100000"
 SECOND = "o=second"
-TOUCH = "dn: {}\nchangetype: modify\nadd: description\ndescription: touched\n"
-TIMEOUT = 300.0
 
 
 Lines = Callable[[Path], tuple[str, ...]]
@@ -102,12 +102,9 @@ class Site:
 
     def wait(self, one: Slapd) -> None:
         """Until it has caught up with the source, in every database."""
-        wait_in_sync(self.source, one, TIMEOUT)
-        deadline = time.monotonic() + TIMEOUT
-        while self.second and _context(self.source) != _context(one):
-            if time.monotonic() > deadline:
-                raise ServerError(f"{SECOND} has not caught up")
-            time.sleep(0.05)
+        wait_in_sync(self.source, one)
+        if self.second:
+            until(lambda: _context(self.source) == _context(one), one.log_tail)
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -118,7 +115,7 @@ class Site:
         for number, writer in enumerate(self.writers):
             writer.ldapmodify("\n".join(changes[number * share : (number + 1) * share]))
             for other in {*self.writers, self.source} - {writer}:
-                wait_in_sync(writer, other, TIMEOUT)
+                wait_in_sync(writer, other)
 
 
 INDEXES = ("objectClass,entryUUID,entryCSN,uid eq",)
@@ -139,11 +136,9 @@ def _context(server: Slapd) -> list[bytes]:
     return values.get("contextCSN", [])
 
 
-LOG = "cn=log"
 LIMITS = f'limits dn.exact="{REPLICATOR}" size=unlimited size.prtotal=unlimited time=unlimited'
 ACCESS = f'access to * by dn.exact="{peer_dn()}" manage by * read'
 BELOW = "ou=people"
-DELTA = f'logbase="{LOG}" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
 
 
 @contextmanager
@@ -164,7 +159,7 @@ def _provider(made: Site, overlays: Lines = lambda home: (SYNCPROV,), *more: str
     made.source.start()
     # The change makes a contextCSN, and syncprov stores it when it stops.
     for suffix in (Settings.suffix, *more):
-        made.source.ldapmodify(TOUCH.format(suffix))
+        made.source.describe("touched", suffix)
     made.source.restart()
     made.writers = [made.source]
 
@@ -179,14 +174,14 @@ def _plain(made: Site) -> None:
         for word, path in where.items():
             options = options.replace(word, str(path))
     options = options.replace("{ldapi}", made.source.ldapi_uri).replace("{peer}", peer_dn())
-    made.lines = (syncrepl(made.source, options), f"updateref {made.source.uri}")
+    made.lines = following(made.source, options)
     if found := re.search(r'suffixmassage="([^"]*)"', options):
         made.suffix = found[1]
 
 
 def _delta(made: Site) -> None:
     _provider(made, lambda home: (SYNCPROV, _log(home)))
-    made.lines = (syncrepl(made.source, DELTA), f"updateref {made.source.uri}")
+    made.lines = following(made.source, DELTA)
 
 
 def _as_provider(made: Site, overlays: Lines, *sources: str) -> None:
@@ -208,7 +203,7 @@ def _multi(made: Site, delta: str = "", overlays: Lines | None = None) -> None:
     second = made.provider(2, with_log).start()
     for one, other in ((second, made.source), (made.source, second)):
         configure(one, one.suffix, (syncrepl(other, delta), "multiprovider on"))
-        wait_in_sync(made.source, second, TIMEOUT)
+        wait_in_sync(made.source, second)
     made.writers = [made.source, second]
     _as_provider(made, with_log, syncrepl(made.source, delta), syncrepl(second, f"{delta} rid=002"))
 
@@ -218,9 +213,9 @@ def _cascade(made: Site) -> None:
     _provider(made)
     top = made.source
     middle = made.provider(0, lambda home: (SYNCPROV,), database_lines=(syncrepl(top),)).start()
-    wait_in_sync(top, middle, TIMEOUT)
+    wait_in_sync(top, middle)
     made.source = middle
-    made.lines = (syncrepl(middle), f"updateref {middle.uri}")
+    made.lines = following(middle)
 
 
 def _glued(made: Site) -> None:
@@ -228,7 +223,7 @@ def _glued(made: Site) -> None:
     made.before = lambda home: (_database(home, "below", f"{BELOW},{Settings.suffix}", "subordinate"),)
     # Else syncprov stands below the glue, and sees the superior database alone (slapd.conf(5)).
     _provider(made, lambda home: ("overlay glue", SYNCPROV))
-    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+    made.lines = following(made.source)
 
 
 def _several(made: Site) -> None:
@@ -236,7 +231,7 @@ def _several(made: Site) -> None:
     _provider(made, lambda home: (SYNCPROV, _database(home, "second", SECOND, SYNCPROV)), SECOND)
     made.second = (syncrepl(made.source, f'searchbase="{SECOND}" rid=002'),)
     made.overlays = lambda home: (_database(home, "second", SECOND, *made.second),)
-    made.lines = (syncrepl(made.source), f"updateref {made.source.uri}")
+    made.lines = following(made.source)
 
 
 def _database(home: Path, name: str, suffix: str, *lines: str) -> str:
@@ -271,11 +266,6 @@ def _log(home: Path) -> str:
 WORK = r"^(start|read|select|scan|slice|copy|load): "  # steps that ask for entries, or look at them
 
 
-def _bind(site: Site, suffix: str) -> tuple[object, ...]:
-    secret = site.source.replicator_password_file
-    return ("-H", site.source.uri, "-D", REPLICATOR, "-y", secret, "-b", suffix)
-
-
 def seeded(site: Site, strategy: str) -> tuple[Slapd, Done]:
     """Stopped, or running when seeded so; what the last command said."""
     made = site.replica(() if strategy == ONLINE else site.lines)
@@ -296,22 +286,21 @@ def _seed(site: Site, strategy: str, made: Slapd, theirs: str, own: str) -> Done
 
 
 def _words(site: Site, strategy: str, made: Slapd, suffix: str) -> tuple[object, ...]:
-    bind = _bind(site, suffix)
+    bound = (*bind(site.source), "-b", suffix)
     if strategy == SEARCH:
-        return (SEARCH, *bind)
+        return (SEARCH, *bound)
     if strategy == CLONE:
         directory = site.source.home / "second" if suffix == SECOND else site.source.database_dir
-        return (CLONE, *bind, "--from", directory)
+        return (CLONE, *bound, "--from", directory)
     assert strategy == LDIF
     out = made.home / f"export-{suffix}"
-    ditseed("export", *bind, "-o", out).ok()
+    ditseed("export", *bound, "-o", out).ok()
     return (LDIF, "--from", out)
 
 
 def _online(site: Site, made: Slapd, suffix: str) -> Done:
-    there = ("--consumer", made.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
     env = {"DITSEED_STATE_DIR": str(made.home / "state")}
-    done = ditseed("replica", "seed", "--strategy", ONLINE, *_bind(site, suffix), *there, env=env)
+    done = ditseed(*online(site.source, made, *bind(site.source), "-b", suffix), env=env)
     if done.status == 0:
         configure(made, suffix, site.second if suffix == SECOND else site.lines)
     return done

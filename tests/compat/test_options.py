@@ -17,9 +17,7 @@ from fixtures.compat.topologies import (
     Option,
     Topology,
 )
-from fixtures.partial import syncrepl
 from fixtures.slapd import ServerError, Slapd
-from fixtures.slapd_config import Settings
 from tests.compat import building
 from tests.compat.test_topologies import shown
 
@@ -39,7 +37,7 @@ def test_option(row: Option) -> None:
 def _unknown_to_slapd() -> dict[str, list[str]]:
     source = Slapd()
     try:
-        replication.consumer(source, Settings(database_lines=(syncrepl(source, GROUPS[UNKNOWN]),)))
+        replication.consumer(source, options=GROUPS[UNKNOWN])
     except ServerError as error:
         return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
     finally:

@@ -408,7 +408,7 @@ def without_server_id() -> Iterator[Slapd]:
     """One of two providers that both write."""
     with Slapd(Settings(loglevel="none", overlays=("overlay syncprov",))) as other:
         other.ldapadd(TOP)
-        line = replication.syncrepl(other, other.uri)
+        line = replication.syncrepl(other)
         lines = (line, "multiprovider on")
         settings = replication.as_consumer(other.settings, database_lines=lines)
         with Slapd(settings) as server:

@@ -7,7 +7,6 @@ are `pytest -m heavy`.
 from __future__ import annotations
 
 import io
-import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -25,7 +24,7 @@ from fixtures.slapd_config import Settings
 from fixtures.trees import record, write_people
 from loader.errors import LimitTooLow
 from tests.support.command import Done, ditseed
-from tests.support.ldif import text_of
+from tests.support.ldif import text_of_export
 from tests.support.require import require
 
 pytestmark = pytest.mark.long
@@ -118,9 +117,7 @@ def _held(server: Other) -> Tree:
 
 def _exported(out: Path) -> Tree:
     """All attributes of the LDIF, read by python-ldap."""
-    shards = json.loads((out / "manifest.json").read_text())["shards"]
-    text = "".join(text_of(out / shard["name"]) for shard in shards)
-    records = ldif.LDIFRecordList(io.BytesIO(text.encode()))
+    records = ldif.LDIFRecordList(io.BytesIO(text_of_export(out).encode()))
     records.parse()
     return _tree(records.all_records)
 
@@ -197,7 +194,7 @@ def test_a_limit_that_is_too_low(both: Both, tmp_path: Path) -> None:
     limits_size = next(iter(lifted))
     _set(both.source, {limits_size: "100"})
     done = both.as_reader(tmp_path / "out")
-    assert done.status == LimitTooLow.exit_status, done
+    done.refused(LimitTooLow)
     assert not [name for name in lifted if name not in done.err]
     _set(both.source, lifted)
     assert both.as_reader(tmp_path / "out").ok().facts["entries"] == both.entries

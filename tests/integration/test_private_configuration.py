@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fixtures import modules
-from fixtures.modules import Module
+from fixtures.compat.modules import BACKENDS, NOBODY, OVERLAYS
+from fixtures.compat.row import Built
 from fixtures.slapd import Form, Slapd
-from fixtures.slapd_config import Installation, Settings
 from loader.config import Config
 from loader.defaults import ENGINES
 from loader.operations.build import steps
 from loader.operations.publish import TargetDatabase
 from loader.server import configuration, private
+from tests.compat import building
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -48,30 +48,27 @@ exec strace -f -A -s 4096 -e trace=%file,connect -o {log} "$@"
 """
 
 
-@contextmanager
-def configured(module: Module, form: Form, home: Path, *lines: str) -> Iterator[Slapd]:
-    """A server with the module; `home`: where it keeps whatever it keeps."""
-    missing = [one for one in module.loads if not Path(Installation().modules, f"{one}.la").exists()]
-    require(f"slapd has no module {missing[0]} here" if missing else None)
-    for name in ("log", "below", "second", "ldif", "cache"):
-        (home / name).mkdir(parents=True)
-    (home / "Nothing.pm").write_text("package Nothing; sub new { return bless {}; } 1;\n")
+# What is none of a row's, and could be written to or asked all the same.
+OTHERS = (
+    Built("mdb", lines="database mdb\nsuffix o=second\ndirectory {home}/below"),
+    Built(
+        "glue-ldap", first=f"database ldap\nsuffix ou=below,{SUFFIX}\nsubordinate\nuri {NOBODY}", modules=("back_ldap",)
+    ),
+    Built(
+        "syncrepl",
+        lines=f'syncrepl rid=1 provider={NOBODY} searchbase="{SUFFIX}" bindmethod=simple binddn="cn=x" '
+        f"credentials=SECRET type=refreshOnly\nupdateref {NOBODY}",
+    ),
+)
+# slapd itself cannot convert a slapd.conf with pbind.
+ROWS = [row for row in (*OVERLAYS, *BACKENDS) if row.suffix == SUFFIX and row.lines + row.first and row.name != "pbind"]
+each_row = pytest.mark.parametrize("row", [*ROWS, *OTHERS], ids=lambda row: row.name)
 
-    def told(text: str) -> str:
-        return text.format(home=home, suffix=SUFFIX)
 
-    settings = Settings(
-        suffix=SUFFIX,
-        maxsize=64 << 20,
-        indexes=("objectClass eq",),
-        modules=tuple(dict.fromkeys(("back_mdb", *module.loads))),
-        global_lines=(*lines, *told(module.before).splitlines()),
-        overlays=tuple(filter(None, (told(module.overlay), told(module.after)))),
-        schema=("/etc/ldap/schema/dyngroup.schema",),
-        limits=(),
-    )
-    with closing(Slapd(settings, form=form)) as server:
-        yield server
+def configured(row: Built, form: Form, home: Path, *lines: str) -> closing[Slapd]:
+    """A server whose files, and those of its modules, are below `home`. lines: at the beginning of its slapd.conf."""
+    building.require_modules(row)
+    return closing(building.server(replace(row, first="\n".join((*lines, row.first))), home, form=form))
 
 
 def _tracer(home: Path) -> tuple[dict[str, str], Path]:
@@ -112,9 +109,9 @@ def _below(path: Path, places: tuple[Path, ...]) -> bool:
 
 
 @pytest.mark.rows(4)
-@pytest.mark.parametrize("module", modules.ALL, ids=[one.name for one in modules.ALL])
+@each_row
 @pytest.mark.parametrize(("tool", "form"), [("build", "conf"), ("build", "config"), ("slapindex", "config")])
-def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path: Path) -> None:
+def test_nothing_else_is_opened(row: Built, tool: str, form: Form, tmp_path: Path) -> None:
     """By slapadd in its two parts (schema probes, the load), and by slapindex."""
     env, log = _tracer(tmp_path)
     ldif = tmp_path / "in.ldif"
@@ -123,9 +120,9 @@ def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path:
     scratch.mkdir()
     env["DITSEED_TOOLS_TMPDIR"] = str(scratch)
     lines = (UNKNOWN_TO_CORE,) if tool == "slapindex" else ()
-    with configured(module, form, tmp_path / "others", *lines) as server:
+    with configured(row, form, tmp_path / "others", *lines) as server:
         where = ("--config", server.config_path, "-b", SUFFIX)
-        others = (tmp_path / "others", server.home)
+        others = (server.home,)
         if tool == "build":
             target = tmp_path / "target"
             target.mkdir()
@@ -134,17 +131,17 @@ def test_nothing_else_is_opened(module: Module, tool: str, form: Form, tmp_path:
             assert touched(log, others, target, scratch) == []
         else:
             ditseed("build", ldif, *where, "--engine", "slapadd").ok()
-            done = ditseed("tune", "indexes", *where, "--add", "sn eq", "--apply", env=env).ok()
+            done = ditseed("tune", "indexes", *where, "--add", "givenName eq", "--apply", env=env).ok()
             assert "slapindex built the indexes" in done.out + done.err
             assert touched(log, others, server.database_dir, scratch) == []
         assert "slapd.d" in log.read_text(), "nothing was traced"
 
 
 @pytest.mark.rows(5)
-@pytest.mark.parametrize("module", modules.ALL, ids=[one.name for one in modules.ALL])
-def test_every_name_of_the_schema_is_known(module: Module, tmp_path: Path) -> None:
+@each_row
+def test_every_name_of_the_schema_is_known(row: Built, tmp_path: Path) -> None:
     """What an overlay or a backend brings along comes with its module."""
-    with configured(module, "conf", tmp_path / "others") as server:
+    with configured(row, "conf", tmp_path / "others") as server:
         config = configuration.read(server.config_path)
         database = config.database(SUFFIX)
         place = TargetDatabase(config, database, server.database_dir)
@@ -169,13 +166,13 @@ def test_the_log_file_is_left_alone(form: Form, tmp_path: Path) -> None:
     log = tmp_path / "slapd.log"
     ldif = tmp_path / "in.ldif"
     ldif.write_text(ENTRIES)
-    with configured(modules.ALL[0], form, tmp_path / "others", f'logfile "{log}"') as server:
+    with configured(OTHERS[0], form, tmp_path / "others", f'logfile "{log}"') as server:
         log.write_text("what slapd said\n")
         where = ("--config", server.config_path, "-b", SUFFIX)
         for engine in ENGINES:
             ditseed("build", ldif, *where, "--engine", engine, "--replace").ok()
         apply = ("--apply",) if form == "config" else ()
-        ditseed("tune", "indexes", *where, "--add", "sn eq", *apply).ok()
+        ditseed("tune", "indexes", *where, "--add", "givenName eq", *apply).ok()
         ditseed("tune", "maxsize", *where, "--maxsize", "80M", *apply).ok()
         ditseed("verify", *where).ok()
         assert log.read_text() == "what slapd said\n"
@@ -195,17 +192,10 @@ def test_what_a_slapd_conf_defines_itself_may_build_on_its_includes(tmp_path: Pa
     )
     ldif = tmp_path / "in.ldif"
     ldif.write_text(ENTRIES.replace("inetOrgPerson", "ownPerson\nownThing: 7"))
-    with configured(modules.ALL[0], "conf", tmp_path / "others", *lines) as server:
+    with configured(OTHERS[0], "conf", tmp_path / "others", *lines) as server:
         where = ("--config", server.config_path, "-b", SUFFIX)
         ditseed("build", ldif, *where, "--engine", "slapadd").ok()
         assert "ownThing: 7" in server.slapcat()
-
-
-def test_every_module_of_the_packages_is_here() -> None:
-    directory = Path(Installation().modules)
-    found = {path.stem for path in directory.glob("*.la")}
-    require(None if found else f"no modules in {directory}")
-    assert found <= modules.shipped(), found - modules.shipped()
 
 
 @pytest.mark.timeout(120)

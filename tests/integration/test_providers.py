@@ -15,8 +15,9 @@ from fixtures.replication import wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.trees import write_people
 from fixtures.waiting import until
+from loader.errors import OtherTree, UsageProblem
 from tests.support.command import ditseed, start
-from tests.support.killing import KILL_AT
+from tests.support.killing import killed
 from tests.support.seeding import Pair
 from tests.support.trees import assert_same
 
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.slapd
 PEOPLE = 4000
 SALES = "ou=sales,ou=Berlin,ou=people,dc=example,dc=com"
 SYNCPROV = f"overlay syncprov\nsyncprov-sessionlog {replication.SESSION_LOG}"
-_A_CHANGE = "dn: {}\nchangetype: modify\nreplace: description\ndescription: {}\n"
 
 
 @dataclasses.dataclass
@@ -55,7 +55,7 @@ def three(tmp_path: Path) -> Iterator[Three]:
     settings = dataclasses.replace(source.settings, overlays=(), server_id=None)
     with ExitStack() as stack:
         stack.enter_context(source)
-        source.ldapmodify(_A_CHANGE.format(source.suffix, "once"))
+        source.describe("once")
         second = stack.enter_context(closing(_second(source, ldif)))
         second.start()
         wait_in_sync(source, second)
@@ -71,12 +71,6 @@ def _second(source: Slapd, ldif: Path) -> Slapd:
     ldif.write_text(source.slapcat())
     made.slapadd(ldif, "-w")
     return made
-
-
-def _emptied(directory: Path) -> Path:
-    for path in sorted(directory.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    return directory
 
 
 def _entries_sent(server: Slapd) -> int:
@@ -108,10 +102,9 @@ def test_both_are_read_while_all_changes(three: Three) -> None:
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_one_is_killed(three: Three, at: str, which: str) -> None:
     """With SIGKILL, at named moments; the other has all, and nothing of the dead one is kept."""
-    done = ditseed(*three.seed(), env={KILL_AT: at})
-    assert done.status == -9, done
+    killed(at, *three.seed())
     both = three.pair
-    both.provider.ldapmodify(_A_CHANGE.format(SALES, "changed"))
+    both.provider.describe("changed", SALES)
     if which == "second":
         three.second.kill9()
     else:
@@ -147,41 +140,22 @@ def _is_read(both: Pair) -> bool:
 def test_a_rename_that_one_has_seen_later(three: Three) -> None:
     """Pieces of one show it, and those of the other do not."""
     both = three.pair
-    done = ditseed(*three.seed(), env={KILL_AT: "plan.recorded"})
-    assert done.status == -9, done
+    killed("plan.recorded", *three.seed())
     three.second.stop()
     with both.provider.connection() as handle:
         handle.rename_s(SALES, "ou=trade", delold=1)
-    _cut_off(three)
+    theirs, nobodys = f"provider={both.provider.uri}", "provider=ldap://127.0.0.1:1"
+    three.second.rewrite(lambda text: text.replace(theirs, nobodys))
     three.second.start()
     try:
-        done = ditseed(*three.seed(), env={KILL_AT: "read.recorded"})
-        assert done.status == -9, done
+        killed("read.recorded", *three.seed())
     finally:
-        _join_again(three)
+        three.second.stop()
+        three.second.rewrite(lambda text: text.replace(nobodys, theirs))
+        three.second.start()
+        wait_in_sync(both.provider, three.second)
     ditseed(*three.seed()).ok()
     _converges(three)
-
-
-_DATABASE = "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\n"
-
-
-def _cut_off(three: Three) -> None:
-    """The second one's syncrepl goes where nobody answers; its configuration is changed while it is stopped."""
-    _replace_in_config(three.second, three.pair.provider.uri, "ldap://127.0.0.1:1")
-
-
-def _join_again(three: Three) -> None:
-    three.second.stop()
-    _replace_in_config(three.second, "ldap://127.0.0.1:1", three.pair.provider.uri)
-    three.second.start()
-    wait_in_sync(three.pair.provider, three.second)
-
-
-def _replace_in_config(server: Slapd, old: str, new: str) -> None:
-    conf = server.home / "slapd.conf"
-    conf.write_text(conf.read_text().replace(f"provider={old}", f"provider={new}"))
-    server.tool("slapcat", "-n0", "-f", conf, "-F", _emptied(server.config_path))
 
 
 def test_no_replica_is_refused(three: Three, tmp_path: Path) -> None:
@@ -192,16 +166,11 @@ def test_no_replica_is_refused(three: Three, tmp_path: Path) -> None:
     for content in (ldif, _without_some(source, tmp_path)):
         other = replication.provider()
         other.slapadd(content, "-w")
+        _share_password(source, other)
         with other:
-            other.stop()
-            _share_password(source, other)
-            other.start()
             out = tmp_path / "out"
             more = ("-H", other.uri, "-b", source.suffix, "-o", out)
-            done = ditseed("export", *three.pair.bind, *more)
-            assert done.status == 97, done
-            assert other.uri in done.err
-            assert "[server.other_tree]" in done.err
+            ditseed("export", *three.pair.bind, *more).refused(OtherTree, other.uri)
 
 
 def _without_some(source: Slapd, tmp_path: Path) -> Path:
@@ -216,16 +185,10 @@ def _without_some(source: Slapd, tmp_path: Path) -> Path:
 
 def _share_password(source: Slapd, other: Slapd) -> None:
     """Of the replicator, with a server that is stopped."""
-    conf = other.home / "slapd.conf"
-    own, theirs = other.replicator_password_file, source.replicator_password_file
-    conf.write_text(conf.read_text().replace(own.read_text(), theirs.read_text()))
-    other.tool("slapcat", "-n0", "-f", conf, "-F", _emptied(other.config_path))
-    own.write_text(theirs.read_text())
+    own, theirs = other.replicator_password_file.read_text(), source.replicator_password_file.read_text()
+    other.rewrite(lambda text: text.replace(own, theirs))
+    other.replicator_password_file.write_text(theirs)
 
 
-def test_several_are_for_search(three: Three) -> None:
-    both = three.pair
-    done = ditseed(*both.seed("clone", "-H", three.second.uri))
-    assert done.status == 3, done
-    twice = ditseed(*three.seed(both.provider.uri))
-    assert twice.status == 3, twice
+def test_the_same_one_twice_is_refused(three: Three) -> None:
+    ditseed(*three.seed(three.pair.provider.uri)).refused(UsageProblem)

@@ -21,7 +21,6 @@ IN_SHORT = (ROOT / "README.md").read_text().partition("## A new replica")[2].par
 
 
 def here(text: str, both: Pair) -> str:
-    """With what the test has in the place of the example's names."""
     names = {
         "ldap://provider": both.provider.uri,
         "cn=replicator,dc=example,dc=com": "cn=replicator",

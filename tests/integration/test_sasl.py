@@ -65,16 +65,9 @@ def server() -> Iterator[Slapd]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def idle() -> Iterator[Slapd]:
-    made = Slapd()
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def place(server: Slapd, idle: Slapd, tmp_path: Path) -> Place:
-    return Place(server, tmp_path, idle)
+def place(server: Slapd, target: Slapd, tmp_path: Path) -> Place:
+    return Place(server, tmp_path, target)
 
 
 def passwords_in(out: Path) -> int:
@@ -128,17 +121,12 @@ def test_words_that_make_no_sense(place: Place, words: tuple[str, ...], message:
     refused(ditseed(*place.command("export"), *words), UsageProblem, message, "--help")
 
 
-def test_a_mechanism_without_a_layer_where_one_is_demanded(idle: Slapd, tmp_path: Path) -> None:
-    lines = ("sasl-secprops minssf=56", "sasl-host localhost")
+def test_what_has_no_layer_where_one_is_demanded(target: Slapd, tmp_path: Path) -> None:
+    """A mechanism, and a simple bind in clear."""
+    lines = ("sasl-secprops minssf=56", "sasl-host localhost", "security simple_bind=56")
     with Slapd(Settings(global_lines=lines)) as server:
-        place = Place(server, tmp_path, idle)
+        place = Place(server, tmp_path, target)
         bind = ("-Y", "SCRAM-SHA-256", "-U", "deputy", *place.password())
         refused(ditseed(*place.command("export"), *bind), TooWeak, "SCRAM-SHA-256", "-ZZ")
-
-
-@pytest.mark.long
-def test_a_simple_bind_in_clear_where_that_is_forbidden(idle: Slapd, tmp_path: Path) -> None:
-    with Slapd(Settings(global_lines=("security simple_bind=56",))) as server:
-        place = Place(server, tmp_path, idle)
-        bind = ("-D", server.root_dn, "-y", server.password_file)
+        bind = ("-D", server.root_dn, "-y", str(server.password_file))
         refused(ditseed(*place.command("export"), *bind), TooWeak, "onfidentiality", "-ZZ")

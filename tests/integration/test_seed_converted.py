@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -106,8 +105,7 @@ def test_killed_at_every_point_in_turn(first: Path) -> None:
     with _here(MADE) as ours:
         command = _seed(first, ours)
         for point in points:
-            done = ditseed(*command, env={killing.KILL_AT: point})
-            assert done.status == -signal.SIGKILL, f"{point}: {done}"
+            killing.killed(point, *command)
             inside = {path.name for path in ours.database_dir.iterdir()}
             assert inside <= {meta.DATA, "lock.mdb", killing.RUN_DIR}
         assert "publish: done before" in ditseed(*command).ok().err
@@ -123,12 +121,10 @@ def test_killed_and_damaged_before_it_is_compared(name: str, tmp_path: Path) -> 
     first = _stamped(ALL[name], tmp_path / "first")
     with _here(ALL[name]) as ours:
         command = _seed(first, ours)
-        assert ditseed(*command, env={killing.KILL_AT: "compare.start"}).status == -signal.SIGKILL
+        killing.killed("compare.start", *command)
         made = ours.database_dir / killing.RUN_DIR / "environment" / meta.DATA
         made.write_bytes(made.read_bytes().replace(b"#000000#001#", b"#000000#002#"))
-        done = ditseed(*command)
-        assert done.status == MdbDamaged.exit_status, done
-        assert "it differs from" in done.err
+        ditseed(*command).refused(MdbDamaged, "it differs from")
         assert not (ours.database_dir / meta.DATA).exists()
 
 
@@ -137,16 +133,14 @@ def test_a_schema_that_lacks_something_is_refused(tmp_path: Path, more: tuple[st
     """Before anything is copied."""
     first = _stamped(ALL["bare"], tmp_path / "first")
     with _here(ALL["bare"], schema=()) as ours:
-        done = ditseed(*_seed(first, ours, *more))
-        assert done.status == SchemaMissing.exit_status, done
+        ditseed(*_seed(first, ours, *more)).refused(SchemaMissing)
         assert not (ours.database_dir / meta.DATA).exists()
 
 
 @pytest.mark.long
 def test_a_dry_run_refuses_a_map_that_is_too_small(first: Path) -> None:
     with _here(MADE, maxsize=128 << 10) as ours:
-        done = ditseed(*_seed(first, ours, "--dry-run"))
-        assert done.status == MaxsizeTooSmall.exit_status, done
+        ditseed(*_seed(first, ours, "--dry-run")).refused(MaxsizeTooSmall)
 
 
 def test_a_plan_knows_that_it_converts(first: Path) -> None:

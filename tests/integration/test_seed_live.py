@@ -11,6 +11,7 @@ import random
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,43 +28,33 @@ RATE = float(os.environ.get("DITSEED_BAR_RATE", "50"))
 SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
 
 
-@pytest.mark.rows(1)
+SIZES = [pytest.param(ENTRIES, RATE, id="short"), pytest.param(50_000, 200, id="long", marks=pytest.mark.heavy)]
+
+
+@pytest.mark.rows(0, "short-search")
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_replica_of_a_restless_provider_converges(short_tmp: Path, strategy: str) -> None:
-    _converges(short_tmp, strategy, ENTRIES, RATE)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_larger_and_more_restless_one(short_tmp: Path, strategy: str) -> None:
-    _converges(short_tmp, strategy, 50_000, 200)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("strategy", ["search", "clone"])
-def test_a_provider_without_session_log(short_tmp: Path, strategy: str) -> None:
-    """It names all that stays, and the consumer deletes the rest: also what came after the claimed contextCSN."""
-    with pair(short_tmp, 2000, session_log=0) as both:
-        (refresh,) = _seed_and_sync(both, strategy, RATE)
-        assert refresh.kind == "present"
-        assert refresh.sent < 1000
+@pytest.mark.parametrize(("people", "rate"), SIZES)
+def test_a_replica_of_a_restless_provider_converges(short_tmp: Path, people: int, rate: float, strategy: str) -> None:
+    """Without a full refresh: the cookie was taken, and the session log named what went."""
+    with pair(short_tmp, people) as both:
+        (refresh,) = _seed_and_sync(both, strategy, rate)
+        assert refresh.kind == "delete"
+        assert refresh.sent <= people // 2
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "slapcat", "clone"])
-def test_a_consumer_that_provides_for_others(short_tmp: Path, strategy: str) -> None:
-    """Its own syncprov raises contextCSN at the start to the newest entryCSN it finds: nothing may be newer."""
-    with pair(short_tmp, 2000, overlays=("overlay syncprov",)) as both:
+@pytest.mark.parametrize(
+    ("settings", "kind"), [({"session_log": 0}, "present"), ({"overlays": ("overlay syncprov",)}, "delete")]
+)
+def test_another_provider_or_consumer(short_tmp: Path, settings: dict[str, Any], kind: str, strategy: str) -> None:
+    """Without a session log, the provider names all that stays, and the consumer deletes the rest: also what came after
+    the claimed contextCSN. A consumer that provides for others raises contextCSN at the start to the newest entryCSN
+    that it finds: nothing may be newer."""
+    with pair(short_tmp, 2000, **settings) as both:
         (refresh,) = _seed_and_sync(both, strategy, RATE)
-        assert refresh.kind == "delete"
-
-
-def _converges(scratch: Path, strategy: str, people: int, rate: float) -> None:
-    with pair(scratch, people) as both:
-        (refresh,) = _seed_and_sync(both, strategy, rate)
-        # No full refresh: the cookie was taken, and the session log named what went.
-        assert refresh.kind == "delete"
-        assert refresh.sent <= people // 2
+        assert refresh.kind == kind
+        assert refresh.sent < 1000
 
 
 def _seed_and_sync(both: Pair, strategy: str, rate: float) -> list[Refresh]:
@@ -84,7 +75,9 @@ def _seed_and_sync(both: Pair, strategy: str, rate: float) -> list[Refresh]:
     print(f"{said.err}seeded in {seconds:.1f} s, in sync {waited:.2f} s after the last change")
     print(churn.counts, refreshes)
     assert_same(both.provider, both.consumer)
-    _assert_equal_for_ditseed(both)
+    places = ("compare", both.provider.uri, both.consumer.uri, "-b", both.provider.suffix)
+    bind = (*both.bind[2:], "--consumer-password-file", both.consumer.replicator_password_file)
+    ditseed(*places, *bind, "--with-context-csn").ok()
     for refresh in refreshes:
         assert refresh.cookie
         assert refresh.sent <= sum(churn.counts.values())
@@ -99,11 +92,3 @@ def _assert_counts_add_up(said: Done) -> None:
     assert counts["left out"] == counts.get("read twice", 0) + counts.get("parent is gone", 0)
     (streamed,) = re.findall(r"^stream: ([\d,]+) entries", said.err, re.M)
     assert streamed == shown["read"]
-
-
-def _assert_equal_for_ditseed(both: Pair) -> None:
-    """contextCSN too."""
-    places = ("compare", both.provider.uri, both.consumer.uri, "-b", both.provider.suffix)
-    bind = (*both.bind[2:], "--consumer-password-file", both.consumer.replicator_password_file)
-    compared = ditseed(*places, *bind, "--with-context-csn")
-    assert compared.status == 0, compared

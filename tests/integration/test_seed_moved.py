@@ -17,7 +17,7 @@ import pytest
 from fixtures import replication
 from fixtures.replication import refresh_report, wait_in_sync
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import REPLICATOR
+from fixtures.slapd_config import DATABASE, REPLICATOR
 from fixtures.trees import write_people
 from tests.support.seeding import Pair, pair
 from tests.support.stopping import Stopping, stopping
@@ -156,7 +156,7 @@ def test_a_busy_suffix_entry_costs_nothing(both: Pair, kept: bool) -> None:
     """Everything is below it; it is read again, and nothing else."""
     with _seeding(both, AFTER[kept][:1], kept) as seeding:
         seeding.wait_for_stop()
-        _describe(both.provider, "busy", "dc=example,dc=com")
+        both.provider.describe("busy")
         mark = both.provider.log_size()
     _assert_converges(both, 1)
     sent = [int(line.rpartition("nentries=")[2].split()[0]) for line in both.provider.log_lines("nentries=", mark)]
@@ -185,13 +185,8 @@ def long_ago(tmp_path: Path) -> Iterator[Pair]:
 
 
 def _limit_unindexed(server: Slapd, unchecked: int | str) -> None:
-    change = "dn: olcDatabase={3}mdb,cn=config\nchangetype: modify\nreplace: olcLimits\n"
+    change = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcLimits\n"
     server.configure(f"{change}olcLimits: {LIMITS % unchecked}\n")
-
-
-def _describe(server: Slapd, text: str, dn: str = SALES) -> None:
-    change = "changetype: modify\nreplace: description\ndescription:"
-    server.ldapmodify(f"dn: {dn}\n{change} {text}\n")
 
 
 def _sids(server: Slapd) -> list[str]:
@@ -200,11 +195,11 @@ def _sids(server: Slapd) -> list[str]:
 
 def test_no_look_at_every_entry(long_ago: Pair) -> None:
     """A container has changed meanwhile; slapd finds it by its index."""
-    _describe(long_ago.provider, "its server ID stands in the contextCSN")
+    long_ago.provider.describe("its server ID stands in the contextCSN", SALES)
     assert _sids(long_ago.provider) == ["000", "001"]
     with stopping(long_ago, ("stream.read",)) as seeding:
         seeding.wait_for_stop()
-        _describe(long_ago.provider, "changed")
+        long_ago.provider.describe("changed", SALES)
         _limit_unindexed(long_ago.provider, UNCHECKED)
     _limit_unindexed(long_ago.provider, "unlimited")
     _assert_converges(long_ago)
@@ -215,10 +210,9 @@ def test_no_look_at_every_entry(long_ago: Pair) -> None:
 def test_a_renamed_container_is_followed(long_ago: Pair, sids: list[str]) -> None:
     """Also by a server ID of which nothing is known: then every container is looked at."""
     if sids == ["000", "001"]:
-        _describe(long_ago.provider, "its server ID stands in the contextCSN")
+        long_ago.provider.describe("its server ID stands in the contextCSN", SALES)
     assert _sids(long_ago.provider) == sids
     with stopping(long_ago, ("stream.read",)) as seeding:
         seeding.wait_for_stop()
-        with long_ago.provider.connection() as handle:
-            handle.rename_s(SALES, "ou=trade", delold=1)
+        _once(long_ago)
     _assert_converges(long_ago)

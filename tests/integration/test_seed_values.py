@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fixtures.trees import record
-from loader import errors
 from tests.support.command import ditseed
 from tests.support.seeding import Pair, pair
 from tests.support.trees import tree
@@ -48,12 +47,3 @@ def test_the_consumer_gets_what_the_provider_has(tmp_path: Path, strategy: str) 
             f"2 of telephoneNumber ({syntax}.50)",
         ]
         assert tree(both.consumer.slapcat()) == tree(both.provider.slapcat())
-
-
-def test_a_build_refuses_them(tmp_path: Path) -> None:
-    with pair(tmp_path, 5) as both:
-        _grown_old(both, tmp_path)
-        both.prepare("slapcat")
-        where = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
-        done = ditseed("build", both.slapcat_file, *where)
-        assert done.status == errors.EntryRefused.exit_status

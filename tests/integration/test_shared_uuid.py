@@ -11,14 +11,15 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader.errors import RefreshRefused, SharedUuid
-from tests.support.command import ditseed
+from tests.support.command import Done, ditseed
 from tests.support.seeding import Pair, consumer_of, pair
-from tests.support.stopping import begin
+from tests.support.stopping import stopped_at
 
 pytestmark = pytest.mark.slapd
 
 TWINS = ("cn=one,dc=example,dc=com", "cn=two,dc=example,dc=com")
-PERSON = "objectClass: person\nsn: twin\nentryUUID: 11111111-2222-4333-8444-555555555555\n"
+UUID = "11111111-2222-4333-8444-555555555555"
+PERSON = f"objectClass: person\nsn: twin\nentryUUID: {UUID}\n"
 
 
 @pytest.fixture(scope="module")
@@ -31,47 +32,36 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         provider.slapadd(ldif)
         provider.start()
         # Its CSN goes beyond those of slapadd's entries into contextCSN, which slapadd left as it was.
-        provider.ldapmodify(_change(TWINS[0], "later"))
+        provider.describe("later", TWINS[0])
         yield made
 
 
-def _change(dn: str, description: str) -> str:
-    return f"dn: {dn}\nchangetype: modify\nreplace: description\ndescription: {description}\n"
-
-
-def _expect_named(status: int, err: str) -> None:
-    assert status == SharedUuid.exit_status, err
-    assert "11111111-2222-4333-8444-555555555555" in err
-    assert all(dn in err for dn in TWINS), err
+def _expect_named(done: Done) -> None:
+    done.refused(SharedUuid, UUID, *TWINS)
 
 
 def test_an_export_is_refused_with_both_names(both: Pair, tmp_path: Path) -> None:
     done = ditseed("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / "out")
-    _expect_named(done.status, done.err)
+    _expect_named(done)
     assert not list((tmp_path / "out").glob("*.ldif*"))
 
 
-def test_a_seeding_by_way_of_an_export_is_refused(both: Pair) -> None:
-    done = ditseed(*both.seed("search", "--engine", "slapadd"))
-    _expect_named(done.status, done.err)
-    assert not (both.consumer.database_dir / "data.mdb").exists()
-
-
 def test_one_that_changed_while_it_was_read_does_not_overtake_the_other(both: Pair) -> None:
-    seeding = begin(both, ("plan.recorded",))
-    seeding.wait_for_stop()
-    both.provider.ldapmodify(_change(TWINS[0], "changed"))
-    seeding.go_on()
-    _, err = seeding.process.communicate(timeout=300)
-    _expect_named(seeding.process.returncode, err)
+    seeding = stopped_at("plan.recorded", *both.seed("search"))
+    both.provider.describe("changed", TWINS[0])
+    done = seeding.end()
+    _expect_named(done)
     assert not (both.consumer.database_dir / "data.mdb").exists()
 
 
-@pytest.mark.parametrize("strategy", ["search", "slapcat", "clone"])
-def test_no_seeding_takes_them(both: Pair, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "more"), [("search", ()), ("search", ("--engine", "slapadd")), ("slapcat", ()), ("clone", ())]
+)
+def test_no_seeding_takes_them(both: Pair, strategy: str, more: tuple[str, ...]) -> None:
+    """With slapadd, by way of an export."""
     both.prepare(strategy)
-    done = ditseed(*both.seed(strategy, "--restart"))
-    _expect_named(done.status, done.err)
+    done = ditseed(*both.seed(strategy, "--restart", *more))
+    _expect_named(done)
     assert not (both.consumer.database_dir / "data.mdb").exists()
 
 
@@ -85,7 +75,7 @@ def test_verify_names_them(indexes: tuple[str, ...]) -> None:
         told = ditseed("doctor", "--config", server.config_path)
     assert told.status == 1
     for out in (done.out, told.out) if "entryUUID eq" in indexes else (done.out,):
-        assert "share the entryUUID 11111111-2222-4333-8444-555555555555" in out
+        assert f"share the entryUUID {UUID}" in out
         assert all(dn in out for dn in TWINS)
 
 
@@ -94,11 +84,9 @@ def test_a_refresh_does_not_guess_which_of_them_was_deleted(both: Pair) -> None:
     ldif = both.scratch / "all.ldif"
     ldif.write_text(both.provider.slapcat())
     both.consumer.slapadd(ldif)
-    both.provider.ldapmodify(_change(TWINS[0], "once more"))
-    config = ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
-    done = ditseed("replica", "refresh", *both.bind, *config)
-    assert done.status == RefreshRefused.exit_status, done.err
-    assert "share the entryUUID 11111111-2222-4333-8444-555555555555" in done.err
+    both.provider.describe("once more", TWINS[0])
+    done = ditseed("replica", "refresh", *both.bind, *both.where)
+    done.refused(RefreshRefused, f"share the entryUUID {UUID}")
 
 
 @pytest.mark.parametrize("known", [0, 1])
@@ -108,12 +96,11 @@ def test_a_refresh_finds_them_at_the_provider_alone(both: Pair, known: int) -> N
     foreign = tuple(f"dn: {dn}\n" for dn in TWINS[known:])
     ldif = both.scratch / "some.ldif"
     ldif.write_text("\n\n".join(one for one in records if not one.startswith(foreign)))
-    both.provider.ldapmodify(_change(both.provider.suffix, f"known: {known}"))
+    both.provider.describe(f"known: {known}")
     both.provider.restart()
     with consumer_of(both) as behind:
         behind.consumer.slapadd(ldif)
         before = (behind.consumer.database_dir / "data.mdb").read_bytes()
-        config = ("--config", behind.consumer.config_path, "-b", behind.consumer.suffix)
-        done = ditseed("replica", "refresh", *behind.bind, *config)
-        _expect_named(done.status, done.err)
+        done = ditseed("replica", "refresh", *behind.bind, *behind.where)
+        _expect_named(done)
         assert (behind.consumer.database_dir / "data.mdb").read_bytes() == before

@@ -4,7 +4,6 @@ shows. And a suffix with escaped characters."""
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,15 +14,15 @@ from fixtures import replication
 from fixtures.golden.case import settings
 from fixtures.golden.records import pairs_of, top, unit
 from fixtures.golden.tables import differences
-from fixtures.slapd import Form, Slapd
+from fixtures.slapd import Form, ServerError, Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import record
 from fixtures.waiting import until
 from loader.defaults import ENGINES
 from loader.errors import EntryRefused, LdifSyntax, UsageProblem
 from tests.support.building import build
-from tests.support.command import Done, ditseed
-from tests.support.seeding import Pair, bind
+from tests.support.command import ditseed
+from tests.support.seeding import Pair, online
 from tests.support.trees import assert_same, tree
 
 pytestmark = pytest.mark.slapd
@@ -35,7 +34,6 @@ BELOW = (
     + record("cn=other", pairs_of("objectClass: device; cn: other"))
 )
 ROOT = "dn:\nobjectClass: organization\no: all\n\n"
-CHANGE = "dn: dc=com\nchangetype: modify\nreplace: description\ndescription: {}\n"
 SETTINGS = dataclasses.replace(
     settings("objectClass,entryCSN,entryUUID eq", suffix=""), modules=("back_mdb", "syncprov"), schema=()
 )
@@ -46,7 +44,7 @@ def source(request: pytest.FixtureRequest) -> Iterator[Slapd]:
     with closing(replication.provider(SETTINGS)) as server:
         server.slapadd((ROOT if request.param == "rooted" else "") + BELOW, "-w")
         with server:
-            server.ldapmodify(CHANGE.format("one"))
+            server.describe("one", "dc=com")
             yield server
 
 
@@ -63,11 +61,10 @@ def test_a_replica_goes_on_from_its_seed(source: Slapd, short_tmp: Path, strateg
         both = Pair(source, target, short_tmp)
         both.prepare(how[0])
         ditseed(*both.seed(*how)).ok()
-        words = ("--config", target.config_path, "-b", "", "--verify", "indexes")
-        ditseed("verify", *words).ok()
+        ditseed("verify", *both.where, "--verify", "indexes").ok()
         target.start()
         natural.start()
-        source.ldapmodify(CHANGE.format(strategy))
+        source.describe(strategy, "dc=com")
         wait_for(strategy, target, natural)
         (refresh,) = replication.refresh_report(target)[:1]
         assert refresh.cookie, "a full refresh"
@@ -84,7 +81,7 @@ def test_a_replica_goes_on_from_its_seed(source: Slapd, short_tmp: Path, strateg
 @pytest.mark.long("rootless")
 def test_what_slapcat_and_export_write_is_built(source: Slapd, short_tmp: Path) -> None:
     source.restart()  # slapd stores its contextCSN when it stops
-    source.ldapmodify(CHANGE.format("again"))
+    source.describe("again", "dc=com")
     out = short_tmp / "out"
     found = ditseed("export", source.database_dir, "-o", out, "--json").ok().facts
     assert found["context_csns"], "it stands in the root"
@@ -120,10 +117,7 @@ def test_a_root_that_stands_elsewhere_or_is_no_entry_is_refused(short_tmp: Path)
 
 def test_no_replica_is_seeded_online(source: Slapd) -> None:
     with Slapd(SETTINGS) as target:
-        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        done = ditseed("replica", "seed", "--strategy", "online", *bind(source), *consumer, "-b", "")
-        assert done.status == UsageProblem.exit_status, done.err
-        assert "empty suffix" in done.err
+        ditseed(*online(source, target)).refused(UsageProblem, "empty suffix")
 
 
 INNER = "ou=inner,dc=com"
@@ -160,11 +154,9 @@ def test_built_as_slapadd_does(server: Slapd, engine: str, tmp_path: Path) -> No
 def test_entries_of_the_other_database_are_its_own(server: Slapd, engine: str, tmp_path: Path) -> None:
     ldif, where = tmp_path / "in.ldif", ("--config", server.config_path, "-b", "")
     ldif.write_text(LDIF + unit(INNER))
-    command = ["slapadd", "-q", *server.config_arguments, "-b", "", "-l", str(ldif)]
-    assert subprocess.run(command, capture_output=True, check=False).returncode
-    done = ditseed("build", ldif, *where, "--engine", engine, "--replace")
-    assert done.status == 46
-    assert INNER in done.err
+    with pytest.raises(ServerError):
+        server.slapadd(ldif)
+    ditseed("build", ldif, *where, "--engine", engine, "--replace").refused(EntryRefused, INNER)
 
 
 @pytest.mark.long
@@ -218,30 +210,26 @@ def as_root(server: Slapd, base: str) -> list[object]:
     return ["-H", server.uri, "-D", server.root_dn, "-y", server.password_file, "-b", base]
 
 
-def run(*arguments: object) -> Done:
-    return ditseed(*arguments, "--progress", "none").ok()
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("base", SPELLINGS)
 def test_reading(loaded: Slapd, base: str, tmp_path: Path) -> None:
-    run("export", *as_root(loaded, base), "-o", tmp_path / "server")
-    run("export", loaded.database_dir, "-b", base, "-o", tmp_path / "database")
-    below = run("export", loaded.database_dir, "-b", f"OU=people,{base}", "-o", tmp_path / "below")
+    ditseed("export", *as_root(loaded, base), "-o", tmp_path / "server").ok()
+    ditseed("export", loaded.database_dir, "-b", base, "-o", tmp_path / "database").ok()
+    below = ditseed("export", loaded.database_dir, "-b", f"OU=people,{base}", "-o", tmp_path / "below").ok()
     assert "entries     2\n" in below.out
     for made in (tmp_path / "server", tmp_path / "database", loaded.config_path):
-        run("compare", loaded.uri, made, *as_root(loaded, base)[2:])
-    run("verify", "--config", loaded.config_path, "-b", base, "--verify", "indexes")
+        ditseed("compare", loaded.uri, made, *as_root(loaded, base)[2:]).ok()
+    ditseed("verify", "--config", loaded.config_path, "-b", base, "--verify", "indexes").ok()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("base", [SPELLINGS[2], SPELLINGS[-1]])
 def test_building(loaded: Slapd, base: str, engine: str, form: Form, tmp_path: Path) -> None:
-    run("export", loaded.database_dir, "-o", tmp_path / "out")
+    ditseed("export", loaded.database_dir, "-o", tmp_path / "out").ok()
     with closing(Slapd(Settings(suffix=COMMA), form=form)) as server:
         where = ("--config", server.config_path, "-b", base)
-        run("build", tmp_path / "out", *where, "--engine", engine)
+        ditseed("build", tmp_path / "out", *where, "--engine", engine).ok()
         assert sorted(server.slapcat().split("\n\n")) == sorted(loaded.slapcat().split("\n\n"))
         apply = ("--apply",) if form == "config" else ()
         assert "maxsize" in ditseed("tune", "maxsize", *where, "--maxsize", "2G", *apply).ok().out
@@ -253,14 +241,14 @@ def test_building(loaded: Slapd, base: str, engine: str, form: Form, tmp_path: P
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
 @pytest.mark.parametrize("base", [SPELLINGS[0], SPELLINGS[-1]])
 def test_seeding(loaded: Slapd, base: str, strategy: str, tmp_path: Path) -> None:
-    run("export", *as_root(loaded, base), "-o", tmp_path / "out")
+    ditseed("export", *as_root(loaded, base), "-o", tmp_path / "out").ok()
     of = {"search": [], "ldif": ["--from", tmp_path / "out"], "clone": ["--from", loaded.database_dir]}
     with closing(replication.consumer(loaded)) as replica:
         where = ("--config", replica.config_path, *of[strategy])
-        run("replica", "seed", "--strategy", strategy, *as_root(loaded, base), *where)
+        ditseed("replica", "seed", "--strategy", strategy, *as_root(loaded, base), *where).ok()
         replica.start()
         replication.wait_in_sync(loaded, replica)
-        run("compare", loaded.uri, replica.config_path, *as_root(loaded, base)[2:])
+        ditseed("compare", loaded.uri, replica.config_path, *as_root(loaded, base)[2:]).ok()
 
 
 @pytest.mark.rows(2)
@@ -269,6 +257,6 @@ def test_a_number_sign(base: str, form: Form, tmp_path: Path) -> None:
     text = tmp_path / "in.ldif"
     text.write_text(three(HASH, "#1 Foo"))
     with closing(Slapd(Settings(suffix=HASH), form=form)) as server:
-        run("build", text, "--config", server.config_path, "-b", base)
-        run("verify", "--config", server.config_path, "-b", base, "--verify", "indexes")
+        ditseed("build", text, "--config", server.config_path, "-b", base).ok()
+        ditseed("verify", "--config", server.config_path, "-b", base, "--verify", "indexes").ok()
         assert server.slapcat().count("dn: ") == 3

@@ -20,6 +20,7 @@ from fixtures.slapd_config import Installation, Settings, peer_dn
 from fixtures.trees import write_people
 from fixtures.waiting import until
 from tests.support.command import Done, ditseed
+from tests.support.seeding import bind
 
 PEOPLE = 2000
 CHANGED = DELETED = 20
@@ -41,7 +42,7 @@ class Provider:
     @property
     def replicator(self) -> tuple[str, ...]:
         """Options of an account that may read the whole tree, but not cn=config."""
-        return ("-H", self.server.uri, "-D", "cn=replicator", "-y", str(self.server.replicator_password_file))
+        return bind(self.server)
 
     @property
     def admin(self) -> tuple[str, ...]:
@@ -57,10 +58,8 @@ class Provider:
         consumer.own_files()
         return done
 
-    def write(self, what: str = "ou=people") -> None:
-        value = f"written {time.monotonic_ns()}"
-        record = f"dn: {what},{self.server.suffix}\nchangetype: modify\nreplace: description\ndescription: {value}\n"
-        self.server.ldapmodify(record)
+    def write(self) -> None:
+        self.server.describe(f"written {time.monotonic_ns()}", f"ou=people,{self.server.suffix}")
 
     def set_session_log(self, size: int = 1000) -> None:
         # `add`, because slapd 2.4.57 crashes if an absent value is replaced.
@@ -183,22 +182,13 @@ def _wait_for_another_second() -> None:
     time.sleep(1.05)
 
 
-def consumer_with(of: Provider, options: str) -> Slapd:
-    """Returns a consumer whose syncrepl has additional options."""
-    lines = (f"{replication.syncrepl(of.server, of.server.uri)} {options}", f"updateref {of.server.uri}")
-    settings = replication.as_consumer(of.server.settings, global_lines=(), database_lines=lines)
-    return Slapd(settings, installation=of.server.installation)
-
-
 def _let_admin_configure(server: Slapd) -> None:
     rule = f'to * by dn.exact="{peer_dn()}" manage by dn.exact="{server.root_dn}" manage by * none'
     record = f"changetype: modify\nreplace: olcAccess\nolcAccess: {{0}}{rule}\n"
     server.configure(f"dn: olcDatabase={{0}}config,cn=config\n{record}")
 
 
-@contextmanager
-def consumer(of: Provider, **changed: object) -> Iterator[Slapd]:
+def consumer(of: Provider, options: str = "", **changed: object) -> closing[Slapd]:
+    """Closes a stopped consumer whose syncrepl has additional options."""
     settings = replication.as_consumer(of.server.settings, global_lines=(), **changed)
-    made = replication.consumer(of.server, settings, installation=of.server.installation)
-    with closing(made):
-        yield made
+    return closing(replication.consumer(of.server, settings, installation=of.server.installation, options=options))

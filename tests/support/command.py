@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loader.errors import LoaderError
 from tests.support import preloaded
 
 COMMAND = Path(sys.executable).with_name("ditseed")
@@ -32,6 +33,15 @@ class Done:
     def ok(self) -> Done:
         assert self.status == 0, f"exit status {self.status}:\n{self.out}\n{self.err}"
         return self
+
+    def refused(self, error: type[LoaderError], *words: str) -> str:
+        """Asserts that the run ended with this error, whose message or hint has these words. Returns the hint."""
+        said = f"exit status {self.status}:\n{self.out}\n{self.err}"
+        assert self.status == error.exit_status, said
+        assert f"[{error.code}]" in self.err, said
+        assert "Traceback" not in self.err, said
+        assert all(word in self.err for word in words), said
+        return self.err.partition("hint: ")[2]
 
 
 def arguments_of(*arguments: object, prefix: Sequence[str] = ()) -> list[str]:

@@ -29,8 +29,7 @@ for name, module in sys.modules.items():
 
 def steps_of(both: Pair) -> list[str]:
     """Returns the names of the finished steps of the consumer's seeding, in order."""
-    asked = ("--config", both.consumer.config_path, "-b", both.consumer.suffix, "--json")
-    facts = ditseed("replica", "status", *asked).ok().facts
+    facts = ditseed("replica", "status", *both.where, "--json").ok().facts
     assert facts["done"]
     return [step["name"] for step in facts["steps"]]
 

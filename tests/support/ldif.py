@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import zstandard
+
+
+def text_of_export(directory: Path) -> str:
+    """Returns the records of all files of an export."""
+    shards = json.loads((directory / "manifest.json").read_text())["shards"]
+    return "".join(text_of(directory / shard["name"]) for shard in shards)
 
 
 def text_of(path: Path) -> str:

@@ -39,7 +39,7 @@ def refused(both: Pair, error: type[LoaderError], *command: object, prefix: tupl
 
 
 def where(both: Pair) -> tuple[object, ...]:
-    return ("--config", both.consumer.config_path, "-b", both.consumer.suffix)
+    return both.where
 
 
 def text(dn: str, **attributes: str) -> str:

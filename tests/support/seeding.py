@@ -18,9 +18,6 @@ from tests.support.command import ditseed
 STRATEGIES = ("search", "ldif", "slapcat", "clone")  # slapcat: --strategy ldif from a plain slapcat
 
 
-_A_CHANGE = "dn: {}\nchangetype: modify\nadd: description\ndescription: changed once\n"
-
-
 def bind(server: Slapd) -> tuple[str, ...]:
     """Connection options of the replicator."""
     return ("-H", server.uri, "-D", "cn=replicator", "-y", str(server.replicator_password_file))
@@ -40,6 +37,11 @@ class Pair:
         """Connection options of the replicator."""
         _, uri, *account = bind(self.provider)
         return ("-H", self.uri or uri, *account)
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """Options that name the consumer's database."""
+        return ("--config", str(self.consumer.config_path), "-b", self.consumer.suffix)
 
     @property
     def export_dir(self) -> Path:
@@ -64,16 +66,20 @@ class Pair:
             "slapcat": ("ldif", "--from", self.slapcat_file),
             "clone": ("clone", *self.bind, "--from", self.provider.database_dir),
         }
-        where = ("--config", self.consumer.config_path, "-b", self.consumer.suffix)
-        given = ("replica", "seed", "--strategy", *sources[strategy], *where, *more)
+        given = ("replica", "seed", "--strategy", *sources[strategy], *self.where, *more)
         return [str(one) for one in given]
+
+
+def verifying(source: Slapd, target: Slapd, *more: object) -> tuple[object, ...]:
+    """Returns the command that compares a running replica with its provider; both are read by the replicator."""
+    there = ("--consumer", target.uri, "--consumer-password-file", target.replicator_password_file)
+    return ("replica", "verify", *bind(source), "-b", source.suffix, *there, *more)
 
 
 def online(source: Slapd, target: Slapd, *given: object) -> tuple[object, ...]:
     """Returns the command that seeds a running server. `given`: replaces the replicator's options and the base."""
-    bind = ("-D", "cn=replicator", "-y", source.replicator_password_file, "-b", source.suffix)
     consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-    return ("replica", "seed", "--strategy", "online", *(given or ("-H", source.uri, *bind)), *consumer)
+    return ("replica", "seed", "--strategy", "online", *(given or (*bind(source), "-b", source.suffix)), *consumer)
 
 
 @contextmanager
@@ -82,13 +88,12 @@ def pair(
     people: int,
     session_log: int = replication.SESSION_LOG,
     overlays: tuple[str, ...] = (),
-    before: Installation | None = None,
     after: Installation | None = None,
     wanted: Settings | None = None,
 ) -> Iterator[Pair]:
-    """Yields a running provider of `people`, and a stopped, empty consumer (with `overlays`). `before`, `after`: the
-    OpenLDAP of the provider and of the consumer, if not the default. `wanted`: settings of both."""
-    source = replication.provider(wanted, session_log=session_log, installation=before)
+    """Yields a running provider of `people`, and a stopped, empty consumer (with `overlays`). `after`: the OpenLDAP
+    of the consumer, if not the default. `wanted`: settings of both."""
+    source = replication.provider(wanted, session_log=session_log)
     settings = replication.as_consumer(source.settings, overlays=overlays)
     ldif = scratch / "people.ldif"
     load = Load(time.time() - 1, source.settings.server_id or 0)
@@ -97,7 +102,7 @@ def pair(
     made = replication.consumer(source, settings, installation=after)
     with source, closing(made) as target:
         # As of a provider that was in use: syncprov stores its contextCSN when slapd stops.
-        source.ldapmodify(_A_CHANGE.format(source.suffix))
+        source.describe("changed once")
         source.restart()
         yield Pair(source, target, scratch)
 

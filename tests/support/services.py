@@ -6,7 +6,6 @@ import socketserver
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from fixtures.aside import BackgroundThread
 from fixtures.slapd import Slapd
@@ -50,11 +49,9 @@ class Services(BackgroundThread):
         for server in self.servers.values():
             server.stop()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.shutdown()
-        super().__exit__(kind, error, trace)
+        super().__exit__()
         self._listener.server_close()
 
 

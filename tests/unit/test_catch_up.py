@@ -80,38 +80,31 @@ def test_a_session_log_grows_with_the_tree() -> None:
     assert catchup.log_size(30_000_000) == 300_000
 
 
+Attributes = dict[str, list[bytes]]
+
+
+def syncprov(overlay: Attributes, database: Attributes, server: Attributes) -> catchup.Syncprov:
+    name = "olcDatabase={1}mdb,cn=config"
+    entries = [
+        ("cn=config", server),
+        (name, {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"dc=example,dc=com"], **database}),
+        (f"olcOverlay={{0}}syncprov,{name}", {"olcOverlay": [b"{0}syncprov"], **overlay}),
+    ]
+    found = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://one"), "DC=example, DC=com")
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(("size", "before"), [(0, ()), (500, ("500",))])
 def test_what_is_not_there_is_added_and_not_replaced(size: int, before: tuple[str, ...]) -> None:
     """slapd 2.4.57 dies of a replacement of olcSpSessionlog where it is not set."""
-    entries = [
-        ("olcDatabase={1}mdb,cn=config", {"olcDatabase": [b"{1}mdb"], "olcSuffix": [b"dc=example,dc=com"]}),
-        (
-            "olcOverlay={0}syncprov,olcDatabase={1}mdb,cn=config",
-            {"olcOverlay": [b"{0}syncprov"], **({"olcSpSessionlog": [b"500"]} if size else {})},
-        ),
-    ]
-    syncprov = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://host"), "DC=example, DC=com")
-    assert syncprov is not None
-    assert syncprov.session_log == size
-    assert syncprov.resized(1000).before == before
+    found = syncprov({"olcSpSessionlog": [b"500"]} if size else {}, {}, {})
+    assert found.session_log == size
+    assert found.resized(1000).before == before
 
 
-def test_all_providers_that_may_write_are_known(tmp_path: Path) -> None:
+def test_all_providers_that_may_write_are_known() -> None:
     """Each of them brings its server ID into the contextCSN sooner or later."""
-    name = "olcDatabase={1}mdb,cn=config"
-    entries = [
-        ("cn=config", {"olcServerID": [b"1 ldap://one", b"0x0a ldap://two", b"12 ldap://three"]}),
-        (
-            name,
-            {
-                "olcDatabase": [b"{1}mdb"],
-                "olcSuffix": [b"dc=com"],
-                "olcMultiProvider": [b"TRUE"],
-                "olcSyncrepl": [b"x"],
-            },
-        ),
-        (f"olcOverlay={{0}}syncprov,{name}", {"olcOverlay": [b"{0}syncprov"]}),
-    ]
-    syncprov = catchup.syncprov_in(config.parse(Path("cn=config"), entries, "ldap://one"), "dc=com")
-    assert syncprov is not None
-    assert (syncprov.writes_itself, syncprov.server_ids) == (True, {"001", "00a", "00c"})
+    ids = {"olcServerID": [b"1 ldap://one", b"0x0a ldap://two", b"12 ldap://three"]}
+    found = syncprov({}, {"olcMultiProvider": [b"TRUE"], "olcSyncrepl": [b"x"]}, ids)
+    assert (found.writes_itself, found.server_ids) == (True, {"001", "00a", "00c"})

@@ -52,10 +52,8 @@ def test_a_slapd_d_without_it(tmp_path: Path) -> None:
     assert "NAME ( 'cn' 'commonName' )" in found
     assert "NAME 'olcMdbConfig'" in found
     assert "pwdAttribute" not in found
-
-
-def test_what_modules_bring(tmp_path: Path) -> None:
-    assert "NAME 'pwdAttribute'" in names(made(tmp_path, "ppolicy"))
+    (tmp_path / "ppolicy").mkdir()
+    assert "NAME 'pwdAttribute'" in names(made(tmp_path / "ppolicy", "ppolicy")), "what modules bring"
 
 
 def test_that_of_a_slapd_conf(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
-from loader.errors import AccountClosed, BadCredentials, LoaderError, NoContextCSN, Referred, TlsFailed, UsageProblem
+from loader.errors import AccountClosed, BadCredentials, LoaderError, NoContextCSN, Referred, UsageProblem
 from loader.server.options import Connection
 from loader.server.session import session
 from tests.support.command import ditseed
@@ -106,12 +106,8 @@ def test_what_is_printed_opens_a_locked_account(server: Slapd) -> None:
     subprocess.run(["sh", "-eu"], input=commands, text=True, check=True, capture_output=True)
     with session(_as(server, "locked")) as opened:
         assert opened.who_am_i()
-    server.ldapmodify(
-        f"dn: uid=locked,{SUFFIX}\nchangetype: modify\nreplace: pwdAccountLockedTime\n"
-        "pwdAccountLockedTime: 000001010000Z\n",
-        "-e",
-        "relax",
-    )
+    change = f"dn: uid=locked,{SUFFIX}\nchangetype: modify\nreplace: pwdAccountLockedTime\n"
+    server.ldapmodify(f"{change}{ACCOUNTS['locked']}", "-e", "relax")
 
 
 def test_a_newline_at_the_end_of_the_password_file_is_named(server: Slapd, tmp_path: Path) -> None:
@@ -137,13 +133,6 @@ def test_a_name_that_is_no_dn(server: Slapd) -> None:
     said = _refused(Connection(server.uri, "replicator", password="secret"), UsageProblem)
     assert "replicator is not a DN" in said
     assert "cn=replicator,dc=example,dc=com" in said
-
-
-def test_ldaps_to_a_port_without_tls(server: Slapd) -> None:
-    uri = server.uri.replace("ldap:", "ldaps:")
-    said = _refused(Connection(uri), TlsFailed)
-    assert "speaks LDAP without TLS on that port" in said
-    assert f"-H {server.uri}" in said
 
 
 def test_a_replica_refers_to_its_provider(replica: Slapd, tmp_path: Path) -> None:
