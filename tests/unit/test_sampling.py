@@ -11,7 +11,7 @@ from random import Random
 import pytest
 import zstandard
 
-from loader.errors import EmptyInput, LdifTruncated, LdifUnreadable
+from loader.errors import EmptyInput, LdifTruncated, LdifUnreadable, LoaderError
 from loader.progress import Meter
 from loader.sources import sampling
 from loader.sources.sampling import Sample, SampleSize
@@ -119,19 +119,16 @@ def test_a_part_stands_for_all(tmp_path: Path) -> None:
     assert found.ldif_bytes == pytest.approx(2 * (len(PEOPLE) + len(PHOTOS) / 2), rel=0.1)
 
 
-def test_no_record_is_no_sample(tmp_path: Path) -> None:
-    (tmp_path / "a.ldif.gz").write_bytes(gzip.compress(b"\n\n"))
-    with pytest.raises(EmptyInput):
-        taken(tmp_path / "a.ldif.gz")
-
-
-def test_a_zstd_file_that_ends_within_a_frame_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.ldif.zst").write_bytes(zstandard.compress(PEOPLE)[:-100])
-    with pytest.raises(LdifTruncated, match=r"a\.ldif\.zst"):
-        taken(tmp_path / "a.ldif.zst")
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.ldif.gz").write_bytes(gzip.compress(PEOPLE)[:-1000])
-    with pytest.raises(LdifUnreadable, match=r"a\.ldif\.gz"):
-        taken(tmp_path / "a.ldif.gz")
+@pytest.mark.parametrize(
+    ("name", "content", "error", "words"),
+    [
+        ("a.ldif.gz", gzip.compress(b"\n\n"), EmptyInput, "no entries"),
+        ("a.ldif.zst", zstandard.compress(PEOPLE)[:-100], LdifTruncated, r"a\.ldif\.zst"),
+        ("a.ldif.gz", gzip.compress(PEOPLE)[:-1000], LdifUnreadable, r"a\.ldif\.gz"),
+    ],
+    ids=["no record", "cut within a frame", "damaged"],
+)
+def test_what_gives_no_sample(tmp_path: Path, name: str, content: bytes, error: type[LoaderError], words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=words):
+        taken(tmp_path / name)
