@@ -67,7 +67,7 @@ def test_large_records_count_for_themselves(
 def test_windows_of_a_long_file_hold_large_records_as_often_as_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A photo is longer than a window."""
+    """A photo is longer than a window. The windows lie over all of the input."""
     monkeypatch.setattr(sampling, "_CHUNK", 16 << 10)
     wanted = SampleSize(500, 0.0, whole=1 << 20, windows=400)
     people = [person(number, PHOTO if number % 50 == 0 else b"") for number in range(2000)]
@@ -80,6 +80,10 @@ def test_windows_of_a_long_file_hold_large_records_as_often_as_others(
     assert found.ldif_bytes == pytest.approx(len(text), rel=0.25)
     path.write_bytes(text.replace(b"\n", b"\r\n"))
     assert taken(path, wanted=wanted).ldif_bytes == pytest.approx(len(text), rel=0.25)
+    path.write_bytes(PEOPLE)
+    numbers = [int(name.partition(",")[0].removeprefix("cn=u")) for name in taken(path, wanted=wanted).names]
+    assert numbers == sorted(numbers)
+    assert numbers[0] < 0.1 * RECORDS < 0.8 * RECORDS < numbers[-1]
 
 
 @pytest.mark.parametrize("line", [b"\n", b"\r\n"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import lmdb
@@ -39,7 +40,7 @@ def test_only_once_in_a_process(place: Path) -> None:
         with pytest.raises(UsageProblem), mapped.opened(place):
             pass
         # The refused one must not have dropped the lock of the first (fcntl locks belong to the process).
-        with ProcessPoolExecutor(1) as another:
+        with ProcessPoolExecutor(1, get_context("spawn")) as another:
             assert another.submit(holders.holder, place).result() == os.getpid()
     assert contents.entry_count(place) == 1
 
