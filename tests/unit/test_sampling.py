@@ -81,7 +81,8 @@ def test_windows_of_a_long_file_hold_large_records_as_often_as_others(
     path.write_bytes(text.replace(b"\n", b"\r\n"))
     assert taken(path, wanted=wanted).ldif_bytes == pytest.approx(len(text), rel=0.25)
     path.write_bytes(PEOPLE)
-    numbers = [int(name.partition(",")[0].removeprefix("cn=u")) for name in taken(path, wanted=wanted).names]
+    names = taken(path, wanted=wanted).names[::50]
+    numbers = [int(name.partition(",")[0].removeprefix("cn=u")) for name in names]
     assert numbers == sorted(numbers)
     assert numbers[0] < 0.1 * RECORDS < 0.8 * RECORDS < numbers[-1]
 
