@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -84,16 +85,13 @@ def mute(*answers: bytes) -> Iterator[tuple[int, threading.Event]]:
             running.join()
 
 
-def _command(verb: str, phase: str, port: int, home: Path) -> list[str]:
+def _begin(verb: str, phase: str, port: int, home: Path, **limits: str) -> subprocess.Popen[str]:
     scheme, options, _ = PHASES[phase]
     (home / "slapd.conf").write_text(CONFIG.format(home=home))
     (home / "one.ldif").write_text(record(f"ou=one,{BASE}", [("objectClass", "organizationalUnit"), ("ou", "one")]))
-    words = {"uri": f"{scheme}://127.0.0.1:{port}", "home": home}
-    return [*(word.format(**words) for word in VERBS[verb]), *options]
-
-
-def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
-    return {"LDAPURI": f"{PHASES[phase][0]}://127.0.0.1:{port}", **more}
+    uri = f"{scheme}://127.0.0.1:{port}"
+    command = [*(word.format(uri=uri, home=home) for word in VERBS[verb]), *options]
+    return start(*command, env={"LDAPURI": uri, **limits})
 
 
 @pytest.mark.rows(7)
@@ -102,7 +100,7 @@ def _environment(phase: str, port: int, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
     with mute(*PHASES[phase][2]) as (port, asked):
-        process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port))
+        process = _begin(verb, phase, port, tmp_path)
         assert asked.wait(120), process.communicate(timeout=1)
         time.sleep(0.1)
         begun = time.monotonic()
@@ -121,10 +119,9 @@ def test_ctrl_c(tmp_path: Path, verb: str, phase: str) -> None:
 )
 def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     """ldap.conf's, in the place of our own."""
-    limits = {"LDAPNETWORK_TIMEOUT": f"{LIMIT}", "LDAPTIMEOUT": f"{LIMIT}"}
     began = time.monotonic()
     with mute(*PHASES[phase][2]) as (port, _):
-        process = start(*_command(verb, phase, port, tmp_path), env=_environment(phase, port, **limits))
+        process = _begin(verb, phase, port, tmp_path, LDAPNETWORK_TIMEOUT=f"{LIMIT}", LDAPTIMEOUT=f"{LIMIT}")
         _, err = process.communicate(timeout=300)
     told = re.search(r"within (\d+) s", err)
     assert told, err
@@ -132,6 +129,5 @@ def test_a_time_limit(tmp_path: Path, verb: str, phase: str) -> None:
     assert LIMIT <= int(told[1]) <= time.monotonic() - began + 0.5
     code = "server.connection_lost" if phase == "question" else "server.down"
     assert f"[{code}]" in err, err
-    assert "within" in err, err
     assert "hint: " in err
     assert "Traceback" not in err
