@@ -8,11 +8,9 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import ldap
@@ -40,6 +38,7 @@ from tests.support.command import Done, arguments_of, ditseed, environment, star
 from tests.support.command import piped as fed
 from tests.support.disks import loop_filesystem
 from tests.support.lag import oldest_lag
+from tests.support.refusal import error_as_nobody
 from tests.support.require import require
 from tests.support.trees import assert_same
 
@@ -158,18 +157,15 @@ def test_places_that_are_none(stopped: Slapd, tmp_path: Path) -> None:
     assert not list((tmp_path / "empty").iterdir())
 
 
-def test_a_small_disk(stopped: Slapd) -> None:
-    with loop_filesystem(4) as disk:
-        with pytest.raises(errors.NoSpace, match="needed"):
-            run(stopped.database_dir, disk / "clone")
-        assert not (disk / "clone").exists()
-
-
-def test_a_disk_that_fills_up_meanwhile(stopped: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_or_fills_up_meanwhile(stopped: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
     """By somebody else, once there was found to be room."""
     enough = copy.require_space
     with loop_filesystem(32) as disk:
         target = disk / "clone"
+        filler = fill(disk)
+        with pytest.raises(errors.NoSpace, match="needed"):
+            run(stopped.database_dir, target)
+        filler.unlink()
 
         def enough_until_now(*asked: Path) -> int:
             found = enough(*asked)
@@ -179,7 +175,7 @@ def test_a_disk_that_fills_up_meanwhile(stopped: Slapd, monkeypatch: pytest.Monk
         monkeypatch.setattr(copy, "require_space", enough_until_now)
         with pytest.raises(errors.NoSpace, match=str(target)):
             run(stopped.database_dir, target)
-        assert (disk / "filler").exists()
+        assert filler.exists()
         assert not target.exists()
 
 
@@ -194,20 +190,7 @@ def test_without_permission(stopped: Slapd, short_tmp: Path, place: str, mode: i
     (short_tmp / "copy" / "data.mdb").rename(source / "data.mdb")
     (source / "data.mdb").chmod(0o644)
     (short_tmp / place).chmod(mode)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        nobody.become()
-        try:
-            run(source, target)
-        except errors.LoaderError as error:
-            os.write(writer, error.code.encode())
-        except BaseException as error:
-            os.write(writer, repr(error).encode())
-        os._exit(0)
-    os.close(writer)
-    os.waitpid(child, 0)
-    assert os.read(reader, 1000).decode() == errors.NotPermitted.code
+    assert error_as_nobody(lambda: run(source, target)).startswith(f"{errors.NotPermitted.code}: ")
     assert not list(target.iterdir())
 
 
@@ -236,14 +219,18 @@ def test_what_a_killed_run_left_is_not_in_the_way(stopped: Slapd) -> None:
 # --- interrupted --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", ["clone.copied", "publish.middle"])
+@pytest.mark.parametrize("point", ["clone.copied", pytest.param("clone.received", marks=pytest.mark.long)])
 def test_killed_then_run_again(stopped: Slapd, other: Slapd, point: str) -> None:
+    """At each point, all has come and nothing is in its place yet."""
     other.slapadd(ONE_ENTRY)
     before = other.slapcat()
-    command = ("clone", stopped.database_dir, other.database_dir, "--replace")
-    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
-    assert other.slapcat() == before
-    ditseed(*command).ok()
+    is_piped = point == "clone.received"
+    text = whole_stream(stopped) if is_piped else b""
+    command = ("clone", "-" if is_piped else stopped.database_dir, other.database_dir, "--replace")
+    for each in (point, "publish.middle"):
+        assert fed(text, *command, env={"DITSEED_KILL_AT": each}).status == -signal.SIGKILL
+        assert other.slapcat() == before
+    fed(text, *command).ok()
     assert_same(stopped, other)
     assert not list(other.database_dir.glob("*partial*"))
 
@@ -270,23 +257,16 @@ def test_ended_while_it_copies(stopped: Slapd, other: Slapd, number: signal.Sign
 def piped(sending: tuple[object, ...], receiving: tuple[object, ...], most: int | None = None) -> tuple[Done, Done]:
     """Both ends, with no more than `most` bytes between them."""
     with (
-        _begun("clone", *sending, stdin=subprocess.DEVNULL) as sender,
-        _begun("clone", *receiving, stdin=subprocess.PIPE) as receiver,
+        start("clone", *sending, text=False) as sender,
+        start("clone", *receiving, stdin=subprocess.PIPE, text=False) as receiver,
     ):
         assert sender.stdout is not None
-        assert receiver.stdin is not None
         passed = sender.stdout.read(-1 if most is None else most)
         sender.stdout.close()
-        with suppress(BrokenPipeError):  # it has ended by itself
-            receiver.stdin.write(passed)
-            receiver.stdin.close()
-        assert receiver.stdout is not None
-        assert receiver.stderr is not None
-        out, said = receiver.stdout.read(), receiver.stderr.read()
+        out, said = receiver.communicate(passed)
         assert sender.stderr is not None
         words = sender.stderr.read()
-        statuses = sender.wait(), receiver.wait()
-    return (Done(statuses[0], "", words.decode()), Done(statuses[1], out.decode(), said.decode()))
+    return (Done(sender.returncode, "", words.decode()), Done(receiver.returncode, out.decode(), said.decode()))
 
 
 def token_of(target: Path) -> str:
@@ -297,29 +277,6 @@ def token_of(target: Path) -> str:
 def whole_stream(source: Slapd) -> bytes:
     words = arguments_of("clone", source.database_dir, "-")
     return subprocess.run(words, capture_output=True, env=environment(), check=True).stdout
-
-
-def _begun(*arguments: object, stdin: int) -> subprocess.Popen[bytes]:
-    return start(*arguments, stdin=stdin, text=False)
-
-
-# --- compacting -----------------------------------------------------------------------------------
-
-
-def test_a_compacting_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
-    options = ("--compact", "--verify", "pages", "--json")
-    done = ditseed("clone", stopped.database_dir, other.database_dir, *options).ok()
-    assert_same(stopped, other)
-    source, copy = meta.read_meta(stopped.database_dir), meta.read_meta(other.database_dir)
-    assert (copy.txnid, copy.map_size) == (source.txnid, source.map_size)
-    assert copy.used < source.used
-    assert done.facts["compact"]
-    assert len(done.facts["context_csns"]) == 1
-    other.start()
-    assert len(other.search()) == 1029
-    other.ldapmodify(CHANGE)
-    other.stop()
-    assert meta.read_meta(other.database_dir).txnid > source.txnid
 
 
 # --- holes and shared blocks ----------------------------------------------------------------------
@@ -367,69 +324,53 @@ def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path
 # --- through a pipe -------------------------------------------------------------------------------
 
 
-def test_through_a_pipe(stopped: Slapd, other: Slapd) -> None:
-    sent, received = piped((stopped.database_dir, "-"), ("-", other.database_dir, "--verify", "pages", "--json"))
-    sent.ok()
-    assert "sent: " in sent.err
+@pytest.mark.parametrize("step", ["sent", "compact"])
+def test_through_a_pipe(stopped: Slapd, other: Slapd, tmp_path: Path, step: str) -> None:
+    """Byte for byte what a clone without a pipe makes; the compacted copy in between has no name, and is gone."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    more: tuple[object, ...] = ("--compact",) if step == "compact" else ()
+    done = ditseed("clone", stopped.database_dir, tmp_path / "here", "--json", *more).ok()
+    assert (done.facts["compact"], len(done.facts["context_csns"])) == (bool(more), 1)
+    sending = (stopped.database_dir, "-", *more, *(("--tmp", scratch) if more else ()))
+    sent, received = piped(sending, ("-", other.database_dir, "--verify", "tree", "--json"))
+    assert f"{step}: " in sent.ok().err
     assert received.ok().facts["entries"] == 1029
     assert [path.name for path in other.database_dir.iterdir()] == ["data.mdb"]
     assert (other.database_dir / "data.mdb").stat().st_mode & 0o777 == 0o600
-    assert_same(stopped, other)
-
-
-@pytest.mark.parametrize("most", [30, CUT])
-def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, most: int) -> None:
-    target = other.database_dir
-    sent, received = piped((stopped.database_dir, "-"), ("-", target), most)
-    assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
-    assert not (target / "data.mdb").exists()
-    if most < 100:
-        return
-    told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
-    assert 0 < told["have"] < most
-    assert told["token"] in received.err
-    again = (stopped.database_dir, "-", "--skip", told["token"])
-    sent, received = piped(again, ("-", target))
-    assert " skipped" in sent.ok().err
-    received.ok()
-    assert [path.name for path in target.iterdir()] == ["data.mdb"]
-    assert_same(stopped, other)
-
-
-# --- compacted, through a pipe ----------------------------------------------------------------------
-
-
-def test_compacted_through_a_pipe(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
-    """Byte for byte the compacted clone; the copy in between has no name, and is gone."""
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    here = ditseed("clone", stopped.database_dir, tmp_path / "here", "--compact").ok()
-    sending = (stopped.database_dir, "-", "--compact", "--tmp", scratch)
-    sent, received = piped(sending, ("-", other.database_dir, "--verify", "tree"))
-    assert "compact: " in sent.ok().err
-    received.ok()
-    assert "entries" in here.out
     made = (other.database_dir / "data.mdb").read_bytes()
     assert made == (tmp_path / "here" / "data.mdb").read_bytes()
-    assert len(made) < meta.read_meta(stopped.database_dir).used
+    source, copied = meta.read_meta(stopped.database_dir), meta.read_meta(other.database_dir)
+    assert (copied.txnid, copied.map_size) == (source.txnid, source.map_size)
+    assert (copied.used < source.used) == bool(more)
     assert_same(stopped, other)
     assert not list(scratch.iterdir())
+    with other:
+        assert len(other.search()) == 1029
+        other.ldapmodify(CHANGE)
+        assert meta.read_meta(other.database_dir).txnid > source.txnid
 
 
-def test_a_compacted_stream_that_breaks(stopped: Slapd, other: Slapd) -> None:
-    """It is made again, the same, and goes on; a stream that is not compacted does not go on with it."""
-    target, sending = other.database_dir, (stopped.database_dir, "-", "--compact")
-    sent, received = piped(sending, ("-", target), CUT)
-    assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
-    assert str(stopped.database_dir) in sent.err
+@pytest.mark.parametrize("more", [(), ("--compact",)], ids=["plain", "compact"])
+def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, more: tuple[str, ...]) -> None:
+    """A compacted one is made again, the same, and goes on; one that is not compacted does not go on with it."""
+    target, sending = other.database_dir, (stopped.database_dir, "-", *more)
+    for most in (30, CUT):
+        sent, received = piped(sending, ("-", target), most)
+        assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
+        assert str(stopped.database_dir) in sent.err
+        assert not (target / "data.mdb").exists()
     told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
-    assert told["have"] > 0
-    plain, _ = piped((stopped.database_dir, "-", "--skip", told["token"]), ("-", "/dev/null"))
-    assert "everything was sent" in plain.err or plain.status == errors.StreamBroken.exit_status
-    assert " skipped" not in plain.err
+    assert 0 < told["have"] < CUT
+    assert told["token"] in received.err
+    if more:
+        plain, _ = piped((stopped.database_dir, "-", "--skip", told["token"]), ("-", "/dev/null"))
+        assert "everything was sent" in plain.err or plain.status == errors.StreamBroken.exit_status
+        assert " skipped" not in plain.err
     sent, received = piped((*sending, "--skip", told["token"]), ("-", target))
     assert " skipped" in sent.ok().err
     received.ok()
+    assert [path.name for path in target.iterdir()] == ["data.mdb"]
     assert_same(stopped, other)
 
 
@@ -487,7 +428,7 @@ def test_what_is_no_stream(tmp_path: Path) -> None:
 def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
     """It says how to go on."""
     whole = whole_stream(stopped)
-    with _begun("clone", "-", tmp_path, stdin=subprocess.PIPE) as receiver:
+    with start("clone", "-", tmp_path, stdin=subprocess.PIPE, text=False) as receiver:
         assert receiver.stdin is not None
         receiver.stdin.write(whole[: len(whole) // 2])
         receiver.stdin.flush()
@@ -518,19 +459,6 @@ def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
         assert [path.name for path in target.iterdir()] == ["data.mdb"]
 
 
-@pytest.mark.long
-def test_killed_while_it_receives(stopped: Slapd, other: Slapd) -> None:
-    """At the named point, all has come and nothing is in its place yet."""
-    other.slapadd(ONE_ENTRY)
-    before = other.slapcat()
-    whole, receiving = whole_stream(stopped), ("clone", "-", other.database_dir, "--replace")
-    for point in ("clone.received", "publish.middle"):
-        assert fed(whole, *receiving, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
-        assert other.slapcat() == before
-    fed(whole, *receiving).ok()
-    assert_same(stopped, other)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -554,20 +482,14 @@ def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
 class Hammer(BackgroundThread):
     """Modifies people, so many a second as the server takes, until the block ends."""
 
-    def __init__(self, server: Slapd, rate: int) -> None:
+    def __init__(self, server: Slapd) -> None:
         super().__init__()
-        self._server, self._wanted = server, rate
-        self._done = 0
-        self._first = threading.Event()
-        self._started = time.monotonic()
-
-    def wait_for_first(self) -> None:
-        assert self._first.wait(120)
+        self._server, self.done, self._started = server, 0, time.monotonic()
 
     def rate(self) -> float:
         """Modifications a second so far. Fails when a modification has."""
         assert self._thread.is_alive()
-        return self._done / (time.monotonic() - self._started)
+        return self.done / (time.monotonic() - self._started)
 
     def _work(self) -> None:
         names = [dn for dn, _ in self._server.search("(objectClass=person)")]
@@ -578,48 +500,32 @@ class Hammer(BackgroundThread):
                 waiting.append(handle.modify_ext(dn, [(ldap.MOD_REPLACE, "description", value)]))
                 if len(waiting) > WINDOW:
                     handle.result3(waiting.popleft())
-                    self._done += 1
-                    self._first.set()
+                    self.done += 1
                 if self._over.is_set():
                     break
-                ahead = number / self._wanted - (time.monotonic() - self._started)
-                time.sleep(max(0.0, ahead))
+                time.sleep(max(0.0, number / RATE - (time.monotonic() - self._started)))
             for one in waiting:
                 handle.result3(one)
-
-
-@pytest.fixture
-def busy(people_ldif: Path) -> Iterator[Slapd]:
-    """A server that does not wait for the disk, so that it can take so many."""
-    server = Slapd(Settings(maxsize=4 << 30, database_lines=("dbnosync",)))
-    server.slapadd(people_ldif, "-w")
-    with server:
-        yield server
 
 
 @pytest.mark.parametrize(
     ("count", "least"), [pytest.param(3, 1, marks=pytest.mark.long), pytest.param(50, 900, marks=pytest.mark.heavy)]
 )
-def test_one_after_another(busy: Slapd, tmp_path: Path, count: int, least: int) -> None:
+def test_one_after_another(people_ldif: Path, tmp_path: Path, count: int, least: int) -> None:
     """Every other one compacting. least: modifications a second that there have to be."""
-    went_on_by = 0
-    with Hammer(busy, RATE) as hammer:
-        hammer.wait_for_first()
+    # A server that does not wait for the disk, so that it can take so many.
+    busy, went_on_by = Slapd(Settings(maxsize=4 << 30, database_lines=("dbnosync",))), 0
+    busy.slapadd(people_ldif, "-w")
+    with busy, Hammer(busy) as hammer:
+        until(lambda: hammer.done)
         for number in range(count):
-            words = ("--compact",) if number % 2 else ()
             with closing(Slapd(busy.settings, directory=tmp_path / str(number))) as clone:
-                went_on_by += _clone(busy, clone, words)
+                command = ("clone", busy.database_dir, clone.database_dir, "--verify", "pages", "--json")
+                made = ditseed(*command, *(("--compact",) if number % 2 else ())).ok().facts
+                assert made["verified"] == "pages"
+                with clone:
+                    assert len(clone.search()) == made["entries"]
+                assert len(re.findall("^dn:", clone.slapcat(), re.MULTILINE)) == made["entries"]
+                went_on_by += made["transactions"]
         assert hammer.rate() >= least
     assert went_on_by > 0
-
-
-def _clone(busy: Slapd, clone: Slapd, words: tuple[str, ...]) -> int:
-    """Transactions by which the source went on meanwhile."""
-    command = ("clone", busy.database_dir, clone.database_dir, "--verify", "pages", "--json")
-    made = ditseed(*command, *words).ok().facts
-    assert made["verified"] == "pages"
-    with clone:
-        found = clone.search()
-        assert len(found) == made["entries"]
-    assert len(re.findall("^dn:", clone.slapcat(), re.MULTILINE)) == made["entries"]
-    return int(made["transactions"])

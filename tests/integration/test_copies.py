@@ -23,6 +23,7 @@ from loader.operations.options import VerifyOptions
 from loader.operations.verify import verify_database
 from loader.progress import Progress
 from tests.support.command import Done, ditseed
+from tests.support.seeding import bind
 
 pytestmark = pytest.mark.slapd
 
@@ -181,8 +182,7 @@ def command(how: str, servers: Servers, made: Slapd, consumer: Slapd) -> list[ob
 
 
 def refresh(provider: Slapd, consumer: Slapd) -> list[object]:
-    bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
-    return ["replica", "refresh", *bind, "--config", consumer.config_path, "-b", consumer.suffix]
+    return ["replica", "refresh", *bind(provider), "--config", consumer.config_path, "-b", consumer.suffix]
 
 
 def names(server: Slapd, wanted: str) -> set[str]:
@@ -213,6 +213,9 @@ def test_a_copy(servers: Servers, how: str, row: Row) -> None:
         assert_refused(done, row.code, consumer, b"")
         if row.lacks == "myA":
             assert "does not know myA; myClass [" in done.err
+        if row.name == "multival":  # slapd 2.5 and 2.6 lose values when anything of the entry changes
+            shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
+            assert problems(consumer) == {"indexes.multival"}
         return
     done.ok()
     if row.name in ("same", "index"):
@@ -233,15 +236,6 @@ def assert_values_can_change(server: Slapd) -> None:
     assert names(server, "(mail=d7@x)") == {name}
     assert names(server, "(mail=a7@x)") == set()
     assert len(server.search("(uid=u7)", ("mail",))[0][1]["mail"]) == 3
-
-
-@pytest.mark.long
-def test_values_that_multival_would_not_leave_in_the_entry(servers: Servers) -> None:
-    """slapd 2.5 and 2.6 lose them when anything of the entry changes."""
-    row = next(one for one in ROWS if one.name == "multival")
-    made, consumer = servers.made(row), servers.consumer(row)
-    shutil.copy(made.database_dir / "data.mdb", consumer.database_dir)
-    assert problems(consumer) == {"indexes.multival"}
 
 
 @pytest.mark.long("False")

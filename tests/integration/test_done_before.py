@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,6 +22,7 @@ from tests.support.trees import emptied, tree
 
 pytestmark = pytest.mark.slapd
 
+SUFFIX = Settings.suffix
 NOTHING = "already done on "
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 
@@ -40,62 +40,53 @@ def refused(done: Done, error: type[errors.LoaderError]) -> Done:
     return done
 
 
-def told(again: Done) -> None:
-    """On stderr, and in the report."""
+def told(again: Done) -> str:
+    """The moment, on stderr and in the report."""
     again.ok()
     assert re.search(NOTHING + MOMENT, again.err), again.err
     assert "/proc/" not in again.err  # the run directory by its name
-    assert re.fullmatch(MOMENT, again.facts["done_before"])
+    moment = str(again.facts["done_before"])
+    assert re.fullmatch(MOMENT, moment)
+    return moment
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
 def test_a_seeding(both: Pair, strategy: str) -> None:
+    """Of a replica that was written to since, the report of the first time would be that of another database."""
     first = ditseed(*both.seed(strategy, "--json")).ok()
     assert "done_before" not in first.facts
     assert NOTHING not in first.err
     told(ditseed(*both.seed(strategy, "--json")))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("strategy", ["search", "ldif"])
-def test_a_replica_that_was_written_to_since(both: Pair, strategy: str) -> None:
-    """The report of the first time, and exit status 0, would be those of another database."""
-    ditseed(*both.seed(strategy)).ok()
     before = tree(both.consumer.slapcat())
-    words = ["slapmodify", "-F", both.consumer.config_path, "-b", both.consumer.suffix]
     text = f"dn: {both.consumer.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
-    subprocess.run(words, input=text, text=True, check=True, capture_output=True)
+    both.consumer.tool("slapmodify", *both.consumer.config_arguments, "-b", SUFFIX, stdin=text.encode())
     refused(ditseed(*both.seed(strategy)), errors.ChangedSince)
     made = ditseed(*both.seed(strategy, "--restart", "--replace", "--json")).ok()
     assert made.facts["entries"] == len(before) == len(tree(both.consumer.slapcat()))
 
 
-@pytest.mark.long
-def test_a_database_that_has_lost_entries_since(target: Slapd, people_ldif: Path) -> None:
-    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
-    ditseed(*build).ok()
-    before = tree(target.slapcat())
-    gone = [line for line in before if line.startswith("dn: uid=user")][:50]
-    target.start()
-    target.ldapmodify("\n".join(f"{line}\nchangetype: delete\n" for line in gone))
-    target.stop()
-    again = refused(ditseed(*build), errors.ChangedSince)
-    then, now = units.number(len(before)), units.number(len(before) - 50)
-    assert f"({then} entries then, {now} now)" in again.err
-    assert len(tree(target.slapcat())) == len(before) - 50
-
-
 @pytest.mark.long("slapadd")
 @pytest.mark.parametrize("engine", ["native", "slapadd"])
 def test_a_build(target: Slapd, people_ldif: Path, engine: str) -> None:
-    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix)
-    ditseed(*build, "--engine", engine).ok()
-    told(ditseed(*build, "--engine", engine, "--json"))
-    target.start()
-    target.ldapmodify(f"dn: {target.suffix}\nchangetype: modify\nadd: description\ndescription: x\n")
-    target.stop()
-    refused(ditseed(*build, "--engine", engine), errors.ChangedSince)
+    """The moment is that of its end. Afterwards an entry is changed, then 50 are lost."""
+    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix, "--engine", engine)
+    started = int(time.time())
+    ditseed(*build).ok()
+    ended = time.time()
+    moment = told(ditseed(*build, "--json"))
+    assert started <= datetime.datetime.fromisoformat(moment).timestamp() <= ended
+    before = tree(target.slapcat())
+    gone = [line for line in before if line.startswith("dn: uid=user")][:50]
+    lost = "\n".join(f"{line}\nchangetype: delete\n" for line in gone)
+    changed = f"dn: {target.suffix}\nchangetype: modify\nadd: description\ndescription: x\n"
+    for change, left in ((changed, len(before)), (lost, len(before) - 50)):
+        target.start()
+        target.ldapmodify(change)
+        target.stop()
+        again = refused(ditseed(*build), errors.ChangedSince)
+        assert f"({units.number(len(before))} entries then, {units.number(left)} now)" in again.err
+        assert len(tree(target.slapcat())) == left
 
 
 @pytest.mark.long
@@ -139,14 +130,11 @@ def test_a_map_that_is_written_to_makes_the_file_longer(people_ldif: Path) -> No
         told(ditseed(*build, "--json"))
 
 
+@pytest.mark.long
 def test_adding(slapd_instance: Slapd, people_ldif: Path) -> None:
+    """A server that was made anew is filled again."""
     adding.add(slapd_instance, people_ldif).ok()
     told(adding.add(slapd_instance, people_ldif, "--json"))
-
-
-@pytest.mark.long
-def test_a_server_that_was_made_anew_is_filled_again(slapd_instance: Slapd, people_ldif: Path) -> None:
-    adding.add(slapd_instance, people_ldif).ok()
     before = tree(slapd_instance.slapcat())
     emptied(slapd_instance)
     again = adding.add(slapd_instance, people_ldif).ok()
@@ -182,12 +170,3 @@ def test_a_generated_tree(tmp_path: Path) -> None:
     (tmp_path / "tree" / "00000.ldif.zst").unlink()
     refused(ditseed(*command), errors.ManifestBroken)
     ditseed(*command, "--restart").ok()
-
-
-def test_the_moment_is_that_of_the_end(target: Slapd, people_ldif: Path) -> None:
-    build = ("build", people_ldif, "--config", target.config_path, "-b", target.suffix, "--json")
-    before = int(time.time())
-    ditseed(*build).ok()
-    after = time.time()
-    moment = ditseed(*build).ok().facts["done_before"]
-    assert before <= datetime.datetime.fromisoformat(moment).timestamp() <= after

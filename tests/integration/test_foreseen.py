@@ -17,6 +17,7 @@ from loader.server.session import session
 from loader.sinks.mdb import schema_of
 from seeders.replica import seed
 from tests.support.command import Done, ditseed
+from tests.support.seeding import Pair
 
 pytestmark = pytest.mark.slapd
 
@@ -57,14 +58,9 @@ def provider() -> Iterator[Slapd]:
 
 
 def seeded(provider: Slapd, consumer: Slapd, strategy: str, *more: object) -> Done:
-    bind = ("-H", provider.uri, "-D", "cn=replicator", "-y", provider.replicator_password_file)
-    sources: dict[str, tuple[object, ...]] = {"search": bind, "clone": (*bind, "--from", provider.database_dir)}
-    if strategy == "ldif":
-        path = consumer.home / "provider.ldif"
-        path.write_text(provider.slapcat())
-        sources["ldif"] = ("--from", path)
-    where = ("--config", consumer.config_path, "-b", SUFFIX)
-    return ditseed("replica", "seed", "--strategy", strategy, *sources[strategy], *where, *more)
+    both = Pair(provider, consumer, consumer.home)
+    both.prepare(strategy)
+    return ditseed(*both.seed(strategy, *more))
 
 
 @contextmanager
@@ -82,7 +78,7 @@ def assert_nothing_was_read(consumer: Slapd, done: Done, code: str) -> None:
 
 
 @DRY
-@pytest.mark.parametrize("strategy", ["search", "ldif", "clone"])
+@pytest.mark.parametrize("strategy", ["search", "slapcat", "clone"])
 def test_a_schema_that_the_consumer_lacks(provider: Slapd, strategy: str, dry: tuple[str, ...]) -> None:
     with consumer_of(provider, base_schemas=("core", "cosine", "inetorgperson")) as consumer:
         done = seeded(provider, consumer, strategy, *dry)

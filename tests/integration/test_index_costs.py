@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_people
 from tests.support.command import ditseed
-from tests.support.require import require
+from tests.support.require import require, require_2_7
 
 pytestmark = pytest.mark.slapd
 
@@ -62,15 +61,10 @@ def told(server: Slapd) -> dict[str, Any]:
     return costs(server)
 
 
-def costs(server: Slapd, *more: object) -> dict[str, Any]:
-    found: dict[str, Any] = looked_at(server, *more)["costs"]
-    return found
-
-
-def looked_at(server: Slapd, *more: object) -> dict[str, Any]:
+def costs(server: Slapd, *more: object, **env: str) -> dict[str, Any]:
     where = ("-H", server.ldapi_uri, "-Y", "EXTERNAL") if server.running else ("--config", server.config_path)
-    done = ditseed("tune", "indexes", *where, "-b", server.suffix, "--costs", *more, "--json").ok()
-    return dict(done.facts)
+    done = ditseed("tune", "indexes", *where, "-b", server.suffix, "--costs", *more, "--json", env=env).ok()
+    return dict(done.facts["costs"])
 
 
 def by_table(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -88,10 +82,6 @@ def missing_tool() -> str | None:
     return None if shutil.which("mdb_stat") else "lmdb-utils are not installed"
 
 
-def own_pages(told: dict[str, int]) -> int:
-    return sum(told[f"{kind} pages"] for kind in ("Branch", "Leaf", "Overflow"))
-
-
 def pages_of_trees(place: Path, tables: list[str]) -> int:
     """Pages of the file that no table counts as its own: those of the trees that the values of keys have."""
     said = subprocess.run(["mdb_stat", "-e", "-f", "-a", str(place)], capture_output=True, text=True, check=True).stdout
@@ -105,19 +95,25 @@ def pages_of_trees(place: Path, tables: list[str]) -> int:
     return used - 2 - free - sum(numbers.values())
 
 
+def assert_counted(server: Slapd, found: dict[str, Any]) -> None:
+    """Asserts that keys, records and ranges are those of the file."""
+    with closing(Database(server.database_dir)) as database:
+        for name, one in by_table(found).items():
+            lists = database.index(name)
+            ranges = sum(ids[0] == 0 for ids in lists.values())
+            counted = (len(lists), sum(map(len, lists.values())), ranges)
+            assert (one["keys"], one["records"], one["ranges"]) == counted, name
+
+
 @pytest.mark.long
 def test_bytes_keys_and_records(server: Slapd, told: dict[str, Any]) -> None:
     require(missing_tool())
-    place, found = server.database_dir, told
-    assert found["used"] == stat(place, "-e")["Number of pages used"] * PAGE
-    with closing(Database(place)) as database:
-        for name, one in by_table(found).items():
-            assert one["records"] == stat(place, "-s", name)["Entries"]
-            rows = [(key, len(list(ids))) for key, ids in groupby(database.rows(name), lambda row: row[0])]
-            assert one["keys"] == len(rows), name
-            assert one["ranges"] == 0
-            assert one["share"] == pytest.approx(one["bytes"] / found["used"])
-    assert by_table(found)["street"]["bytes"] == 0
+    assert told["used"] == stat(server.database_dir, "-e")["Number of pages used"] * PAGE
+    assert_counted(server, told)
+    for one in told["tables"]:
+        assert one["ranges"] == 0
+        assert one["share"] == pytest.approx(one["bytes"] / told["used"])
+    assert by_table(told)["street"]["bytes"] == 0
 
 
 @pytest.mark.long
@@ -130,7 +126,8 @@ def test_the_bytes_are_what_dropping_it_frees(server: Slapd, told: dict[str, Any
         with environment.begin() as transaction:
             tables = [key.decode() for key, _ in transaction.cursor()]
         before = pages_of_trees(tmp_path, tables)
-        own = own_pages(stat(tmp_path, "-s", name))
+        pages = stat(tmp_path, "-s", name)
+        own = sum(pages[f"{kind} pages"] for kind in ("Branch", "Leaf", "Overflow"))
         handle = environment.open_db(name.encode(), create=False)
         with environment.begin(write=True) as transaction:
             transaction.drop(handle, delete=False)
@@ -139,17 +136,14 @@ def test_the_bytes_are_what_dropping_it_frees(server: Slapd, told: dict[str, Any
     assert by_table(told)[name]["bytes"] == (own + in_trees) * PAGE
 
 
-def test_without_searches_nothing_is_unused(server: Slapd, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("slapd starting\n")
-    found = costs(server, "--stats-log", tmp_path / "log")
-    assert all(one["unused"] is None for one in found["tables"])
-
-
-def test_which_index_a_table_is_of(told: dict[str, Any]) -> None:
+def test_which_index_a_table_is_of(server: Slapd, told: dict[str, Any], tmp_path: Path) -> None:
+    """Without searches nothing is unused."""
     found = by_table(told)
     assert found["sn"]["indexes"] == ["sn eq"]
     assert sorted(found["mail"]["indexes"]) == ["mail eq,subinitial", "mail;lang-de sub"]
-    assert all(one["unused"] is None for one in found.values())
+    (tmp_path / "log").write_text("slapd starting\n")
+    for each in (told, costs(server, "--stats-log", tmp_path / "log")):
+        assert all(one["unused"] is None for one in each["tables"])
 
 
 def test_unused_ones_come_first_and_can_be_removed(tmp_path: Path) -> None:
@@ -211,33 +205,21 @@ def test_keys_that_became_ranges(tmp_path: Path) -> None:
     (tmp_path / "crowd.ldif").write_text(top() + "".join(crowd()))
     with closing(Slapd(Settings(indexes=LONG))) as own:
         own.slapadd(tmp_path / "crowd.ldif")
-        found = by_table(costs(own))
-        where = ("--config", own.config_path, "--costs")
-        shown = ditseed("tune", "indexes", *where).ok().out
-        for name, one in found.items():
-            with closing(Database(own.database_dir)) as database:
-                rows = groupby(database.rows(name), lambda row: row[0])
-                kept = [[value for _, value in ids] for _, ids in rows]
-            assert one["ranges"] == sum(ids[0] == bytes(8) for ids in kept), name
-            assert one["records"] == sum(map(len, kept))
+        told = costs(own)
+        shown = ditseed("tune", "indexes", "--config", own.config_path, "--costs").ok().out
+        assert_counted(own, told)
+    found = by_table(told)
     assert found["description"]["ranges"] == 0
     assert found["objectClass"]["ranges"] > 0
     assert "had more than 65,535 entries (idlexp 16)" in shown
 
 
 def test_openldap_2_7(ldif: Path) -> None:
-    reason = openldap_27.missing()
-    if reason:  # in CI, too: no distribution has it
-        pytest.skip(reason)
+    require_2_7()
     indexes = ("uid,entryUUID eq", "cn pres,eq,sub,approx")
     with closing(Slapd(Settings(indexes=indexes), installation=openldap_27.installation())) as own:
         own.slapadd(ldif)
-        env = {"DITSEED_TOOLS": openldap_27.tools()}
-        where = ("--config", own.config_path, "--costs", "--json")
-        found = by_table(ditseed("tune", "indexes", *where, env=env).ok().facts["costs"])
-        with closing(Database(own.database_dir)) as database:
-            for name, one in found.items():
-                rows = [key for key, _ in database.rows(name)]
-                assert (one["records"], one["keys"]) == (len(rows), len(set(rows))), name
-                assert one["bytes"] > 0
-    assert found.keys() == {"objectClass", "uid", "entryUUID", "cn"}
+        found = costs(own, DITSEED_TOOLS=openldap_27.tools())
+        assert_counted(own, found)
+    assert all(one["bytes"] > 0 for one in found["tables"])
+    assert by_table(found).keys() == {"objectClass", "uid", "entryUUID", "cn"}

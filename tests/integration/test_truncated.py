@@ -22,8 +22,9 @@ from fixtures.trees import people, write_people
 from loader import errors
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, Internal, LoaderError, MdbDamaged
 from loader.mdb import meta
-from tests.support.command import Done, arguments_of, ditseed, environment, start
+from tests.support.command import Done, ditseed, start
 from tests.support.require import require
+from tests.support.seeding import bind
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
@@ -107,34 +108,20 @@ def _told(done: Done) -> None:
     assert "Traceback" not in done.err, done
 
 
-def _start(*command: object, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-    return start(*command, prefix=prefix, text=False)
-
-
 def _ended(process: subprocess.Popen[bytes]) -> Done:
     out, err = process.communicate()
     return Done(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
-def _received(place: Place, process: subprocess.Popen[bytes]) -> Done:
+def _done(place: Place, verb: str, process: subprocess.Popen[bytes]) -> Done:
     """What is sent goes into another ditseed; the first of the two that fails counts."""
+    if verb != "clone -":
+        return _ended(process)
     with process:
         assert process.stderr is not None
-        receiver = subprocess.run(
-            arguments_of("clone", "-", place.scratch / "out"),
-            stdin=process.stdout,
-            capture_output=True,
-            env=environment(),
-            check=False,
-        )
+        receiver = ditseed("clone", "-", place.scratch / "out", stdin=process.stdout)
         said = process.stderr.read().decode()
-        status = process.wait()
-    got = Done(receiver.returncode, receiver.stdout.decode(), receiver.stderr.decode())
-    return Done(status, "", said) if status else got
-
-
-def _done(place: Place, verb: str, process: subprocess.Popen[bytes]) -> Done:
-    return _received(place, process) if verb == "clone -" else _ended(process)
+    return Done(process.returncode, "", said) if process.returncode else receiver
 
 
 def _cut(part: float) -> Callable[[Path], None]:
@@ -177,7 +164,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_damaged_before(place: Place, verb: str, damage: str) -> None:
     DAMAGES[damage](place.data)
-    done = _done(place, verb, _start(*place.commands()[verb]))
+    done = _done(place, verb, start(*place.commands()[verb], text=False))
     if verb.startswith("verify") and done.status == EXIT_DIFFERENT:
         assert "problems" in done.out
         return
@@ -194,7 +181,7 @@ def test_that_cannot_be_read(place: Place, verb: str) -> None:
     calls = "read,pread64,preadv,preadv2,copy_file_range,sendfile"
     inject = f"inject={calls}:error=EIO:when=3+"
     under = ("strace", "-f", "-qq", "-o", "/dev/null", "-P", str(place.data), "-e", inject)
-    _told(_done(place, verb, _start(*place.commands()[verb], prefix=under)))
+    _told(_done(place, verb, start(*place.commands()[verb], prefix=under, text=False)))
 
 
 @pytest.mark.rows(1, "verify tree-0")
@@ -210,7 +197,7 @@ def test_cut_in_the_middle(place: Place, verb: str, part: float) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         shutil.rmtree(place.consumer.database_dir)
         place.consumer.database_dir.mkdir()
-        process = _start(*place.commands()[verb])
+        process = start(*place.commands()[verb], text=False)
         time.sleep(delay)
         os.truncate(place.data, int(whole * part))
         done = _done(place, verb, process)
@@ -263,8 +250,7 @@ def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
     before = tmp_path / "before.mdb"
     copy_sparse(source.database_dir / meta.DATA, before)
     with source:
-        bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
-        where = ("--config", target.config_path, "-b", target.suffix)
+        refresh = ("replica", "refresh", *bind(source), "--config", target.config_path, "-b", target.suffix)
         data = target.database_dir / meta.DATA
         change = "changetype: modify\nreplace: description\ndescription: changed\n"
         source.ldapmodify(f"dn: {source.suffix}\n{change}")
@@ -273,12 +259,12 @@ def test_a_refresh_whose_database_is_cut(tmp_path: Path) -> None:
             copy_sparse(before, data)
             os.truncate(data, size)
             shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
-            _told(ditseed("replica", "refresh", *bind, *where))
+            _told(ditseed(*refresh))
         for delay in (0.2, 0.3, 0.4, 0.5, 0.6):
             copy_sparse(before, data)
             shutil.rmtree(target.database_dir / ".ditseed-refresh", ignore_errors=True)
             with data.open("r+b") as file:  # the refreshed one takes its name
-                process = _start("replica", "refresh", *bind, *where)
+                process = start(*refresh, text=False)
                 time.sleep(delay)
                 os.truncate(file.fileno(), whole // 3 // 4096 * 4096)
             done = _ended(process)

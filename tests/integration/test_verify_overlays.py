@@ -15,6 +15,7 @@ from fixtures.replication import wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from tests.support.command import Done, ditseed
+from tests.support.seeding import bind
 
 pytestmark = pytest.mark.slapd
 
@@ -147,9 +148,8 @@ def test_a_refresh_of_what_ppolicy_wrote(of_overlays: Slapd) -> None:
         provider.start()
         try:
             provider.ldapmodify(f"{CHANGE}-\nreplace: pwdReset\npwdReset: FALSE\n")
-            bind = ("-D", "cn=replicator", "-y", provider.replicator_password_file)
             where = ("--config", consumer.config_path, "-b", consumer.suffix)
-            ditseed("replica", "refresh", "-H", provider.uri, *bind, *where).ok()
+            ditseed("replica", "refresh", *bind(provider), *where).ok()
             verified(consumer).ok()
             consumer.start()
             wait_in_sync(provider, consumer)

@@ -11,6 +11,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from tests.support.command import ditseed, environment
+from tests.support.seeding import bind
 from tests.test_documented import walks
 
 pytestmark = pytest.mark.slapd
@@ -81,8 +82,7 @@ def test_a_walk_is_the_way_that_the_verb_takes(
     }
     if verb == "replica seed":  # a running provider of the same tree, and an empty database
         source: Slapd = request.getfixturevalue("provider")
-        bind = ("-H", source.uri, "-D", "cn=replicator", "-y", source.replicator_password_file)
-        more[verb] = ("--strategy", "search", *bind, "--config", other.config_path, "-b", other.suffix)
+        more[verb] = ("--strategy", "search", *bind(source), "--config", other.config_path, "-b", other.suffix)
     told = tmp_path / "walked"
     command = [sys.executable, "-c", WALKED, told, *verb.split(), *more[verb]]
     # Leases that a test before has left would be looked at, too.

@@ -1,11 +1,10 @@
 """kill -9 of `replica seed` at every point of every step, and at random moments; then the same command finishes.
 
-One run is killed at each of its points in turn (a kill at every point of its own takes minutes: -m heavy).
+One run is killed at each of its points in turn. With -m heavy, a run of its own is killed at each point.
 """
 
 from __future__ import annotations
 
-import random
 import signal
 from collections.abc import Iterator
 
@@ -55,51 +54,36 @@ def _points(both: Pair, strategy: str, engine: str) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("strategy", "engine"), CASES)
-def test_killed_at_every_point_in_turn(both: Pair, fresh: Pair, strategy: str, engine: str) -> None:
-    command = _command(fresh, strategy, engine)
+@pytest.mark.parametrize("in_turn", [True, pytest.param(False, marks=pytest.mark.heavy)])
+def test_killed_at_every_point(both: Pair, in_turn: bool, strategy: str, engine: str) -> None:
     points = _points(both, strategy, engine)
     assert len(points) > 15, points
-    for point in points:
-        killing.kill_at(point, fresh, command)
-    killing.assert_does_nothing(fresh, command)
-    killing.assert_seeded(fresh)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(("strategy", "engine"), CASES)
-def test_killed_at_one_point_and_finished(both: Pair, strategy: str, engine: str) -> None:
-    for point in _points(both, strategy, engine):
+    for some in [points] if in_turn else [[point] for point in points]:
         with consumer_of(both) as fresh:
             command = _command(fresh, strategy, engine)
-            killing.kill_at(point, fresh, command)
-            ditseed(*command).ok()
-            killing.assert_seeded(fresh)
-            killing.assert_does_nothing(fresh, command)
+            for point in some:
+                killing.kill_at(point, fresh, command)
+            _finish(fresh, command)
 
 
-def _kill_at_random(both: Pair, strategy: str, times: int, chance: random.Random) -> None:
-    command = _command(both, strategy)
-    for _ in range(times):
-        killing.kill_after(chance.uniform(0.2, 1.2), *command)
-        killing.assert_nobody_left(both, "killed at random")
+def _finish(both: Pair, command: list[str]) -> None:
     ditseed(*command).ok()
     killing.assert_does_nothing(both, command)
     killing.assert_seeded(both)
 
 
-@pytest.mark.rows(2)
+@pytest.mark.rows(4)  # two of which are heavy
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_killed_at_random_moments(fresh: Pair, strategy: str) -> None:
-    _kill_at_random(fresh, strategy, 3, killing.chance())
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_killed_at_many_random_moments(both: Pair, strategy: str) -> None:
+@pytest.mark.parametrize("runs", [1, pytest.param(10, marks=pytest.mark.heavy)])
+def test_killed_at_random_moments(both: Pair, runs: int, strategy: str) -> None:
     chance = killing.chance()
-    for _ in range(10):
+    for _ in range(runs):
         with consumer_of(both) as fresh:
-            _kill_at_random(fresh, strategy, chance.randint(1, 4), chance)
+            command = _command(fresh, strategy)
+            for _ in range(3 if runs == 1 else chance.randint(1, 4)):
+                killing.kill_after(chance.uniform(0.2, 1.2), *command)
+                killing.assert_nobody_left(fresh, "killed at random")
+            _finish(fresh, command)
 
 
 @pytest.mark.long
@@ -107,9 +91,7 @@ def test_killed_at_many_random_moments(both: Pair, strategy: str) -> None:
 def test_another_strategy_takes_over(fresh: Pair, point: str) -> None:
     """Nothing of the abandoned run stays behind."""
     killing.kill_at(point, fresh, _command(fresh, "search"))
-    ditseed(*_command(fresh, "clone")).ok()
-    killing.assert_seeded(fresh)
-    killing.assert_does_nothing(fresh, _command(fresh, "clone"))
+    _finish(fresh, _command(fresh, "clone"))
 
 
 @pytest.mark.long

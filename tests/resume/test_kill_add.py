@@ -77,11 +77,10 @@ def _revive(server: Slapd, at_once: bool = False) -> None:
 
 
 def _clients(server: Slapd) -> int:
+    """Without this search."""
     with suppress(ldap.SERVER_DOWN):  # it has crashed, or will be found so
         where = "cn=Connections,cn=Monitor"
-        return (
-            len(server.search("(objectClass=monitorConnection)", base=where, external=True)) - 1
-        )  # this search is one
+        return len(server.search("(objectClass=monitorConnection)", base=where, external=True)) - 1
     return 1
 
 
@@ -104,14 +103,6 @@ def test_killed_at_every_point_in_turn(server: Slapd, ldif: Path) -> None:
         _revive(server)
     _finished(server, ldif, *SMALL)
     assert "load: done before" in add(server, ldif, *SMALL).ok().err
-
-
-@pytest.mark.long("load.sent", "load.single")
-@pytest.mark.parametrize("point", ["load.single", "load.sent", "load.committed", "load.middle"])
-def test_killed_once_and_finished(server: Slapd, ldif: Path, point: str) -> None:
-    killing.killed(point, *command(server, ldif, *SMALL))
-    _revive(server)
-    _finished(server, ldif, *SMALL)
 
 
 @pytest.mark.long
@@ -162,12 +153,15 @@ def _wait_for_entries(server: Slapd, count: int) -> None:
     until(are_there)
 
 
+def _through(proxy: Proxy, server: Slapd, *words: object) -> tuple[object, ...]:
+    return ("add", *words, "-H", proxy.uri, "-D", server.root_dn, "-y", server.password_file)
+
+
 def test_connections_cut_at_random(server: Slapd, ldif: Path) -> None:
     """Before, in the middle of, and after what is sent and answered. The load goes on by itself."""
     chance = killing.chance()
     with Proxy(server.uri) as proxy:
-        who = ("-D", server.root_dn, "-y", server.password_file)
-        process = start("add", ldif, "-H", proxy.uri, *who, "--batch", "40", "--max-rate", "300")
+        process = start(*_through(proxy, server, ldif, "--batch", "40", "--max-rate", "300"))
         _wait_for_entries(server, 20)
         while process.poll() is None:
             time.sleep(chance.uniform(0.02, 0.3))
@@ -182,12 +176,11 @@ def test_the_last_connection_is_cut(server: Slapd, tmp_path: Path) -> None:
     """All entries are there by then, and what they are bound to is asked once more."""
     server.ldapadd(TOP)
     path = write(tmp_path / "first.ldif", person("first"))
-    who = ("-D", server.root_dn, "-y", server.password_file, "--jobs", "1")
     with Proxy(server.uri) as proxy:
-        ditseed("add", path, "-H", proxy.uri, *who).ok()
+        ditseed(*_through(proxy, server, path, "--jobs", "1")).ok()
     path = write(tmp_path / "second.ldif", person("second"))
     with Proxy(server.uri, reset=(proxy.connections,)) as again:
-        ditseed("add", path, "-H", again.uri, *who).ok()
+        ditseed(*_through(again, server, path, "--jobs", "1")).ok()
     assert again.connections == proxy.connections + 1
 
 
@@ -197,10 +190,9 @@ def test_responses_lost_again_and_again(server: Slapd, tmp_path: Path) -> None:
     server.ldapadd(TOP)
     mark = b"only in the request that adds it"
     path = write(tmp_path / "x.ldif", person("held", SUFFIX, ("description", mark.decode())))
-    who = ("-D", server.root_dn, "-y", server.password_file, "--jobs", "1", "--batch", "1")
     with Proxy(server.uri, record=True) as proxy:
         with lmdb.open(str(server.database_dir), max_dbs=1) as held, held.begin(write=True):
-            process = start("add", path, "-H", proxy.uri, *who)
+            process = start(*_through(proxy, server, path, "--jobs", "1", "--batch", "1"))
             for sent in range(1, 6):
                 # Connections on which it was sent.
                 until(lambda sent=sent: sum(mark in one for one in proxy.sent) == sent or process.poll() is not None)

@@ -57,30 +57,15 @@ def _points(building: Building) -> list[str]:
         return killing.points_of(whole.steps)
 
 
-def _kill_at(point: str, building: Building) -> None:
-    killing.killed(point, *building.command)
-    building.assert_old_or_new()
-
-
 @pytest.mark.rows(1)
 def test_killed_at_every_point_in_turn(building: Building) -> None:
     points = _points(building)
     load = "slices.middle" if building.engine == SHARDS else "load.middle"
     assert {load, "publish.middle"} <= set(points)
     for point in points:
-        _kill_at(point, building)
+        killing.killed(point, *building.command)
+        building.assert_old_or_new()
     assert "publish: done before" in ditseed(*building.command).ok().err
-    building.assert_done()
-
-
-@pytest.mark.rows(1)
-@pytest.mark.long("native-load.middle", "shards-publish.middle", "slapadd-load.middle")
-@pytest.mark.parametrize("point", ["load.middle", "publish.middle", "publish.unrecorded"])
-def test_killed_once_and_finished(building: Building, point: str) -> None:
-    if building.engine == SHARDS:
-        point = point.replace("load", "slices")
-    _kill_at(point, building)
-    ditseed(*building.command).ok()
     building.assert_done()
 
 

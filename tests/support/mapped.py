@@ -1,13 +1,22 @@
-"""Opens an environment in the test's own process; ditseed does that only in child processes."""
+"""Opens an environment in the test's own process, which ditseed does only in child processes; or in another process."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from loader.mdb import environment, isolated
 from loader.mdb.environment import Environment
+
+_READING = """
+import lmdb, sys
+with lmdb.open(sys.argv[1], readonly=True, max_readers=int(sys.argv[2]), max_dbs=8) as opened, opened.begin():
+    print("reads", flush=True)
+    sys.stdin.read()
+"""
 
 
 @contextmanager
@@ -19,3 +28,13 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
             yield found
     finally:
         isolated._inside = False
+
+
+@contextmanager
+def read_by_another(place: Path, most: int = 126) -> Iterator[subprocess.Popen[bytes]]:
+    """Yields a process that holds a reader slot until it is killed or the body ends. `most`: the number of slots."""
+    command = [sys.executable, "-c", _READING, str(place), str(most)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"reads\n"
+        yield reader

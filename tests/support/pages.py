@@ -47,13 +47,9 @@ class Page(HTMLParser):
         if tag not in _VOID:
             self._open.append(found)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in _VOID:
-            self._open.pop()
-
     def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop().name == tag
+        if tag not in _VOID:
+            assert self._open.pop().name == tag
 
     def handle_data(self, data: str) -> None:
         for one in self._open:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 
 from fixtures.trees import record
 from loader.errors import LoaderError
+from tests.support import nobody
 from tests.support.command import Done, ditseed
 from tests.support.seeding import Pair
 
@@ -36,6 +39,25 @@ def refused(both: Pair, error: type[LoaderError], *command: object, prefix: tupl
     assert done.out == "", said
     assert _state(both) == before, said
     return done
+
+
+def error_as_nobody(work: Callable[[], object]) -> str:
+    """Returns the code and the message of the error with which `work` ends when nobody does it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            nobody.become()
+            work()
+        except LoaderError as error:
+            os.write(writer, f"{error.code}: {error}".encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as told:
+        return told.read()
 
 
 def where(both: Pair) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 import zstandard
 
-from loader.errors import EmptyInput, LdifTruncated, LdifUnreadable
+from loader.errors import EmptyInput, LdifTruncated, LdifUnreadable, LoaderError
 from loader.progress import Meter
 from loader.sources import sampling
 from loader.sources.sampling import Sample, SampleSize
@@ -67,7 +67,7 @@ def test_large_records_count_for_themselves(
 def test_windows_of_a_long_file_hold_large_records_as_often_as_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A photo is longer than a window."""
+    """A photo is longer than a window. The windows lie over all of the input."""
     monkeypatch.setattr(sampling, "_CHUNK", 16 << 10)
     wanted = SampleSize(500, 0.0, whole=1 << 20, windows=400)
     people = [person(number, PHOTO if number % 50 == 0 else b"") for number in range(2000)]
@@ -80,6 +80,11 @@ def test_windows_of_a_long_file_hold_large_records_as_often_as_others(
     assert found.ldif_bytes == pytest.approx(len(text), rel=0.25)
     path.write_bytes(text.replace(b"\n", b"\r\n"))
     assert taken(path, wanted=wanted).ldif_bytes == pytest.approx(len(text), rel=0.25)
+    path.write_bytes(PEOPLE)
+    names = taken(path, wanted=wanted).names[::50]
+    numbers = [int(name.partition(",")[0].removeprefix("cn=u")) for name in names]
+    assert numbers == sorted(numbers)
+    assert numbers[0] < 0.1 * RECORDS < 0.8 * RECORDS < numbers[-1]
 
 
 @pytest.mark.parametrize("line", [b"\n", b"\r\n"])
@@ -119,19 +124,16 @@ def test_a_part_stands_for_all(tmp_path: Path) -> None:
     assert found.ldif_bytes == pytest.approx(2 * (len(PEOPLE) + len(PHOTOS) / 2), rel=0.1)
 
 
-def test_no_record_is_no_sample(tmp_path: Path) -> None:
-    (tmp_path / "a.ldif.gz").write_bytes(gzip.compress(b"\n\n"))
-    with pytest.raises(EmptyInput):
-        taken(tmp_path / "a.ldif.gz")
-
-
-def test_a_zstd_file_that_ends_within_a_frame_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.ldif.zst").write_bytes(zstandard.compress(PEOPLE)[:-100])
-    with pytest.raises(LdifTruncated, match=r"a\.ldif\.zst"):
-        taken(tmp_path / "a.ldif.zst")
-
-
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.ldif.gz").write_bytes(gzip.compress(PEOPLE)[:-1000])
-    with pytest.raises(LdifUnreadable, match=r"a\.ldif\.gz"):
-        taken(tmp_path / "a.ldif.gz")
+@pytest.mark.parametrize(
+    ("name", "content", "error", "words"),
+    [
+        ("a.ldif.gz", gzip.compress(b"\n\n"), EmptyInput, "no entries"),
+        ("a.ldif.zst", zstandard.compress(PEOPLE)[:-100], LdifTruncated, r"a\.ldif\.zst"),
+        ("a.ldif.gz", gzip.compress(PEOPLE)[:-1000], LdifUnreadable, r"a\.ldif\.gz"),
+    ],
+    ids=["no record", "cut within a frame", "damaged"],
+)
+def test_what_gives_no_sample(tmp_path: Path, name: str, content: bytes, error: type[LoaderError], words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=words):
+        taken(tmp_path / name)

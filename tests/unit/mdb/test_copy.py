@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 
 from loader import _native
 from loader.errors import MdbDamaged, NotLmdb, ReadersFull
-from loader.mdb import contents, copy, environment, meta
+from loader.mdb import contents, copy, environment, meta, readers
 from loader.mdb.verify import verify
 from loader.progress import Meter
 from tests.support import mapped
@@ -23,10 +21,10 @@ from tests.support import mapped
 NOTING = copy.CopyMode(record_pages=True)
 
 
-def make(directory: Path, engine: int = 0, readers: int = 126) -> Path:
+def make(directory: Path, engine: int = 0, slots: int = 126, map_size: int = 1 << 24) -> Path:
     """The tables of a database with 1 entry, and an index with many entries of one key (LEAF2 pages)."""
-    directory.mkdir()
-    with lmdb.open(str(directory), max_dbs=8, map_size=1 << 24, lib_version=engine, max_readers=readers) as made:
+    directory.mkdir(exist_ok=True)
+    with lmdb.open(str(directory), max_dbs=8, map_size=map_size, lib_version=engine, max_readers=slots) as made:
         entries = made.open_db(b"id2e", integerkey=True)
         nodes = made.open_db(b"dn2i", integerkey=True, dupsort=True)
         words = made.open_db(b"ad2i", integerkey=True)
@@ -64,33 +62,22 @@ def test_both_formats(tmp_path: Path, engine: int) -> None:
 def test_a_killed_reader_is_cleared_away_by_the_next_copy(tmp_path: Path) -> None:
     """While some process has the environment open; the first to open it starts with a new table of readers."""
     source = make(tmp_path / "source")
-    holder = _start_reader(source)
-    try:
-        _end(_start_reader(source))
-        _write(source)
-        assert len(_reading(source)) == 2
+    with mapped.read_by_another(source) as holder:
+        with mapped.read_by_another(source) as killed:
+            killed.kill()
+        with mapped.opened(source, writable=True) as opened:
+            words = environment.require_table(opened, "ad2i")
+            with opened.begin(write=True) as transaction:
+                transaction.put(struct.pack("=I", 10), b"more", db=words)
+        assert len(readers.slots(source)) == 2
         copy.hot_copy(source, tmp_path, Meter("copy"))
-        assert _reading(source) == [holder]
-    finally:
-        _end(holder)
-
-
-_READER = """
-import lmdb, sys
-with lmdb.open(sys.argv[1], max_readers=1, max_dbs=8) as opened, opened.begin() as held:
-    print("held", flush=True)
-    sys.stdin.read()
-"""
+        assert [slot.pid for slot in readers.slots(source)] == [holder.pid]
 
 
 def test_no_reader_slot_left(tmp_path: Path) -> None:
-    source = make(tmp_path / "source", readers=1)
-    words = [sys.executable, "-c", _READER, str(source)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == b"held\n"
-        with pytest.raises(ReadersFull):
-            copy.hot_copy(source, tmp_path, Meter("copy"))
+    source = make(tmp_path / "source", slots=1)
+    with mapped.read_by_another(source, 1), pytest.raises(ReadersFull):
+        copy.hot_copy(source, tmp_path, Meter("copy"))
     assert not (tmp_path / "data.mdb.partial").exists()
     copy.hot_copy(source, tmp_path, Meter("copy"))
 
@@ -114,37 +101,6 @@ def test_used_bytes_only(tmp_path: Path) -> None:
     copied = copy.hot_copy(source, tmp_path, Meter("copy"))
     assert copied.source.apparent == 1 << 40
     assert copied.target.apparent == meta.read_meta(source).used < 1 << 20
-
-
-def _start_reader(source: Path) -> int:
-    ready, told = os.pipe()
-    child = os.fork()
-    if child == 0:
-        opened = lmdb.open(str(source), readonly=True, max_dbs=8)
-        held = opened.begin()
-        os.write(told, b"x" if held else b"")
-        os.read(os.pipe()[0], 1)  # until it is killed
-    os.read(ready, 1)
-    return child
-
-
-def _end(process: int) -> None:
-    os.kill(process, 9)
-    os.waitpid(process, 0)
-
-
-def _reading(source: Path) -> list[int]:
-    """Processes that have a slot in the table of readers."""
-    with mapped.opened(source) as opened:
-        return [int(line.split()[0]) for line in opened.readers().splitlines()[1:]]
-
-
-def _write(source: Path) -> None:
-    with mapped.opened(source, writable=True) as opened:
-        words = environment.require_table(opened, "ad2i")
-        for number in range(3):
-            with opened.begin(write=True) as transaction:
-                transaction.put(struct.pack("=I", 10 + number), b"more", db=words)
 
 
 def test_what_was_noted_is_not_read_again(tmp_path: Path) -> None:

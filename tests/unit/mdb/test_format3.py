@@ -7,14 +7,13 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import lmdb
 import pytest
 
-from loader.errors import LoaderError, MdbDamaged, MdbProtected
+from loader.errors import MdbDamaged, MdbProtected
 from loader.mdb import copy, meta, snapshot
 from loader.mdb.verify import verify
 from loader.progress import Meter
@@ -169,29 +168,6 @@ def test_either_meta_page_of_a_copy_is_enough(tmp_path: Path, compact: bool) -> 
         with opened(each) as again:
             fill(again, random.Random(9), 4096)
     assert rows(target) == rows(place)
-
-
-def damaged(place: Path, tmp_path: Path) -> Iterator[Path]:
-    sound = (place / "data.mdb").read_bytes()
-    rng = random.Random(3)
-    for _ in range(60):
-        data = bytearray(sound)
-        for _ in range(rng.randrange(1, 4)):
-            at = rng.randrange(len(data) // 4096) * 4096
-            data[at + rng.randrange(rng.choice([32, 4096]))] = rng.randrange(256)
-        target = tmp_path / "damaged.mdb"
-        target.write_bytes(data)
-        yield target
-
-
-def test_damage_is_an_error_or_harmless(tmp_path: Path) -> None:
-    place, refused = database(tmp_path / "source", engine=1), 0
-    for one in damaged(place, tmp_path):
-        try:
-            assert pages(one) == 1
-        except LoaderError as error:
-            refused += bool(str(error))
-    assert refused > 10
 
 
 @pytest.mark.slow

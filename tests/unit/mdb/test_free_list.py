@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import struct
 import subprocess
 import sys
@@ -17,8 +16,7 @@ from fixtures.waiting import until
 from loader.errors import MdbDamaged, NotLmdb
 from loader.mdb import meta, readers
 from loader.mdb.readers import Growth, Slot
-
-READING = "import lmdb, sys; t = lmdb.open(sys.argv[1], readonly=True).begin(); print('reads', flush=True); input()"
+from tests.support import mapped
 
 
 @pytest.fixture
@@ -64,18 +62,14 @@ def test_every_page_is_reachable_or_free(place: Path) -> None:
 
 @pytest.mark.parametrize("engine", [0, 1])
 def test_what_a_reader_keeps_is_told_by_transaction(place: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", READING, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as reader:
-        assert reader.stdout is not None
-        reader.stdout.readline()
+    with mapped.read_by_another(place) as reader:
         before = meta.read_meta(place).txnid
         write(place, 20)
         (slot,) = readers.slots(place)
         assert slot == Slot(reader.pid, before, True)
         _, freed = readers.free_list(place)
         assert {txnid for txnid in freed if txnid >= before} >= set(range(before + 1, before + 20))
-        reader.send_signal(signal.SIGKILL)
+        reader.kill()
     assert readers.slots(place) == (Slot(reader.pid, before, False),)
     assert readers.clear(place) == 1
     assert readers.slots(place) == ()

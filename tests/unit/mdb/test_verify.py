@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,12 @@ from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import people
 from loader.declared import AuditResources
-from loader.errors import LoaderError, MdbDamaged, NotLmdb, SystemFailed, UsageProblem
+from loader.errors import LoaderError, MdbDamaged, SystemFailed, UsageProblem
 from loader.mdb import contents, copy, environment, meta
-from loader.mdb.verify import audit, default_level, verify
+from loader.mdb.verify import audit, verify
 from loader.progress import Meter, Staged
 from tests.support import mapped
+from tests.support.refusal import error_as_nobody
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
@@ -88,10 +89,6 @@ def test_levels() -> None:
     assert verify(Path("/nowhere"), "none", Meter("verify")).entries is None
 
 
-def test_small_databases_are_checked_page_by_page(sound: Path) -> None:
-    assert default_level(sound) == "pages"
-
-
 @pytest.mark.parametrize("level", ["quick", "pages", "tree"])
 @pytest.mark.parametrize("keep", [0.9, 0.5, 0.05])
 def test_a_cut_file(broken: Path, level: str, keep: float) -> None:
@@ -142,16 +139,6 @@ def test_a_copy_made_while_writing_is_found(sound: Path, tmp_path: Path) -> None
         check(tmp_path, "pages")
 
 
-def test_not_a_database(tmp_path: Path) -> None:
-    (tmp_path / "data.mdb").write_bytes(b"x" * 10_000)
-    for level in ("quick", "pages"):
-        with pytest.raises(NotLmdb):
-            check(tmp_path, level)
-
-
-NOBODY = 65534
-
-
 @pytest.mark.parametrize("call", ["audit", "compact", "plain", "page_record"])
 def test_a_file_of_another_account_is_not_damaged(sound: Path, short_tmp: Path, call: str) -> None:
     require(None if os.geteuid() == 0 else "becomes another user, which needs root")
@@ -159,7 +146,7 @@ def test_a_file_of_another_account_is_not_damaged(sound: Path, short_tmp: Path, 
     path = Path(shutil.copy(sound, short_tmp / "data.mdb"))
     path.chmod(0o600)
     page = sound.read_bytes()[:4096]
-    error = error_as(NOBODY, lambda: native(call, path, short_tmp / "copy", page))
+    error = error_as_nobody(lambda: native(call, path, short_tmp / "copy", page))
     assert error == f"storage.not_permitted: no permission to open {path}"
 
 
@@ -185,24 +172,3 @@ def native(call: str, path: Path, copied: Path, page: bytes, length: int = 8192)
         copy.compact(path, copied, page, meter)
     else:
         copy.page_record(path, page)
-
-
-def error_as(account: int, work: Callable[[], object]) -> str:
-    """Code and message of the error with which `work` ends when that account does it."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(account, account, account)
-            os.setresuid(account, account, account)
-            work()
-        except LoaderError as error:
-            os.write(writer, f"{error.code}: {error}".encode())
-        except BaseException as error:
-            os.write(writer, repr(error).encode())
-        os._exit(0)
-    os.close(writer)
-    os.waitpid(child, 0)
-    with os.fdopen(reader) as told:
-        return told.read()
