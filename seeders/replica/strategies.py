@@ -201,7 +201,7 @@ class StoppedConsumer(Strategy):
 
     def begin(self, run: Run, anew: bool) -> None:
         """Removes the files of all strategies by their names, because --run-dir may contain other files as well."""
-        for name in (*SCRATCH, "export", "environment", "slices", "split", "sort-*") if anew else ():
+        for name in (*SCRATCH, "export", "environment", "slices", "split", "sort") if anew else ():
             for tree in run.directory.glob(name):
                 files.remove_tree(tree)
         for name in SELECTED if anew else ():
