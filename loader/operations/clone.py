@@ -105,19 +105,19 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
         shared = "try"
     checks_pages = options.verify is None and planned.verify == "pages"
     with files.explained(options.target), build_directory(options.target, source) as build:
-        before = meta.read_meta(source)
-        with progress.step("copy") as meter:
-            copied = copy.hot_copy(source, build.home, meter, CopyMode(options.compact, shared, checks_pages))
-            seconds, after = meter.seconds, meta.read_meta(source)
-        killpoint("clone.copied")
         try:
+            before = meta.read_meta(source)
+            with progress.step("copy") as meter:
+                copied = copy.hot_copy(source, build.home, meter, CopyMode(options.compact, shared, checks_pages))
+                seconds, after = meter.seconds, meta.read_meta(source)
+            killpoint("clone.copied")
             if checks_pages and copied.sound:  # the core checked the pages during the copy
                 verified = replace(checked(copied.path, "quick", progress), level="pages")
             else:
                 verified = checked(copied.path, planned.verify, progress, copied.seen)
             received = _put(copied.path, options, build, copied.mode, verified, seconds)
-        except BaseException:
-            copied.path.unlink(missing_ok=True)
+        except BaseException:  # at whatever moment a signal arrives, no partial file may stay
+            copy.forget(build.home)
             raise
     return CloneReport(
         **structs.asdict(received),
