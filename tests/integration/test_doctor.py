@@ -649,8 +649,9 @@ def test_a_backup_beyond_a_limit_is_never_ok(kept: Path, more: str, status: int,
 def test_a_repository_on_a_dead_disk_is_never_ok(kept: Path, host: Slapd) -> None:
     with dead_disk(kept / "one") as repo:
         done, doctor = ditseed("backup", "check", "-R", repo), checked(host, "-R", repo)
-    assert_told(done, "BACKUP", UNKNOWN, "Input/output error")
-    assert_told(doctor, "DOCTOR", UNKNOWN, "Input/output error")
+    reason = "Input/output error|Bad message"  # the second if ext4 reads zeros, whose checksum is wrong
+    assert_told(done, "BACKUP", UNKNOWN, reason)
+    assert_told(doctor, "DOCTOR", UNKNOWN, reason)
 
 
 def test_a_repository_that_cannot_be_read_is_never_ok(kept: Path) -> None:
