@@ -6,8 +6,14 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use targets::TARGETS;
 
-/// Each of their inputs takes milliseconds.
-const SLOW: [&str; 6] = ["builder", "dump", "learn", "lmdb_reader", "schema", "template"];
+/// How many inputs there is time for: some take milliseconds each.
+fn inputs_by_chance(target: &str) -> u32 {
+    match target {
+        "builder" | "dump" | "lmdb_reader" | "schema" | "template" => 100,
+        "learn" => 400,
+        _ => 2000,
+    }
+}
 
 fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(target);
@@ -64,7 +70,7 @@ fn whatever_chance_makes_of_seeds_and_words() {
         let read = |path: &PathBuf| std::fs::read(path).unwrap();
         let seeds: Vec<_> = inputs("seeds", name).iter().map(read).collect();
         let (words, rng) = (words(name), &mut Rng::with_seed(1));
-        for number in 0..if SLOW.contains(&name) { 100 } else { 3000 } {
+        for number in 0..inputs_by_chance(name) {
             let input = match number % 4 {
                 0 | 1 => changed(rng.choice(&seeds).unwrap().clone(), &words, rng),
                 2 => {
