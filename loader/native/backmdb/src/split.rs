@@ -191,16 +191,7 @@ fn rest(normal: &[u8], leaf: usize) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schema::{Definition, Kind};
-
-    fn schema() -> Schema {
-        let text = "( 0.9.2342.19200300.100.1.25 NAME ( 'dc' 'domainComponent' ) EQUALITY caseIgnoreIA5Match \
-                    SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )";
-        let syntax = "( 1.3.6.1.4.1.1466.115.121.1.26 DESC 'IA5 String' )";
-        let define = |kind, text: &str| Definition { kind, text: text.into(), builtin: true };
-        let both = [define(Kind::Syntax, syntax), define(Kind::AttributeType, text)];
-        Schema::read(&both, schema::Settings::default()).unwrap()
-    }
+    use crate::tests::fixture::schema;
 
     fn share(suffix: &str) -> SplitTarget {
         SplitTarget { suffixes: vec![suffix.to_owned()], path: PathBuf::new() }
@@ -208,9 +199,8 @@ mod tests {
 
     #[test]
     fn the_longest_suffix_decides_whatever_came_before() {
-        let schema = schema();
         let shares = [share("dc=com"), share("dc=b,dc=a,dc=com"), share("dc=a,dc=com")];
-        let mut chooser = SuffixRouter::read(&schema, &shares).unwrap();
+        let mut chooser = SuffixRouter::read(schema(), &shares).unwrap();
         for _ in 0..2 {
             for (dn, number) in [
                 ("dc=com", 0),

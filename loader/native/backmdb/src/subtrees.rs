@@ -75,28 +75,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subtree_counts_itself_and_all_below() {
-        // 1 over 2 and 3; 3 over 4, 5; 5 over 6.
-        let mut trees = Subtrees::new(vec![3, 1, 5, 1, 3]);
-        for (id, parent) in [(2, 1), (3, 1), (4, 3), (5, 3), (6, 5)] {
-            let parent = trees.index(parent);
-            trees.child(id, parent);
+    fn a_subtree_counts_itself_and_all_below_also_a_parent_that_comes_late() {
+        // 1 over 2 and 3; 3 over 4, 5; 5 over 6. Then 3 over 1 over 4; 3 over 2.
+        let early = [(2, 1), (3, 1), (4, 3), (5, 3), (6, 5)];
+        for (parents, nodes, expected) in [
+            (vec![3, 1, 5, 1, 3], &early[..], &[6, 1, 4, 1, 2, 1][..]),
+            (vec![3, 1], &[(1, 3), (2, 3), (4, 1)], &[2, 1, 4, 1]),
+        ] {
+            let mut trees = Subtrees::new(parents);
+            for (id, parent) in nodes {
+                let parent = trees.index(*parent);
+                trees.child(*id, parent);
+            }
+            trees.sum();
+            assert!((1..).zip(expected).all(|(id, count)| trees.count(id) == *count));
         }
-        trees.sum();
-        let counts: Vec<u64> = (1..=6).map(|id| trees.count(id)).collect();
-        assert_eq!(counts, [6, 1, 4, 1, 2, 1]);
-    }
-
-    #[test]
-    fn a_parent_may_come_after_its_children() {
-        // 3 over 1 over 4; 3 over 2.
-        let mut trees = Subtrees::new(vec![3, 1]);
-        for (id, parent) in [(1, 3), (2, 3), (4, 1)] {
-            let parent = trees.index(parent);
-            trees.child(id, parent);
-        }
-        trees.sum();
-        let counts: Vec<u64> = (1..=4).map(|id| trees.count(id)).collect();
-        assert_eq!(counts, [2, 1, 4, 1]);
     }
 }

@@ -1,6 +1,6 @@
 //! Whole builds of small inputs, read back from the pages of the finished file.
 
-mod fixture;
+pub mod fixture;
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use ldif::Counters;
 use lmdbfile::Reader;
 
 use crate::{Code, Method, Source, ValueCheck, VerifyMeans, verify};
-use fixture::{Build, SUFFIX, schema, unit};
+use fixture::{Build, SUFFIX, below_suffix, schema, unit};
 
 fn opened(build: &Build) -> Reader {
     codec::tables::with_orders(Reader::open(&build.path("data.mdb")).unwrap())
@@ -207,14 +207,6 @@ fn orphans_are_rejected_with_all_below_them_and_the_cause_of_each_is_told() {
 }
 
 #[test]
-fn without_the_entry_of_the_suffix_nothing_is_built() {
-    let build = Build::new();
-    let refused = build.run(&unit("ou=a,dc=example,dc=com", "")).unwrap_err();
-    assert_eq!(refused.code, Code::MissingParents);
-    assert_eq!(refused.dn.as_deref(), Some("dc=example,dc=com"));
-}
-
-#[test]
 fn entries_of_other_suffixes_are_rejected() {
     let mut build = Build::new();
     build.settings.foreign = vec!["ou=glued,dc=example,dc=com".into()];
@@ -223,11 +215,6 @@ fn entries_of_other_suffixes_are_rejected() {
     let reasons: Vec<_> =
         build.run(&text).unwrap().rejections.into_iter().map(|one| one.reason).collect();
     assert_eq!(reasons, ["not below a suffix of the database", "another database holds it"]);
-}
-
-#[test]
-fn an_input_without_entries_is_refused() {
-    assert_eq!(Build::new().run("version: 1\n").unwrap_err().code, Code::Empty);
 }
 
 #[test]
@@ -345,44 +332,27 @@ fn index_keys_of_times_differ_between_2_4_and_2_5() {
 
 /// `count` units with a description, below the suffix, which has none.
 fn many(count: u64) -> String {
-    let each = (0..count).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n"));
-    std::iter::once(SUFFIX.to_owned()).chain(each).collect()
+    below_suffix(
+        (0..count).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n")),
+    )
 }
 
 #[test]
-fn a_key_of_65_535_entries_is_a_list_and_of_one_more_a_range() {
-    let mut build = Build::new();
+fn idlexp_tells_how_long_a_list_may_be_before_it_is_a_range() {
     let presence = |name: &str| (name.to_owned(), vec![Method::Presence]);
-    build.settings.indexes = vec![presence("objectClass"), presence("description")];
-    build.run(&many(65_535)).unwrap();
-    let list = index(&build, "description").remove(0);
-    assert!(list.iter().copied().eq(2..=65_536));
-    assert_eq!(index(&build, "objectClass"), [[0, 1, 65_536]]);
-}
-
-#[test]
-fn idlexp_moves_the_limit() {
-    let mut build = Build::new();
-    build.settings.list_exponent = 2;
-    build.settings.indexes = vec![("description".into(), vec![Method::Presence])];
-    build.run(&many(3)).unwrap();
-    assert_eq!(index(&build, "description"), [[2, 3, 4]]);
-    build.run(&many(4)).unwrap();
-    assert_eq!(index(&build, "description"), [[0, 2, 5]]);
-    build.run(&many(40)).unwrap();
-    assert_eq!(index(&build, "description"), [[0, 2, 41]]);
-}
-
-#[test]
-fn values_larger_than_a_page_read_back() {
-    let build = Build::new();
-    let long = "long ".repeat(4000) + "end";
-    let text =
-        [SUFFIX, &unit("ou=a,dc=example,dc=com", &format!("description: {long}\n"))].concat();
-    build.run(&text).unwrap();
-    assert_eq!(stored(&build, 2, "description").2, [long.as_bytes()]);
-    let record = opened(&build).table(b"id2e").unwrap().record();
-    assert!(record.overflow_pages >= 10, "{record:?}");
+    for (exponent, count, described) in [
+        (2, 3, vec![2, 3, 4]),
+        (2, 4, vec![0, 2, 5]),
+        (2, 40, vec![0, 2, 41]),
+        (16, 65_535, (2..=65_536).collect()),
+    ] {
+        let mut build = Build::new();
+        build.settings.list_exponent = exponent;
+        build.settings.indexes = vec![presence("objectClass"), presence("description")];
+        build.run(&many(count)).unwrap();
+        assert!(index(&build, "description") == [described], "{exponent} {count}");
+        assert_eq!(index(&build, "objectClass"), [[0, 1, count + 1]]);
+    }
 }
 
 #[test]
@@ -411,22 +381,26 @@ fn a_file_that_cannot_be_read_is_named_whatever_the_other_workers_do() {
     let refused = build.run_sources(named.into(), None, &Counters::default()).unwrap_err();
     assert_eq!(refused.path, Some(build.path("1.ldif.zst")), "{refused}");
     assert!(matches!(refused.code, Code::Corrupt | Code::Truncated), "{refused}");
-}
 
-#[test]
-fn an_error_of_a_record_that_ends_the_build_is_told_with_its_file() {
-    let build = Build::new();
-    let refused = build.run(&format!("version: 2\n\n{SUFFIX}")).unwrap_err();
-    assert_eq!((refused.code, refused.path), (Code::Version, Some(build.path("in.ldif"))));
-}
-
-#[test]
-fn an_input_that_is_missing_is_named() {
-    let build = Build::new();
-    fs::write(build.path("0.ldif"), many(10)).unwrap();
     let named = ["0.ldif", "none.ldif"].map(|name| Source::Path(build.path(name)));
     let refused = build.run_sources(named.into(), None, &Counters::default()).unwrap_err();
     assert_eq!((refused.code, refused.path), (Code::Io, Some(build.path("none.ldif"))));
+}
+
+#[test]
+fn what_ends_the_build_is_told_with_its_file_or_entry() {
+    let build = Build::new();
+    let suffix = "dc=example,dc=com";
+    for (text, code, file, dn) in [
+        (format!("version: 2\n\n{SUFFIX}"), Code::Version, Some("in.ldif"), None),
+        ("version: 1\n".into(), Code::Empty, None, None),
+        (unit(&format!("ou=a,{suffix}"), ""), Code::MissingParents, None, Some(suffix)),
+    ] {
+        let refused = build.run(&text).unwrap_err();
+        assert_eq!((refused.code, refused.dn.as_deref()), (code, dn), "{refused}");
+        assert!(file.is_none_or(|file| refused.path == Some(build.path(file))), "{refused}");
+        let _ = fs::remove_file(&build.options.rejects);
+    }
 }
 
 #[test]
@@ -463,10 +437,7 @@ fn little_memory_makes_the_same_file_through_the_scratch_directory() {
         vec![("ou".into(), methods), ("entryUUID".into(), vec![Method::Equality])];
     // Children first, so that names are sorted too.
     let units = (0..5000).map(|at| unit(&format!("ou=unit {at},ou=last,dc=example,dc=com"), ""));
-    let text: String = std::iter::once(SUFFIX.into())
-        .chain(units)
-        .chain([unit("ou=last,dc=example,dc=com", "")])
-        .collect();
+    let text = below_suffix(units.chain([unit("ou=last,dc=example,dc=com", "")]));
     build.run(&text).unwrap();
     let in_memory = read(&build.path("data.mdb"));
 
@@ -494,11 +465,7 @@ fn add_records(file: &mut [u8], table: &[u8], more: u64) {
 #[test]
 fn a_sample_misses_the_entries_that_are_gone_from_the_end() {
     let build = Build::new();
-    build
-        .run(&(0..20).fold(SUFFIX.to_owned(), |all, at| {
-            all + &unit(&format!("ou={at},dc=example,dc=com"), "")
-        }))
-        .unwrap();
+    build.run(&many(20)).unwrap();
     let check = || {
         let resources = VerifyMeans { memory: 64 << 20, jobs: 1, scratch: build.path("") };
         let known = (schema(), &build.settings);

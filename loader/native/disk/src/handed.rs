@@ -75,10 +75,7 @@ mod tests {
         let (last, full) = all.split_last().unwrap();
         assert!(full.iter().all(|piece| piece.len() == SIZE) && last.len() == 5);
         assert!(all.concat() == [bytes, vec![0; 2 * SIZE]].concat());
-    }
-
-    #[test]
-    fn nothing_is_no_piece() {
+        // Nothing is no piece.
         let (writer, pieces) = PieceWriter::new(SIZE);
         writer.finish().unwrap();
         assert!(pieces.recv().is_err());

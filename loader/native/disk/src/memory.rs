@@ -61,12 +61,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_some() {
+    fn what_the_system_and_a_group_may_still_take() {
         assert!(available() > 1 << 20);
-    }
-
-    #[test]
-    fn what_a_group_may_still_take() {
         let group = tempfile::tempdir().unwrap();
         let put = |name, text| std::fs::write(group.path().join(name), text).unwrap();
         assert_eq!(remaining(group.path()), None);

@@ -13,7 +13,7 @@ use lmdbfile::{FileWriter, Flags, Format, Options, Reader, TreeWriter};
 use tree::{Digest, Names};
 
 use crate::{Code, Error, Exported, LdifFormat, Result, SampleSize, ShardTarget, Source};
-use fixture::{Build, SUFFIX, unit};
+use fixture::{Build, SUFFIX, below_suffix, unit};
 
 fn built(text: &str) -> Build {
     let build = Build::new();
@@ -54,27 +54,22 @@ fn an_entry_comes_as_slapcat_prints_it() {
          description:: OmNvbG9u\ndescription:: PGxlc3M=\ndescription:: w6k=\ndescription:: YQpi\n\
          description: a: <b> #c\ndescription;lang-en: #hash\n"
     );
-    build.run(&[SUFFIX, &unit("OU=A, dc=example,dc=com", &lines)].concat()).unwrap();
+    let not_ascii = "dn:: b3U9w6ksZGM9ZXhhbXBsZSxkYz1jb20=\nobjectClass: organizationalUnit\n";
+    build
+        .run(&[SUFFIX, not_ascii, "\n", &unit("OU=A, dc=example,dc=com", &lines)].concat())
+        .unwrap();
     let text = text(&build);
-    let (_, entry) = text.split_once("\n\n").unwrap();
     let head = "dn: ou=A,dc=example,dc=com\nobjectClass: organizationalUnit\n";
-    assert!(entry.starts_with(&format!("{head}{lines}")), "{entry}");
+    let (before, entry) = text.split_once(head).unwrap();
+    assert!(before.contains(&format!("\n\n{not_ascii}")), "{before}");
+    assert!(entry.starts_with(&lines), "{entry}");
     assert!(entry.ends_with("\n\n"));
-}
-
-#[test]
-fn a_dn_that_is_not_ascii_comes_in_base64() {
-    let build = built(
-        &[SUFFIX, "dn:: b3U9w6ksZGM9ZXhhbXBsZSxkYz1jb20=\nobjectClass: organizationalUnit\n"]
-            .concat(),
-    );
-    assert!(text(&build).contains("\ndn:: b3U9w6ksZGM9ZXhhbXBsZSxkYz1jb20=\n"));
 }
 
 #[test]
 fn entries_come_in_the_order_of_their_ids_however_many_work() {
     let units = (0..3000).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n"));
-    let build = built(&std::iter::once(SUFFIX.into()).chain(units).collect::<String>());
+    let build = built(&below_suffix(units));
     let (alone, all) = export(&build, None, 1).unwrap();
     let (shared, same) = export(&build, None, 4).unwrap();
     assert_eq!((alone.entries, shared.entries), (3001, 3001));
@@ -95,7 +90,7 @@ fn sampled(build: &Build, least: u64, share: f64, most: u64) -> (Option<usize>, 
 #[test]
 fn a_sample_is_windows_at_even_places() {
     let units = (0..5999).map(|at| unit(&format!("ou={at},dc=example,dc=com"), ""));
-    let build = built(&std::iter::once(SUFFIX.into()).chain(units).collect::<String>());
+    let build = built(&below_suffix(units));
     let all = text(&build);
     for (least, share, most) in [(640, 0.0, 1000), (1, 0.107, 1000), (5000, 1.0, 640)] {
         let (windows, records, text) = sampled(&build, least, share, most);
@@ -113,12 +108,6 @@ fn a_sample_is_windows_at_even_places() {
 /// The number in the name of one of many units.
 fn place(dn: &str) -> u64 {
     dn[3..].split_once(',').unwrap().0.parse().unwrap()
-}
-
-#[test]
-fn a_sample_has_parents_before_children() {
-    let build = with_late_parent();
-    assert_eq!(sampled(&build, 5, 0.0, 5), (None, 5, text(&build)));
 }
 
 /// A build beside a live server leaves a child the lesser ID, as slapd does when it moves an entry below a newer one.
@@ -141,7 +130,8 @@ fn with_late_parent() -> Build {
 
 #[test]
 fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
-    let (report, text) = export(&with_late_parent(), None, 2).unwrap();
+    let build = with_late_parent();
+    let (report, text) = export(&build, None, 2).unwrap();
     assert_eq!((report.entries, report.late), (5, 2));
     let expected = [
         "dc=example,dc=com",
@@ -151,6 +141,7 @@ fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
         "ou=deep,ou=moved,ou=newer,dc=example,dc=com",
     ];
     assert_eq!(dns(&text), expected);
+    assert_eq!(sampled(&build, 5, 0.0, 5), (None, 5, text));
 }
 
 #[test]
@@ -279,22 +270,6 @@ fn refused(build: &Build) -> Error {
 }
 
 #[test]
-fn a_database_that_is_only_copied_reads_as_before() {
-    let build = small();
-    let before = text(&build);
-    without(&build, |_, _, _| false);
-    assert_eq!(text(&build), before);
-}
-
-#[test]
-fn an_attribute_number_missing_in_ad2i_is_reported_with_the_entry() {
-    let build = small();
-    without(&build, |table, _, value| table == b"ad2i" && value == b"description");
-    let message = refused(&build).message;
-    assert!(message.starts_with("entry 2: no attribute has the number "), "{message}");
-}
-
-#[test]
 fn a_node_missing_in_dn2i_is_reported_with_the_entry() {
     for lost in [2, 4] {
         let build = small();
@@ -310,12 +285,12 @@ fn a_node_missing_in_dn2i_is_reported_with_the_entry() {
 }
 
 #[test]
-fn the_damaged_one_of_many_entries_is_reported() {
+fn an_attribute_number_missing_in_ad2i_is_reported_with_the_entry_among_many() {
     let units = (0..3000).map(|at| {
         let line = if at == 1500 { "street: here\n" } else { "description: x\n" };
         unit(&format!("ou={at},dc=example,dc=com"), line)
     });
-    let build = built(&std::iter::once(SUFFIX.into()).chain(units).collect::<String>());
+    let build = built(&below_suffix(units));
     without(&build, |table, _, value| table == b"ad2i" && value == b"street");
     let message = refused(&build).message;
     assert!(message.starts_with("entry 1502: no attribute has the number "), "{message}");

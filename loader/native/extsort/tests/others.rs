@@ -37,11 +37,7 @@ fn sort_records(
     while let Some((prefix, bytes)) = reader.next()? {
         found.push((prefix, bytes.to_vec()));
     }
-    assert_eq!(
-        std::fs::read_dir(dir.path()).expect("it is there").count(),
-        0,
-        "no file has a name"
-    );
+    assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "no file has a name");
     Ok(found)
 }
 

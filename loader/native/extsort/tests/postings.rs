@@ -100,11 +100,7 @@ fn sort(all: &[Posting], memory: usize, threads: usize, block: usize) -> Result<
         sorted.visit(index, seen)?;
         assert!(!seen.open);
     }
-    assert_eq!(
-        std::fs::read_dir(dir.path()).expect("it is there").count(),
-        0,
-        "no file has a name"
-    );
+    assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "no file has a name");
     Ok(seen.map(|seen| seen.index))
 }
 
@@ -158,17 +154,9 @@ fn a_large_skewed_index_is_the_same_however_it_is_sorted() {
     {
         assert!(sort(&all, memory, threads, 4000).unwrap() == expected, "{memory} {threads}");
     }
-}
-
-#[test]
-fn positions_need_not_ascend() {
     let mut all = skewed(30_000);
     fastrand::Rng::with_seed(7).shuffle(&mut all);
-    assert!(sort(&all, 1024 * MIB, 2, 4000).unwrap() == model(&all));
-}
-
-#[test]
-fn nothing_pushed_is_nothing_visited() {
+    assert!(sort(&all, 1024 * MIB, 2, 4000).unwrap() == model(&all), "positions descend");
     assert_eq!(sort(&[], MIB, 2, 1).unwrap(), [Vec::new(), Vec::new()]);
 }
 
@@ -194,25 +182,20 @@ fn one() -> (Postings, Writer) {
 #[test]
 fn what_would_lose_postings_is_an_error() {
     let (postings, writer) = one();
-    assert!(matches!(postings.finish(1), Err(Error { code: Code::Damaged, .. })), "{writer:?}");
+    assert_eq!(postings.finish(1).unwrap_err().code, Code::Damaged, "{writer:?}");
 
     let (postings, mut writer) = one();
     writer.push_long(0, 1 << 63, 1, 2);
     drop(writer);
-    assert!(matches!(postings.finish(1), Err(Error { code: Code::Damaged, .. })));
+    assert_eq!(postings.finish(1).unwrap_err().code, Code::Damaged);
 
     let (postings, writer) = one();
     drop(writer);
     let sorted = postings.finish(1).unwrap();
     sorted.visit(0, &mut Seen::default()).unwrap();
-    assert!(matches!(
-        sorted.visit(0, &mut Seen::default()),
-        Err(Error { code: Code::Damaged, .. })
-    ));
-    assert!(matches!(
-        sorted.visit(1, &mut Seen::default()),
-        Err(Error { code: Code::Damaged, .. })
-    ));
+    for index in [0, 1] {
+        assert_eq!(sorted.visit(index, &mut Seen::default()).unwrap_err().code, Code::Damaged);
+    }
 }
 
 #[test]
@@ -261,8 +244,8 @@ fn the_stop_flag_ends_everything() {
     let mut writer = postings.writer();
     writer.push(0, 1, 2);
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert!(matches!(writer.finish_index(), Err(Error { code: Code::Cancelled, .. })));
+    assert_eq!(writer.finish_index().unwrap_err().code, Code::Cancelled);
     drop(writer);
     let visited = postings.finish(1).unwrap().visit(0, &mut Seen::default());
-    assert!(matches!(visited, Err(Error { code: Code::Cancelled, .. })));
+    assert_eq!(visited.unwrap_err().code, Code::Cancelled);
 }

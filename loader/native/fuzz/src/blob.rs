@@ -1,12 +1,14 @@
 //! Entries of id2e as back-mdb stores them.
 
-use codec::id2e::{read, write};
+use codec::id2e::{StoredEntry, numbers, read, renumber, write};
 
-/// What reads, reads the same after it was written, and from then on nothing changes.
+/// What reads, reads the same after it was written, and from then on nothing changes. No way to read it panics.
 ///
 /// # Panics
 /// When that does not hold.
 pub fn run(data: &[u8]) {
+    let _ = (StoredEntry::read_whole(data), numbers(data).count());
+    let _ = renumber(&mut data.to_vec(), || (), Ok);
     let Some(written) = read(data).map(|parts| write(&parts)) else { return };
     assert_eq!(written.len() % 8, 0);
     let again = read(&written).expect("what was written can be read");

@@ -7,7 +7,9 @@ use backmdb::{Built, Options, Result, Settings, Source, ValueCheck};
 
 use lmdbfile::Format;
 
-use crate::configuration::{schema, settings};
+use crate::configuration::settings;
+use crate::database;
+use crate::definitions::schema;
 use crate::sound;
 
 /// Three bytes of switches, then LDIF. What a build makes is sound and holds every record that was not
@@ -52,20 +54,13 @@ impl Place {
         let on = |bits: u8, bit: u8| bits & 1 << bit != 0;
         let csn = "20260101000000.000000Z#000000#001#000000";
         Options {
-            now: "20260102030405Z".into(),
-            first: 0,
             write_context: on(first, 5),
             claimed: on(second, 7).then(|| vec![csn.to_owned()]),
             values: if on(first, 4) { ValueCheck::Refuse } else { ValueCheck::Count },
-            check_schema: true,
-            complete_naming: true,
-            account: false,
-            file_urls: false,
             memory: 1 << 20,
             jobs: 1,
-            scratch: self.0.path().to_owned(),
             max_rejects: if on(second, 5) { 0 } else { 1000 },
-            rejects: self.path("rejects.ldif"),
+            ..database::options(self.0.path())
         }
     }
 

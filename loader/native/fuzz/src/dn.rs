@@ -2,10 +2,24 @@
 
 use ::schema::{Dn, InvalidValue, Schema, dn_key, split_leaf};
 
-use crate::configuration::schema;
+use crate::definitions::schema;
 
 /// Values in which DNs stand.
 const VALUES: [&str; 5] = ["member", "uniqueMember", "gDn", "gNameUid", "seeAlso"];
+/// Other values that have a structure.
+const STRUCTURED: [&str; 11] = [
+    "gCertificate",
+    "gCertificateList",
+    "gAttributeCertificate",
+    "reqControls",
+    "dITStructureRules",
+    "reqStart",
+    "pwdAttribute",
+    "gOrdered",
+    "objectClass",
+    "uidNumber",
+    "cn",
+];
 
 /// A pretty DN is read as itself; cutting a DN and reading the halves is reading it whole; as a value
 /// it has one normal form.
@@ -20,9 +34,13 @@ pub fn run(data: &[u8]) {
     }
     halves(schema, data, &whole);
     let _ = dn_key(data);
-    let _ = schema.rdn(data);
+    let _ = (schema.rdn(data), schema.describe(data));
     for name in VALUES {
         value(schema, name, data);
+    }
+    for name in STRUCTURED {
+        let id = schema.attribute(name.as_bytes()).expect("in the schema");
+        let _ = (schema.check_value(id, data), schema.normalise(id, data, &mut Vec::new()));
     }
 }
 

@@ -6,6 +6,8 @@
 pub mod blob;
 pub mod builder;
 mod configuration;
+mod database;
+mod definitions;
 pub mod dn;
 pub mod dump;
 pub mod ldif;

@@ -35,7 +35,7 @@ pub fn run(data: &[u8]) {
 
 fn look(path: &Path, scratch: &Path) {
     let settings = crate::configuration::settings(u8::MAX);
-    let known = Some((crate::configuration::schema(), &settings));
+    let known = Some((crate::definitions::schema(), &settings));
     let means = &VerifyMeans { memory: 16 << 20, jobs: 1, scratch: scratch.to_path_buf() };
     let (txn, level, new, limit, counters) = (None, Level::Indexes, false, 2, &Counters::default());
     for sample in [0, 8] {

@@ -2,7 +2,7 @@
 
 use ::schema::{AttributeId, ObjectClassSet, Schema, Settings};
 
-use crate::configuration::definitions;
+use crate::definitions::definitions;
 
 /// Attribute types and classes asked about, so that a large schema takes no longer than a small one.
 const ASKED: usize = 12;

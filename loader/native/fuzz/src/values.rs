@@ -131,6 +131,8 @@ fn index(value: &[u8], lengths: u8, more: u8) {
         }
     }
     assert!(value.starts_with(keys::name_uid_part(value)));
+    let _ = keys::time(value);
+    let _ = keys::phonetic(value, |key| assert!((1..=4).contains(&key.len())));
     let number = |bits: u8| usize::from(bits & 15);
     let pieces = Substrings { min: number(lengths), max: number(lengths >> 4), any: number(more) };
     let seeds = |width| ["^", "*", "$"].map(|pre| Seed::new(width, "cn", pre, "1.2", "3.4"));

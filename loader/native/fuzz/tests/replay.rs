@@ -3,12 +3,46 @@
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
+use fastrand::Rng;
 use targets::TARGETS;
+
+/// How many inputs there is time for: some take milliseconds each.
+fn inputs_by_chance(target: &str) -> u32 {
+    match target {
+        "builder" | "dump" | "lmdb_reader" | "schema" | "template" => 100,
+        "learn" => 400,
+        _ => 2000,
+    }
+}
 
 fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(kind).join(target);
     let Ok(files) = std::fs::read_dir(directory) else { return Vec::new() };
-    files.map(|file| file.unwrap().path()).collect()
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The words of libFuzzer's dictionary: a line has one between quotes, with bytes in hexadecimal behind `\x`.
+fn words(target: &str) -> Vec<Vec<u8>> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("dictionaries");
+    let text = std::fs::read_to_string(directory.join(target).with_extension("dict")).unwrap();
+    let word = |line: &str| {
+        let line = line.strip_prefix('"')?.strip_suffix('"')?;
+        let (mut rest, mut word) = (line.as_bytes(), Vec::new());
+        while let [first, others @ ..] = rest {
+            if let [b'\\', b'x', digits @ ..] = rest {
+                let digits = std::str::from_utf8(&digits[..2]).unwrap();
+                word.push(u8::from_str_radix(digits, 16).unwrap());
+                rest = &rest[4..];
+            } else {
+                word.push(*first);
+                rest = others;
+            }
+        }
+        Some(word)
+    };
+    text.lines().filter_map(word).collect()
 }
 
 /// All are run, and those that break are named.
@@ -26,6 +60,44 @@ fn seeds_and_regressions() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// What libFuzzer tries first: seeds in which bytes and words change, words in a row, and any bytes at all.
+#[test]
+fn whatever_chance_makes_of_seeds_and_words() {
+    let mut broken = Vec::new();
+    for (name, run) in TARGETS {
+        let read = |path: &PathBuf| std::fs::read(path).unwrap();
+        let seeds: Vec<_> = inputs("seeds", name).iter().map(read).collect();
+        let (words, rng) = (words(name), &mut Rng::with_seed(1));
+        for number in 0..inputs_by_chance(name) {
+            let input = match number % 4 {
+                0 | 1 => changed(rng.choice(&seeds).unwrap().clone(), &words, rng),
+                2 => {
+                    (0..rng.usize(..16)).flat_map(|_| rng.choice(&words).unwrap().clone()).collect()
+                }
+                _ => (0..rng.usize(..400)).map(|_| rng.u8(..)).collect(),
+            };
+            if catch_unwind(|| run(&input)).is_err() {
+                broken.push((name, input));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:?}");
+}
+
+fn changed(mut input: Vec<u8>, words: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    for _ in 0..rng.usize(1..6) {
+        let at = rng.usize(..=input.len());
+        match rng.u8(..5) {
+            0 => input.truncate(at),
+            1 => input.insert(at, rng.u8(..)),
+            2 => drop(input.splice(at..at, rng.choice(words).unwrap().iter().copied())),
+            _ if at < input.len() => input[at] = rng.u8(..),
+            _ => {}
+        }
+    }
+    input
 }
 
 /// No input, and the shortest ones.

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_feed_lets_nobody_wait() {
+    fn a_broken_feed_and_a_cancelled_call_let_nobody_wait() {
         let (feed, stop) = (Feed::new(1), Counters::default());
         feed.push(Vec::new(), &stop).unwrap();
         thread::scope(|scope| {
@@ -156,10 +156,6 @@ mod tests {
             assert_eq!(waiting.join().unwrap().unwrap_err().code, Code::Cancelled);
         });
         assert_eq!(feed.take(Vec::new(), &stop).unwrap_err().code, Code::Cancelled);
-    }
-
-    #[test]
-    fn a_cancelled_call_does_not_wait() {
         let (feed, stop) = (Feed::new(1), Counters::default());
         stop.cancel();
         assert_eq!(feed.take(Vec::new(), &stop).unwrap_err().code, Code::Cancelled);

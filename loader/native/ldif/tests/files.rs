@@ -26,6 +26,14 @@ fn put(directory: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+fn written(directory: &TempDir, name: &str, text: &[u8]) -> PathBuf {
+    let path = directory.path().join(name);
+    let mut output = Output::create(&path, 0).unwrap();
+    output.write(text).unwrap();
+    output.finish().unwrap();
+    path
+}
+
 fn read(path: &Path) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     Input::from_path(path, &Counters::default())?.read_to_end(&mut text)?;
@@ -41,15 +49,12 @@ fn content_tells_the_compression_whatever_the_name() {
         }
     }
     assert_eq!(read(&put(&directory, "plain.ldif", TEXT)).unwrap(), TEXT);
-}
-
-#[test]
-fn several_frames_are_one_stream() {
-    let directory = tempdir().unwrap();
+    // Several frames are one stream, and a name that promises compression is held to it.
     let twice = [TEXT, TEXT].concat();
     for bytes in [[zstd(TEXT), zstd(TEXT)].concat(), [gzip(TEXT), gzip(TEXT)].concat()] {
         assert_eq!(read(&put(&directory, "a", &bytes)).unwrap(), twice);
     }
+    assert_eq!(read(&put(&directory, "b.zst", TEXT)).unwrap_err().code, Code::Corrupt);
 }
 
 #[test]
@@ -65,13 +70,6 @@ fn a_cut_stream_is_truncated_wherever_the_cut_is() {
 }
 
 #[test]
-fn a_name_that_promises_compression_is_held_to_it() {
-    let directory = tempdir().unwrap();
-    let error = read(&put(&directory, "b.zst", TEXT)).unwrap_err();
-    assert_eq!(error.code, Code::Corrupt);
-}
-
-#[test]
 fn what_cannot_be_opened_is_named() {
     let error = read(Path::new("/nowhere/a.ldif")).unwrap_err();
     assert_eq!(error.code, Code::Io);
@@ -84,10 +82,7 @@ fn outputs_are_compressed_by_name_and_readable_by_their_owner_only() {
     for (name, compressed) in
         [("a.ldif", false), ("a.ldif.zst", true), ("b.ldif.zst.partial", true)]
     {
-        let path = directory.path().join(name);
-        let mut output = Output::create(&path, 0).unwrap();
-        output.write(TEXT).unwrap();
-        output.finish().unwrap();
+        let path = written(&directory, name, TEXT);
         assert_eq!(fs::read(&path).unwrap() != TEXT, compressed, "{name}");
         assert_eq!(read(&path).unwrap(), TEXT);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -97,10 +92,7 @@ fn outputs_are_compressed_by_name_and_readable_by_their_owner_only() {
 #[test]
 fn a_damaged_output_of_ours_shows_on_reading() {
     let directory = tempdir().unwrap();
-    let path = directory.path().join("a.zst");
-    let mut output = Output::create(&path, 0).unwrap();
-    output.write(&TEXT.repeat(1000)).unwrap();
-    output.finish().unwrap();
+    let path = written(&directory, "a.zst", &TEXT.repeat(1000));
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x55;
@@ -122,9 +114,7 @@ fn reading_can_begin_anywhere() {
     let directory = tempdir().unwrap();
     let text = [TEXT, b"dn: cn=b\ncn: b\n"].concat();
     for (name, content) in [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text))] {
-        let path = directory.path().join(name);
-        fs::write(&path, content).unwrap();
-        let counters = Counters::default();
+        let (path, counters) = (put(&directory, name, &content), Counters::default());
         let mut input = Input::from_path_at(&path, TEXT.len() as u64, &counters).unwrap();
         assert_eq!(input.path.as_deref(), Some(path.as_path()));
         let mut rest = Vec::new();
@@ -135,27 +125,19 @@ fn reading_can_begin_anywhere() {
 
 #[test]
 fn what_was_read_to_its_end_is_told_with_its_checksum() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempdir().unwrap();
     let text = TEXT.repeat(20_000);
     for (name, content) in
         [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text)), ("e", Vec::new())]
     {
-        let path = directory.path().join(name);
-        fs::write(&path, &content).unwrap();
-        let counters = Counters::default();
+        let (path, counters) = (put(&directory, name, &content), Counters::default());
         ldif::walk::each_record(Input::from_path(&path, &counters).unwrap(), &counters, |_| Ok(()))
             .unwrap();
         let (bytes, checksum) = (content.len() as u64, xxhash_rust::xxh3::xxh3_128(&content));
         assert_eq!(counters.files(), [common::WholeFile { path, bytes, checksum }]);
     }
-}
-
-#[test]
-fn what_was_not_read_to_its_end_is_not_told() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.ldif");
-    fs::write(&path, TEXT.repeat(20_000)).unwrap();
-    let counters = Counters::default();
+    // What was not read to its end is not told.
+    let (path, counters) = (directory.path().join("a.ldif"), Counters::default());
     Input::from_path(&path, &counters).unwrap().take(100_000).read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(counters.files(), []);
 }
@@ -164,10 +146,8 @@ fn what_was_not_read_to_its_end_is_not_told() {
 fn a_plain_file_may_lack_its_last_line_end_and_nothing_else_may() {
     let directory = tempdir().unwrap();
     let read = |name: &str, content: &[u8]| {
-        let path = directory.path().join(name);
-        fs::write(&path, content).unwrap();
         let (counters, mut records) = (Counters::default(), Vec::new());
-        let input = Input::from_path(&path, &counters)?;
+        let input = Input::from_path(&put(&directory, name, content), &counters)?;
         ldif::walk::each_record(input, &counters, |record| {
             records.extend_from_slice(record.bytes);
             Ok(())
@@ -195,6 +175,7 @@ fn an_open_last_line_is_a_cut_only_where_it_is_the_beginning_of_one() {
     let directory = tempdir().unwrap();
     let cases = [
         ("dn: cn=a\nobj", Code::Truncated, 2),
+        ("dn: cn=a\ncn: a\n\ndn: cn=b\ncn", Code::Truncated, 5),
         ("dn: cn=a\ncn:: YW", Code::Truncated, 2),
         ("dn: cn=a\ncn: a\n\nd", Code::Truncated, 4),
         ("dn: cn=a\ncn:: !!!!", Code::Syntax, 2),

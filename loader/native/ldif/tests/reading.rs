@@ -41,8 +41,12 @@ fn comments_stand_anywhere_and_may_be_folded() {
 }
 
 #[test]
-fn version_may_stand_on_the_dn_or_apart() {
-    for text in ["version: 1\ndn: cn=a\ncn: a\n", "VERSION:1\r\n\r\ndn: cn=a\r\ncn: a\r\n"] {
+fn version_may_stand_on_the_dn_or_apart_and_a_change_may_add() {
+    for text in [
+        "version: 1\ndn: cn=a\ncn: a\n",
+        "VERSION:1\r\n\r\ndn: cn=a\r\ncn: a\r\n",
+        "dn: cn=a\n# why\nChangeType: ADD\ncn: a\n", // what adds is an entry
+    ] {
         assert_eq!(values(text), [pair("dn", "cn=a"), pair("cn", "a")]);
     }
     let error = failure("\nversion: 2\ndn: cn=a\ncn: a\n");
@@ -57,47 +61,23 @@ fn spaces_after_the_colon_are_no_value() {
 }
 
 #[test]
-fn change_records_that_add_are_entries() {
-    assert_eq!(
-        values("dn: cn=a\n# why\nChangeType: ADD\ncn: a\n"),
-        [pair("dn", "cn=a"), pair("cn", "a")]
-    );
-}
-
-#[test]
-fn other_changes_are_refused() {
-    for kind in ["changetype: modify", "changetype: delete", "control: 1.2.3 true"] {
-        let error = failure(&format!("dn: cn=a\n{kind}\ncn: a\n\n"));
-        assert_eq!((error.code, error.line), (Code::ChangeType, Some(2)), "{kind}");
-        assert!(error.dn.is_none() || error.dn.as_deref() == Some("cn=a"));
+fn what_is_refused_is_told_with_line_and_entry() {
+    for (text, code, line) in [
+        ("changetype: modify\ncn: a\n\n", Code::ChangeType, 2),
+        ("changetype: delete\ncn: a\n\n", Code::ChangeType, 2),
+        ("control: 1.2.3 true\ncn: a\n\n", Code::ChangeType, 2),
+        ("jpegPhoto:< file:///etc/shadow\n\n", Code::Url, 2),
+        ("cn: a\nno colon\nsn: a\n\n", Code::Syntax, 3),
+        ("cn: a\n: no name\n\n", Code::Syntax, 3),
+        ("cn: a\na b: c\n\n", Code::Syntax, 3),
+        ("cn:: %%%\nsn: a\n\n", Code::Syntax, 2),
+        ("cn:: YQ\nsn: a\n\n", Code::Syntax, 2),
+    ] {
+        let error = failure(&format!("dn: cn=a\n{text}"));
+        assert_eq!((error.code, error.line), (code, Some(line)), "{text}");
+        let named = error.dn.as_deref() == Some("cn=a");
+        assert!(named || code == Code::ChangeType && error.dn.is_none(), "{text}");
     }
-}
-
-#[test]
-fn urls_are_refused() {
-    let error = failure("dn: cn=a\njpegPhoto:< file:///etc/shadow\n\n");
-    assert_eq!((error.code, error.line), (Code::Url, Some(2)));
-    assert_eq!(error.dn.as_deref(), Some("cn=a"));
-}
-
-#[test]
-fn broken_lines_are_told_with_line_and_entry() {
-    let cases = [
-        ("dn: cn=a\ncn: a\nno colon\nsn: a\n\n", 3),
-        ("dn: cn=a\ncn: a\n: no name\n\n", 3),
-        ("dn: cn=a\ncn: a\na b: c\n\n", 3),
-        ("dn: cn=a\ncn:: %%%\nsn: a\n\n", 2),
-        ("dn: cn=a\ncn:: YQ\nsn: a\n\n", 2),
-    ];
-    for (text, line) in cases {
-        let error = failure(text);
-        assert_eq!((error.code, error.line), (Code::Syntax, Some(line)), "{text}");
-        assert_eq!(error.dn.as_deref(), Some("cn=a"), "{text}");
-    }
-}
-
-#[test]
-fn a_record_begins_with_its_dn() {
     for text in ["cn: a\ndn: cn=a\n\n", " folded\n\n", "search: 2\nresult: 0 Success\n\n"] {
         let error = failure(text);
         assert_eq!((error.code, error.line, error.dn), (Code::Syntax, Some(1), None), "{text}");
@@ -150,12 +130,6 @@ fn a_whole_input_that_is_wrong_is_told_by_its_cause() {
     let error = failure("dn: cn=a\nchangetype: modify\nreplace: cn\ncn: b\n-\n");
     assert_eq!(error.code, Code::ChangeType);
     assert!(error.message.contains("ldapmodify"), "{error}");
-}
-
-#[test]
-fn a_last_line_without_end_is_a_cut() {
-    let error = failure("dn: cn=a\ncn: a\n\ndn: cn=b\ncn");
-    assert_eq!((error.code, error.line), (Code::Truncated, Some(5)));
 }
 
 #[test]

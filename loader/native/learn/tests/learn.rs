@@ -155,33 +155,6 @@ fn many_kinds_are_bounded() {
     assert_eq!(learned.left_out, 6000);
 }
 
-/// For any LDIF, learning ends, and the template compiles.
-#[test]
-fn any_ldif_makes_a_template_that_compiles() {
-    let mut random = fastrand::Rng::with_seed(7);
-    let ldif = people(60, |number| {
-        format!(
-            "cn: Ann {number}\nmail: a{number}@b.c\nmember: uid=p00001,ou=people,dc=corp,dc=test\n"
-        )
-    });
-    let mut taken = 0;
-    for _ in 0..150 {
-        let mut bytes = ldif.clone().into_bytes();
-        for _ in 0..random.usize(1..12) {
-            let at = random.usize(..bytes.len());
-            bytes[at] = *random.choice(b"{}\"\\=,+:;.@- \n\tAz09\xc3\xa4\xff\0").unwrap();
-        }
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(&bytes).unwrap();
-        let source = vec![Source::Path(file.path().to_path_buf())];
-        if let Ok(learned) = learn(source, 1, &Counters::default()) {
-            made(&learned.template, 30);
-            taken += 1;
-        }
-    }
-    assert!(taken > 20, "{taken}");
-}
-
 #[test]
 fn values_too_long_to_be_kept_and_empty_ones() {
     let ldif = people(50, |number| {

@@ -1,147 +1,133 @@
 //! Page-for-page copies: holes stay holes, and a broken stream can be resumed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use lmdbfile::ErrorKind;
 use lmdbfile::copy::{Image, ResumePoint, copy, receive, send};
+use lmdbfile::{ErrorKind, Result};
 
 const HEAD: [u8; 8192] = [9; 8192];
+const LENGTH: u64 = (60 << 20) + 4096;
+const IMAGE: Image<'_> = Image { head: &HEAD, length: LENGTH, compacted: false };
 
-/// Islands of data in a file of 64 MiB.
-fn make(path: &Path, rng: &mut Rng) -> Vec<u8> {
-    let file = File::create(path).unwrap();
-    file.set_len(64 << 20).unwrap();
-    for _ in 0..6 {
-        let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(3 << 20).collect();
-        file.write_all_at(&bytes, rng.u64(..60 << 8) * 4096).unwrap();
+/// A source, a target, and the journal of what the target has.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
-    let mut content = std::fs::read(path).unwrap();
-    content[..HEAD.len()].copy_from_slice(&HEAD);
-    content
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Makes a source of 64 MiB with islands of data, and returns what the target shall have of it.
+    fn make(&self, seed: u64) -> Vec<u8> {
+        let (path, rng) = (self.path("source"), &mut Rng::with_seed(seed));
+        let file = File::create(&path).unwrap();
+        file.set_len(64 << 20).unwrap();
+        for _ in 0..6 {
+            let bytes: Vec<u8> = std::iter::repeat_with(|| rng.u8(1..)).take(3 << 20).collect();
+            file.write_all_at(&bytes, rng.u64(..60 << 8) * 4096).unwrap();
+        }
+        let mut content = std::fs::read(path).unwrap();
+        content[..HEAD.len()].copy_from_slice(&HEAD);
+        content.truncate(usize::try_from(LENGTH).unwrap());
+        content
+    }
+
+    fn copy(&self, length: u64) -> Result<u64> {
+        let image = Image { length, ..IMAGE };
+        copy(&self.path("source"), &image, &self.path("target"), None, &|_| true)
+    }
+
+    /// Where the stream begins, and the stream.
+    fn sent(&self, image: &Image<'_>, part: Option<ResumePoint>) -> (u64, Vec<u8>) {
+        let mut stream = Vec::new();
+        let from = send(&self.path("source"), image, part, &mut stream, &|_| true).unwrap();
+        (from, stream)
+    }
+
+    fn received(&self, mut stream: &[u8]) -> Result<u64> {
+        receive(&mut stream, &self.path("target"), &self.path("have"), &|_| true)
+    }
+
+    /// What there is after a stream that broke.
+    fn part(&self, stream: &[u8]) -> ResumePoint {
+        assert_eq!(self.received(stream).unwrap_err().kind, ErrorKind::Stream);
+        std::fs::read_to_string(self.path("have")).unwrap().trim().parse().unwrap()
+    }
 }
 
 #[test]
 fn holes_stay_holes() {
-    let directory = tempfile::tempdir().unwrap();
-    let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+    let place = Place::new();
     for seed in 0..5 {
-        let mut content = make(&source, &mut Rng::with_seed(seed));
-        let length = (60 << 20) + 4096;
-        let image = Image { head: &HEAD, length, compacted: false };
-        assert_eq!(copy(&source, &image, &target, None, &|_| true).unwrap(), length);
-        content.truncate(usize::try_from(length).unwrap());
-        assert!(std::fs::read(&target).unwrap() == content);
-        let blocks = |path: &Path| path.metadata().unwrap().blocks();
-        assert!(blocks(&target) <= blocks(&source) + 64, "{seed}");
+        let content = place.make(seed);
+        assert_eq!(place.copy(LENGTH).unwrap(), LENGTH);
+        assert!(std::fs::read(place.path("target")).unwrap() == content);
+        let blocks = |name: &str| place.path(name).metadata().unwrap().blocks();
+        assert!(blocks("target") <= blocks("source") + 64, "{seed}");
     }
 }
 
 #[test]
 fn a_file_that_ends_before_its_last_page() {
-    let directory = tempfile::tempdir().unwrap();
-    let (source, target) = (directory.path().join("source"), directory.path().join("target"));
-    std::fs::write(&source, vec![1; 20480]).unwrap();
-    let image = Image { head: &HEAD, length: 1 << 20, compacted: false };
-    assert_eq!(copy(&source, &image, &target, None, &|_| true).unwrap(), 20480);
-    assert_eq!(target.metadata().unwrap().len(), 20480);
+    let place = Place::new();
+    std::fs::write(place.path("source"), vec![1; 20480]).unwrap();
+    assert_eq!(place.copy(1 << 20).unwrap(), 20480);
+    assert_eq!(place.path("target").metadata().unwrap().len(), 20480);
 }
 
 #[test]
 fn a_stream_that_breaks_goes_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = |name| directory.path().join(name);
-    let (source, target, journal) = (place("source"), place("target"), place("have"));
-    let rng = &mut Rng::with_seed(3);
-    let mut content = make(&source, rng);
-    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
-    content.truncate(61 << 20);
-    let sent = |part: Option<ResumePoint>| {
-        let mut stream = Vec::new();
-        let from = send(&source, &image, part, &mut stream, &|_| true).unwrap();
-        (from, stream)
-    };
-    let whole = sent(None).1;
+    let (place, rng) = (Place::new(), &mut Rng::with_seed(3));
+    let content = place.make(3);
+    let whole = place.sent(&IMAGE, None).1;
     assert!(whole.len() < 20 << 20);
     for _ in 0..10 {
-        let cut = rng.usize(60..whole.len());
-        let error = receive(&mut &whole[..cut], &target, &journal, &|_| true).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Stream);
-        let part: ResumePoint = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
-        let (from, rest) = sent(Some(part));
+        let part = place.part(&whole[..rng.usize(60..whole.len())]);
+        let (from, rest) = place.sent(&IMAGE, Some(part));
         assert_eq!(from, part.have);
-        let received = receive(&mut &rest[..], &target, &journal, &|_| true);
-        assert_eq!(received.unwrap(), 61 << 20);
-        assert!(std::fs::read(&target).unwrap() == content);
-        assert!(!journal.exists());
+        assert_eq!(place.received(&rest).unwrap(), LENGTH);
+        assert!(std::fs::read(place.path("target")).unwrap() == content);
+        assert!(!place.path("have").exists());
     }
     let other = ResumePoint { image: 1, have: 8192 };
-    assert_eq!(sent(Some(other)).0, 0);
-    receive(&mut &whole[..whole.len() / 2], &target, &journal, &|_| true).unwrap_err();
-    let part: ResumePoint = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
-    let compacted = Image { compacted: true, ..image };
-    let sent = send(&source, &compacted, Some(part), &mut Vec::new(), &|_| true);
-    assert_eq!(sent.unwrap(), 0, "the part is of a copy that was not compacted");
+    assert_eq!(place.sent(&IMAGE, Some(other)).0, 0);
+    let part = place.part(&whole[..whole.len() / 2]);
+    let compacted = Image { compacted: true, ..IMAGE };
+    let from = place.sent(&compacted, Some(part)).0;
+    assert_eq!(from, 0, "the part is of a copy that was not compacted");
 }
 
 #[test]
-fn a_part_of_another_copy_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = |name| directory.path().join(name);
-    let (source, target, journal) = (place("source"), place("target"), place("have"));
-    let rng = &mut Rng::with_seed(4);
-    make(&source, rng);
-    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
-    let mut whole = Vec::new();
-    send(&source, &image, None, &mut whole, &|_| true).unwrap();
+fn a_stream_that_is_damaged_or_lacks_what_it_goes_on_from_is_refused() {
+    let (place, rng) = (Place::new(), &mut Rng::with_seed(4));
+    place.make(4);
+    let whole = place.sent(&IMAGE, None).1;
     for _ in 0..60 {
         let mut stream = whole.clone();
         let end = [60, stream.len()][rng.usize(..2)];
         stream[rng.usize(..end)] ^= 1 << rng.u8(..8);
-        assert!(receive(&mut &stream[..], &target, &journal, &|_| true).is_err());
+        assert!(place.received(&stream).is_err());
     }
-    // Try to resume without the target file.
-    let _ = std::fs::remove_file(&journal);
-    let part: ResumePoint = {
-        let broken = receive(&mut &whole[..4 << 20], &target, &journal, &|_| true);
-        assert!(broken.is_err());
-        std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap()
-    };
-    let mut rest = Vec::new();
-    send(&source, &image, Some(part), &mut rest, &|_| true).unwrap();
-    std::fs::remove_file(&journal).unwrap();
-    let error = receive(&mut &rest[..], &target, &journal, &|_| true).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Misuse);
+    for gone in ["have", "target"] {
+        let _ = std::fs::remove_file(place.path("have"));
+        let part = place.part(&whole[..4 << 20]);
+        let rest = place.sent(&IMAGE, Some(part)).1;
+        std::fs::remove_file(place.path(gone)).unwrap();
+        assert_eq!(place.received(&rest).unwrap_err().kind, ErrorKind::Misuse, "{gone}");
+    }
 }
 
 #[test]
 fn a_full_disk_is_reported() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = directory.path().join("source");
-    let full = OpenOptions::new().write(true).open("/dev/full");
-    make(&source, &mut Rng::with_seed(5));
-    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
-    let error = copy(&source, &image, Path::new("/dev/full"), None, &|_| true).unwrap_err();
-    assert!(full.is_ok() && error.kind == ErrorKind::NoSpace, "{error}");
-}
-
-/// The journal exists, but the file it describes is gone.
-#[test]
-fn a_missing_target_cannot_be_resumed() {
-    let directory = tempfile::tempdir().unwrap();
-    let place = |name| directory.path().join(name);
-    let (source, target, journal) = (place("source"), place("target"), place("have"));
-    make(&source, &mut Rng::with_seed(6));
-    let image = Image { head: &HEAD, length: 61 << 20, compacted: false };
-    let mut whole = Vec::new();
-    send(&source, &image, None, &mut whole, &|_| true).unwrap();
-    assert!(receive(&mut &whole[..4 << 20], &target, &journal, &|_| true).is_err());
-    let part: ResumePoint = std::fs::read_to_string(&journal).unwrap().trim().parse().unwrap();
-    let mut rest = Vec::new();
-    send(&source, &image, Some(part), &mut rest, &|_| true).unwrap();
-    std::fs::remove_file(&target).unwrap();
-    let error = receive(&mut &rest[..], &target, &journal, &|_| true).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Misuse);
+    let (place, full) = (Place::new(), Path::new("/dev/full"));
+    place.make(5);
+    let error = copy(&place.path("source"), &IMAGE, full, None, &|_| true).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
 }

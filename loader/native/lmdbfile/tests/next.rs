@@ -4,10 +4,10 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{MAP_SIZE, rows, tables, write_file, write_table};
+use common::{MAP_SIZE, check, intact, lmdb, place, tables, write_file, write_table};
 use fastrand::Rng;
+use heed::Database;
 use heed::types::Bytes;
-use heed::{Database, EnvOpenOptions};
 use lmdbfile::{ErrorKind, NextSnapshot, Reader};
 use proptest::prelude::*;
 
@@ -17,8 +17,7 @@ proptest! {
     #[test]
     fn one_snapshot_after_the_other(seed: u64, bits in 12usize..16) {
         let (rng, page_size) = (&mut Rng::with_seed(seed), 1 << bits);
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("data.mdb");
+        let (_directory, path) = place();
         let first = tables(rng, page_size);
         write_file(&path, page_size, &first);
         let mut expected: BTreeMap<_, _> = first.into_iter().collect();
@@ -41,13 +40,10 @@ proptest! {
             next.commit().unwrap();
             let new = std::fs::read(&path).unwrap();
             prop_assert!(new[2 * page_size..old.len()] == old[2 * page_size..]);
-            let reader = Reader::open(&path).unwrap();
+            let reader = intact(&path);
             prop_assert_eq!(reader.txn(), txn);
-            prop_assert_eq!(reader.walk(&mut |_| ()).unwrap().unreachable, vec![]);
             prop_assert!(reader.names().eq(expected.keys().map(String::as_bytes)));
-            for (name, content) in &expected {
-                prop_assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
-            }
+            check(&reader, &expected.clone().into_iter().collect::<Vec<_>>());
         }
     }
 }
@@ -55,8 +51,7 @@ proptest! {
 /// LMDB uses the free pages of several transactions.
 #[test]
 fn lmdb_goes_on_with_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("data.mdb");
+    let (directory, path) = place();
     let rng = &mut Rng::with_seed(1);
     let mut content = common::content(rng, common::kinds()[2], 4096);
     while content.rows.len() < 1000 {
@@ -71,10 +66,7 @@ fn lmdb_goes_on_with_it() {
         next.commit().unwrap();
     }
     let before = Reader::open(&path).unwrap().walk(&mut |_| ()).unwrap();
-    let mut options = EnvOpenOptions::new();
-    // SAFETY: nobody else has the file.
-    #[allow(unsafe_code)]
-    let env = unsafe { options.map_size(1 << 30).max_dbs(4).open(directory.path()) }.unwrap();
+    let env = lmdb(directory.path());
     for round in 0..20u64 {
         let mut txn = env.write_txn().unwrap();
         let other: Database<Bytes, Bytes> = env.create_database(&mut txn, Some("other")).unwrap();
@@ -84,17 +76,15 @@ fn lmdb_goes_on_with_it() {
         txn.commit().unwrap();
     }
     drop(env);
-    let reader = Reader::open(&path).unwrap();
+    let reader = intact(&path);
     let after = reader.walk(&mut |_| ()).unwrap();
-    assert_eq!(after.unreachable, vec![]);
     assert!(after.free < before.free, "{} of {} pages are free", after.free, before.free);
-    assert!(rows(&reader, b"index").unwrap() == content.rows);
+    check(&reader, &[("index".to_owned(), content)]);
 }
 
 #[test]
 fn what_does_not_fit_into_the_map_changes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("data.mdb");
+    let (_directory, path) = place();
     let content = common::content(&mut Rng::with_seed(3), common::kinds()[0], 4096);
     write_file(&path, 4096, &[("a".to_owned(), content)]);
     let (old, reader) = (std::fs::read(&path).unwrap(), Reader::open(&path).unwrap());

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{MAP_SIZE, options, rows, tables, write_file, write_table};
+use common::{MAP_SIZE, check, intact, options_of, place, rows, tables, write_file, write_table};
 use fastrand::Rng;
 use lmdbfile::{
     ErrorKind, FileWriter, Flags, Format, Order, PageUse, Reader, TableReader, TreeWriter,
@@ -17,11 +17,13 @@ proptest! {
     #[test]
     fn all_that_is_written_is_read(seed: u64, bits in 12usize..16) {
         let (rng, page_size) = (&mut Rng::with_seed(seed), 1 << bits);
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("data.mdb");
+        let (_directory, path) = place();
         let tables = tables(rng, page_size);
         let summary = write_file(&path, page_size, &tables);
         prop_assert_eq!(path.metadata().unwrap().len(), summary.bytes);
+        let again = path.with_extension("again");
+        write_file(&again, page_size, &tables);
+        prop_assert!(std::fs::read(&path).unwrap() == std::fs::read(&again).unwrap());
 
         let scattered = Reader::open_scattered(&path).unwrap();
         let reader = Reader::open(&path).unwrap();
@@ -42,9 +44,10 @@ proptest! {
         prop_assert_eq!(found.free, 0);
         let names: Vec<_> = tables.iter().map(|(name, _)| name.as_bytes()).collect();
         prop_assert_eq!(reader.names().collect::<Vec<_>>(), names);
+        for reader in [&reader, &scattered] {
+            check(reader, &tables);
+        }
         for (name, content) in &tables {
-            prop_assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
-            prop_assert!(rows(&scattered, name.as_bytes()).unwrap() == content.rows);
             let table = reader.table(name.as_bytes()).unwrap();
             prop_assert_eq!(table.record().flags, content.flags);
             let count: usize = content.rows.iter().map(|(_, values)| values.len()).sum();
@@ -85,24 +88,10 @@ proptest! {
         }
     }
 
-    /// The same input gives the same file.
-    #[test]
-    fn files_are_deterministic(seed: u64) {
-        let directory = tempfile::tempdir().unwrap();
-        let tables = tables(&mut Rng::with_seed(seed), 4096);
-        let file = |name| {
-            let path = directory.path().join(name);
-            write_file(&path, 4096, &tables);
-            std::fs::read(path).unwrap()
-        };
-        prop_assert!(file("a") == file("b"));
-    }
-
     #[test]
     fn seek_finds_the_next_key(seed: u64) {
         let rng = &mut Rng::with_seed(seed);
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("data.mdb");
+        let (_directory, path) = place();
         let tables = tables(rng, 4096);
         write_file(&path, 4096, &tables);
         let reader = Reader::open(&path).unwrap();
@@ -124,9 +113,8 @@ proptest! {
     #[test]
     fn pending_values(seed: u64) {
         let rng = &mut Rng::with_seed(seed);
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("data.mdb");
-        let mut file = FileWriter::create(&path, &options(4096)).unwrap();
+        let (_directory, path) = place();
+        let mut file = FileWriter::create(&path, &options_of(Format::V1, 4096)).unwrap();
         let mut writer = TreeWriter::new(Flags::INTEGERKEY, file.layout());
         let (mut held, mut expected) = (Vec::new(), Vec::new());
         let every = [2, 100][rng.usize(..2)];
@@ -145,18 +133,15 @@ proptest! {
         }
         let table = writer.finish(&mut file).unwrap();
         file.finish(vec![(b"t".to_vec(), table)]).unwrap();
-        let reader = Reader::open(&path).unwrap();
-        prop_assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
-        prop_assert!(rows(&reader, b"t").unwrap() == expected);
+        prop_assert!(rows(&intact(&path), b"t").unwrap() == expected);
     }
 }
 
 /// Several tables may be written in turns, and a table without a known order is written as it comes.
 #[test]
 fn own_order() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("data.mdb");
-    let mut file = FileWriter::create(&path, &options(4096)).unwrap();
+    let (_directory, path) = place();
+    let mut file = FileWriter::create(&path, &options_of(Format::V1, 4096)).unwrap();
     let mut down = TreeWriter::new(Flags::DUPSORT, file.layout()).in_own_order();
     let mut up = TreeWriter::new(Flags::INTEGERKEY, file.layout());
     for id in 0..5000_u64 {
@@ -184,9 +169,8 @@ fn own_order() {
 
 #[test]
 fn invalid_rows_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("data.mdb");
-    let file = &mut FileWriter::create(&path, &options(4096)).unwrap();
+    let (_directory, path) = place();
+    let file = &mut FileWriter::create(&path, &options_of(Format::V1, 4096)).unwrap();
     let table = |flags| TreeWriter::new(flags, file.layout());
     let kind = |result: lmdbfile::Result<()>| result.unwrap_err().kind;
     let (mut plain, mut many) = (table(Flags::NONE), table(Flags::DUPSORT));
@@ -225,7 +209,7 @@ fn invalid_rows_are_refused() {
 #[test]
 fn a_file_that_outgrows_its_map_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let options = lmdbfile::Options { map_size: 1 << 20, ..options(4096) };
+    let options = lmdbfile::Options { map_size: 1 << 20, ..options_of(Format::V1, 4096) };
     let mut file = FileWriter::create(&directory.path().join("data.mdb"), &options).unwrap();
     let mut writer = TreeWriter::new(Flags::INTEGERKEY, file.layout());
     let mut put = |id: u64| writer.put(&mut file, &id.to_ne_bytes(), &[1; 1500]);
@@ -239,7 +223,7 @@ fn a_file_that_outgrows_its_map_is_refused() {
 fn options_are_checked() {
     for page_size in [0, 512, 4097, 65536] {
         let path = std::path::Path::new("/nonexistent");
-        let error = FileWriter::create(path, &options(page_size)).unwrap_err();
+        let error = FileWriter::create(path, &options_of(Format::V1, page_size)).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Misuse);
     }
 }
@@ -247,7 +231,9 @@ fn options_are_checked() {
 /// On a device that is always full, the caller gets the writer's error with its errno.
 #[test]
 fn a_full_disk_is_reported() {
-    let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options(4096)).unwrap();
+    let mut file =
+        FileWriter::create(std::path::Path::new("/dev/full"), &options_of(Format::V1, 4096))
+            .unwrap();
     let big = common::Content {
         flags: Flags::NONE,
         rows: (0..4_u8).map(|key| (vec![key + 1], vec![vec![0; 9 << 20]])).collect(),
@@ -259,7 +245,9 @@ fn a_full_disk_is_reported() {
     assert!(error.to_string().starts_with("/dev/full: "));
     assert_eq!(file.finish(vec![]).unwrap_err(), error);
 
-    let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options(4096)).unwrap();
+    let mut file =
+        FileWriter::create(std::path::Path::new("/dev/full"), &options_of(Format::V1, 4096))
+            .unwrap();
     let table = write_table(&mut file, &common::Content { flags: Flags::NONE, rows: vec![] });
     let error = file.finish(vec![(b"t".to_vec(), table)]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NoSpace);
@@ -272,11 +260,7 @@ fn in_memory_file_systems() {
     let path = directory.path().join("data.mdb");
     let tables = tables(&mut Rng::with_seed(1), 4096);
     write_file(&path, 4096, &tables);
-    let reader = Reader::open(&path).unwrap();
-    assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
-    for (name, content) in &tables {
-        assert!(rows(&reader, name.as_bytes()).unwrap() == content.rows);
-    }
+    check(&intact(&path), &tables);
 }
 
 proptest! {
@@ -286,8 +270,7 @@ proptest! {
     #[test]
     fn cuts_part_a_table(seed: u64, wanted in 0usize..60) {
         let rng = &mut Rng::with_seed(seed);
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("data.mdb");
+        let (_directory, path) = place();
         let tables = tables(rng, 4096);
         write_file(&path, 4096, &tables);
         let reader = Reader::open_at(&path, Some(0)).unwrap();
@@ -331,21 +314,10 @@ fn part_by_part(reader: &Reader, name: &[u8], cuts: &[Vec<u8>]) -> usize {
     met
 }
 
-#[test]
-fn a_snapshot_older_than_the_reader_slot_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("data.mdb");
-    write_file(&path, 4096, &tables(&mut Rng::with_seed(1), 4096));
-    let txn = Reader::open(&path).unwrap().txn();
-    assert_eq!(Reader::open_at(&path, Some(txn)).unwrap().txn(), txn);
-    assert_eq!(Reader::open_at(&path, Some(txn + 1)).unwrap_err().kind, ErrorKind::Corrupt);
-}
-
 /// Limits of each format: keys and values just below them are written and read back with every page size.
 #[test]
 fn formats_and_page_sizes() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("data.mdb");
+    let (_directory, path) = place();
     for (format, bits) in [(Format::V1, 12..16), (Format::V3, 12..17)] {
         for bits in bits {
             let options = common::options_of(format, 1 << bits);
@@ -360,16 +332,10 @@ fn formats_and_page_sizes() {
             let rows = vec![(long(1, 1), values[..1].to_vec()), (long(2, 0), values)];
             tables.push(("long".to_owned(), common::Content { flags: Flags::DUPSORT, rows }));
             common::write_as(&path, &options, &tables);
-            let reader = Reader::open(&path).unwrap();
-            assert_eq!(
-                (reader.layout().format(), reader.layout().page_size()),
-                (format, 1 << bits)
-            );
-            assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
-            for (name, content) in &tables {
-                let found = common::rows(&reader, name.as_bytes()).unwrap();
-                assert!(found == content.rows, "{format:?} {bits} {name}");
-            }
+            let reader = intact(&path);
+            let layout = reader.layout();
+            assert_eq!((layout.format(), layout.page_size()), (format, 1 << bits));
+            check(&reader, &tables);
         }
     }
 }

@@ -5,7 +5,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{Content, rows, write_file};
-use lmdbfile::{Flags, PageKind, Reader, Result};
+use lmdbfile::PageKind::{self, Branch, Leaf};
+use lmdbfile::{Flags, Reader, Result};
 
 const PAGE: usize = 4096;
 const HEADER: usize = 16;
@@ -21,8 +22,7 @@ struct File {
 
 impl File {
     fn new(flags: Flags, rows: common::Rows) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("data.mdb");
+        let (directory, path) = common::place();
         write_file(&path, PAGE, &[("t".to_owned(), Content { flags, rows })]);
         Self { bytes: std::fs::read(path).unwrap(), directory }
     }
@@ -127,82 +127,76 @@ fn put(bytes: &mut [u8], at: usize, field: u16) {
     bytes[at..at + 2].copy_from_slice(&field.to_ne_bytes());
 }
 
+/// Damages the `at`th of a file's pages of this kind, which must be refused.
+fn refuses(
+    mut file: File,
+    kind: PageKind,
+    at: usize,
+    words: &str,
+    damage: impl Fn(&mut File, usize),
+) {
+    let page = file.pages(kind)[at];
+    damage(&mut file, page);
+    file.refused(words);
+}
+
 /// On the lowest branch and on the one above. A search would look for the keys before the separator behind it, or the
 /// other way round.
 #[test]
 fn a_separator_that_parts_other_keys() {
     for level in 0..2 {
         for change in [-1, 1] {
-            let mut file = File::deep();
-            let branch = file.pages(PageKind::Branch)[level];
-            let key = file.key(branch, 1).checked_add_signed(change).unwrap();
-            file.set_key(branch, 1, key);
-            file.refused(UNORDERED);
+            refuses(File::deep(), Branch, level, UNORDERED, |file, branch| {
+                let key = file.key(branch, 1).checked_add_signed(change).unwrap();
+                file.set_key(branch, 1, key);
+            });
         }
     }
+    refuses(File::values(), Branch, 0, UNORDERED, |file, branch| {
+        let key = file.key(branch, 2);
+        file.set_key(branch, 2, key + 1);
+    });
 }
 
 #[test]
 fn separators_keys_and_values_out_of_order() {
     for level in 0..2 {
-        let mut file = File::deep();
-        let branch = file.pages(PageKind::Branch)[level];
-        file.swap(branch, 1, 2);
-        file.refused(UNORDERED);
+        refuses(File::deep(), Branch, level, UNORDERED, |file, branch| file.swap(branch, 1, 2));
     }
-    let mut file = File::deep();
-    let leaf = file.pages(PageKind::Leaf)[7];
-    file.swap(leaf, 3, 4);
-    file.refused(UNORDERED);
-    let mut file = File::values();
-    let leaf = file.pages(PageKind::Leaf)[2];
-    file.page(leaf)[HEADER + 80] ^= 0xff;
-    file.refused(UNORDERED);
-    let mut file = File::sub_pages();
-    let leaf = file.pages(PageKind::Leaf)[0];
-    let pointers = 8 + 8 + HEADER;
-    (0..2).for_each(|byte| file.node(leaf, 5).swap(pointers + byte, pointers + 2 + byte));
-    file.refused(UNORDERED);
-}
-
-#[test]
-fn a_separator_among_the_values_of_a_key() {
-    let mut file = File::values();
-    let branch = file.pages(PageKind::Branch)[0];
-    let key = file.key(branch, 2);
-    file.set_key(branch, 2, key + 1);
-    file.refused(UNORDERED);
+    refuses(File::deep(), Leaf, 7, UNORDERED, |file, leaf| file.swap(leaf, 3, 4));
+    refuses(File::values(), Leaf, 2, UNORDERED, |file, leaf| file.page(leaf)[HEADER + 80] ^= 0xff);
+    refuses(File::sub_pages(), Leaf, 0, UNORDERED, |file, leaf| {
+        let pointers = 8 + 8 + HEADER;
+        (0..2).for_each(|byte| file.node(leaf, 5).swap(pointers + byte, pointers + 2 + byte));
+    });
 }
 
 #[test]
 fn a_branch_with_a_single_child() {
-    for mut file in [File::deep(), File::values()] {
-        let branch = *file.pages(PageKind::Branch).last().unwrap();
-        put(file.page(branch), 12, 18);
-        file.refused("a branch with a single child");
+    for file in [File::deep(), File::values()] {
+        let last = file.pages(Branch).len() - 1;
+        refuses(file, Branch, last, "a branch with a single child", |file, branch| {
+            put(file.page(branch), 12, 18);
+        });
     }
 }
 
 /// A leaf in place of a branch, a branch in place of a leaf, and values of one size in place of keys.
 #[test]
 fn a_page_in_the_place_of_another() {
-    let kinds = [PageKind::Leaf, PageKind::Branch];
-    for (kind, other) in [(kinds[0], kinds[1]), (kinds[1], kinds[0])] {
-        let mut file = File::deep();
-        let (here, there) = (file.pages(kind)[1], file.pages(other)[1]);
-        let bytes = file.page(there)[8..].to_vec();
-        file.page(here)[8..].copy_from_slice(&bytes);
-        file.refused(OTHER_KIND);
+    for (kind, other) in [(Leaf, Branch), (Branch, Leaf)] {
+        refuses(File::deep(), kind, 1, OTHER_KIND, |file, here| {
+            let there = file.pages(other)[1];
+            let bytes = file.page(there)[8..].to_vec();
+            file.page(here)[8..].copy_from_slice(&bytes);
+        });
     }
-    let mut file = File::deep();
-    let leaf = file.pages(PageKind::Leaf)[1];
-    put(file.page(leaf), 8, 8);
-    put(file.page(leaf), 10, 0x22);
-    file.refused(OTHER_KIND);
-    let mut file = File::deep();
-    let branch = file.pages(PageKind::Branch)[1];
-    file.node(branch, 4)[5] = 1;
-    file.refused("a page that is outside of the file");
+    refuses(File::deep(), Leaf, 1, OTHER_KIND, |file, leaf| {
+        put(file.page(leaf), 8, 8);
+        put(file.page(leaf), 10, 0x22);
+    });
+    let outside = "a page that is outside of the file";
+    refuses(File::deep(), Branch, 1, outside, |file, branch| file.node(branch, 4)[5] = 1);
 }
 
 #[test]
@@ -214,50 +208,44 @@ fn flags_that_no_node_has() {
         (2, "a table's record of the wrong size"),
         (4, "a sub-page without the flag of one"),
     ] {
-        let mut file = File::deep();
-        let leaf = file.pages(PageKind::Leaf)[7];
-        file.set_flags(leaf, 3, flags);
-        file.refused(words);
+        refuses(File::deep(), Leaf, 7, words, |file, leaf| file.set_flags(leaf, 3, flags));
     }
 }
 
 #[test]
 fn nodes_that_the_table_cannot_have() {
-    // The record of a table among ordinary keys.
-    let mut file = File::new(Flags::INTEGERKEY, numbered(9, |_| vec![vec![0; 48]]));
-    let leaf = file.pages(PageKind::Leaf)[0];
-    file.set_flags(leaf, 3, 2);
-    file.refused("a value of a kind that its table cannot have");
-    // Many values where only one is allowed.
-    file.set_flags(leaf, 3, 6);
-    file.refused("a key with many values where it can have only one");
-    // A value on overflow pages where a key has many values.
-    let mut file = File::new(Flags::DUPSORT | Flags::INTEGERKEY, numbered(9, |_| vec![vec![2; 8]]));
-    let leaf = file.pages(PageKind::Leaf)[0];
-    file.set_flags(leaf, 3, 1);
-    file.refused("a value of a kind that its table cannot have");
+    let one = |flags, size| File::new(flags, numbered(9, |_| vec![vec![2; size]]));
+    let (plain, many) = (Flags::INTEGERKEY, Flags::DUPSORT | Flags::INTEGERKEY);
+    let other_kind = "a value of a kind that its table cannot have";
+    // The record of a table among ordinary keys; many values where only one is allowed; a value on overflow pages where a
+    // key has many values.
+    for (flags, size, damaged, words) in [
+        (plain, 48, 2, other_kind),
+        (plain, 48, 6, "a key with many values where it can have only one"),
+        (many, 8, 1, other_kind),
+    ] {
+        refuses(one(flags, size), Leaf, 0, words, |file, leaf| file.set_flags(leaf, 3, damaged));
+    }
 }
 
 #[test]
 fn a_record_that_does_not_fit_the_values() {
     const FLAGS: usize = 8 + 8 + 4;
     for (at, value) in [(FLAGS, 1), (FLAGS - 4, 0), (FLAGS + 28, 0)] {
-        let mut file = File::values();
-        let leaf = file.pages(PageKind::Leaf)[0];
-        file.node(leaf, 0)[at..at + 2].copy_from_slice(&[value, 0]);
-        file.refused("a record that does not fit the values of its table");
+        let words = "a record that does not fit the values of its table";
+        refuses(File::values(), Leaf, 0, words, |file, leaf| {
+            file.node(leaf, 0)[at..at + 2].copy_from_slice(&[value, 0]);
+        });
     }
-    let mut file = File::values();
-    let leaf = file.pages(PageKind::Leaf)[0];
-    file.node(leaf, 0)[FLAGS + 2] = 99;
-    file.refused("a tree of an impossible depth");
+    let words = "a tree of an impossible depth";
+    refuses(File::values(), Leaf, 0, words, |file, leaf| file.node(leaf, 0)[FLAGS + 2] = 99);
 }
 
 #[test]
 fn a_key_that_is_too_long() {
-    let mut file = File::new(Flags::NONE, numbered(1, |_| vec![vec![7; 1500]]));
-    let leaf = file.pages(PageKind::Leaf)[0];
-    put(file.node(leaf, 0), 0, 900);
-    put(file.node(leaf, 0), 6, 608);
-    file.refused("a key longer than LMDB allows");
+    let file = File::new(Flags::NONE, numbered(1, |_| vec![vec![7; 1500]]));
+    refuses(file, Leaf, 0, "a key longer than LMDB allows", |file, leaf| {
+        put(file.node(leaf, 0), 0, 900);
+        put(file.node(leaf, 0), 6, 608);
+    });
 }

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Content, tables, write_file};
+use common::{Content, place, tables, write_file};
 use fastrand::Rng;
 use lmdbfile::Reader;
 
@@ -73,8 +73,8 @@ fn the_tools_agree() {
         let rng = &mut Rng::with_seed(seed);
         let page_size = 1 << rng.usize(12..16);
         let tables = tables(rng, page_size);
-        let directory = tempfile::tempdir().unwrap();
-        write_file(&directory.path().join("data.mdb"), page_size, &tables);
+        let (directory, path) = place();
+        write_file(&path, page_size, &tables);
         check_stat(directory.path(), &tables);
         check_dump(directory.path(), &tables);
         check_copy(directory.path(), &tables);

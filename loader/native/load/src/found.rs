@@ -152,34 +152,17 @@ fn folded(value: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use wire::ber::{SET, Writer};
-
     use super::*;
-
-    const ENTRY: u8 = 0x64;
 
     /// As a server shows it.
     fn found(attributes: &[(&str, &[&str])]) -> ServerEntry {
-        let mut out = Writer::default();
-        out.sequence(|message| {
-            message.integer(7);
-            message.nest(ENTRY, |entry| {
-                entry.octets(b"cn=one,dc=x");
-                entry.sequence(|list| {
-                    for (name, values) in attributes {
-                        list.sequence(|attribute| {
-                            attribute.octets(name.as_bytes());
-                            attribute.nest(SET, |set| {
-                                for value in *values {
-                                    set.octets(value.as_bytes());
-                                }
-                            });
-                        });
-                    }
-                });
-            });
-        });
-        ServerEntry::read(&Message::read(out.bytes()).unwrap()).unwrap()
+        let owned = |(name, values): &(&str, &[&str])| {
+            let values: Vec<_> = values.iter().map(|value| value.as_bytes().to_vec()).collect();
+            ((*name).to_owned(), values)
+        };
+        let attributes: Vec<_> = attributes.iter().map(owned).collect();
+        let bytes = crate::messages::entry("cn=one,dc=x", &attributes);
+        ServerEntry::read(&Message::read(&bytes).unwrap()).unwrap()
     }
 
     fn entry(lines: &str) -> Entry {

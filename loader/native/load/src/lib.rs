@@ -14,6 +14,9 @@ mod entry;
 mod exchange;
 mod found;
 mod journal;
+#[cfg(test)]
+#[path = "../../wire/tests/support/mod.rs"]
+mod messages;
 mod options;
 mod order;
 mod reader;

@@ -60,10 +60,15 @@ impl Place {
     }
 
     fn refused(&self, text: &str) -> ldif::Error {
-        match self.load(text, &Arc::default()).unwrap_err() {
-            Error::Local(error) => *error,
-            Error::Ldap(failure) => panic!("{failure:?}"),
-        }
+        local(self.load(text, &Arc::default()))
+    }
+}
+
+/// The error, which must be one of our own.
+fn local(outcome: Result<Loaded>) -> ldif::Error {
+    match outcome.unwrap_err() {
+        Error::Local(error) => *error,
+        Error::Ldap(failure) => panic!("{failure:?}"),
     }
 }
 
@@ -125,8 +130,7 @@ fn an_input_that_was_cut_is_refused_before_its_last_entries_are_sent() {
 fn an_input_that_is_missing_is_named() {
     let place = Place::new();
     let sources = vec![Source::Path(place.path("none.ldif"))];
-    let refused = load(sources, &closed_port(), &place.options(), &Arc::default()).unwrap_err();
-    let Error::Local(error) = refused else { panic!("{refused:?}") };
+    let error = local(load(sources, &closed_port(), &place.options(), &Arc::default()));
     assert_eq!((error.code, error.path), (Code::Io, Some(place.path("none.ldif"))));
 }
 
@@ -135,10 +139,7 @@ fn a_cancelled_load_ends_as_such() {
     let place = Place::new();
     let counters = Arc::new(Counters::default());
     counters.cancel();
-    let Error::Local(error) = place.load(&units(10), &counters).unwrap_err() else {
-        panic!("no error of our own");
-    };
-    assert_eq!(error.code, Code::Cancelled);
+    assert_eq!(local(place.load(&units(10), &counters)).code, Code::Cancelled);
 }
 
 #[test]
@@ -158,6 +159,12 @@ fn what_an_earlier_run_has_done_is_not_sent_again() {
 
 fn entry(position: u64, dn: &str) -> Entry {
     Entry::new(position, None, 1 + 3 * position, unit(dn).trim_end().as_bytes()).unwrap()
+}
+
+/// One batch of these entries.
+fn work<'s>(shared: &'s Shared<'s>, entries: Vec<Entry>) -> BatchWork<'s> {
+    let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
+    BatchWork::new(shared, batch).unwrap()
 }
 
 /// Calls `show` with the shared state of a load with these options.
@@ -242,9 +249,7 @@ fn a_transaction_takes_only_known_descriptions_and_no_dn_twice() {
     let place = Place::new();
     with_shared(&place.options(), |shared| {
         let dns = ["ou=1,dc=example,dc=com", "ou=2,dc=example,dc=com", "OU=1,DC=example,dc=com"];
-        let entries = (0..).zip(dns).map(|(at, dn)| entry(at, dn)).collect();
-        let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
-        let work = BatchWork::new(shared, batch).unwrap();
+        let work = work(shared, (0..).zip(dns).map(|(at, dn)| entry(at, dn)).collect());
         assert_eq!(work.fit(9), []);
         shared.learn(&work.prepared[0].descriptions);
         assert_eq!((work.fit(9), work.fit(1)), (vec![0, 1], vec![0]));
@@ -261,8 +266,7 @@ fn an_entry_that_names_others_stays_out_of_transactions_if_asked() {
                 (0..4).map(|at| entry(at, &format!("ou={at},dc=example,dc=com"))).collect();
             entries[1].references = vec![7];
             entries[2].references = vec![7];
-            let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
-            let mut work = BatchWork::new(shared, batch).unwrap();
+            let mut work = work(shared, entries);
             shared.learn(&work.prepared[0].descriptions);
             let all = vec![0, 1, 2, 3];
             assert_eq!(work.fit(9), if singly { vec![0] } else { all });
@@ -282,9 +286,7 @@ fn only_entries_without_a_known_parent_must_look_for_it() {
             "ou=known,ou=seen,dc=example,dc=com",
             "ou=lost,ou=gone,dc=example,dc=com",
         ];
-        let entries = (0..).zip(dns).map(|(at, dn)| entry(at, dn)).collect();
-        let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
-        let work = BatchWork::new(shared, batch).unwrap();
+        let work = work(shared, (0..).zip(dns).map(|(at, dn)| entry(at, dn)).collect());
         assert_eq!(work.without_parent(&[0, 1, 2, 3]), [2, 3]);
         shared.remember_parent(work.entry(2).parent);
         assert_eq!(work.without_parent(&[0, 1, 2, 3]), [3]);

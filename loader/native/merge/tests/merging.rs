@@ -106,14 +106,18 @@ fn merged(paths: &[PathBuf], out: &Path, list_exponent: u32) -> common::Result<M
     merge(paths, out, &options, &Counters::default())
 }
 
-fn shards(home: &Path, names: [&[&str]; 2]) -> Vec<PathBuf> {
+/// A directory with two shards whose entries have these names, and the path to merge them to.
+fn place(names: [&[&str]; 2]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
     let attributes: [&[&str]; 2] = [&["objectClass", "cn"], &["cn", "sn", "objectClass"]];
     let write = |(number, (attributes, names)): (usize, (&&[&str], &[&str]))| {
-        let path = home.join(format!("{number}.mdb"));
+        let path = home.path().join(format!("{number}.mdb"));
         Shard { attributes, names, indexed: None }.write(&path);
         path
     };
-    attributes.iter().zip(names).enumerate().map(write).collect()
+    let paths = attributes.iter().zip(names).enumerate().map(write).collect();
+    let out = home.path().join("out.mdb");
+    (home, paths, out)
 }
 
 fn values(reader: &Reader, name: &[u8], key: &[u8]) -> Vec<Vec<u8>> {
@@ -122,9 +126,7 @@ fn values(reader: &Reader, name: &[u8], key: &[u8]) -> Vec<Vec<u8>> {
 
 #[test]
 fn ids_numbers_and_counts_are_those_of_one_database() {
-    let home = tempfile::tempdir().unwrap();
-    let paths = shards(home.path(), [&["cn=b", "cn=d"], &["cn=c", "cn=aa"]]);
-    let out = home.path().join("out.mdb");
+    let (_home, paths, out) = place([&["cn=b", "cn=d"], &["cn=c", "cn=aa"]]);
     assert_eq!(merged(&paths, &out, 16).unwrap().entries, 5);
     let reader = Reader::open(&out).unwrap();
     let suffix = values(&reader, b"dn2i", &1u64.to_ne_bytes());
@@ -148,12 +150,10 @@ fn ids_numbers_and_counts_are_those_of_one_database() {
 
 #[test]
 fn a_range_without_its_bounds_is_damage() {
-    let home = tempfile::tempdir().unwrap();
-    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
+    let (_home, paths, out) = place([&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
     for (indexed, is_sound) in [(&[0, 1, 3][..], true), (&[0, 1], false), (&[0, 1, 2, 3], false)] {
         let (attributes, names) = (&["cn", "sn", "objectClass"], &["cn=c", "cn=d"]);
         Shard { attributes, names, indexed: Some(indexed) }.write(&paths[1]);
-        let out = home.path().join("out.mdb");
         match merged(&paths, &out, 16) {
             Ok(_) => assert!(is_sound, "{indexed:?}"),
             Err(error) => assert!(!is_sound && error.message.contains("range"), "{error}"),
@@ -163,9 +163,7 @@ fn a_range_without_its_bounds_is_damage() {
 
 #[test]
 fn a_list_that_gets_too_long_is_a_range() {
-    let home = tempfile::tempdir().unwrap();
-    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
-    let out = home.path().join("out.mdb");
+    let (_home, paths, out) = place([&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
     for (exponent, expected) in [(3, vec![1u64, 2, 3, 4, 5]), (2, vec![0, 1, 5])] {
         merged(&paths, &out, exponent).unwrap();
         let found = values(&Reader::open(&out).unwrap(), b"cn", b"\0\0\0\0");
@@ -176,18 +174,15 @@ fn a_list_that_gets_too_long_is_a_range() {
 
 #[test]
 fn a_duplicate_name_is_reported() {
-    let home = tempfile::tempdir().unwrap();
-    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=a"]]);
-    let error = merged(&paths, &home.path().join("out.mdb"), 16).unwrap_err();
+    let (_home, paths, out) = place([&["cn=a", "cn=b"], &["cn=c", "cn=a"]]);
+    let error = merged(&paths, &out, 16).unwrap_err();
     assert_eq!(error.code, Code::Duplicate);
     assert_eq!(error.dn.as_deref(), Some("cn=a,dc=example,dc=com"));
 }
 
 #[test]
 fn damage_never_crashes() {
-    let home = tempfile::tempdir().unwrap();
-    let paths = shards(home.path(), [&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
-    let out = home.path().join("out.mdb");
+    let (_home, paths, out) = place([&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
     let whole = std::fs::read(&paths[1]).unwrap();
     let mut random = fastrand::Rng::with_seed(7);
     let mut refused = 0;

@@ -2,8 +2,6 @@
 
 mod support;
 
-use proptest::prelude::*;
-use schema::split_leaf;
 use support::{schema, text};
 
 #[test]
@@ -108,48 +106,4 @@ fn values_are_checked() {
     assert!(check(b"objectClass", "2.5.6.6") && !check(b"objectClass", "nope"));
     assert!(check(b"sorted", "{0}x") && !check(b"sorted", "{0}") && check(b"sorted", "{a}"));
     assert!(check(b"uidNumber", "7") && !check(b"uidNumber", "x"));
-}
-
-/// Valid and invalid parts of DNs.
-fn pieces() -> impl Strategy<Value = String> {
-    let piece = prop::sample::select(vec![
-        "cn", "sn=", "=", ",", ";", "+", "\"", "\\", "\\,", "\\20", "\\c3\\a4", " ", "\t", "#",
-        "a", "\u{c5}", "seeAlso=", "uid=x", ",dc=x", "<", "2.5.4.3=", "'01'B", ";lang-x",
-    ]);
-    prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
-}
-
-proptest! {
-    #[test]
-    fn pretty_is_final(dn in pieces()) {
-        let schema = schema();
-        if let Ok(found) = schema.dn(dn.as_bytes()) {
-            let again = schema.dn(&found.pretty()).unwrap();
-            prop_assert_eq!(again.pretty(), found.pretty());
-            prop_assert_eq!(again.normal(), found.normal());
-        }
-    }
-
-    #[test]
-    fn halves_are_the_whole(dn in pieces()) {
-        let schema = schema();
-        let whole = schema.dn(dn.as_bytes());
-        let Some((leaf, parent)) = split_leaf(dn.as_bytes()) else { return Ok(()) };
-        let halves = schema.rdn(leaf).and_then(|leaf| Ok((leaf, schema.dn(parent)?)));
-        match (whole, halves) {
-            (Ok(whole), Ok((leaf, parent))) => {
-                prop_assert_eq!(&whole.rdns[0], &leaf);
-                prop_assert_eq!(&whole.rdns[1..], &parent.rdns[..]);
-            }
-            (whole, halves) => prop_assert!(whole.is_err() && halves.is_err(), "{:?} {:?}", whole, halves),
-        }
-    }
-
-    #[test]
-    fn any_bytes_are_read_or_refused(dn in prop::collection::vec(any::<u8>(), 0..60), name in "(member|uniqueMember|userCertificate|sorted|cn|objectClass|uidNumber)") {
-        let schema = schema();
-        let _ = (schema.dn(&dn), split_leaf(&dn), schema.describe(&dn));
-        let id = schema.attribute(name.as_bytes()).unwrap();
-        let _ = (schema.check_value(id, &dn), schema.normalise(id, &dn, &mut Vec::new()));
-    }
 }

@@ -2,9 +2,8 @@
 
 mod support;
 
-use proptest::prelude::*;
 use schema::{ClassKind, Definition, Kind, Normalise, RuleKind, Schema, Settings};
-use support::{definition, schema, with};
+use support::{schema, with};
 
 #[test]
 fn names_aliases_and_oids_are_one_type() {
@@ -79,13 +78,16 @@ fn macros_expand() {
 #[test]
 fn classes_inherit() {
     let schema = schema();
-    let class = schema.object_class(schema.class(b"ORGANIZATIONALPERSON").unwrap());
+    let class = schema.object_class(schema.class(b"BOSS").unwrap());
     let names = |ids: &[schema::AttributeId]| -> Vec<String> {
         ids.iter().map(|&id| schema.get(id).name.clone()).collect()
     };
     assert_eq!(class.kind, ClassKind::Structural);
-    assert_eq!(names(&class.must), ["sn", "cn", "objectClass"]);
-    assert_eq!(names(&class.may), ["ou", "userPassword", "seeAlso", "description"]);
+    assert_eq!(names(&class.must), ["o", "sn", "cn", "objectClass"]);
+    assert_eq!(
+        names(&class.may),
+        ["mail", "userPassword", "telephoneNumber", "seeAlso", "description"]
+    );
 }
 
 #[test]
@@ -108,11 +110,11 @@ fn problems_name_the_definition() {
         ("a ( 1.1.1 NAME 'x", "a quote does not end"),
         ("a ( 1.1.1 NAME 'x' SUP name", "closing parenthesis"),
         ("a ( 1.1.1 NAME 'x' SUP name COLOUR 'red' )", "unknown keyword \"COLOUR\""),
-        ("c ( 1.1.1 NAME 'x' MUST nowhere )", "unknown attribute type \"nowhere\""),
-        ("c ( 1.1.1 NAME 'x' SUP nowhere )", "unknown object class \"nowhere\""),
-        ("c ( 1.1.1 NAME 'x' SUP x )", "superior of itself"),
+        ("o ( 1.1.1 NAME 'x' MUST nowhere )", "unknown attribute type \"nowhere\""),
+        ("o ( 1.1.1 NAME 'x' SUP nowhere )", "unknown object class \"nowhere\""),
+        ("o ( 1.1.1 NAME 'x' SUP x )", "superior of itself"),
         ("r ( 1.1.1 NAME 'x' )", "unknown object class \"1.1.1\""),
-        ("l x", "a name and an OID"),
+        ("m x", "a name and an OID"),
     ] {
         let message = problem(line);
         assert!(message.contains(what), "{line}: {message}");
@@ -123,7 +125,7 @@ fn problems_name_the_definition() {
 #[test]
 fn rings_of_several_types_end() {
     assert!(with(&["a ( 1.1.1 NAME 'x' SUP y )", "a ( 1.1.2 NAME 'y' SUP x )"]).is_err());
-    assert!(with(&["c ( 1.1.1 NAME 'x' SUP y )", "c ( 1.1.2 NAME 'y' SUP x )"]).is_err());
+    assert!(with(&["o ( 1.1.1 NAME 'x' SUP y )", "o ( 1.1.2 NAME 'y' SUP x )"]).is_err());
 }
 
 #[test]
@@ -140,15 +142,6 @@ fn descriptions_have_one_spelling() {
     }
     assert!(schema.describe_stored(b"userCertificate").is_err());
     assert!(schema.describe_stored(b"userCertificate;binary").is_ok());
-}
-
-proptest! {
-    #[test]
-    fn any_text_is_read_or_refused(text in "[(){}'$ A-Za-z0-9:.-]{0,60}", kind in "[lsacrLSACR]") {
-        let line = format!("{kind} {text}");
-        let _ = Schema::read(&[definition(&line)], Settings::default());
-        let _ = with(&[&line, &format!("{kind} ( 1.2.3 {text} )")]);
-    }
 }
 
 #[test]

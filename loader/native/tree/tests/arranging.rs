@@ -1,5 +1,7 @@
 //! Files are arranged in the same way with and without lists of rows.
 
+mod support;
+
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,15 +42,7 @@ fn list(text: &str) -> Vec<u8> {
 
 fn arranged(paths: &[PathBuf], out: &Path, drop_orphans: bool) -> (Arrangement, Vec<Vec<u8>>) {
     let (paths, again) = paths.split_at(2);
-    let task = Task {
-        paths,
-        again,
-        root: "dc=x",
-        context_csns: &[],
-        compress: false,
-        drop_orphans,
-        name_orphans: true,
-    };
+    let task = Task { drop_orphans, ..support::task(paths, again) };
     let mut done = arrange(&task, out, &Counters::default()).unwrap();
     for (name, tally) in &done.files {
         let mut digest = Digest::new(Names::default());
@@ -90,16 +84,8 @@ fn a_cut_list_is_refused() {
     let text = ldif(1);
     fs::write(&path, &text).unwrap();
     fs::write(row::row_file_of(&path), &list(&text)[1..]).unwrap();
-    let paths = [path];
-    let task = Task {
-        paths: &paths,
-        again: &[],
-        root: "dc=x",
-        context_csns: &[],
-        compress: false,
-        drop_orphans: false,
-        name_orphans: true,
-    };
-    let refused = arrange(&task, &home.path().join("out"), &Counters::default()).unwrap_err();
+    let refused =
+        arrange(&support::task(&[path], &[]), &home.path().join("out"), &Counters::default())
+            .unwrap_err();
     assert!(refused.to_string().contains("the list of rows is truncated"), "{refused}");
 }

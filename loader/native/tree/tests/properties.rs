@@ -9,9 +9,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use support::{Entry, digest, dns, files, put};
 use tempfile::tempdir;
-use tree::arrange::Task;
 use tree::name::{ParsedDn, parent_text};
-use tree::{Difference, Names, arrange};
+use tree::{Difference, Names, Task, arrange};
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..12)
@@ -111,9 +110,7 @@ proptest! {
         let (one, two) = entries.split_at(cut.index(entries.len()));
         let paths = [put(directory.path(), "one", one), put(directory.path(), "two", two)];
         let out = directory.path().join("out");
-        let task = Task {
-            paths: &paths, again: &[], root: "dc=x", context_csns: &[], compress, drop_orphans: false, name_orphans: true,
-        };
+        let task = Task { compress, ..support::task(&paths, &[]) };
         let done = arrange(&task, &out, &Counters::default()).unwrap();
 
         let written: Vec<u8> = files(&out).into_iter().flat_map(|(_, text)| text).collect();

@@ -1,6 +1,9 @@
 //! Differences between two trees, by subtree.
 
+mod support;
+
 use common::Counters;
+use support::Entry;
 use tree::{Difference, Digest, Names, Subtree};
 
 fn digest(records: &[(&str, &str)]) -> Digest {
@@ -9,12 +12,8 @@ fn digest(records: &[(&str, &str)]) -> Digest {
 
 fn filled(mut digest: Digest, records: &[(&str, &str)]) -> Digest {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("tree.ldif");
-    let mut text = String::new();
-    for (dn, cn) in records {
-        text += &["dn: ", dn, "\ncn: ", cn, "\n\n"].concat();
-    }
-    std::fs::write(&path, text).unwrap();
+    let entries: Vec<_> = records.iter().map(|(dn, cn)| Entry::new(dn, &[("cn", cn)])).collect();
+    let path = support::put(directory.path(), "tree.ldif", &entries);
     digest.add_path(&path, &Counters::default()).unwrap();
     digest
 }

@@ -182,22 +182,3 @@ fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     out.extend_from_slice(&octets.to_be_bytes());
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Syntax;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_telephone_number_at_a_glance_is_what_its_rules_make_of_it(value in "[0-9 +()a\\x00ü-]{0,36}") {
-            if let Some((kept, length)) = telephone(value.as_bytes()) {
-                let mut normal = Vec::new();
-                Normaliser::Telephone.apply(value.as_bytes(), &mut normal).unwrap();
-                prop_assert_eq!(&normal, &kept[..length]);
-                prop_assert!(Syntax::TelephoneNumber.check(value.as_bytes()).is_ok());
-            }
-        }
-    }
-}

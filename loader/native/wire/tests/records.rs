@@ -1,36 +1,18 @@
 //! Entries become the records that slapcat would write, and their rows agree with the text.
 
+mod support;
+
 use std::collections::BTreeMap;
 
 use ldif::blocks::Block;
 use ldif::records::Records;
 use proptest::prelude::*;
+use support::entry;
 use tree::fingerprint::Fingerprinter;
 use tree::{EntryRecord, Names};
-use wire::ber::Writer;
-use wire::message::tag;
 use wire::{Message, Recorder};
 
 type Attributes = Vec<(String, Vec<Vec<u8>>)>;
-
-fn message(dn: &str, attributes: &Attributes) -> Vec<u8> {
-    let mut out = Writer::default();
-    out.sequence(|out| {
-        out.integer(1);
-        out.nest(tag::ENTRY, |out| {
-            out.octets(dn.as_bytes());
-            out.sequence(|out| {
-                for (name, values) in attributes {
-                    out.sequence(|out| {
-                        out.octets(name.as_bytes());
-                        out.nest(0x31, |out| values.iter().for_each(|value| out.octets(value)));
-                    });
-                }
-            });
-        });
-    });
-    out.bytes().to_vec()
-}
 
 fn recorded(recorder: &mut Recorder, bytes: &[u8]) -> (String, EntryRecord) {
     let message = Message::read(bytes).unwrap();
@@ -42,10 +24,10 @@ fn recorded(recorder: &mut Recorder, bytes: &[u8]) -> (String, EntryRecord) {
 }
 
 fn record(attributes: &[(&str, &[&str])], drop: &[&str]) -> String {
-    let owned = attributes.iter().map(|(name, values)| {
+    let owned = |(name, values): &(&str, &[&str])| {
         ((*name).to_owned(), values.iter().map(|value| value.as_bytes().to_vec()).collect())
-    });
-    let bytes = message("cn=a,dc=x", &owned.collect());
+    };
+    let bytes = entry("cn=a,dc=x", &attributes.iter().map(owned).collect::<Attributes>());
     recorded(&mut Recorder::new(Names::new(drop)), &bytes).0
 }
 
@@ -80,7 +62,7 @@ fn dropped_attributes_are_gone_with_all_options() {
 #[test]
 fn a_name_that_would_break_the_lines_is_refused() {
     for name in ["cn: a\nuserPassword", "", "c n", "cn\0"] {
-        let bytes = message("cn=a", &vec![(name.to_owned(), vec![b"x".to_vec()])]);
+        let bytes = entry("cn=a", &[(name, vec![b"x".to_vec()])]);
         let message = Message::read(&bytes).unwrap();
         let mut recorder = Recorder::new(Names::default());
         assert!(recorder.record(&message.entry().unwrap(), &mut Vec::new()).is_err(), "{name:?}");
@@ -112,8 +94,8 @@ proptest! {
         others in attributes(),
     ) {
         let mut recorder = Recorder::new(Names::new(["b"]));
-        recorded(&mut recorder, &message("dc=x", &others));
-        let (text, row) = recorded(&mut recorder, &message(&dn, &attributes));
+        recorded(&mut recorder, &entry("dc=x", &others));
+        let (text, row) = recorded(&mut recorder, &entry(&dn, &attributes));
         prop_assert_eq!(row, row_of(&text));
         prop_assert_eq!(row, EntryRecord::from_bytes(&row.to_bytes()));
 
@@ -141,7 +123,7 @@ proptest! {
     ) {
         let mut recorder = Recorder::new(Names::default());
         for attributes in &entries {
-            let bytes = message("cn=a,dc=x", attributes);
+            let bytes = entry("cn=a,dc=x", attributes);
             let fresh = recorded(&mut Recorder::new(Names::default()), &bytes);
             prop_assert_eq!(recorded(&mut recorder, &bytes), fresh);
         }

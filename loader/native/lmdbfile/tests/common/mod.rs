@@ -2,12 +2,43 @@
 #![allow(dead_code)] // Each test file takes what it needs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
+use heed::{Env, EnvOpenOptions};
 use lmdbfile::{FileWriter, Flags, Format, Options, Order, Reader, Summary, Table, TreeWriter};
 
 pub const MAP_SIZE: u64 = 1 << 30;
+
+/// A directory, and the path of the data file in it.
+pub fn place() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data.mdb");
+    (directory, path)
+}
+
+/// Opens a directory with LMDB.
+pub fn lmdb(directory: &Path) -> Env {
+    let mut options = EnvOpenOptions::new();
+    options.map_size(usize::try_from(MAP_SIZE).unwrap()).max_dbs(8);
+    // SAFETY: the directory is the test's own and the file is opened once.
+    #[allow(unsafe_code)]
+    unsafe { options.open(directory) }.unwrap()
+}
+
+/// A reader of a file in which every page is accounted for.
+pub fn intact(path: &Path) -> Reader {
+    let reader = Reader::open(path).unwrap();
+    assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
+    reader
+}
+
+/// Checks what the reader finds in these tables.
+pub fn check(reader: &Reader, tables: &[(String, Content)]) {
+    for (name, content) in tables {
+        assert!(rows(reader, name.as_bytes()).unwrap() == content.rows, "{name}");
+    }
+}
 
 /// Each key with its values.
 pub type Rows = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
@@ -139,10 +170,6 @@ impl Eq for Sorted {}
 
 pub const FORMATS: [Format; 2] = [Format::V1, Format::V3];
 
-pub fn options(page_size: usize) -> Options {
-    options_of(Format::V1, page_size)
-}
-
 pub fn options_of(format: Format, page_size: usize) -> Options {
     let page_size = u32::try_from(page_size).unwrap();
     Options { format, page_size, map_size: MAP_SIZE }
@@ -176,7 +203,7 @@ pub fn number(bytes: &[u8]) -> u64 {
 }
 
 pub fn write_file(path: &Path, page_size: usize, tables: &[(String, Content)]) -> Summary {
-    write_as(path, &options(page_size), tables)
+    write_as(path, &options_of(Format::V1, page_size), tables)
 }
 
 pub fn write_as(path: &Path, options: &Options, tables: &[(String, Content)]) -> Summary {
@@ -191,13 +218,12 @@ pub fn write_as(path: &Path, options: &Options, tables: &[(String, Content)]) ->
 /// Some tables of random kinds.
 pub fn tables(rng: &mut Rng, page_size: usize) -> Vec<(String, Content)> {
     let kinds = kinds();
-    let one = |rng: &mut Rng, at| content(rng, kinds[at], page_size);
-    (0..rng.usize(0..5))
-        .map(|at| {
-            let kind = rng.usize(..kinds.len());
-            (format!("table{at}"), one(rng, kind))
-        })
-        .collect()
+    let count = rng.usize(0..5);
+    let mut one = |at| {
+        let kind = rng.usize(..kinds.len());
+        (format!("table{at}"), content(rng, kinds[kind], page_size))
+    };
+    (0..count).map(&mut one).collect()
 }
 
 /// All keys and values as the reader returns them.

@@ -101,19 +101,14 @@ fn an_invalid_base_is_refused() {
 }
 
 #[test]
-fn what_makes_another_page_is_refused() {
+fn what_makes_another_page_or_none_is_refused() {
+    let whole = Place { pack: 0, page: 0 };
+    let (backups, segment) = forged(whole, |_| ());
     let page = pages(&[13], 2);
-    let (backups, segment) = forged(Place { pack: 0, page: 0 }, |_| ());
+    assert_eq!(backups.put_back(&segment, 2).unwrap(), page);
     backups.restore(&segment, 2, &page).unwrap();
     let (backups, segment) = forged(Place { pack: 0, page: 1 }, |_| ());
     backups.restore(&segment, 2, &page).unwrap_err();
-}
-
-#[test]
-fn what_makes_no_page_is_refused() {
-    let whole = Place { pack: 0, page: 0 };
-    let (backups, segment) = forged(whole, |_| ());
-    assert_eq!(backups.put_back(&segment, 2).unwrap(), pages(&[13], 2));
     for length in [0, 3, 10] {
         let (backups, segment) = forged(whole, |made| made.packed.truncate(length));
         backups.put_back(&segment, 2).unwrap_err();

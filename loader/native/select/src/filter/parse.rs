@@ -216,55 +216,43 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn shown(text: &str) -> String {
-        filter(text)
-            .map_or_else(|refusal| format!("refused: {}", refusal.0), |node| format!("{node:?}"))
+    #[test]
+    fn spellings_of_one_filter() {
+        for (one, other) in [
+            ("a=b", "(a=b)"), // an item may stand without parentheses
+            (" (a=b) ", "(a=b)"),
+            ("(& (a=b) (!(c=d)) )", "(&(a=b)(!(c=d)))"),
+            (r"(cn=a\2ab\28c)", r"(cn=a\*b\(c)"),
+        ] {
+            assert_eq!(filter(one), filter(other));
+            assert!(filter(one).is_ok());
+        }
+        assert_ne!(filter("(a= b)"), filter("(a=b)"), "spaces count in values");
     }
 
     #[test]
-    fn an_item_may_stand_without_parentheses() {
-        assert_eq!(filter("a=b"), filter("(a=b)"));
-        assert_eq!(filter(" (a=b) "), filter("(a=b)"));
-    }
-
-    #[test]
-    fn escapes_of_both_kinds_are_undone() {
-        let item = Item { attribute: "cn".into(), asks: ItemKind::Equal(b"a*b(c".to_vec()) };
-        assert_eq!(filter(r"(cn=a\2ab\28c)"), Ok(Node::Item(item)));
-        assert_eq!(filter(r"(cn=a\2ab\28c)"), filter(r"(cn=a\*b\(c)"));
-    }
-
-    #[test]
-    fn spaces_may_stand_between_parts_and_count_in_values() {
-        assert_eq!(filter("(& (a=b) (!(c=d)) )"), filter("(&(a=b)(!(c=d)))"));
-        assert_ne!(filter("(a= b)"), filter("(a=b)"));
-        assert!(filter("(a =b)").is_err());
-    }
-
-    #[test]
-    fn pieces_between_asterisks() {
-        assert!(shown("(a=b*)").contains("Pieces"));
-        assert!(filter("(a=**)").is_err());
-        assert!(filter("(a=b**c)").is_err());
-        assert_eq!(
-            filter("(a=*)"),
-            Ok(Node::Item(Item { attribute: "a".into(), asks: ItemKind::Present }))
-        );
+    fn items_and_empty_sets() {
+        let item = |attribute: &str, asks| Node::Item(Item { attribute: attribute.into(), asks });
+        for (text, expected) in [
+            (r"(cn=a\2ab\28c)", item("cn", ItemKind::Equal(b"a*b(c".to_vec()))),
+            ("(a=*)", item("a", ItemKind::Present)),
+            ("(&)", Node::And(Vec::new())),
+            ("(|)", Node::Or(Vec::new())),
+        ] {
+            assert_eq!(filter(text), Ok(expected));
+        }
+        assert!(format!("{:?}", filter("(a=b*)")).contains("Pieces"));
     }
 
     #[test]
     fn what_is_broken_is_refused() {
         for text in
             ["", "(", "(a)", "(a=b", "(a=b)(c=d)", "(&(a=b)", "(!(a=b)(c=d))", r"(a=\g0)", r"(a=\2"]
+                .into_iter()
+                .chain(["(a =b)", "(a=**)", "(a=b**c)"])
         {
             assert!(filter(text).is_err(), "{text}");
         }
         assert!(filter(&("(!".repeat(5000) + "(a=b)" + &")".repeat(5000))).is_err());
-    }
-
-    #[test]
-    fn empty_sets_are_filters() {
-        assert_eq!(filter("(&)"), Ok(Node::And(Vec::new())));
-        assert_eq!(filter("(|)"), Ok(Node::Or(Vec::new())));
     }
 }

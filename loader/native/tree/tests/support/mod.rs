@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::Counters;
 use ldif::write;
 use tree::fingerprint::Fingerprinter;
-use tree::{Digest, Names};
+use tree::{Digest, Names, Task};
 
 /// One entry: its DN, and its attributes in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,19 @@ impl Entry {
         }
         text.push(b'\n');
         text
+    }
+}
+
+/// Arranges these files as a tree below `dc=x`.
+pub fn task<'t>(paths: &'t [PathBuf], again: &'t [PathBuf]) -> Task<'t> {
+    Task {
+        paths,
+        again,
+        root: "dc=x",
+        context_csns: &[],
+        compress: false,
+        drop_orphans: false,
+        name_orphans: true,
     }
 }
 
