@@ -28,6 +28,7 @@ from tests.support.require import require
 from tests.support.trees import differences, tree
 
 # The first container of a machine comes with making its image: debootstrap, and apt-get in it.
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,6 @@ def container(client: docker.DockerClient) -> Iterator[ContainerServer]:
         yield made
 
 
-@pytest.mark.long
 @pytest.mark.container
 def test_holds_what_was_added(container: ContainerServer, people_ldif: Path, tmp_path: Path) -> None:
     """The replicator's export holds all that the root DN sees, passwords too, and nothing is lost by kill -9. slapd is
@@ -78,7 +78,6 @@ def test_holds_what_was_added(container: ContainerServer, people_ldif: Path, tmp
     assert not list(differences(before, tree(container.slapcat())))
 
 
-@pytest.mark.long
 @pytest.mark.container
 def test_a_consumer_follows_its_provider(client: docker.DockerClient, container: ContainerServer) -> None:
     """The pair of compose.yaml: entries of before and after the consumer's start arrive."""
@@ -98,7 +97,6 @@ def test_a_consumer_follows_its_provider(client: docker.DockerClient, container:
             handle.delete_s(container.suffix)
 
 
-@pytest.mark.long
 @pytest.mark.container
 def test_says_which_password_file_is_missing(client: docker.DockerClient) -> None:
     server = ContainerServer(client, Settings(server_id=1))
@@ -110,7 +108,6 @@ def test_says_which_password_file_is_missing(client: docker.DockerClient) -> Non
         server.close()
 
 
-@pytest.mark.long
 @pytest.mark.container
 def test_settings_become_the_configuration(client: docker.DockerClient) -> None:
     settings = Settings(suffix="o=acme", maxsize=64 << 20, indexes=("uid eq", "cn pres,sub"))
@@ -122,7 +119,6 @@ def test_settings_become_the_configuration(client: docker.DockerClient) -> None:
     assert not [line for line in config if "syncprov" in line and line.startswith("olcOverlay")]
 
 
-@pytest.mark.long
 @pytest.mark.container
 def test_a_container_of_a_killed_run_is_swept(client: docker.DockerClient) -> None:
     ended = subprocess.Popen(["true"])
@@ -153,7 +149,6 @@ def other(request: pytest.FixtureRequest) -> Chroot:
     return made
 
 
-@pytest.mark.long
 @pytest.mark.slapd
 def test_runs_as_a_test_server(other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """slapcat of ditseed itself is that version's, and sees the same directories. No mount is left behind."""

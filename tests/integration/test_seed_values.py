@@ -31,7 +31,7 @@ def _grown_old(both: Pair, scratch: Path) -> None:
     both.provider.start()
 
 
-@pytest.mark.long
+@pytest.mark.long("slapcat")
 @pytest.mark.parametrize("strategy", ["search", "slapcat"])
 def test_the_consumer_gets_what_the_provider_has(tmp_path: Path, strategy: str) -> None:
     with pair(tmp_path, 50) as both:
