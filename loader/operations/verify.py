@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loader import backmdb, syncrepl, units
+from loader import backmdb, dn, syncrepl, units
 from loader import config as glue
 from loader.config import Config, Database
 from loader.defaults import LADDER
@@ -103,20 +103,27 @@ def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
     """Returns the problems of a database that may be a replica, and notes. If its syncrepl leaves out attributes, the
-    consumer stores entries without them, even if the RDN has such an attribute. A note then replaces the problems of
-    missing RDN values."""
+    consumer stores entries without them, even if the RDN has such an attribute. With suffixmassage, it renames the
+    uppermost entry but keeps its attributes. A note then replaces the problems of missing RDN values."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")
         ]
     except SyncreplUnreadable:
         return problems, []
-    narrow = any({"attrs", "exattrs"} & {*each.narrowing(database.suffix)} for each in replications)
-    unnamed = [problem for problem in problems if problem.kind == _NAMING]
-    if not unnamed or not narrow:
+    narrowing = {option for each in replications for option in each.narrowing(database.suffix)}
+    unnamed = next((problem for problem in problems if problem.kind == _NAMING), None)
+    if unnamed is None:
         return problems, []
-    note = f"{units.number(unnamed[0].count)} entries lack the value of their RDN, which syncrepl leaves out"
-    return tuple(problem for problem in problems if problem.kind != _NAMING), [note]
+    names = [dn.key(each.dn or "") for each in unnamed.examples]
+    renamed = [dn.key(each.suffixmassage) for each in replications if each.suffixmassage is not None]
+    if {"attrs", "exattrs"} & narrowing:
+        note = f"{units.number(unnamed.count)} entries lack the value of their RDN, which syncrepl leaves out"
+    elif unnamed.count == len(names) and {*names} <= {*renamed}:
+        note = f"{unnamed.examples[0].dn} lacks the value of its RDN, because syncrepl's suffixmassage renames it"
+    else:
+        return problems, []
+    return tuple(problem for problem in problems if problem is not unnamed), [note]
 
 
 def _mending(problems: tuple[Problem, ...], config: Config, database: Database) -> str | None:

@@ -17,6 +17,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import ldap
 import ldap.filter
@@ -40,7 +41,7 @@ SECRETS = (
     "authPassword",
     "oathSecret",
 )
-_SEARCHING = 1.0  # seconds, roughly: total server time for the searches for secrets and for containers
+_SEARCHING = 2.0  # seconds, roughly: server time for searches of the whole tree, one for containers, one for secrets
 _OF_EACH = 2  # entries per secret and per container; also the number of checks of a container without a visible child
 _FIRST = 200  # entries read at first; of each parent and set of object classes, one of them is checked
 _CONTAINERS = 30  # containers whose children are read
@@ -150,10 +151,28 @@ def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityRep
     for name, entry in sampled:
         classes = frozenset(value.lower() for value in entry.get("objectclass", []))
         kinds.setdefault((dn.key(dn.parent(name)), classes), name)
-    # Presence filters find secrets even if their values are not readable.
-    secrets = (secret for secret in SECRETS if schema.get_obj(AttributeType, secret) is not None)
-    holders = [name for secret in secrets for name, _ in first(_OF_EACH, f"({secret}=*)")]
+    secrets = [secret for secret in SECRETS if schema.get_obj(AttributeType, secret) is not None]
+    holders = _holders(server, secrets, first)
     return list(dict.fromkeys([*holders, *kinds.values()]))[:_LOOKS]
+
+
+def _holders(server: Session, secrets: list[str], first: Callable[[int, str], Entries]) -> list[str]:
+    """Returns entries with these attributes. Presence filters find them even if the values are not readable. One search
+    is for all attributes that were not found yet, because it evaluates all entries if no entry has any of them."""
+    holders: list[str] = []
+    while secrets and (found := first(_OF_EACH, f"(|{''.join(f'({secret}=*)' for secret in secrets)})")):
+        names = [name for name, _ in found]
+        rest = [secret for secret in secrets if not any(_has(server, name, secret) for name in names)]
+        if rest == secrets:
+            break  # other clients have changed the entries meanwhile
+        holders, secrets = holders + names, rest
+    return holders
+
+
+def _has(server: Session, name: str, attribute: str) -> bool:
+    with suppress(NoSuchBase):
+        return server.matches(name, f"({attribute}=*)")
+    return False
 
 
 def _shows_no_child(server: Session, container: str) -> bool:
