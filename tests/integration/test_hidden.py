@@ -59,9 +59,9 @@ CHILDREN = f'dn.children="ou=people,{SUFFIX}"'
 
 
 @contextmanager
-def provider(*rules: str, monitored: bool = False) -> Iterator[Slapd]:
+def provider(*rules: str, monitored: bool = False, schema: tuple[Path, ...] = ()) -> Iterator[Slapd]:
     """With these access rules and none of the fixture's. monitored: the account may read cn=Monitor."""
-    settings = Settings(limits=(), server_id=1)
+    settings = Settings(limits=(), server_id=1, schema=schema)
     server = replication.provider(settings)
 
     def ruled(text: str) -> str:
@@ -118,6 +118,29 @@ def test_hidden_attributes_are_refused_before_the_reading(case: str, short_tmp: 
         seed(server, target, "--allow-hidden").ok()
         noted = ditseed("export", *bound(server), "-o", short_tmp / "out", "--json").ok()
         assert any(named in note for note in noted.facts["notes"])
+
+
+def test_secrets_of_single_entries_are_found(tmp_path: Path) -> None:
+    """Of types that none of the first 200 entries has, and whose values the account may only search."""
+    types = ("krbPrincipalKey", "sambaNTPassword")
+    classes = "".join(
+        f"attributetype ( 1.3.6.1.4.1.99999.{number} NAME '{name}' SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 )\n"
+        f"objectclass ( 1.3.6.1.4.1.99999.1{number} NAME 'with{name}' AUXILIARY MAY {name} )\n"
+        for number, name in enumerate(types)
+    )
+    (tmp_path / "secrets.schema").write_text(classes)
+    rule = f"access to attrs={','.join(types)} {BY} search by anonymous auth"
+    names = {name: f"uid={name},ou=people,{SUFFIX}" for name in types}
+    with provider(rule, schema=(tmp_path / "secrets.schema",)) as server:
+        people = [
+            f"dn: uid=p{number},ou=people,{SUFFIX}\nobjectClass: account\nuid: p{number}\n" for number in range(250)
+        ]
+        people += [
+            f"dn: {dn}\nobjectClass: account\nobjectClass: with{name}\nuid: {name}\n{name}: x\n"
+            for name, dn in names.items()
+        ]
+        server.ldapadd("\n".join(people))
+        assert looked_at(server).hidden == names
 
 
 def test_hidden_entries_that_the_server_counts_are_refused(short_tmp: Path) -> None:
