@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import hypothesis
 import pytest
 from _pytest.fixtures import reorder_items
 
@@ -21,6 +22,10 @@ from tests.support import costs, order, preloaded, tiers
 from tests.support.require import require
 
 SUFFIX = "dc=example,dc=com"
+
+# On a busy machine an example may take any time.
+hypothesis.settings.register_profile("ditseed", deadline=None)
+hypothesis.settings.load_profile("ditseed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -290,7 +290,7 @@ words = some.text(some.characters(exclude_categories=["Cs"]), min_size=1, max_si
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(words, words, seconds, seconds, seconds)
 def test_whatever_it_is_called_and_however_long_it_takes(
     file: Path, name: str, other: str, davg: float, warning: float, critical: float

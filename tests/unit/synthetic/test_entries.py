@@ -47,7 +47,7 @@ def test_the_bytes_stay_the_same_for_ever(case: tuple[str, int, bool, int, int])
 
 
 @pytest.mark.long
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(["people", "everything"]), st.lists(st.integers(1, 1999), max_size=6), st.integers(1, 5))
 def test_pieces_join_to_the_whole(template: str, cuts: list[int], jobs: int) -> None:
     tree = recipe(template, 5, True, 1998)
@@ -99,7 +99,7 @@ def test_the_mean_entry_is_of_the_promised_size() -> None:
     assert 540 < len(made) / 5000 < 590
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
 def test_every_value_comes_back(tmp_path: Path, value: str) -> None:
     text = value.replace("{", "{{").replace("}", "}}").replace("\\", "\\\\").replace('"', '\\"')
