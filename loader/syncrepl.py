@@ -66,17 +66,21 @@ class Syncrepl(Struct, frozen=True):
         options = (self.scope, attrs, exattrs, self.attrsonly, self.schemachecking, massage)
         return (dn.key(self.searchbase), self.filter, *options)
 
+    @property
+    def massages(self) -> bool:
+        """Whether suffixmassage renames the entries."""
+        return self.suffixmassage is not None and dn.key(self.suffixmassage) != dn.key(self.searchbase)
+
     def narrowing(self, suffix: str) -> tuple[str, ...]:
         """Returns the options that make a consumer with `suffix` omit or change data of the provider."""
-        massages = self.suffixmassage is not None and dn.key(self.suffixmassage) != dn.key(self.searchbase)
         narrows = {
             "filter": self.filter.lower() != ANYTHING,
             "scope": self.scope != "sub",
             "attrs": bool(self.attrs) and not set(self.attrs) >= EVERYTHING,
             "exattrs": bool(self.exattrs),
             "attrsonly": self.attrsonly,
-            "suffixmassage": massages,
-            "searchbase": not massages and dn.key(self.searchbase) != dn.key(suffix),
+            "suffixmassage": self.massages,
+            "searchbase": not self.massages and dn.key(self.searchbase) != dn.key(suffix),
         }
         return tuple(name for name, is_narrower in narrows.items() if is_narrower)
 

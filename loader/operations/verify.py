@@ -111,15 +111,14 @@ def _as_replica(
         ]
     except SyncreplUnreadable:
         return problems, []
-    narrowing = {option for each in replications for option in each.narrowing(database.suffix)}
     unnamed = next((problem for problem in problems if problem.kind == _NAMING), None)
     if unnamed is None:
         return problems, []
     names = [dn.key(each.dn or "") for each in unnamed.examples]
-    renamed = [dn.key(each.suffixmassage) for each in replications if each.suffixmassage is not None]
-    if {"attrs", "exattrs"} & narrowing:
+    renamed = {dn.key(each.suffixmassage or "") for each in replications if each.massages}
+    if any({"attrs", "exattrs"} & {*each.narrowing(database.suffix)} for each in replications):
         note = f"{units.number(unnamed.count)} entries lack the value of their RDN, which syncrepl leaves out"
-    elif unnamed.count == len(names) and {*names} <= {*renamed}:
+    elif unnamed.count == len(names) and renamed.issuperset(names):
         note = f"{unnamed.examples[0].dn} lacks the value of its RDN, because syncrepl's suffixmassage renames it"
     else:
         return problems, []
