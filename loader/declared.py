@@ -32,7 +32,7 @@ from click import Choice, IntRange
 from msgspec import Struct
 
 from loader import units
-from loader.defaults import ENGINES, LEVELS, PROBLEMS
+from loader.defaults import COMPRESS, ENGINES, LEVELS, PROBLEMS
 from loader.errors import LoaderError, UsageProblem
 from loader.storage import files
 
@@ -280,12 +280,17 @@ Page = Annotated[
 RunDir = Annotated[
     Path | None, "--run-dir DIR", "Directory for the state of the run (default: in the database directory)."
 ]
-Compress = Annotated[str | None, Choice(("zstd", "none"))]
+Compress = Annotated[str | None, Choice(("zstd", "none"))]  # None: `compression` decides
 AllowHidden = Annotated[
     bool, "Continue even if the account cannot read all values, or cannot read them as they are stored."
 ]
 WriteContextCsn = Annotated[bool, "-w --write-context-csn"]
 Metrics = Annotated[Path | None, "--metrics FILE"]
+
+
+def compression(given: str | None, streamed: bool) -> str:
+    """Returns "zstd" or "none": what the option says, else plain for stdout and the default for a directory."""
+    return given or ("none" if streamed else COMPRESS)
 
 
 @dataclass(frozen=True, kw_only=True)

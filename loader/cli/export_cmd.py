@@ -13,7 +13,7 @@ from loader.cli import access
 from loader.cli.access import ServersOptions
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import show_report, tell, tell_json
-from loader.declared import Argument, Compress, ExportLimits
+from loader.declared import Argument, Compress, ExportLimits, compression
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 
@@ -35,6 +35,10 @@ class _Output:
     def directory(self) -> Path | None:
         """The output directory; None for stdout."""
         return None if str(self.output) == defaults.STDIN else self.output.absolute()
+
+    @property
+    def compression(self) -> str:
+        return compression(self.compress, self.directory is None)
 
 
 @declare("export")
@@ -102,7 +106,7 @@ def _of_server(servers: ServersOptions, to: _Output, limits: ExportLimits, run: 
     options = ExportOptions(
         connection,
         to.directory,
-        to.compress or defaults.COMPRESS,
+        to.compression,
         replicas=replicas,
         **{**vars(limits), "jobs": limits.jobs or defaults.connections()},
     )
@@ -125,8 +129,7 @@ def _of_database(
     refuse_given(sorted(names), "a server, not for a database")
     part = Part(locate(source, Kind.DATABASE).path, base)
     jobs = limits.jobs or defaults.processors()
-    compress = to.compress or ("none" if to.directory is None else defaults.COMPRESS)
-    ldif_format = LdifFormat(compress != "none")
+    ldif_format = LdifFormat(to.compression != "none")
     if run.dry_run:
         show_report(export_mdb.plan(part, to.directory), run.as_json)
         return None

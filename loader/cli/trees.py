@@ -12,7 +12,7 @@ from click import IntRange
 from loader import defaults, standard, units
 from loader.cli.options import Restart, Shown, note, refuse_given
 from loader.cli.report import show_report
-from loader.declared import Compress, Jobs
+from loader.declared import Compress, Jobs, compression
 from loader.defaults import SHARD_ENTRIES, STDIN
 from loader.errors import UsageProblem
 
@@ -120,11 +120,11 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
         if int(end) > template.entries:
             raise UsageProblem(reason=f"--range {to.piece}: ends after the {units.number(template.entries)} entries")
         part = dit.Range(int(first), int(end))
-    compression = to.compress or ("none" if streamed else defaults.COMPRESS)
+    chosen = compression(to.compress, streamed)
     threads = to.jobs or defaults.processors()
-    options = GenerateOptions(recipe, template, part, threads, compression, to.shard_entries)
+    options = GenerateOptions(recipe, template, part, threads, chosen, to.shard_entries)
     if streamed:
-        plain = compression == "none"
+        plain = chosen == "none"
         stdout = standard.output("LDIF" if plain else "compressed LDIF", readable=plain)
         to_stream(options, stdout, shown.progress)
         return

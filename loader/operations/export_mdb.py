@@ -27,8 +27,8 @@ class DumpOptions(Struct, frozen=True):
 
     part: Part
     output: Path
-    jobs: int = 2
-    ldif_format: LdifFormat = LdifFormat(compress=True)
+    jobs: int
+    ldif_format: LdifFormat
 
     def identity(self) -> dict[str, object]:
         """Returns the options that must not change between a run and its resumption."""

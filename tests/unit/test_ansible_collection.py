@@ -19,7 +19,6 @@ from loader.errors import ChangedSince, TargetInUse
 
 ROOT = Path(__file__).parents[2]
 ROLE = COLLECTION / "roles/replica"
-_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _QUOTED = re.compile(r"'(-[^']*)'")
 
 
