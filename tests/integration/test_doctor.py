@@ -143,7 +143,8 @@ def test_a_stuck_reader_is_warned_about_before_slapd_fails(tmp_path: Path) -> No
             assert (dead["severity"], f"dead processes ({reader.pid})" in dead["what"]) == ("warning", True)
             fixed = examined(server, "--fix", "--json")
             assert fixed.facts["fixed"] == [f"{SUFFIX}: slots of dead readers cleared: 1"]
-            assert fixed.facts["databases"][0]["readers"] == []
+            readers = fixed.facts["databases"][0]["readers"]  # slapd itself may be reading
+            assert [one for one in readers if one["pid"] != server.pid] == []
         write_to(server, 50)
         assert checked(server).status == 0
 
