@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 from loader.defaults import Resources
 from loader.ldif import ArrangeTask
 from loader.server.options import Search
-from loader.sinks.changing import SyncResult
+from loader.sinks.changing import ReplayTask, SyncResult
 from loader.sinks.mdb import BuildRules, LiveSource, Target
 from loader.sinks.slapadd import SlicedLdif
 from loader.sources.dit import PlanOptions, TreeSpec
@@ -814,6 +814,46 @@ def refresh(
 
     Of changed entries with the same entryUUID the last counts. allowed: a descriptor; a byte from it lets the
     transaction be committed, its end does not.
+    """
+
+class Gap:
+    """An operation that does not fit the entries. proven: the CSN up to which the log is complete; empty: none."""
+
+    dn: str
+    csn: str
+    start: str
+    reason: str
+    proven: str
+
+class Replayed:
+    """applied, checked: operations up to the moment, and later ones. last: CSN of the last applied operation.
+    created: createTimestamp of the log's suffix entry. overlaps: server IDs of which the log has an
+    operation that the database has, too.
+    dependent: reqStart and DN of operations that depend on one that was left out."""
+
+    applied: int
+    checked: int
+    contained: int
+    foreign: int
+    failed: int
+    changed: int
+    deleted: int
+    last: str
+    context_csns: list[str]
+    until: str
+    log_start: str
+    log_end: str
+    min_csns: list[str]
+    created: str
+    overlaps: list[str]
+    gaps: list[Gap]
+    dependent: list[tuple[str, str]]
+    skipped: int
+
+def replay(path: _Path, database: Database, log: Sequence[_Path], options: ReplayTask, counters: Counters) -> Replayed:
+    """Replays a cn=accesslog, which the LDIF files `log` contain, on the entries of the data file `path`.
+
+    The data file is only read. Writes the changed entries, and the entryUUIDs of deleted entries, to files.
     """
 
 @final

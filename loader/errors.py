@@ -714,6 +714,16 @@ class BackupDamaged(LoaderError, code="backup.damaged", status=63):
     hint = "Restore another backup (`ditseed backup list` shows them); nothing was changed."
 
 
+class LogUnsuitable(LoaderError, code="backup.log_unsuitable", status=106):
+    message = "changes of {suffix} cannot be replayed: {reason}"
+    hint = "{advice} Without --until, the backup is restored as it is."
+
+
+class LogIncomplete(LoaderError, code="backup.log_incomplete", status=11):
+    message = "the log does not lead to {until}: {reason}"
+    hint = "{advice} --accept-gaps restores what the log has. Nothing was changed."
+
+
 # --- seeding and refreshing a replica ---
 
 

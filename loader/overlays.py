@@ -45,6 +45,9 @@ _ALLOWED = ("allowedAttributes", "allowedAttributesEffective", "allowedChildClas
 _LOCKOUT = ("pwdFailureTime", "pwdAccountLockedTime", "pwdGraceUseTime", "pwdLastSuccess")
 _CONTRIB = ("adremap", "cloak", "datamorph", "dupent", "variant")
 
+# Their writes do not reach slapo-accesslog, and leave entryCSN as it was (autogroup is in contrib).
+UNLOGGED = ("memberof", "refint", "autogroup")
+
 OVERLAYS: tuple[Overlay, ...] = (
     *map(Overlay, _STORED),
     Overlay("accesslog", Shows.LEFT_OUT, ("auditContext",)),  # added to the suffix entry (accesslog_operational)

@@ -393,13 +393,18 @@ def restore_command(
       ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --all-databases --replace
     Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
+    To the last moment before a mistake, from the newest backup before it and the accesslog:
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace \\
+        --until 2026-11-25T16:19:59 --log /var/lib/ldap/accesslog
     """
     from loader.operations.backup import repository, restore
 
     if not is_given("config_path") and options.target is not None:
         options = replace(options, config_path=None)  # --target overrides --config of a profile
     require_one(("--config", options.config_path), ("--target", options.target))
-    require_alone(options.every, ("-b", options.suffix), ("--target", options.target))
+    require_alone(options.every, ("-b", options.suffix), ("--target", options.target), ("--until", options.until))
+    if options.until is None and (options.log or options.skip or options.accept_gaps):
+        raise UsageProblem(reason="--log, --skip and --accept-gaps need --until")
     progress = shown.progress
     with repository.at(options.repo, progress, scratch) as repo:
         options = replace(options, repo=repo, which=backup.which)
@@ -424,6 +429,11 @@ def restore_command(
                 "verified": report.verified,
                 "indexed": ", ".join(report.indexed) or "none",
             }
+            if replayed := report.replayed:
+                facts_of["replayed"] = (
+                    f"{units.number(replayed.operations)} changes, the last {replayed.last or 'none'}"
+                )
+                facts_of["changed / deleted"] = f"{units.number(replayed.changed)} / {units.number(replayed.deleted)}"
             if report.kept:
                 facts_of["old database"] = f"{report.kept} (remove it when nobody needs it)"
         show_facts(facts_of)

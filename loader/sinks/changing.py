@@ -13,8 +13,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from loader import _native, plain
+from loader._native import Replayed as Replayed
 from loader.child import Child
-from loader.errors import EntryRefused, LoaderError, NotProven, OtherFormat, RefreshRefused
+from loader.errors import EntryRefused, LoaderError, LogUnsuitable, NotProven, OtherFormat, RefreshRefused
 from loader.ldif import with_counters
 from loader.mdb import isolated, meta
 from loader.mdb.environment import exclusive, linked
@@ -23,6 +24,7 @@ from loader.sinks import mdb
 from loader.sinks.mdb import Resources, Target
 
 _ADVICE = "Start slapd, which may be able to apply them, or seed the replica anew (ditseed replica seed --replace)."
+NOT_REPLAYED = "Apply the changes to a running server instead: `slapcat` of the log shows them."
 _STDIN = 0  # descriptor from which the core reads the byte that `_allow` sends
 _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
@@ -38,6 +40,21 @@ class SyncResult(Struct, frozen=True):
     lost: Sequence[bytes]
     reached: Sequence[str]
     claimed: Sequence[str]
+
+
+class ReplayTask(Struct, frozen=True):
+    """What the core is to replay. The fields are those of `Options` in `native/replay`."""
+
+    reached: Sequence[str]
+    window: str
+    until: str
+    until_start: str
+    skip: Sequence[str]
+    log_success: bool
+    changed: Path
+    deleted: Path
+    scratch: Path
+    memory: int
 
 
 def refresh(
@@ -69,6 +86,19 @@ def _allow(allowed: Callable[[], None], child: Child) -> None:
     with contextlib.suppress(BrokenPipeError), contextlib.closing(child.process.stdin) as stdin:
         allowed()
         stdin.write(b"1")
+
+
+def replay(directory: Path, target: Target, log: Sequence[Path], task: ReplayTask, meter: Meter) -> Replayed:
+    """Replays the LDIF files of an accesslog on the entries of a database, which is only read. Writes the results to
+    the files of `task`. Raises LogUnsuitable, MdbDamaged, NoSpace, and the errors of LDIF."""
+
+    def translate(error: _native.NativeError) -> LoaderError | None:
+        if error.code == "build.unproven":
+            return LogUnsuitable(suffix=target.settings.suffixes[0], reason=error.message, advice=NOT_REPLAYED)
+        return mdb.failure(error, directory, target.map_size)
+
+    with with_counters(meter, str(directory), translate) as counters, meter.following(counters):
+        return _native.replay(meta.data_file(directory), mdb.Database(target), log, task, counters)
 
 
 # --- in the child process ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 from click import IntRange
 
-from loader import age
+from loader import age, csn
 from loader.age import Recipients
 from loader.declared import (
     Argument,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from loader.operations.backup.repository import Where
 
 
+_GENERALIZED = re.compile(r"(\d{14})(?:[.,](\d{1,6}))?Z")  # generalizedTime, also in reqStart
+END_OF_TIME = "#ffffff#fff#ffffff"  # after a time: the greatest CSN of this microsecond
 LATEST = "latest"
 KINDS = MDB, LDIF = "mdb", "ldif"  # a backup of kind mdb stores the pages of the database, one of kind ldif its entries
 Which = str | datetime.datetime  # a backup ID, or LATEST, or a time: the latest backup that was made by then
@@ -86,6 +88,45 @@ class _Moment(ParsedType):
         if moment > datetime.datetime.now(datetime.timezone.utc):
             raise UsageProblem(reason=f"{text} is in the future")
         return moment
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The end of a replay. `csn` is the last CSN. If a log entry has the reqStart `text`, its CSN replaces `csn`."""
+
+    text: str
+    csn: str
+
+    @classmethod
+    def parse(cls, text: str) -> Moment:
+        """Accepts a CSN, a reqStart, a generalizedTime, or a date with a time. Raises UsageProblem."""
+        text = text.strip()
+        if csn.server_id(text) is not None:
+            return cls(text, text)
+        if match := _GENERALIZED.fullmatch(text):
+            return cls(text, f"{match[1]}.{match[2] or '':0<6}Z{END_OF_TIME}")
+        try:
+            moment = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+            if ":" not in text:
+                raise ValueError(text)
+        except ValueError:
+            reason = f"not a moment: {text!r} (write 2026-11-25T16:20:00, 20261125152000Z, a reqStart or a CSN)"
+            raise UsageProblem(reason=reason) from None
+        return cls(text, f"{moment.astimezone(datetime.timezone.utc):%Y%m%d%H%M%S.%fZ}{END_OF_TIME}")
+
+    @property
+    def time(self) -> datetime.datetime:
+        try:
+            return csn.time(self.csn).replace(tzinfo=datetime.timezone.utc)
+        except ValueError as error:
+            raise UsageProblem(reason=f"not a moment: {self.text!r} ({error})") from error
+
+
+class _MomentType(ParsedType):
+    name, kind = "moment", Moment
+
+    def parse(self, text: str) -> Moment:
+        return Moment.parse(text)
 
 
 @dataclass(frozen=True)
@@ -234,6 +275,23 @@ class RestoreOptions:
     verify: VerifyCopy = None
     every: EveryDatabase = False
     identities: IdentityFiles = ()
+    until: Annotated[
+        Moment | None,
+        "--until MOMENT",
+        _MomentType(),
+        "Replay the changes of the accesslog after the backup, up to this time, CSN or reqStart: 2026-11-25T16:20:00.",
+    ] = None
+    log: Annotated[
+        str | None,
+        "--log SOURCE",
+        "The accesslog: the directory of its database, or an export of it (default: a later backup of it).",
+    ] = None
+    skip: Annotated[
+        tuple[str, ...],
+        "--skip REQSTART",
+        "Leave out the logged change with this reqStart; may be given several times.",
+    ] = ()
+    accept_gaps: Annotated[bool, "Go on where the log lacks changes, and name the entries concerned."] = False
 
 
 EVERY = "all"

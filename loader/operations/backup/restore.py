@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from loader import age, backmdb, config, dn, units
 from loader.age import Identities
 from loader.config import DEFAULT_MODE, Config, Database, Entry
-from loader.errors import BackupDamaged, BackupEncrypted, LoaderError, UsageProblem
+from loader.errors import BackupDamaged, BackupEncrypted, LoaderError, LogUnsuitable, NoSuchBackup, UsageProblem
 from loader.mdb import copy, meta
 from loader.operations import made_with
-from loader.operations.backup import pack, repository
+from loader.operations.backup import pack, replay, repository
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
-from loader.operations.backup.options import RestoreOptions
+from loader.operations.backup.options import Moment, RestoreOptions, Which
+from loader.operations.backup.replay import Log, Replay
 from loader.operations.backup.repository import Repository
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
@@ -43,7 +44,8 @@ from loader.storage import files
 
 log = logging.getLogger(__name__)
 _BUILT = "built"  # temporary directory for a build from LDIF, beside the data file
-_ENVIRONMENT = "environment"  # temporary directory for a rebuild of indexes, beside the data file
+_ENVIRONMENT = "environment"  # temporary directory for changes of the data file, beside it
+_LOG = "log"  # temporary directory for the accesslog's database, beside the data file
 _ANEW = (
     "Give this configuration the schema and multival of the backup's configuration, or rebuild the database from "
     "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
@@ -155,6 +157,7 @@ class RestoreReport(msgspec.Struct, frozen=True):
     seconds: float
     indexed: tuple[str, ...] = ()
     kept: str | None = None
+    replayed: Replay | None = None
 
 
 class RestoreTarget(msgspec.Struct, frozen=True):
@@ -193,7 +196,7 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
             with files.explained(repo.path):
                 repo.bring(contents.backup)
                 _require_restorable(repo, contents.backup, read=True)
-            unpacked.append((target, *stack.enter_context(_unpacked(options, contents, target, progress))))
+            unpacked.append((target, *stack.enter_context(_unpacked(options, repo, contents, target, progress))))
         for _, build, _ in unpacked:
             require_target(build.target, options.replace)
         reports = list[RestoreReport]()
@@ -213,6 +216,11 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
         target = _target(options)
         suffix = target.database.suffix if target.database else options.suffix
         backup = repository.find(repo, options.which, suffix)
+        if options.until:
+            if options.log is not None:
+                Log.given(options.log)
+            backup = _before(repo, options.until, options.which, backup)
+            replay.require_replayable(*_configured(Contents.of(repo.path, backup, options.identities), target))
         if suffix is None and backup.members and not repository.is_id(options.which):
             names = ", ".join(member.suffix for member in repository.members(repo, backup))
             raise UsageProblem(reason=f"the set of {backup.id} has backups of {names}: choose one with -b")
@@ -229,6 +237,54 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
         require_space(target.directory, needed[device])
         chosen.append((contents, target))
     return chosen
+
+
+def _before(repo: Repository, moment: Moment, which: Which, backup: Backup) -> Backup:
+    """Returns the newest backup of the same suffix that has no change after `moment`. Raises NoSuchBackup."""
+    backups = repository.listing(repo, backup.suffix).backups
+    if repository.is_id(which) and backup.when <= moment.time:
+        return backup  # the replay fails if the backup has a later change
+    for candidate in () if repository.is_id(which) else reversed(backups):
+        if replay.end_of(candidate) <= moment.time and candidate.when <= backup.when:
+            return candidate
+    oldest = f"the oldest is of {backups[0].made}" if backups else "there is none"
+    raise NoSuchBackup(path=repo.path, name=f"of {backup.suffix} from before {moment.text}: {oldest}")
+
+
+def _configured(contents: Contents, target: RestoreTarget) -> tuple[Config, Database]:
+    """Returns the configuration of the restored database: that of the target, else that of the backup."""
+    configured = target.config or contents.config()
+    return configured, target.database or configured.database(contents.backup.suffix)
+
+
+@contextmanager
+def _log_of(
+    options: RestoreOptions,
+    repo: Repository,
+    origin: tuple[Contents, Config, Database],
+    scratch: Path,
+    progress: Progress,
+) -> Iterator[Log]:
+    """Yields --log, or else unpacks the accesslog to the directory `scratch`: from its first backup after the moment,
+    or else from its latest. Raises LogUnsuitable if there is none."""
+    if options.log is not None:
+        yield Log.given(options.log)
+        return
+    contents, configured, database = origin
+    suffix, moment = replay.log_suffix(configured, database), options.until
+    assert moment is not None
+    backups = [backup for backup in repository.listing(repo, suffix).backups if backup.when >= contents.backup.when]
+    logged = next((backup for backup in backups if backup.when >= moment.time), backups[-1] if backups else None)
+    if logged is None:
+        reason = f"the repository has no later backup of {suffix}"
+        raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=replay.GIVE_LOG)
+    files.emptied(scratch)
+    try:
+        repo.bring(logged)
+        Contents.of(repo.path, logged, options.identities).put(scratch / meta.DATA, progress, "unpack the log")
+        yield Log(str(scratch), logged.when)
+    finally:
+        files.remove_tree(scratch)
 
 
 def _target(options: RestoreOptions) -> RestoreTarget:
@@ -266,7 +322,7 @@ def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> Non
 
 @contextmanager
 def _unpacked(
-    options: RestoreOptions, contents: Contents, target: RestoreTarget, progress: Progress
+    options: RestoreOptions, repo: Repository, contents: Contents, target: RestoreTarget, progress: Progress
 ) -> Iterator[tuple[BuildDirectory, RestoreReport]]:
     """Unpacks and checks a database inside its target directory. Removes it if the body fails. Yields the temporary
     directory, and the report without `kept`."""
@@ -278,8 +334,12 @@ def _unpacked(
             rebuilt = _fitted(contents, target, partial, progress)
             for note in rebuilt.index_notes:
                 progress.say(note)
+            replayed = _replayed(options, repo, contents, target, partial, progress) if options.until else None
             verified = checked(partial, options.verify, progress)
-            if verified.entries not in (None, backup.entries):  # this is only a warning, because all checksums matched
+            if replayed is None and verified.entries not in (
+                None,
+                backup.entries,
+            ):  # this is only a warning, because all checksums matched
                 text = "the manifest of %s says %s entries, the database holds %s"
                 log.warning(text, backup.id, units.number(backup.entries), units.number(verified.entries or 0))
             sizes = copy.Sizes.of(partial)
@@ -292,12 +352,32 @@ def _unpacked(
                 verified.level,
                 seconds,
                 rebuilt.indexed,
+                replayed=replayed,
             )
             yield build, report
         except BaseException:
             partial.unlink(missing_ok=True)
             files.remove_tree(partial.parent / _ENVIRONMENT)
             raise
+
+
+def _replayed(
+    options: RestoreOptions,
+    repo: Repository,
+    contents: Contents,
+    target: RestoreTarget,
+    partial: Path,
+    progress: Progress,
+) -> Replay:
+    """Brings the unpacked database to the moment of --until. Raises LogUnsuitable, LogIncomplete."""
+    configured, database = _configured(contents, target)
+    source = _log_of(options, repo, (contents, configured, database), partial.parent / _LOG, progress)
+    with source as found, _environment(partial) as environment:
+        origin = replay.Origin(contents.backup, environment, configured, database)
+        done = replay.replay(origin, found, options, progress)
+    for note in (*done.gaps, *done.notes):
+        log.warning("%s", note)
+    return done
 
 
 def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: Progress) -> Rebuilt:
@@ -325,11 +405,16 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
     if not fit.rebuild:
         return Rebuilt(())
     database = TargetDatabase(target.config, target.database, target.directory)
+    with progress.step("index") as meter, _environment(partial) as environment:
+        return made_with.rebuild(database, environment, fit.rebuild, partial.parent, meter)
+
+
+@contextmanager
+def _environment(partial: Path) -> Iterator[Path]:
+    """Moves a data file into an environment directory for the body."""
     environment = partial.parent / _ENVIRONMENT
-    with progress.step("index") as meter:
-        files.emptied(environment)
-        files.publish(partial, environment / meta.DATA)
-        rebuilt = made_with.rebuild(database, environment, fit.rebuild, partial.parent, meter)
-        files.publish(environment / meta.DATA, partial)
-        files.remove_tree(environment)
-    return rebuilt
+    files.emptied(environment)
+    files.publish(partial, environment / meta.DATA)
+    yield environment
+    files.publish(environment / meta.DATA, partial)
+    files.remove_tree(environment)

@@ -1,4 +1,4 @@
-//! The calls that refresh a database, rebuild its indexes, and convert its records for another slapd.
+//! The calls that refresh a database, replay a log on it, rebuild its indexes, and convert its records for another slapd.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::building::{Database, Misfits, Resources, misfits_of};
 use crate::gate::{Counters, duplicate, enter};
-use crate::results::record;
+use crate::results::{argument, record};
 
 record!(Refreshed from ChangeCounts {
     added: u64,
@@ -60,6 +60,65 @@ pub fn refresh(
     };
     let (known, allowed) = (database.parts(), duplicate(allowed)?);
     let work = || ::refresh::refresh(&directory, known, &options, &told, allowed, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
+}
+
+argument!(
+    /// `loader.sinks.changing.ReplayTask`.
+    ReplayOptions for ::replay::Options {
+        reached: Vec<String>,
+        window: String,
+        until: String,
+        until_start: String,
+        skip: Vec<String>,
+        log_success: bool,
+        changed: PathBuf,
+        deleted: PathBuf,
+        scratch: PathBuf,
+        memory: usize,
+    }
+);
+
+record!(Gap from ::replay::Gap {
+    dn: String,
+    csn: String,
+    start: String,
+    reason: String,
+    proven: String,
+});
+
+record!(Replayed from ::replay::Replayed {
+    applied: u64,
+    checked: u64,
+    contained: u64,
+    foreign: u64,
+    failed: u64,
+    changed: u64,
+    deleted: u64,
+    last: String,
+    context_csns: Vec<String>,
+    until: String,
+    log_start: String,
+    log_end: String,
+    min_csns: Vec<String>,
+    created: String,
+    overlaps: Vec<String> = overlaps.into_iter().collect(),
+    gaps: Vec<Gap> = gaps.into_iter().map(Gap::from).collect(),
+    dependent: Vec<(String, String)>,
+    skipped: u64,
+});
+
+#[pyfunction]
+pub fn replay(
+    py: Python<'_>,
+    path: PathBuf,
+    database: &Database,
+    log: Vec<PathBuf>,
+    options: ReplayOptions,
+    counters: &Counters,
+) -> PyResult<Replayed> {
+    let (options, known) = (options.core()?, database.parts());
+    let work = || ::replay::replay(&path, known, &log, &options, &counters.0);
     Ok(enter(py, &counters.0, work)?.into())
 }
 

@@ -11,6 +11,14 @@ pub fn pack(csn: &[u8]) -> u128 {
     parse(csn).unwrap_or(0)
 }
 
+/// Returns the text of a packed CSN.
+pub fn unpack(packed: u128) -> String {
+    let (time, count) = (packed >> 60, packed >> 36 & 0xff_ffff);
+    let (sid, modification) = (packed >> 24 & 0xfff, packed & 0xff_ffff);
+    let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
+    format!("{seconds:014}.{micros:06}Z#{count:06x}#{sid:03x}#{modification:06x}")
+}
+
 /// Returns the server ID as three lower case hexadecimal digits.
 pub fn sid(csn: &[u8]) -> Option<String> {
     let part = csn.split(|&byte| byte == b'#').nth(2)?;
@@ -73,6 +81,7 @@ mod tests {
         ];
         assert!(ascending.windows(2).all(|pair| pack(pair[0]) < pack(pair[1])));
         assert!(pack(ascending[0]) > 0);
+        assert!(ascending.iter().all(|csn| unpack(pack(csn)).as_bytes() == *csn));
         let latest = pack(b"99991231235959.999999Z#ffffff#fff#ffffff");
         assert!(latest.leading_zeros() >= 1, "the latest possible CSN fits");
     }

@@ -69,7 +69,7 @@ pub fn apply(task: &RefreshContext<'_>, sink: &mut impl Sink) -> Result<ChangeCo
     let arrived = receive(shared, task.told, &mut encoder)?;
     drop(encoder);
     let uuid_number = uuid_number(shared)?;
-    let local = find(task, &arrived, uuid_number)?;
+    let local = find(task, &arrived.by_uuid, uuid_number)?;
     let tree = Dn2idChanges::new(task.database.dn2i, shared.schema, &shared.suffixes);
     let (ids, new, done) = (Ids::default(), Vec::new(), ChangeCounts::default());
     let mut work = Refresh { task, uuid_number, arrived, local, tree, ids, new, done };
@@ -227,8 +227,11 @@ impl Refresh<'_, '_> {
         value.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))
     }
 
-    /// The suffix entry with the claimed contextCSN; `None` where it arrived with it.
+    /// The suffix entry with the claimed contextCSN; `None` where it arrived with it, or if none is claimed.
     fn root(&mut self) -> Result<Option<SuffixEntry>> {
+        if self.task.shared.options.claimed.as_ref().is_none_or(Vec::is_empty) {
+            return Ok(None);
+        }
         let suffixes = &self.task.shared.settings.suffixes;
         let missing = || wrong("the suffix entry is not in the database");
         let text = suffixes.first().ok_or_else(missing)?;

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tree::claim::Claim;
 
 use super::edits::RefreshContext;
-use super::incoming::{ReceivedEntries, uuid_of};
+use super::incoming::{uuid_number, uuid_of};
 use super::{SyncResult, Uuid};
 use crate::audit::ranges::{scan, side_by_side};
 use crate::indexer::IndexKeys;
@@ -55,7 +55,7 @@ fn require_single(uuid: Uuid, single: bool) -> Result<()> {
 
 /// What is asked of each entry.
 struct LocalQuery<'a> {
-    arrived: &'a ReceivedEntries,
+    arrived: &'a FxHashMap<Uuid, usize>,
     present: Option<Vec<Uuid>>,
     gone: FxHashSet<Uuid>,
     uuid_number: u32,
@@ -74,7 +74,7 @@ enum LocalState {
 
 pub fn find(
     task: &RefreshContext<'_>,
-    arrived: &ReceivedEntries,
+    arrived: &FxHashMap<Uuid, usize>,
     uuid_number: u32,
 ) -> Result<Local> {
     let asked = LocalQuery::new(task, arrived, uuid_number)?;
@@ -89,10 +89,19 @@ pub fn find(
     Ok(local)
 }
 
+/// Finds the IDs of entries by their entryUUIDs.
+pub fn locate(
+    task: &RefreshContext<'_>,
+    uuids: impl IntoIterator<Item = Uuid>,
+) -> Result<FxHashMap<Uuid, u64>> {
+    let by_uuid = uuids.into_iter().map(|uuid| (uuid, 0)).collect();
+    find(task, &by_uuid, uuid_number(task.shared)?).map(|local| local.changed)
+}
+
 impl<'a> LocalQuery<'a> {
     fn new(
         task: &RefreshContext<'_>,
-        arrived: &'a ReceivedEntries,
+        arrived: &'a FxHashMap<Uuid, usize>,
         uuid_number: u32,
     ) -> Result<Self> {
         let SyncResult { present, deleted, lost, reached, .. } = task.told;
@@ -114,7 +123,7 @@ impl<'a> LocalQuery<'a> {
         let Some(uuid) = uuid_of(value, self.uuid_number)? else {
             return Ok(LocalState::Unchanged);
         };
-        if self.arrived.by_uuid.contains_key(&uuid) {
+        if self.arrived.contains_key(&uuid) {
             return Ok(LocalState::Changed(uuid));
         }
         let absent = self.present.as_ref().is_some_and(|all| all.binary_search(&uuid).is_err());
@@ -168,7 +177,7 @@ impl<'a> LocalQuery<'a> {
 
     /// `None`: the index does not tell.
     fn by_index(&self, task: &RefreshContext<'_>, index: &Index) -> Result<Option<Local>> {
-        let mut uuids: Vec<Uuid> = self.arrived.by_uuid.keys().copied().collect();
+        let mut uuids: Vec<Uuid> = self.arrived.keys().copied().collect();
         uuids.extend(&self.gone);
         let mut wanted =
             uuids.iter().map(|uuid| index.key(task, *uuid)).collect::<Result<Vec<_>>>()?;

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use common::WithCode;
 use ldif::Counters;
 use lmdbfile::Reader;
+use rustc_hash::FxHashMap;
 use schema::Schema;
 
 use crate::audit::indexes::ConfiguredIndexes;
@@ -31,7 +32,7 @@ use tree::claim::Claim;
 pub type Uuid = u128;
 
 /// What the provider told. Files have entryUUIDs of 16 bytes each.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SyncResult {
     /// LDIF of entries that changed; of the same entryUUID the last one counts.
     pub changed: Vec<PathBuf>,
@@ -79,6 +80,29 @@ pub fn apply(
     sink: &mut impl Sink,
     counters: &Counters,
 ) -> Result<ChangeCounts> {
+    within(path, known, options, told, counters, |task| edits::apply(task, sink))
+}
+
+/// Finds the entries with these entryUUIDs: their IDs. Entries that share an entryUUID are refused.
+pub fn locate(
+    path: &std::path::Path,
+    known: (&Schema, &Settings),
+    options: &Options,
+    uuids: impl IntoIterator<Item = Uuid>,
+    counters: &Counters,
+) -> Result<FxHashMap<Uuid, u64>> {
+    let none = SyncResult::default();
+    within(path, known, options, &none, counters, |task| local::locate(task, uuids))
+}
+
+fn within<T>(
+    path: &std::path::Path,
+    known: (&Schema, &Settings),
+    options: &Options,
+    told: &SyncResult,
+    counters: &Counters,
+    work: impl FnOnce(&edits::RefreshContext<'_>) -> Result<T>,
+) -> Result<T> {
     let reader = codec::tables::with_orders(Reader::open(path)?);
     let asked = ConfiguredIndexes::of(&reader, known.0, known.1)?;
     let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
@@ -102,10 +126,7 @@ pub fn apply(
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };
-    edits::apply(
-        &edits::RefreshContext { reader: &reader, database: &database, shared: &shared, told },
-        sink,
-    )
+    work(&edits::RefreshContext { reader: &reader, database: &database, shared: &shared, told })
 }
 
 /// What cannot be followed is refused.

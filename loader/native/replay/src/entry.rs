@@ -1,0 +1,273 @@
+//! An entry in memory, changed as slapd's modify operation changes it (`servers/slapd/mods.c`).
+
+use rustc_hash::FxHashMap;
+use schema::{AttributeId, Description, Schema};
+
+use crate::operation::{Change, Kind};
+
+/// Lists of more values than this are searched by a hash table of normal forms.
+const MOST_SCANNED: usize = 16;
+
+#[derive(Debug, Default)]
+pub struct Entry {
+    attributes: Vec<(Description, Values)>,
+}
+
+/// Why a change does not fit the entry.
+pub type Misfit = String;
+
+impl Entry {
+    pub fn push(&mut self, description: &Description, values: impl Iterator<Item = Box<[u8]>>) {
+        let list: Vec<_> = values.map(Some).collect();
+        let live = list.len();
+        self.attributes.push((description.clone(), Values { list, live, positions: None }));
+    }
+
+    /// Calls `see` with each attribute description and value.
+    pub fn each<'a>(&'a self, mut see: impl FnMut(&'a [u8], &'a [u8])) {
+        for (description, values) in &self.attributes {
+            values.live().for_each(|value| see(description.text.as_bytes(), value));
+        }
+    }
+
+    /// Returns the first value of an attribute without options.
+    pub fn first(&self, name: &str) -> Option<&[u8]> {
+        let is_named = |(description, _): &&(Description, Values)| description.text == name;
+        self.attributes.iter().find(is_named)?.1.live().next()
+    }
+
+    fn position(&self, description: &Description) -> Option<usize> {
+        self.attributes.iter().position(|(own, _)| own.text == description.text)
+    }
+
+    fn values(&mut self, description: &Description) -> &mut Values {
+        let at = self.position(description).unwrap_or_else(|| {
+            self.attributes.push((description.clone(), Values::default()));
+            self.attributes.len() - 1
+        });
+        &mut self.attributes[at].1
+    }
+
+    fn remove(&mut self, description: &Description) -> bool {
+        let at = self.position(description);
+        at.is_some_and(|at| {
+            self.attributes.remove(at);
+            true
+        })
+    }
+
+    /// Applies a change of one attribute. If `soft`, values to add may exist, and values to delete may be missing.
+    /// `fresh`: the entry is being added, which leaves X-ORDERED values as they were sent.
+    pub fn apply(
+        &mut self,
+        schema: &Schema,
+        change: &Change,
+        soft: bool,
+        fresh: bool,
+    ) -> Result<(), Misfit> {
+        let described = schema.describe(&change.description);
+        let description = described.map_err(|error| error.to_string())?;
+        let ordered = schema.get(description.attribute).ordered.is_some() && !fresh;
+        let outcome = match change.kind {
+            Kind::IfAbsent => Ok(()), // consumers skip it, too
+            Kind::Replace => {
+                self.drop_below_glue(schema, &description);
+                self.remove(&description);
+                self.add(schema, &description, &change.values, ordered, soft)
+            }
+            Kind::Add => self.add(schema, &description, &change.values, ordered, soft),
+            Kind::Delete if change.values.is_empty() => {
+                let existed = self.remove(&description);
+                if existed || soft { Ok(()) } else { Err("the attribute to delete is missing") }
+            }
+            Kind::Delete => self.delete(schema, &description, &change.values, ordered, soft),
+            Kind::Increment => self.increment(&description, &change.values, soft),
+        };
+        outcome.map_err(|what| format!("{what}: {}", description.text))
+    }
+
+    /// Replacing the structural class of a glue entry first removes its user attributes (`mdb_modify_internal`).
+    fn drop_below_glue(&mut self, schema: &Schema, description: &Description) {
+        let is_glue = || self.first("structuralObjectClass") == Some(b"glue");
+        if description.text == "structuralObjectClass" && is_glue() {
+            self.attributes.retain(|(own, _)| schema.get(own.attribute).operational());
+        }
+    }
+
+    fn add(
+        &mut self,
+        schema: &Schema,
+        description: &Description,
+        added: &[Box<[u8]>],
+        ordered: bool,
+        soft: bool,
+    ) -> Result<(), &'static str> {
+        if added.is_empty() {
+            return Ok(());
+        }
+        let (id, values) = (description.attribute, self.values(description));
+        for value in added {
+            if values.find(schema, id, value).is_some() {
+                if soft {
+                    continue;
+                }
+                return Err("the value to add exists");
+            }
+            match index_of(value).filter(|at| ordered && *at <= values.live) {
+                Some(at) => values.insert(at, value.clone()),
+                None => values.append(schema, id, value.clone()),
+            }
+        }
+        if ordered {
+            values.renumber();
+        }
+        Ok(())
+    }
+
+    fn delete(
+        &mut self,
+        schema: &Schema,
+        description: &Description,
+        deleted: &[Box<[u8]>],
+        ordered: bool,
+        soft: bool,
+    ) -> Result<(), &'static str> {
+        let (id, values) = (description.attribute, self.values(description));
+        let mut missing = false;
+        for value in deleted {
+            let index = index_of(value).filter(|_| ordered && unnumbered(value).is_empty());
+            match index.filter(|at| *at < values.live).or_else(|| values.find(schema, id, value)) {
+                Some(at) => values.remove(schema, id, at),
+                None => missing = true,
+            }
+        }
+        let empty = values.live == 0;
+        if ordered {
+            values.renumber();
+        }
+        if empty {
+            self.remove(description);
+        }
+        if missing && !soft { Err("the value to delete is missing") } else { Ok(()) }
+    }
+
+    /// Adds to every value. Like slapd's C long, the sum wraps.
+    fn increment(
+        &mut self,
+        description: &Description,
+        by: &[Box<[u8]>],
+        soft: bool,
+    ) -> Result<(), &'static str> {
+        let number = |text: &[u8]| std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
+        let step = by.first().and_then(|text| number(text)).ok_or("an increment is no integer")?;
+        let Some(at) = self.position(description) else {
+            let start: Box<[u8]> = step.to_string().into_bytes().into();
+            return if soft {
+                self.push(description, std::iter::once(start));
+                Ok(())
+            } else {
+                Err("the attribute to increment is missing")
+            };
+        };
+        let values = &mut self.attributes[at].1;
+        values.compact();
+        for value in values.list.iter_mut().flatten() {
+            let sum = number(value).ok_or("a value to increment is no integer")?.wrapping_add(step);
+            *value = sum.to_string().into_bytes().into();
+        }
+        Ok(())
+    }
+}
+
+/// Values in their order. A deleted value leaves an empty slot, so that positions stay valid in large groups.
+#[derive(Debug, Default)]
+struct Values {
+    list: Vec<Option<Box<[u8]>>>,
+    live: usize,
+    /// Positions in `list` by normal form; only for long lists.
+    positions: Option<FxHashMap<Box<[u8]>, usize>>,
+}
+
+impl Values {
+    fn live(&self) -> impl Iterator<Item = &[u8]> {
+        self.list.iter().flatten().map(|value| &**value)
+    }
+
+    /// Returns the position of the value that the equality rule finds equal.
+    fn find(&mut self, schema: &Schema, id: AttributeId, value: &[u8]) -> Option<usize> {
+        let wanted = normal(schema, id, value);
+        if self.live <= MOST_SCANNED {
+            let is_equal = |own: &Option<Box<[u8]>>| {
+                own.as_ref().is_some_and(|own| normal(schema, id, own) == wanted)
+            };
+            return self.list.iter().position(is_equal);
+        }
+        let list = &self.list;
+        let index = |(at, value): (usize, &Option<Box<[u8]>>)| {
+            value.as_ref().map(|value| (normal(schema, id, value), at))
+        };
+        let positions = self
+            .positions
+            .get_or_insert_with(|| list.iter().enumerate().filter_map(index).collect());
+        positions.get(&wanted).copied()
+    }
+
+    fn append(&mut self, schema: &Schema, id: AttributeId, value: Box<[u8]>) {
+        if let Some(positions) = &mut self.positions {
+            positions.insert(normal(schema, id, &value), self.list.len());
+        }
+        self.live += 1;
+        self.list.push(Some(value));
+    }
+
+    fn insert(&mut self, at: usize, value: Box<[u8]>) {
+        self.compact();
+        self.live += 1;
+        self.list.insert(at, Some(value));
+    }
+
+    fn remove(&mut self, schema: &Schema, id: AttributeId, at: usize) {
+        let value = self.list[at].take();
+        self.live -= usize::from(value.is_some());
+        if let (Some(positions), Some(value)) = (&mut self.positions, value) {
+            positions.remove(&normal(schema, id, &value));
+        }
+    }
+
+    fn compact(&mut self) {
+        self.list.retain(Option::is_some);
+        self.positions = None;
+    }
+
+    /// Gives the values of an X-ORDERED attribute the numbers of their positions.
+    fn renumber(&mut self) {
+        self.compact();
+        for (at, value) in self.list.iter_mut().flatten().enumerate() {
+            *value = [format!("{{{at}}}").as_bytes(), unnumbered(value)].concat().into();
+        }
+    }
+}
+
+/// Returns the normal form, which equal values share, without the `{n}` of an ordered value.
+fn normal(schema: &Schema, id: AttributeId, value: &[u8]) -> Box<[u8]> {
+    let value = if schema.get(id).ordered.is_some() { unnumbered(value) } else { value };
+    let mut out = Vec::new();
+    match schema.normalise(id, value, &mut out) {
+        Ok(true) => out.into(),
+        _ => value.into(),
+    }
+}
+
+fn split_number(value: &[u8]) -> Option<(usize, &[u8])> {
+    let end = value.iter().position(|byte| *byte == b'}')?;
+    let number = std::str::from_utf8(value.strip_prefix(b"{")?.get(..end - 1)?).ok()?;
+    Some((number.parse().ok()?, &value[end + 1..]))
+}
+
+fn index_of(value: &[u8]) -> Option<usize> {
+    split_number(value).map(|(number, _)| number)
+}
+
+fn unnumbered(value: &[u8]) -> &[u8] {
+    split_number(value).map_or(value, |(_, rest)| rest)
+}

@@ -1,0 +1,687 @@
+//! Replays the changes of a cn=accesslog on the entries of a database, up to a moment.
+//!
+//! The database file is only read. The results are files for the crate `refresh`: LDIF of the entries
+//! that changed, and the entryUUIDs of those that were deleted. Operations are applied in the order of their CSNs.
+//! Those after the moment are applied, too, because they show whether the log lacks an earlier change.
+
+mod entry;
+mod model;
+mod operation;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use backmdb::Settings;
+use backmdb::changes::locate;
+use common::{Code, Counters, Error, InFile, Result};
+use extsort::RecordSorter;
+use ldif::{Input, Record};
+use lmdbfile::Reader;
+use rustc_hash::{FxHashMap, FxHashSet};
+use schema::Schema;
+use tree::claim::Claim;
+use tree::csn::{pack, sid};
+
+use entry::Entry;
+use model::{Model, uuid_of};
+use operation::{Change, Operation, Type};
+
+/// The highest number of gaps, and of dependent operations, that are reported.
+const MOST_REPORTED: usize = 100;
+/// Attributes that every modify operation replaces, so they make no operation depend on another.
+const ALWAYS: [&[u8]; 3] = [b"entrycsn", b"modifiersname", b"modifytimestamp"];
+
+/// What to replay.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// contextCSN of the database. The database has all changes up to it.
+    pub reached: Vec<String>,
+    /// The database may have changes up to this CSN, but no later ones.
+    pub window: String,
+    /// The last CSN to replay.
+    pub until: String,
+    /// If a log entry has this reqStart, its CSN replaces `until`.
+    pub until_start: String,
+    /// The reqStart of operations to leave out.
+    pub skip: Vec<String>,
+    /// The log lacks failed operations (`logsuccess TRUE`), so aborted transactions look like committed ones.
+    pub log_success: bool,
+    /// The files to write: LDIF, and entryUUIDs of 16 bytes each.
+    pub changed: PathBuf,
+    pub deleted: PathBuf,
+    pub scratch: PathBuf,
+    /// In bytes, for sorting.
+    pub memory: usize,
+}
+
+/// An operation that does not fit the entries, so that the log lacks a change or has a wrong one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    pub dn: String,
+    pub csn: String,
+    pub start: String,
+    pub reason: String,
+    /// The CSN up to which the log is complete, as far as this operation shows.
+    pub proven: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Operations up to the moment.
+    pub applied: u64,
+    /// Later operations, which were only checked.
+    pub checked: u64,
+    /// Operations that the database has already.
+    pub contained: u64,
+    /// Operations of other databases in the same log; failed and rolled-back operations.
+    pub foreign: u64,
+    pub failed: u64,
+    pub changed: u64,
+    pub deleted: u64,
+    /// The CSN of the last operation that was applied, and the newest CSN for each server ID.
+    pub last: String,
+    pub context_csns: Vec<String>,
+    pub until: String,
+    /// The oldest and the newest CSN in the log.
+    pub log_start: String,
+    pub log_end: String,
+    /// minCSN and createTimestamp of the log's suffix entry.
+    pub min_csns: Vec<String>,
+    pub created: String,
+    /// The server IDs of which the log has an operation that the database has, too.
+    pub overlaps: BTreeSet<String>,
+    pub gaps: Vec<Gap>,
+    /// reqStart and DN of operations that depend on one that was left out.
+    pub dependent: Vec<(String, String)>,
+    pub skipped: u64,
+}
+
+/// Replays the log, LDIF files in the order of the log's entry IDs, on the database in the file at `path`.
+pub fn replay(
+    path: &Path,
+    known: (&Schema, &Settings),
+    log: &[PathBuf],
+    options: &Options,
+    counters: &Counters,
+) -> Result<Replayed> {
+    let reader = codec::tables::with_orders(Reader::open_scattered(path)?);
+    let mut model = Model::new(&reader, known.0, &known.1.suffixes)?;
+    counters.begin("log", 0);
+    let (mut selected, sorter) = Selected::read(log, options, counters)?;
+    let mut operations = sorter.finish()?;
+    let uuids = selected.in_window.iter().map(|operation| operation.uuid);
+    let (memory, scratch) = (options.memory, options.scratch.clone());
+    let means = backmdb::Options { memory, scratch, ..backmdb::Options::default() };
+    for (uuid, id) in locate(path, known, &means, uuids, counters)? {
+        model.identify(id, Some(uuid));
+    }
+    selected.find_end(&mut model)?;
+    counters.begin("replay", 0);
+    let schema = known.0;
+    let done = std::mem::take(&mut selected.done);
+    let mut replay = Replay {
+        schema,
+        options,
+        model,
+        selected,
+        done,
+        touched: FxHashMap::default(),
+        written: false,
+    };
+    while let Some((_, bytes)) = operations.next()? {
+        counters.check()?;
+        if !replay.step(bytes)? {
+            break;
+        }
+    }
+    replay.finish()
+}
+
+fn server(csn: &str) -> String {
+    sid(csn.as_bytes()).unwrap_or_default()
+}
+
+/// The operations that are to be replayed, and what the whole log shows about them.
+#[derive(Debug, Default)]
+struct Selected {
+    done: Replayed,
+    reached: Claim,
+    until: u128,
+    /// Positions in the log of operations that belong to transactions, and of those that were rolled back.
+    in_transaction: FxHashSet<u64>,
+    rolled_back: FxHashSet<u64>,
+    /// CSNs of all selected operations.
+    seen: FxHashSet<u128>,
+    /// Operations that the database may have already, in the order of the log.
+    in_window: Vec<WindowOperation>,
+    /// For each server ID, the last of its operations that the database has.
+    contained: FxHashMap<String, u128>,
+    /// The log has operations of several servers, or several of them contributed to the database.
+    several: bool,
+}
+
+/// An operation that the database may have already. `ends`: after it, no entry has this entryUUID.
+#[derive(Debug)]
+struct WindowOperation {
+    position: u64,
+    csn: u128,
+    server: String,
+    uuid: u128,
+    is_add: bool,
+    ends: bool,
+}
+
+impl Selected {
+    fn read(
+        log: &[PathBuf],
+        options: &Options,
+        counters: &Counters,
+    ) -> Result<(Self, RecordSorter)> {
+        let mut all = Self { reached: Claim::new(&options.reached), ..Self::default() };
+        let window = pack(options.window.as_bytes());
+        let mut sorter = RecordSorter::new(options.memory, 1, &options.scratch, counters.flag());
+        let mut servers: FxHashSet<String> =
+            options.reached.iter().map(|csn| server(csn)).collect();
+        let (mut position, mut buffer) = (0_u64, Vec::new());
+        let mut open = FxHashMap::default();
+        all.done.until.clone_from(&options.until);
+        let mut select = |record: &Record<'_>| {
+            let operation = Operation::read(record, false)?;
+            position += 1;
+            if operation.start.is_empty() {
+                all.done.min_csns.extend(operation.min_csns);
+                all.done.created = operation.created;
+                return Ok(());
+            }
+            if operation.kind.is_none() {
+                return Ok(());
+            }
+            all.track_transaction(&operation, position, &mut open);
+            let csn = pack(operation.csn.as_bytes());
+            if csn == 0 {
+                // A refresh writes contextCSN without a CSN of its own.
+                return if Operation::read(record, true)?.changes.iter().all(is_context) {
+                    Ok(())
+                } else {
+                    Err(Error::new(Code::Unproven, "an operation in the log has no CSN"))
+                };
+            }
+            if operation.start == options.until_start {
+                all.done.until.clone_from(&operation.csn);
+            }
+            if all.done.log_start.is_empty() || csn < pack(all.done.log_start.as_bytes()) {
+                all.done.log_start.clone_from(&operation.csn);
+            }
+            if csn > pack(all.done.log_end.as_bytes()) {
+                all.done.log_end.clone_from(&operation.csn);
+            }
+            if operation.failed || all.reached.covers(operation.csn.as_bytes()) {
+                if operation.failed {
+                    all.done.failed += 1;
+                } else {
+                    all.done.contained += 1;
+                    all.done.overlaps.insert(server(&operation.csn));
+                }
+                return Ok(());
+            }
+            servers.insert(server(&operation.csn));
+            all.seen.insert(csn);
+            if let Some(uuid) = operation.uuid.filter(|_| csn <= window) {
+                let (is_add, server) = (operation.kind == Some(Type::Add), server(&operation.csn));
+                let ends = operation.kind == Some(Type::Delete) || operation.new_uuid.is_some();
+                if let Some(uuid) = operation.new_uuid {
+                    let server = server.clone();
+                    let (is_add, ends) = (true, false);
+                    all.in_window.push(WindowOperation {
+                        position,
+                        csn,
+                        server,
+                        uuid,
+                        is_add,
+                        ends,
+                    });
+                }
+                all.in_window.push(WindowOperation { position, csn, server, uuid, is_add, ends });
+            }
+            buffer.clear();
+            buffer.extend_from_slice(&position.to_be_bytes());
+            buffer.extend_from_slice(record.bytes);
+            sorter.push(csn, &buffer)
+        };
+        for path in log {
+            ldif::walk::each_record(Input::from_path(path, counters)?, counters, &mut select)?;
+        }
+        all.until = pack(all.done.until.as_bytes());
+        all.several = servers.len() > 1;
+        Ok((all, sorter))
+    }
+
+    /// Finds the last operation that the database has. A running slapd writes contextCSN to it only now and then, so
+    /// the database tells by its entries: an entry has all operations up to its entryCSN, and an entry that is missing
+    /// although it existed was deleted. A server's operations reach the database in the order of their CSNs.
+    fn find_end(&mut self, model: &mut Model<'_>) -> Result<()> {
+        self.in_window.retain(|operation| !self.rolled_back.contains(&operation.position));
+        self.in_window.sort_unstable_by_key(|operation| operation.csn);
+        let mut ends = FxHashMap::default();
+        let mut missing: FxHashMap<u128, Option<(u128, &str)>> = FxHashMap::default();
+        for operation in &self.in_window {
+            if let Some(id) = model.find_uuid(operation.uuid) {
+                let own = model.node(id)?.entry.first("entryCSN").map(lossy).unwrap_or_default();
+                if server(&own) == operation.server && operation.csn <= pack(own.as_bytes()) {
+                    ends.insert(operation.server.clone(), operation.csn);
+                }
+                continue;
+            }
+            // Of a missing entry, the first operation tells whether it existed before the window.
+            let added = operation.is_add.then_some((operation.csn, operation.server.as_str()));
+            missing.entry(operation.uuid).or_insert(added);
+        }
+        let is_contained = |ends: &FxHashMap<String, u128>, (csn, server): (u128, &str)| {
+            ends.get(server).is_some_and(|end| csn <= *end)
+        };
+        let proven = ends.clone();
+        // Each deletion that is found to be contained may show that more operations are.
+        loop {
+            let mut more = false;
+            for operation in self.in_window.iter().filter(|operation| operation.ends) {
+                let Some(added) = missing.get(&operation.uuid) else { continue };
+                let existed = added.is_none_or(|added| is_contained(&ends, added));
+                if existed && !is_contained(&ends, (operation.csn, &operation.server)) {
+                    ends.insert(operation.server.clone(), operation.csn);
+                    more = true;
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        // If an entry existed only because the log lacks its addition, the deletions prove nothing.
+        let deleted: FxHashSet<u128> = self
+            .in_window
+            .iter()
+            .filter(|one| one.ends && is_contained(&ends, (one.csn, &one.server)))
+            .map(|one| one.uuid)
+            .collect();
+        for operation in &self.in_window {
+            let is_late = is_contained(&ends, (operation.csn, &operation.server))
+                && !is_contained(&proven, (operation.csn, &operation.server));
+            if is_late && !deleted.contains(&operation.uuid) {
+                ends = proven;
+                break;
+            }
+        }
+        self.contained = ends;
+        self.in_window.clear();
+        Ok(())
+    }
+
+    fn is_contained(&self, csn: &str) -> bool {
+        self.contained.get(&server(csn)).is_some_and(|end| pack(csn.as_bytes()) <= *end)
+    }
+
+    /// slapd logs the operations of a transaction when it ends, as successful up to the one that failed. Two transactions
+    /// of one connection differ in that the operations of the second arrive after the end of the first.
+    fn track_transaction(
+        &mut self,
+        operation: &Operation,
+        position: u64,
+        open: &mut FxHashMap<Vec<u8>, (String, Vec<u64>)>,
+    ) {
+        if !operation.transaction {
+            return;
+        }
+        let (end, positions) = open.entry(operation.session.clone()).or_default();
+        if operation.start > *end {
+            positions.clear();
+        }
+        end.clone_from(&operation.end);
+        positions.push(position);
+        if operation.failed {
+            self.rolled_back.extend(positions.drain(..));
+        }
+        self.in_transaction.insert(position);
+    }
+}
+
+/// What became of an operation.
+enum Outcome {
+    Applied,
+    Contained,
+    Gap {
+        reason: String,
+        /// The last CSN up to which the log is complete; 0: only the database itself is known to be.
+        proven: u128,
+        applied: bool,
+    },
+}
+
+/// An operation does not fit, and the log is complete at least up to `proven`.
+fn misfit(reason: impl Into<String>, proven: u128) -> Outcome {
+    Outcome::Gap { reason: reason.into(), proven, applied: false }
+}
+
+struct Replay<'r, 'o> {
+    schema: &'r Schema,
+    options: &'o Options,
+    model: Model<'r>,
+    selected: Selected,
+    done: Replayed,
+    /// For each entry of which an operation was left out: the attributes concerned; `None`: the entry as a whole.
+    touched: FxHashMap<u128, Option<Vec<Vec<u8>>>>,
+    written: bool,
+}
+
+impl Replay<'_, '_> {
+    /// Replays one operation. Returns false if the rest is not needed.
+    fn step(&mut self, bytes: &[u8]) -> Result<bool> {
+        let (position, bytes) = bytes.split_first_chunk().unwrap_or((&[0; 8], bytes));
+        let position = u64::from_be_bytes(*position);
+        let record = Record { bytes, line: 1, closed: true, last: false };
+        let mut operation = Operation::read(&record, true)?;
+        let csn = pack(operation.csn.as_bytes());
+        if csn > self.selected.until && !self.written {
+            self.write()?;
+        }
+        if self.written && !self.options.skip.is_empty() {
+            return Ok(false); // later operations need not fit entries that lack a change on purpose
+        }
+        if self.selected.rolled_back.contains(&position) {
+            self.done.failed += u64::from(!self.written);
+            return Ok(true);
+        }
+        // A consumer stores its contextCSN by an operation, often without any other change.
+        let is_own = self.model.is_own(&operation.dn);
+        let (context, changes): (Vec<_>, Vec<_>) =
+            operation.changes.into_iter().partition(is_context);
+        operation.changes = changes;
+        for csn in context.iter().flat_map(|change| &change.values).filter(|_| is_own) {
+            self.reach(&lossy(csn));
+        }
+        if !is_own || !context.is_empty() && operation.changes.is_empty() {
+            self.done.foreign += 1;
+            return Ok(true);
+        }
+        if self.options.skip.contains(&operation.start) {
+            self.leave_out(&operation)?;
+            return Ok(true);
+        }
+        self.note_dependence(&operation);
+        let outcome = self.apply(&operation, csn)?;
+        let undecided =
+            self.options.log_success && self.selected.in_transaction.contains(&position);
+        let outcome = match outcome {
+            Outcome::Contained if self.written => {
+                misfit("the backup has this later change already", 0)
+            }
+            Outcome::Applied if undecided => {
+                let reason = "logsuccess hides whether its transaction was rolled back".into();
+                Outcome::Gap { reason, proven: self.before(csn), applied: true }
+            }
+            outcome => outcome,
+        };
+        match outcome {
+            Outcome::Contained => {
+                self.done.contained += 1;
+                self.done.overlaps.insert(server(&operation.csn));
+                self.reach(&operation.csn);
+            }
+            Outcome::Applied => self.count(&operation),
+            Outcome::Gap { reason, proven, applied } => {
+                if applied {
+                    self.count(&operation);
+                }
+                if proven < self.selected.until && self.done.gaps.len() < MOST_REPORTED {
+                    let proven =
+                        if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
+                    let (dn, csn, start) =
+                        (lossy(&operation.dn), operation.csn.clone(), operation.start.clone());
+                    self.done.gaps.push(Gap { dn, csn, start, reason, proven });
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn count(&mut self, operation: &Operation) {
+        if self.written {
+            self.done.checked += 1;
+            return;
+        }
+        self.done.applied += 1;
+        self.done.last.clone_from(&operation.csn);
+        self.reach(&operation.csn);
+    }
+
+    /// Notes the newest CSN of a server ID.
+    fn reach(&mut self, csn: &str) {
+        let (own, all) = (server(csn), &mut self.done.context_csns);
+        if self.written || all.iter().any(|one| server(one) == own && one.as_str() >= csn) {
+            return;
+        }
+        all.retain(|one| server(one) != own);
+        all.push(csn.to_owned());
+    }
+
+    fn apply(&mut self, operation: &Operation, csn: u128) -> Result<Outcome> {
+        let contained = self.selected.is_contained(&operation.csn);
+        let named = self.model.find(&operation.dn)?;
+        if operation.kind == Some(Type::Add) && contained {
+            return Ok(Outcome::Contained);
+        }
+        if operation.kind == Some(Type::Add) {
+            return self.add(operation, named, csn);
+        }
+        let is_same = |model: &mut Model<'_>, id| -> Result<bool> {
+            let own = uuid_of(&model.node(id)?.entry);
+            Ok(operation.uuid.is_none() || own == operation.uuid)
+        };
+        let id = match named {
+            Some(id) if is_same(&mut self.model, id)? => Some(id),
+            _ => operation.uuid.and_then(|uuid| self.model.find_uuid(uuid)),
+        };
+        let Some(id) = id else {
+            if contained {
+                return Ok(Outcome::Contained);
+            }
+            let lost = self.lost(operation);
+            let what = if named.is_some() {
+                "another entry has this DN"
+            } else {
+                "there is no such entry"
+            };
+            let reason = match &operation.previous {
+                Some(csn) if lost > 0 => format!("{what}: the log lacks the change {csn}"),
+                _ => what.into(),
+            };
+            return Ok(misfit(reason, lost));
+        };
+        let own = self.entry_csn(id)?;
+        let is_older = server(&own) == server(&operation.csn) && pack(own.as_bytes()) < csn;
+        if contained && !is_older {
+            return Ok(Outcome::Contained);
+        }
+        if server(&own) == server(&operation.csn) && csn <= pack(own.as_bytes()) {
+            return Ok(misfit("the entry has this change already", self.before(csn)));
+        }
+        let lost = self.chain(operation, &own);
+        if named != Some(id) {
+            let (reason, proven) =
+                lost.unwrap_or_else(|| ("the entry has another DN".into(), pack(own.as_bytes())));
+            return Ok(misfit(reason, proven));
+        }
+        let soft = operation.permissive || self.selected.several || lost.is_some();
+        let fits = match operation.kind {
+            Some(Type::Modify) => self.modify(id, operation, soft)?,
+            Some(Type::Rename) => self.rename(id, operation, soft)?,
+            _ => self.model.delete(id).map(Ok)?,
+        };
+        Ok(match (fits, lost) {
+            (_, Some((reason, proven))) => Outcome::Gap { reason, proven, applied: true },
+            (Err(reason), None) => misfit(reason, pack(own.as_bytes())),
+            (Ok(()), None) => Outcome::Applied,
+        })
+    }
+
+    fn entry_csn(&mut self, id: u64) -> Result<String> {
+        Ok(self.model.node(id)?.entry.first("entryCSN").map(lossy).unwrap_or_default())
+    }
+
+    /// The CSN before that of the lost change, if the operation names it.
+    fn lost(&self, operation: &Operation) -> u128 {
+        let previous = operation.previous.as_ref().map(|csn| pack(csn.as_bytes()));
+        let lost = previous.filter(|csn| !self.selected.seen.contains(csn));
+        lost.map_or(0, |csn| self.before(csn))
+    }
+
+    /// The CSN of the last operation before the one with this CSN.
+    fn before(&self, csn: u128) -> u128 {
+        self.selected.seen.iter().copied().filter(|seen| *seen < csn).max().unwrap_or(0)
+    }
+
+    /// Compares the entryCSN that the entry had according to the log with the entryCSN that it has here. Returns the
+    /// reason and the last proven CSN if the log lacks a change between the two.
+    fn chain(&self, operation: &Operation, own: &str) -> Option<(String, u128)> {
+        let previous = operation.previous.as_deref().filter(|previous| *previous != own)?;
+        let (packed, servers) = (pack(previous.as_bytes()), [previous, own].map(server));
+        let is_skipped = !self.touched.is_empty() && self.selected.seen.contains(&packed);
+        let of_others = servers.iter().any(|other| *other != server(&operation.csn));
+        let is_known = self.selected.seen.contains(&packed)
+            || self.selected.reached.covers(previous.as_bytes());
+        // Providers log changes of others in the order of their arrival, which differs from that of the CSNs.
+        if is_skipped || of_others && is_known {
+            return None;
+        }
+        let proven = self.before(packed.min(pack(operation.csn.as_bytes())));
+        Some((format!("the log lacks the change {previous} of this entry"), proven))
+    }
+
+    fn add(&mut self, operation: &Operation, named: Option<u64>, csn: u128) -> Result<Outcome> {
+        let mut entry = Entry::default();
+        for change in &operation.changes {
+            if let Err(reason) = entry.apply(self.schema, change, true, true) {
+                return Ok(misfit(reason, self.before(csn)));
+            }
+        }
+        let uuid = uuid_of(&entry);
+        if let Some(id) = uuid.and_then(|uuid| self.model.find_uuid(uuid)).or(named) {
+            let own = self.entry_csn(id)?;
+            let is_same = uuid_of(&self.model.node(id)?.entry) == uuid;
+            let reason = if is_same { "the entry exists" } else { "another entry has this DN" };
+            return Ok(misfit(reason, pack(own.as_bytes())));
+        }
+        Ok(match self.model.add(&operation.dn, entry)? {
+            Ok(()) => Outcome::Applied,
+            Err(reason) => misfit(reason, 0),
+        })
+    }
+
+    fn modify(
+        &mut self,
+        id: u64,
+        operation: &Operation,
+        soft: bool,
+    ) -> Result<std::result::Result<(), String>> {
+        let entry = self.model.touch(id)?;
+        let before = uuid_of(entry);
+        for change in &operation.changes {
+            if let Err(reason) = entry.apply(self.schema, change, soft, false) {
+                return Ok(Err(reason));
+            }
+        }
+        let uuid = uuid_of(entry);
+        if uuid != before {
+            self.model.identify(id, uuid);
+        }
+        Ok(Ok(()))
+    }
+
+    fn rename(
+        &mut self,
+        id: u64,
+        operation: &Operation,
+        soft: bool,
+    ) -> Result<std::result::Result<(), String>> {
+        let Operation { new_rdn, new_superior, delete_old_rdn, .. } = operation;
+        let moved = self.model.rename(id, new_rdn, new_superior.as_deref(), *delete_old_rdn)?;
+        if moved.is_err() { Ok(moved) } else { self.modify(id, operation, soft) }
+    }
+
+    // --- operations that are left out ---
+
+    fn leave_out(&mut self, operation: &Operation) -> Result<()> {
+        self.done.skipped += 1;
+        let named = self.model.find(&operation.dn)?;
+        let uuid = match (operation.uuid, named) {
+            (None, Some(id)) => uuid_of(&self.model.node(id)?.entry),
+            (uuid, _) => uuid,
+        };
+        let attributes = (operation.kind == Some(Type::Modify)).then(|| attributes_of(operation));
+        if let Some(uuid) = uuid {
+            let touched = self.touched.entry(uuid).or_insert_with(|| Some(Vec::new()));
+            match (touched.as_mut(), attributes) {
+                (Some(all), Some(more)) => all.extend(more),
+                _ => *touched = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn note_dependence(&mut self, operation: &Operation) {
+        let Some(touched) = operation.uuid.and_then(|uuid| self.touched.get(&uuid)) else { return };
+        let own = attributes_of(operation);
+        let is_independent = operation.kind == Some(Type::Modify)
+            && touched.as_ref().is_some_and(|all| own.iter().all(|name| !all.contains(name)));
+        if !is_independent && self.done.dependent.len() < MOST_REPORTED {
+            self.done.dependent.push((operation.start.clone(), lossy(&operation.dn)));
+        }
+    }
+
+    // --- the results ---
+
+    /// Writes the state of this moment.
+    fn write(&mut self) -> Result<()> {
+        self.written = true;
+        let Options { changed, deleted, .. } = self.options;
+        let create = |path: &Path| File::create(path).map(BufWriter::new).in_file(Some(path));
+        let (mut entries, mut uuids) = (create(changed)?, create(deleted)?);
+        let done = &mut self.done;
+        self.model.results(
+            |text| {
+                done.changed += 1;
+                entries.write_all(text).in_file(Some(changed))
+            },
+            |uuid| {
+                done.deleted += 1;
+                uuids.write_all(&uuid.to_be_bytes()).in_file(Some(deleted))
+            },
+        )?;
+        entries.flush().in_file(Some(changed))?;
+        uuids.flush().in_file(Some(deleted))
+    }
+
+    fn finish(mut self) -> Result<Replayed> {
+        if !self.written {
+            self.write()?;
+        }
+        Ok(self.done)
+    }
+}
+
+fn is_context(change: &Change) -> bool {
+    change.description.eq_ignore_ascii_case(b"contextCSN")
+}
+
+/// The attributes that a modify operation changes, in lower case, without options.
+fn attributes_of(operation: &Operation) -> Vec<Vec<u8>> {
+    let base = |change: &Change| {
+        let description = change.description.split(|byte| *byte == b';').next().unwrap_or_default();
+        description.to_ascii_lowercase()
+    };
+    operation.changes.iter().map(base).filter(|name| !ALWAYS.contains(&name.as_slice())).collect()
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,159 @@
+//! One entry of cn=accesslog (slapo-accesslog(5)): the parts that a replay needs.
+
+use common::Result;
+use ldif::Record;
+
+/// The control with which an operation belongs to a transaction (RFC 5805), as reqControls shows it.
+const TRANSACTION: &[u8] = b"1.3.6.1.1.21.2";
+/// The control for which existing values to add, and missing values to delete, are no errors.
+const PERMISSIVE: &[u8] = b"1.2.840.113556.1.4.1413";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    Add,
+    Modify,
+    Rename,
+    Delete,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Add,
+    Delete,
+    Replace,
+    Increment,
+    /// The operator `?` of contrib/vernum: adds a value if the attribute is missing.
+    IfAbsent,
+}
+
+/// A change of one attribute.
+#[derive(Debug)]
+pub struct Change {
+    pub description: Box<[u8]>,
+    pub kind: Kind,
+    pub values: Vec<Box<[u8]>>,
+}
+
+/// A logged write. `csn` is the entryCSN of the log entry.
+#[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact that the log tells")]
+pub struct Operation {
+    pub kind: Option<Type>,
+    pub csn: String,
+    /// reqStart and reqEnd, which count in one sequence.
+    pub start: String,
+    pub end: String,
+    pub session: Vec<u8>,
+    pub author: String,
+    pub failed: bool,
+    pub transaction: bool,
+    pub permissive: bool,
+    pub dn: Vec<u8>,
+    pub uuid: Option<u128>,
+    pub changes: Vec<Change>,
+    /// The new entryUUID, if a modify operation replaces it, for which it needs the control relax.
+    pub new_uuid: Option<u128>,
+    pub new_rdn: Vec<u8>,
+    pub delete_old_rdn: bool,
+    pub new_superior: Option<Vec<u8>>,
+    /// The entryCSN of the entry before this operation, if the setting `logold` recorded it.
+    pub previous: Option<String>,
+    /// minCSN and createTimestamp, which only the suffix entry of the log has.
+    pub min_csns: Vec<String>,
+    pub created: String,
+}
+
+impl Operation {
+    /// Reads a log entry. Without `changes`, the values of reqMod are skipped.
+    pub fn read(record: &Record<'_>, changes: bool) -> Result<Self> {
+        let mut read = Self::default();
+        let (mut is_new, text) =
+            (false, |value: &[u8]| String::from_utf8_lossy(value).into_owned());
+        for field in record.entry()?.fields {
+            let field = field?;
+            let name = field.base().to_ascii_lowercase();
+            let value = field.value()?;
+            if name == b"reqmod" && !changes {
+                if let Some(uuid) = value.strip_prefix(b"entryUUID:= ") {
+                    read.new_uuid = uuid_of(uuid);
+                }
+                continue;
+            }
+            match name.as_slice() {
+                b"entrycsn" => read.csn = text(&value),
+                b"reqstart" => read.start = text(&value),
+                b"reqend" => read.end = text(&value),
+                b"reqsession" => read.session = value.into_owned(),
+                b"reqauthzid" => read.author = text(&value),
+                b"reqresult" => read.failed = *value != *b"0",
+                b"reqtype" => read.kind = type_of(&value),
+                b"reqdn" => read.dn = value.into_owned(),
+                b"reqentryuuid" => read.uuid = uuid_of(&value),
+                b"reqmod" => read.change(&value, &mut is_new),
+                b"reqold" => {
+                    if let Some(csn) = value.strip_prefix(b"entryCSN: ") {
+                        read.previous = Some(text(csn));
+                    }
+                }
+                b"reqnewrdn" => read.new_rdn = value.into_owned(),
+                b"reqdeleteoldrdn" => read.delete_old_rdn = *value == *b"TRUE",
+                b"reqnewsuperior" => read.new_superior = Some(value.into_owned()),
+                b"reqcontrols" => {
+                    let has = |oid: &[u8]| value.windows(oid.len()).any(|part| part == oid);
+                    read.transaction |= has(TRANSACTION);
+                    read.permissive |= has(PERMISSIVE);
+                }
+                b"mincsn" => read.min_csns.push(text(&value)),
+                b"createtimestamp" => read.created = text(&value),
+                _ => {}
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads a value of reqMod: `DESCRIPTION:OPERATOR[ VALUE]`. Adjacent values of one attribute and operator are one
+    /// change, unless the value `:` separates them.
+    fn change(&mut self, text: &[u8], is_new: &mut bool) {
+        let Some(colon) = text.iter().position(|byte| *byte == b':') else { return };
+        let (description, rest) = (&text[..colon], &text[colon + 1..]);
+        let Some((operator, rest)) = rest.split_first() else {
+            *is_new = true;
+            return;
+        };
+        let kind = match operator {
+            b'+' => Kind::Add,
+            b'-' => Kind::Delete,
+            b'=' => Kind::Replace,
+            b'#' => Kind::Increment,
+            _ => Kind::IfAbsent,
+        };
+        let value = rest.strip_prefix(b" ").map(Box::from);
+        let last = self.changes.last_mut().filter(|last| {
+            !*is_new
+                && kind != Kind::Increment
+                && last.kind == kind
+                && *last.description == *description
+        });
+        *is_new = false;
+        if let Some(last) = last {
+            last.values.extend(value);
+        } else {
+            let (description, values) = (description.into(), value.into_iter().collect());
+            self.changes.push(Change { description, kind, values });
+        }
+    }
+}
+
+fn uuid_of(text: &[u8]) -> Option<u128> {
+    values::uuid::octets(text).map(u128::from_be_bytes)
+}
+
+fn type_of(text: &[u8]) -> Option<Type> {
+    match text {
+        b"add" => Some(Type::Add),
+        b"modify" => Some(Type::Modify),
+        b"modrdn" => Some(Type::Rename),
+        b"delete" => Some(Type::Delete),
+        _ => None,
+    }
+}

@@ -1,0 +1,266 @@
+"""Replays the accesslog of a database on its restored backup, up to a moment (`backup restore --until`).
+
+The native core works out which entries the logged operations leave (`native/replay`). The engine of `replica refresh`
+then changes the restored database in one transaction. A log that is not proven to be complete is refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from loader import backmdb, config, csn, defaults, dn, overlays, units
+from loader.config import Config, Database
+from loader.errors import LogIncomplete, LogUnsuitable, MdbDamaged, UsageProblem
+from loader.mdb import contents
+from loader.operations.backup.manifest import Backup
+from loader.operations.backup.options import END_OF_TIME, Moment, RestoreOptions
+from loader.operations.verify import core_target_of
+from loader.piped import piped
+from loader.progress import Meter, Progress
+from loader.run.log import killpoint
+from loader.sinks import changing, mdb
+from loader.sinks.changing import Replayed, ReplayTask, SyncResult
+from loader.sources import Inputs, names
+from loader.sources import mdb as databases
+from loader.sources.location import Kind, LdifFiles, locate
+from loader.sources.mdb import Part
+from loader.storage import files, holders
+
+log = logging.getLogger(__name__)
+GIVE_LOG = (
+    "Give --log: the directory of the accesslog's database, or an export of it (`ditseed export -b cn=accesslog`)."
+)
+_CHANGED, _DELETED, _SORT = "changed.ldif", "deleted.uuids", "sort"
+_NAMED = 3  # gaps that an error names
+_CLOCKS = datetime.timedelta(minutes=5)  # tolerated difference between the clocks of providers
+
+
+class Log(Struct, frozen=True):
+    """An accesslog. `text` names the directory of its database, or LDIF such as an export. `until`: a time up to which
+    it certainly has all operations; None if that is unknown."""
+
+    text: str
+    until: datetime.datetime | None = None
+
+    @classmethod
+    def given(cls, text: str) -> Log:
+        """Returns the log of --log. A database that slapd has open has all operations up to now. Raises NoSuchPath,
+        NotPermitted, LogUnsuitable."""
+        try:
+            place = locate(text, Kind.DATABASE, Kind.LDIF)
+        except UsageProblem as error:
+            raise LogUnsuitable(suffix="the database", reason=str(error.facts["reason"]), advice=GIVE_LOG) from error
+        if place.kind is Kind.DATABASE and holders.holder(place.path) is not None:
+            return cls(text, datetime.datetime.now(datetime.timezone.utc))
+        return cls(text)
+
+
+class Replay(Struct, frozen=True):
+    """The result. `last` is the CSN of the last operation. `changed`, `deleted`: numbers of entries. `gaps` describes
+    what the log lacks and --accept-gaps accepted. `notes` has warnings."""
+
+    until: str
+    last: str
+    operations: int
+    changed: int
+    deleted: int
+    context_csns: tuple[str, ...]
+    gaps: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def end_of(backup: Backup) -> datetime.datetime:
+    """Returns a time at which the snapshot of the backup was certainly taken."""
+    return backup.when + datetime.timedelta(seconds=backup.seconds + 1)
+
+
+# --- the configuration ------------------------------------------------------------------------------------------------
+
+
+def require_replayable(configured: Config, database: Database) -> None:
+    """Raises LogUnsuitable, before anything is done, if changes of this database cannot be replayed."""
+    settings = backmdb.settings(configured, database)
+    reasons = {
+        "lastmod is off, so changes have no CSN": not settings.last_mod,
+        "multival keeps values in a table of their own": bool(settings.multival),
+        "its suffix is empty": "" in settings.suffixes,
+        "sync_use_subentry keeps contextCSN in another entry": settings.subentry,
+        "another database is glued to it": bool(config.subordinates(configured, database)),
+        "it is glued to another database": config.is_subordinate(configured, database),
+    }
+    for suffix in _log_suffixes(configured, database):
+        log_database = configured.database(suffix)
+        multival = {dn.key(name) for name, _ in backmdb.settings(configured, log_database).multival}
+        if multival & {"reqmod", "default"}:
+            reasons[f"multival reqMod of {suffix} destroys the order of the changes"] = True
+    for reason, holds in reasons.items():
+        if holds:
+            raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=changing.NOT_REPLAYED)
+
+
+def _log_suffixes(configured: Config, database: Database) -> list[str]:
+    return [suffix for logged, suffix in configured.logs if logged.entry_dn == database.entry_dn]
+
+
+def log_suffix(configured: Config, database: Database) -> str:
+    """Returns the suffix of the accesslog of `database`. Raises LogUnsuitable."""
+    for suffix in _log_suffixes(configured, database):
+        return suffix
+    reason = "its configuration has no accesslog overlay"
+    raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=GIVE_LOG)
+
+
+# --- the replay -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reading(text: str, meter: Meter) -> Iterator[Inputs]:
+    """Yields the log as LDIF. `text` names the directory of its database, or LDIF such as an export."""
+    place = locate(text, Kind.DATABASE, Kind.LDIF)
+    if place.kind is Kind.LDIF:
+        with LdifFiles(place.paths).reading(meter) as inputs:
+            yield inputs
+        return
+
+    def write(descriptor: int) -> None:
+        databases.stream(Part(place.path), descriptor, defaults.processors(), Meter("log"))
+
+    with piped(write, "log") as (descriptor, _):
+        yield [descriptor]
+
+
+class Origin(Struct, frozen=True):
+    """The restored database: its backup, its environment directory, and its configuration."""
+
+    backup: Backup
+    environment: Path
+    config: Config
+    database: Database
+
+
+def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progress) -> Replay:
+    """Changes the restored database to its state of `options.until`. Raises LogIncomplete, LogUnsuitable, MapFull,
+    NoSpace."""
+    environment, database, moment = origin.environment, origin.database, options.until
+    assert moment is not None
+    target = core_target_of(origin.config, database, environment)
+    scratch = environment.with_name(_SORT)
+    files.emptied(scratch)
+    try:
+        reached = contents.context_csns(environment, database.suffix)
+        window = end_of(origin.backup) + _CLOCKS
+        task = ReplayTask(
+            reached=reached,
+            window=f"{window:%Y%m%d%H%M%S.%fZ}{END_OF_TIME}",
+            until=moment.csn,
+            until_start=moment.text,
+            skip=options.skip,
+            log_success=_hides_failures(origin.config, database),
+            changed=scratch / _CHANGED,
+            deleted=scratch / _DELETED,
+            scratch=scratch,
+            memory=defaults.sorting_memory(),
+        )
+        with progress.step("replay") as meter, _reading(source.text, meter) as inputs:
+            replayed = changing.replay(environment, target, names(inputs), task, meter)
+        killpoint("restore.replayed")
+        gaps = tuple(_gaps(replayed, origin.backup, reached, source, moment))
+        if replayed.dependent or (gaps and not options.accept_gaps):
+            raise _incomplete(replayed, moment, gaps)
+        claimed = _claimed(database, reached, replayed)
+        with progress.step("apply") as meter:
+            _apply(environment, target, task, claimed, scratch, meter)
+    finally:
+        files.remove_tree(scratch)
+    return Replay(
+        until=replayed.until,
+        last=replayed.last,
+        operations=replayed.applied,
+        changed=replayed.changed,
+        deleted=replayed.deleted,
+        context_csns=tuple(claimed),
+        gaps=gaps,
+        notes=tuple(_notes(replayed, database)),
+    )
+
+
+def _apply(
+    environment: Path, target: mdb.Target, task: ReplayTask, claimed: Sequence[str], scratch: Path, meter: Meter
+) -> None:
+    """Applies the changes in one transaction. Raises MdbDamaged if they do not fit, which the replay has excluded."""
+    result = SyncResult([task.changed], None, [task.deleted], [], claimed, claimed)
+    limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
+    now = time.strftime("%Y%m%d%H%M%SZ", time.gmtime())
+    counts, unsettled = changing.refresh(environment, target, result, now, limits, lambda: None, meter)
+    if unsettled or counts["kept"]:
+        reason = (
+            f"the replayed changes do not fit ({len(unsettled)} entries without a place, {counts['kept']} not empty)"
+        )
+        raise MdbDamaged(path=environment, reason=reason)
+
+
+def _hides_failures(configured: Config, database: Database) -> bool:
+    """Returns whether `logsuccess` leaves failed operations out of the log."""
+    return any(
+        configured.reader(name).flag("olcAccessLogSuccess", False)
+        for name, _ in configured.entries
+        if name.lower().endswith("," + database.entry_dn.lower()) and "accesslog" in name.lower()
+    )
+
+
+def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> list[str]:
+    """Returns the contextCSN of the moment, or nothing if the database stores none."""
+    if not reached and "syncprov" not in database.overlays and not database.consumer:
+        return []
+    return contents.ordered(csn.by_server([*reached, *replayed.context_csns]).values())
+
+
+# --- whether the log is complete --------------------------------------------------------------------------------------
+
+
+def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Log, moment: Moment) -> Iterator[str]:
+    known = csn.by_server([*reached, *backup.newest_csns])
+    for server, purged in csn.by_server(replayed.min_csns).items():
+        if purged > known.get(server, "") and server not in replayed.overlaps:
+            yield f"changes of server ID {server} up to {purged} were removed from the log (logpurge)"
+    if not replayed.overlaps and not (replayed.created and Moment.parse(replayed.created).time <= backup.when):
+        start = replayed.log_start or "nothing"
+        yield f"the log begins with {start}, and nothing shows that it has all changes between the backup and this one"
+    for gap in sorted(replayed.gaps, key=lambda gap: ("lacks" not in gap.reason, gap.csn)):  # lost changes first
+        yield f"{gap.dn}: {gap.reason} (change {gap.start}, CSN {gap.csn})"
+    if replayed.log_end < replayed.until and (source.until is None or source.until < moment.time):
+        yield f"the log ends with {replayed.log_end or 'nothing'}, and later changes may be missing"
+
+
+def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str]) -> LogIncomplete:
+    if replayed.dependent:
+        start, name = replayed.dependent[0]
+        more = f" and {len(replayed.dependent) - 1} more" if replayed.dependent[1:] else ""
+        reason = f"{start} ({name}){more} depends on a change that --skip leaves out"
+        advice = "Leave out these changes, too, or give --until a moment before them."
+        return LogIncomplete(until=moment.text, reason=reason, advice=advice)
+    reason = "; ".join(gaps[:_NAMED]) + (f"; and {len(gaps) - _NAMED} more" if gaps[_NAMED:] else "")
+    ends = gaps[-1].startswith("the log ends")
+    proven = min([gap.proven for gap in replayed.gaps] + [replayed.log_end] * ends, default="")
+    if len(gaps) > len(replayed.gaps) + ends or not proven:
+        advice = (
+            "The log proves no moment after the backup. Restore the backup alone, or try the log of another server."
+        )
+    else:
+        advice = f"The log is complete up to `--until {proven}`."
+    return LogIncomplete(until=moment.text, reason=reason, advice=advice)
+
+
+def _notes(replayed: Replayed, database: Database) -> Iterator[str]:
+    for name in overlays.UNLOGGED:
+        if name in database.overlays:
+            yield f"slapo-{name} writes without logging: what it changed after the backup is missing"
+    if replayed.skipped:
+        yield f"{units.number(replayed.skipped)} changes were left out (--skip)"
