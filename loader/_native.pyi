@@ -537,7 +537,7 @@ class Rejection:
 class Built:
     entries: int  # In the database
     read: int
-    duplicates: int  # Entries left out because a later copy of them was read
+    duplicates: int  # Entries left out because another copy of them was kept
     dropped: int  # Entries left out because their parent was deleted
     stale: list[int]  # IDs of entries that a newer copy has replaced: they are still in id2e, and in no other table
     rejected: int
