@@ -57,7 +57,7 @@ class NativeError(Exception):
       build.missing_parents  like build.rejected, but every rejection is due to a missing parent
       build.damaged        a new database does not read back as written, or an existing one is damaged; the
                            message has the page or entry, and the table
-      internal             a bug: a thread panicked, or an error does not name the call that caused it
+      internal             a bug: a thread panicked, or a call is not allowed in this state
       mdb.no_such_base     the database has no entry with that DN
       lmdb.foreign      not a file of a released 64-bit LMDB
       lmdb.encrypted    an LMDB 1.0 environment with encryption
@@ -103,7 +103,7 @@ class Counters:
     in hexadecimal, computed while reading."""
     open_ends: list[str]  # LDIF files whose last line has no line break
     stage: tuple[str, int, int]
-    """For a build: the stage ("read", "join", "write", "sync"), the parts of it that are done, and all its parts."""
+    """For a build: the stage ("read", "join", "write", "sync"), the parts done, and all parts (0 if unknown)."""
     def limit(self, rate: int) -> None:
         """Limits the searches of a Channel to `rate` entries per second from now on; 0 removes the limit."""
     def cancel(self) -> None:
@@ -210,7 +210,7 @@ class LearnResult:
     entries: int  # In the source
     main: int  # Entries of the kind that -n counts
     kinds: int
-    left_out: int  # Entries of kinds that are too rare to be described
+    left_out: int  # Entries that the template does not represent, because their kinds are too rare
 
 def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> LearnResult:
     """Reads the LDIF files and then the descriptor, once and in bounded memory. The template does not depend on `jobs`.
@@ -694,8 +694,8 @@ class KnownPages:
     def __new__(
         cls, packs: PagePacks | None, segments: Sequence[tuple[bytes, int, int]], own: int, *, again: int
     ) -> KnownPages:
-        """Indexes the pages of the backup that consists of `segments`. again: at most so many pages are left out, from
-        the frames that are used least."""
+        """Indexes the pages of the backup that consists of `segments`. Up to `again` pages in sparsely used frames
+        count as new, so that they are stored again."""
 
     def sift(
         self, data: PageBlock, first: int, own: int, *, page_size: int, transaction: int | None, level: int
