@@ -1,15 +1,14 @@
-"""The native core: what happens once an entry, with the interpreter lock released.
+"""The native core: the work per entry, with the interpreter lock released.
 
-Inputs are known by content: zstd and gzip are decompressed. Outputs whose name ends in .zst (a
-further .partial is overlooked) are compressed. Outputs are readable by their owner only, and on the
-disk when the call returns; after an error what was written so far stays. Every call ends soon after
-`Counters.cancel()` with the code "cancelled", and on Ctrl-C. File descriptors are duplicated; the
-caller closes their own. Results are read-only.
+Inputs are recognised by their content: zstd and gzip are decompressed. Outputs whose name ends in .zst are compressed;
+a trailing .partial is ignored for this. Outputs are readable by their owner only, and are synced when the call returns;
+after an error, a partial output remains. Every call ends soon after `Counters.cancel()`, with the code "cancelled", and
+on Ctrl-C. File descriptors are duplicated, so the caller closes its own. Results are read-only.
 
-Classes of other modules that are arguments are read by their attributes.
+Arguments that are classes of other modules are read by their attributes.
 
-Two DNs are the same when they differ in ASCII case, in spaces around `,` `=` `+`, in the way of
-escaping (RFC 4514), or in the order of a multi-valued RDN. No schema is known here.
+Two DNs are equal if they differ only in ASCII case, in spaces around `,` `=` `+`, in escaping (RFC 4514), or in the
+order of a multi-valued RDN. No schema is used for this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,55 +29,55 @@ _Path: TypeAlias = str | PathLike[str]
 def version() -> str: ...
 
 class NativeError(Exception):
-    """What the core could not do; `str()` tells all, the attributes tell it apart.
+    """An error of the core. `str()` gives the whole message; the attributes are for the program.
 
     code is one of
-      ldif.truncated    the input is cut: last line without its end, compressed stream without its end,
+      ldif.truncated    the input is cut off: no end of the last line, of the compressed stream or of
                         last record broken off
       ldif.syntax       not LDIF
       ldif.changetype   a change record other than `changetype: add`
       ldif.url          `attribute:< url`
-      ldif.include      an `include:` line, which was not to be followed or cannot be
+      ldif.include      an `include:` line that cannot be followed, or that the caller did not allow
       ldif.encoding     UTF-16 or UTF-32, or a byte order mark
       ldif.version      `version:` other than 1
       ldif.too_large    a record of more than 256 MiB
       ldif.corrupt      a compressed input is damaged
-      ldif.io           the operating system refused
+      ldif.io           the operating system reported an error
       ldif.no_space     no space or quota for an output
-      ldif.pipe         nobody reads the other end of the pipe any more
-      tree.root_missing contextCSN was to be set, but the root entry is not there
-      tree.not_empty    the output directory holds something
-      schema.definition    a definition or setting that cannot be read; the message names it
-      build.unproven       the form of something in the database is not known well enough
-      build.empty          no entry at all
+      ldif.pipe         the other end of the pipe was closed
+      tree.root_missing contextCSN was to be set, but the root entry is missing
+      tree.not_empty    the output directory is not empty
+      schema.definition    a definition or setting that cannot be parsed; the message names it
+      build.unproven       the storage form of something in the database is not known well enough
+      build.empty          the input has no entry
       build.too_many       more than 4,294,967,294 entries
       build.map_full       the database would outgrow the map size
-      build.rejected       more entries were rejected than may be: path, line, dn and message are of the
-                           first; all stand in the reject file
-      build.missing_parents  as that, and all for want of a parent
-      build.damaged        what was written does not read back; or a database that is read is damaged: page or
-                           entry, and table, stand in the message
-      internal             a bug: a thread panicked, or a call had no place where it was made
-      mdb.no_such_base     the database has no entry of that name
-      lmdb.foreign      no file of a released 64-bit LMDB
-      lmdb.encrypted    an environment of LMDB 1.0 with encryption
-      lmdb.checksums    an environment of LMDB 1.0 with page checksums
-      lmdb.damaged      a data file with pages that make no sense; the message names page and table
+      build.rejected       more entries were rejected than allowed: path, line, dn and message describe the
+                           first; the reject file has all
+      build.missing_parents  like build.rejected, but every rejection is due to a missing parent
+      build.damaged        a new database does not read back as written, or an existing one is damaged; the
+                           message has the page or entry, and the table
+      internal             a bug: a thread panicked, or a call is not allowed in this state
+      mdb.no_such_base     the database has no entry with that DN
+      lmdb.foreign      not a file of a released 64-bit LMDB
+      lmdb.encrypted    an LMDB 1.0 environment with encryption
+      lmdb.checksums    an LMDB 1.0 environment with page checksums
+      lmdb.damaged      a data file with invalid pages; the message names page and table
       lmdb.no_space     no space or quota for a copy
       lmdb.full         a copy would outgrow its map size
       lmdb.stream       a stream of a copy that ends early or is garbled
-      lmdb.misuse       a stream that is none of a copy, or goes on with another copy
-      lmdb.io           the operating system refused
-      build.duplicate      two parts of what is merged have an entry of the same name: dn
-      ldap.connect      no connection: nobody there, or TLS failed before a word was said
+      lmdb.misuse       a stream that is not of a copy, or that continues a different copy
+      lmdb.io           the operating system reported an error
+      build.duplicate      two merged parts have an entry with the same DN, `dn`
+      ldap.connect      no connection: no server answers, or TLS failed at once (ldaps)
       ldap.tls          StartTLS was refused, or its handshake failed
-      ldap.bind         the bind was refused; `result` says how
-      ldap.request      a search ended with the result code `result`; `dn`: as much of the base as is there
+      ldap.bind         the bind was refused with the result code `result`
+      ldap.request      a search ended with the result code `result`; `dn`: the part of the base that exists
       ldap.lost         the connection broke, or the server closed it
-      ldap.silent       the server owed an answer for too long
-      ldap.protocol     what came is not LDAP
-      template.syntax   a template that makes no sense; line and column stand in the message
-      template.usage    a template that makes no sense with what was asked of it: a count, a suffix
+      ldap.silent       the server did not answer in time
+      ldap.protocol     the server sent something other than LDAP
+      template.syntax   an invalid template; the message has line and column
+      template.usage    a template that does not suit the requested count or suffix
       cancelled         `Counters.cancel()` was called
     """
 
@@ -87,28 +86,28 @@ class NativeError(Exception):
     line: int | None
     dn: str | None
     result: int | None
-    """Of ldap.*: the LDAP result code (RFC 4511, A.1), below 0 libldap's own (ldap.h); else None."""
+    """The LDAP result code (RFC 4511, A.1) of an ldap.* error; if negative, one of libldap (ldap.h); else None."""
     errno: int | None
-    """What the operating system said; None where it is not to blame."""
+    """The errno that the operating system returned, or None if it did not cause the error."""
     message: str
 
 @final
 class Counters:
-    """Entries and uncompressed bytes read, summed over all calls that share it; cheap to read."""
+    """Counts the entries and uncompressed bytes read, summed over all calls that share the counters; cheap to read."""
 
     def __new__(cls) -> Counters: ...
     entries: int
     bytes: int
     files: list[tuple[str, int, str]]
-    """LDIF files that were read from their beginning to their end: path, bytes as they lie on the disk, and XXH3 of
-    128 bits of these in hexadecimal digits. Taken while they are read."""
-    open_ends: list[str]  # LDIF files whose last line had no end
+    """LDIF files that were read from beginning to end: path, size on disk in bytes, and the 128-bit XXH3 of these bytes
+    in hexadecimal, computed while reading."""
+    open_ends: list[str]  # LDIF files whose last line has no line break
     stage: tuple[str, int, int]
-    """Of a build: its stage ("read", "join", "write", "sync"), and how many parts of how many are done."""
+    """For a build: the stage ("read", "join", "write", "sync"), the parts done, and all parts (0 if unknown)."""
     def limit(self, rate: int) -> None:
-        """Searches of a Channel take no more entries a second from now on; 0 is without limit."""
+        """Limits the searches of a Channel to `rate` entries per second from now on; 0 removes the limit."""
     def cancel(self) -> None:
-        """Ends all calls that share it, now and later."""
+        """Ends all calls that share these counters, and all later ones."""
 
 @final
 class ScanResult:
@@ -117,40 +116,40 @@ class ScanResult:
     attributes: dict[str, tuple[str, int]]  # Attribute in lower case, without options -> (path, line) of its first use
     object_classes: dict[str, tuple[str, int]]  # Value in lower case -> (path, line) of its first use
     first_dn: str | None
-    context_csns: list[str]  # All values of contextCSN in the order met
+    context_csns: list[str]  # All values of contextCSN, in the order of the input
     max_csns: dict[str, str]  # Server ID, three hexadecimal digits in lower case -> its greatest entryCSN
 
 @final
 class Shard:
     entries: int
     bytes: int  # Written, before compression
-    checksum: str  # That of a tree of the written file with nothing ignored
+    checksum: str  # Checksum of an EntryDigests of the written file that ignores no attribute
 
 @final
 class Arrangement:
     entries: int  # Written
-    duplicates: int  # Left out, for a newer entry has their entryUUID or their DN
-    dropped: int  # Left out with `drop_orphans`, for an ancestor of theirs is nowhere
-    checksum: str  # That of a tree of all written files with nothing ignored
-    files: list[tuple[str, int, str]]  # Name, entries and their checksum as of a tree, in the order in which they load
+    duplicates: int  # Entries left out because a newer entry has the same entryUUID or DN
+    dropped: int  # With `drop_orphans`: entries left out because an ancestor is missing
+    checksum: str  # Checksum of an EntryDigests of all written files that ignores no attribute
+    files: list[tuple[str, int, str]]  # Name, entries and checksum (see EntryDigests), in load order
     taken: list[tuple[str, str]]
-    """Files that hold a file of the input as it is: its name, and that of the one in the input."""
+    """Output files that are an unchanged file of the input: name of the output, name of the input."""
     orphans: list[tuple[str, str, str]]
-    """(parent, child, entryUUID of the child or ""): parents that the input lacks, each once as its
-    first child spells it, with that child. Empty with `drop_orphans`, and without `name_orphans`."""
+    """(parent, child, entryUUID of the child or ""): the missing parents, each once, as its first child spells it.
+    Empty with `drop_orphans`, and without `name_orphans`."""
     renamed: list[str]
-    """entryUUIDs that were met under more than one DN; of each only the newest entry is written. Not distinct."""
+    """entryUUIDs read with more than one DN; only the newest entry of each is written. May repeat an entryUUID."""
 
 @final
 class EntryDigests:
-    """Digest of a tree: 36 bytes an entry, and its DN. After an error it is of no use."""
+    """Digests of the entries of a tree: 36 bytes and the DN for each. Unusable after an error."""
 
     entries: int
-    checksum: str  # 32 hexadecimal digits; the order of entries, attributes and values does not count
+    checksum: str  # 32 hexadecimal digits; independent of the order of entries, attributes and values
     def add_path(self, path: _Path) -> None:
-        """A file; refused when it shows marks of having been cut."""
+        """Adds the entries of a file; rejects a file that looks cut off."""
     def diff(self, other: EntryDigests, limit: int) -> Difference:
-        """Only between trees that ignore the same attributes."""
+        """Compares two trees, which must ignore the same attributes."""
 
 @final
 class Difference:
@@ -158,66 +157,65 @@ class Difference:
     only_right: int
     changed: int
     samples: list[tuple[Literal["only-left", "only-right", "changed"], str]]
-    """The first `limit` differing DNs, in the order of their text."""
+    """The first `limit` DNs that differ, sorted."""
     subtrees: list[tuple[str | None, tuple[int, str], tuple[int, str], int]]
-    """The `limit` most different subtrees: DN, entries and checksum of each side, entries that differ.
+    """The `limit` subtrees that differ most: DN, entries and checksum on each side, number of entries that differ.
 
-    A subtree is what is below an entry that is directly below the base; without a name it is the base and what
-    is directly below it.
+    A subtree begins at a child of the base. The subtree with the DN None is the base and its children.
     """
 
 def dn_key(text: bytes) -> bytes | None:
-    """Equal for DNs that slapd takes for equal, as far as can be told without a schema: values as caseIgnoreMatch
-    compares them, the usual naming attributes under all their names. RDNs are joined by commas, and no value holds a
-    bare one. None: not a DN."""
+    """Returns a key that is equal for DNs that slapd considers equal, as far as that is possible without a schema:
+    values are compared like caseIgnoreMatch does, and the usual naming attributes have one name. RDNs are joined by
+    commas, and no value contains an unescaped comma. Returns None if `text` is not a DN."""
 
 def dn_parent(text: bytes) -> bytes:
-    """The DN above, as spelt; empty for a single RDN and for what is no DN."""
+    """Returns the parent's DN, as spelt; empty for a single RDN or an invalid DN."""
 
 def records(
     text: bytes | int, keys: set[bytes] | None, most: int, counters: Counters
 ) -> list[tuple[str, list[tuple[str, bytes]]]]:
-    """DN and attribute lines of records in order, at most so many; of each of `keys` (`dn_key`) the first. text: an int
-    is a descriptor. All that is found is in memory."""
+    """Returns DN and attribute lines of at most `most` records in order; with `keys` (see `dn_key`), the first record
+    of each key. `text`: LDIF, or a file descriptor. The result is held in memory."""
 
 def scan(paths: Sequence[_Path], counters: Counters) -> ScanResult:
-    """A first look at files; every base64 value is decoded, and cut files are refused."""
+    """Reads the files for a first overview; decodes every base64 value, and rejects files that are cut off."""
 
 def shard(fd: int, out_path: _Path, drop: Sequence[str], counters: Counters) -> Shard:
-    """Copies records without the attributes `drop` (any case, with any options).
+    """Copies records without the attributes `drop` (matched in any case, with any options).
 
-    Other bytes stay as they are, but values of one attribute come out side by side, and comments
-    between records, `version:` and `changetype: add` are left out.
+    All other bytes are kept, except that the values of an attribute are grouped, and comments between records,
+    `version:` and `changetype: add` are left out.
     """
 
 def parents_first(fd: int, out_path: _Path, scratch: _Path, counters: Counters) -> None:
-    """Copies records sorted by depth, and otherwise in their order. Beyond 32 MiB of them it uses a nameless file in
-    `scratch`."""
+    """Copies records sorted by depth, keeping their order within a depth. Records beyond 32 MiB go to an unnamed file
+    in `scratch`."""
 
 def arrange(task: ArrangeTask, out_dir: _Path, counters: Counters) -> Arrangement:
-    """Makes files in `out_dir` (created, or empty) that slapadd can load in the order of their names.
+    """Writes files into `out_dir` (new or empty) that slapadd can load in the order of their names.
 
-    0000-interior.ldif[.zst] holds parents sorted by depth, NNNN.ldif[.zst] the rest of the Nth of
-    `paths` and `again` (no file where there is no rest). Of entries with the same entryUUID or DN one
-    stays: the last read from `again`, or else the one with the greatest entryCSN, of equals the later.
-    The entry `root` gets exactly `context_csns`, no other entry any. Reads all twice, so `counters`
-    counts all twice. Memory: 64 bytes an entry, 80 at the peak. Same input, same bytes.
+    0000-interior.ldif[.zst] has the parents sorted by depth; NNNN.ldif[.zst] has the remaining entries of the Nth file
+    of `paths` and `again`, and is not written if none remain. Of entries with the same entryUUID or DN, one is kept:
+    the last one read from `again`, otherwise the one with the greatest entryCSN, and among equals the last. The entry
+    `root` gets exactly `context_csns`, and no other entry has a contextCSN. The input is read twice, so `counters`
+    counts it twice. Memory: 64 bytes per entry, 80 at the peak. The same input gives the same bytes.
     """
 
 @final
 class LearnResult:
-    """A template that makes trees like one that was read."""
+    """A template that generates trees like the one that was read."""
 
-    template: str  # As TOML. No value of the source stands in it, nor a part of one.
-    entries: int  # Of the source
+    template: str  # As TOML. It contains no value of the source, nor a part of one.
+    entries: int  # In the source
     main: int  # Entries of the kind that -n counts
     kinds: int
-    left_out: int  # Entries of which there were too few alike to be told
+    left_out: int  # Entries that the template does not represent, because their kinds are too rare
 
 def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> LearnResult:
-    """Reads LDIF once, memory bounded, and then the descriptor. The same template whatever the jobs.
+    """Reads the LDIF files and then the descriptor, once and in bounded memory. The template does not depend on `jobs`.
 
-    Raises NativeError (build.empty: nothing to learn from).
+    Raises NativeError with build.empty if there is no entry to learn from.
     """
 
 def join(
@@ -229,19 +227,18 @@ def join(
     context_csns: Sequence[str] | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> int:
-    """Writes the records of all files to `fd`, a blank line after each; returns their number.
+    """Writes the records of all files to `fd`, each followed by a blank line, and returns their number.
 
-    With `root` and `context_csns`, contextCSN as in `arrange`, and an entryCSN newer than what its
-    server's contextCSN claims is held back to that; without, both stay as they are. Also regroups
-    values and leaves out the same as `shard`; `aliases`: names of attributes, and those under whose values
-    theirs are to stand.
+    With `root` and `context_csns`, sets contextCSN as `arrange` does, and lowers each entryCSN that is newer than the
+    contextCSN of its server ID; otherwise both are kept. Groups values and leaves out lines as `shard` does. `aliases`
+    maps the name of an attribute to the name under which its values are grouped.
     """
 
 @type_check_only
 class ConnectionOptions(TypedDict):
-    """How to reach a server, and as whom; None leaves it to ldap.conf. start_tls: 1 try, 2 demand. connect_timeout
-    (of a handshake, too), bind_timeout (of StartTLS and each step of a bind) and silence in seconds: so long may a
-    server that owes an answer send not a byte, 0 is without limit.
+    """How to reach a server, and with which identity; None leaves a setting to ldap.conf. `start_tls`: 1 tries it, 2
+    demands it. In seconds: `connect_timeout`, also for a handshake; `bind_timeout`, for StartTLS and each step of a
+    bind; `silence`, how long a server that owes an answer may send nothing (0: no limit).
     """
 
     uri: str | None
@@ -261,14 +258,14 @@ class ConnectionOptions(TypedDict):
 @final
 class Part:
     entries: int
-    bytes: int  # Of LDIF, before compression
-    files: list[str]  # In their order
-    sums: list[str]  # XXH3 of 128 bits of each, in hexadecimal digits
+    bytes: int  # LDIF, before compression
+    files: list[str]  # In order
+    sums: list[str]  # 128-bit XXH3 of each file, in hexadecimal
 
 @final
 class Synced:
-    """What a provider told. names_present: whatever it did not name is gone. cut: there was more. repeated: entryUUIDs
-    of 16 bytes that came more than once for entries that are there."""
+    """The changes that a provider reported. `names_present`: entries that it did not report are deleted. `cut`: there
+    were more. `repeated`: entryUUIDs (16 bytes) that were reported more than once for existing entries."""
 
     entries: int
     present: int
@@ -280,66 +277,66 @@ class Synced:
 
 @final
 class Channel:
-    """A bound connection, for one search at a time; a search that failed closes it. Everything over it is counted
-    in `counters`. Referral objects are entries; aliases are not followed."""
+    """A bound connection that runs one search at a time; a failed search closes it. Its traffic is counted in
+    `counters`. Referral objects are returned as entries; aliases are not dereferenced."""
 
     def __new__(cls, link: ConnectionOptions, counters: Counters) -> Channel: ...
     def close(self) -> None: ...
     def part(self, search: Search, directory: _Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
-        """Everything that is found, in files `NAME-000.ldif[.zst]` and on of about 64 MiB of LDIF each.
+        """Writes the results to files `NAME-000.ldif[.zst]`, `NAME-001...` of about 64 MiB of LDIF each.
 
-        Attributes `drop` (any case, with any options) are left out, values of one attribute stand side by
-        side, lines are not folded. Beside each file lies FILE.rows with what `arrange` would find out from
-        its records. What an earlier try left under these names is gone.
+        The attributes `drop` (matched in any case, with any options) are left out, the values of an attribute are
+        grouped, and lines are not folded. Beside each file, FILE.rows has the facts that `arrange` would extract from
+        its records. Files of an earlier attempt with these names are removed.
         """
     def feed(self, search: Search, feed: Feed, notes: _Path, drop: Sequence[str], copy: _Path | None) -> int:
-        """Everything that is found, as blocks to `feed`; how many entries. After an error some of them are there.
+        """Passes the results as blocks to `feed`; returns their number. After an error, `feed` has had some of them.
 
-        notes: a file that gets name, entryUUID and entryCSN of the entries that have others below them. copy: a file
-        that gets the LDIF too; compressed when its name ends in .zst. Both are on the disk when the call returns.
+        notes: a file for the DN, entryUUID and entryCSN of each entry with children. copy: a file for the same LDIF,
+        compressed if its name ends in .zst. Both are synced when the call returns.
         """
     def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
-        """The same into one file, without rows."""
+        """Writes the results to one file, without a .rows file."""
     def sync(
         self, search: Search, cookie: bytes, most: int, files: tuple[_Path, _Path, _Path], drop: Sequence[str]
     ) -> Synced:
-        """Content synchronisation (RFC 4533), refresh only: what is found now against what was at `cookie`.
+        """Content synchronisation (RFC 4533) in mode refreshOnly: returns the changes since `cookie`.
 
-        files: for whole entries, as LDIF, and for the entryUUIDs, of 16 bytes, of those present and those deleted. More
-        than `most` whole entries end it; the channel is of no use then.
+        files: for whole entries as LDIF, for the 16-byte entryUUIDs of present entries, and for those of deleted
+        entries. More than `most` whole entries end the search; the channel is then unusable.
         """
     def digest(self, search: Search, tree: EntryDigests) -> None:
-        """Adds every entry to `tree`; after an error that is of no use."""
+        """Adds every result to `tree`, which is unusable after an error."""
     def discard(self, search: Search) -> None:
-        """Receives every entry, and counts it."""
+        """Receives every result, counts it and drops it."""
 
 def tree(ignore: Sequence[str], counters: Counters, *, memory: int = ..., scratch: _Path | None = None) -> EntryDigests:
-    """An empty tree that will overlook the attributes `ignore` (any case, with any options).
+    """Returns an empty tree that ignores the attributes `ignore` (matched in any case, with any options).
 
-    What exceeds `memory`, in bytes, goes to a temporary file without a name in the directory `scratch`.
+    What exceeds `memory` bytes goes to an unnamed temporary file in the directory `scratch`.
     """
 
 @final
 class Schema:
-    """A slapd's schema."""
+    """The schema of a slapd."""
 
     def facts(self) -> list[tuple[Literal["attribute", "class"], str, list[str], bool, str, str]]:
-        """Of each attribute type and object class: its name, all names with the OID, whether it is compiled into slapd,
-        what of it decides what is stored, and what besides decides index keys: texts to be compared with another
-        schema's."""
+        """Returns for each attribute type and object class: its name, all names with the OID, whether it is compiled
+        into slapd, a text with everything that decides what is stored, and a text with what decides index keys besides.
+        The texts are for comparison with those of another schema."""
 
     def foreign(self) -> dict[str, str]:
-        """Attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
+        """Returns attribute types whose equality rule or syntax is not OpenLDAP's own -> that rule or syntax."""
 
     def unknown(self, descriptions: Sequence[str]) -> list[str]:
-        """Those whose attribute type or options it does not know."""
+        """Returns the descriptions whose attribute type or options are not in the schema."""
 
     def unproven(self, descriptions: Sequence[str]) -> dict[str, str]:
-        """Of the types of these descriptions, those whose values are stored in a way that is not known here."""
+        """Returns the attribute types of `descriptions` whose stored form is unknown to ditseed."""
 
 @final
 class Selection:
-    """What a consumer holds of its provider's entries, by its syncrepl."""
+    """The part of the provider's entries that a consumer holds, according to its syncrepl."""
 
     def __new__(
         cls,
@@ -357,34 +354,34 @@ class Selection:
     ) -> Selection:
         """suffix, root_dn, last_mod: of the consumer's database. filter: RFC 4515; None: the provider evaluates it.
 
-        Raises NativeError (build.unproven) for what slapd alone can answer.
+        Raises NativeError with build.unproven if only slapd itself can evaluate the filter.
         """
     def request(self) -> list[str]:
-        """The attributes to ask the provider for."""
+        """Returns the attributes to request from the provider."""
     def left_out(self) -> list[str]:
-        """Attributes of what the provider sends that the consumer does not store."""
+        """Returns the attributes that the provider sends and the consumer does not store."""
 
 @final
 class SearchGroup:
-    """Searches that differ in their values only."""
+    """Searches that differ in their assertion values only."""
 
-    filter: str  # With `x` for each value; a piece of a substring that is too short for an index has its length
+    filter: str  # With `x` for each value; a substring that is too short for an index is shown by its length
     searches: int
-    indexed: bool  # slapd finds the candidates by indexes alone
-    used: list[tuple[str, str]]  # Indexes: the attribute as it is configured, and the kind (pres, eq, approx, sub)
-    lacking: list[tuple[str, str]]  # Indexes that would serve it, by attribute description
-    answered: int  # Of those whose results are known
-    entries: int  # Found by those that are answered, in all
-    seconds: float  # etime of those that are answered, in all; 0 where the log does not tell it
+    indexed: bool  # Whether slapd finds the candidates by indexes alone
+    used: list[tuple[str, str]]  # Indexes: the attribute as it is configured, and the type (pres, eq, approx, sub)
+    lacking: list[tuple[str, str]]  # Indexes that are missing, by attribute description
+    answered: int  # Searches whose result is in the log
+    entries: int  # Found by these searches, in total
+    seconds: float  # etime of these searches, in total; 0 if the log does not have it
 
 @final
 class SearchesFound:
     groups: list[SearchGroup]
     lines: int
-    of_base: int  # Searches with the scope base, which need no index; not among the groups
-    elsewhere: int  # In other databases
-    unreadable: int  # Filters that cannot be read
-    others: int  # Beyond the kinds of searches that are told apart (50,000)
+    of_base: int  # Searches with scope base, which need no index and are in no group
+    elsewhere: int  # Searches in other databases
+    unreadable: int  # Filters that cannot be parsed
+    others: int  # Searches beyond the 50,000 groups that are distinguished
 
 def searches(
     paths: Sequence[_Path],
@@ -396,21 +393,21 @@ def searches(
     indexes: Sequence[tuple[str, Sequence[str]]],
     substr: tuple[int, int, int],
 ) -> SearchesFound:
-    """Reads slapd's log, or with `filters` a filter on each line; files may be compressed (zstd, gzip). `substr`: as of
-    `Database`. Memory: the distinct filters without their values, at most 50,000."""
+    """Reads slapd's log, or, with `filters`, one filter per line; files may be compressed (zstd, gzip). `substr`: see
+    `Database`. Memory: at most 50,000 distinct filters without their values."""
 
 @final
 class IndexCost:
     name: str
-    pages: int  # Those of its tree, and of the trees that the IDs of keys have
+    pages: int  # Of the index's tree and of the subtrees that hold the IDs of keys
     keys: int
-    records: int  # Each is an ID, or one of the three of a range
+    records: int  # Each is an ID, or one of the three records of a range
     ranges: int  # Keys with a range
 
 @final
 class TableRecord:
-    """A B+tree of a data file. root: its page, None while it is empty. pages: branch, leaf and overflow pages, without
-    those of the trees that values have of their own."""
+    """A B+tree of a data file. root: its root page, or None if it is empty. pages: branch, leaf and overflow pages,
+    without those of the sub-databases of its duplicates."""
 
     entries: int
     depth: int
@@ -419,7 +416,7 @@ class TableRecord:
 
 @final
 class MetaPage:
-    """The newer of the two meta pages at the beginning of a data file, or the one in `start` if it is `alone`.
+    """The newer of the two meta pages at the beginning of a data file, or, with `alone`, the only one, in `start`.
 
     Raises NativeError (lmdb.foreign, lmdb.encrypted, lmdb.checksums, lmdb.damaged).
     """
@@ -427,83 +424,83 @@ class MetaPage:
     def __new__(cls, start: bytes, *, alone: bool = False) -> MetaPage: ...
     format: int  # 1 is LMDB 0.9, 3 is LMDB 1.0
     page_size: int  # Bytes
-    map_size: int  # Bytes; slapd's maxsize when it last wrote
-    pages: int  # Up to the last one ever used, free ones included
-    used: int  # Bytes of these pages; a sparse file shows more
+    map_size: int  # Bytes; slapd's maxsize at its last write
+    pages: int  # Up to the last page ever used, free pages included
+    used: int  # Bytes of these pages; a sparse file has a greater size
     txnid: int
-    free: TableRecord  # Pages that can be used again, by the transaction that freed them
-    main: TableRecord  # The table of tables
+    free: TableRecord  # The free list: reusable pages, by the transaction that freed them
+    main: TableRecord  # The main database, which lists the tables
     def page(self, number: int, txnid: int, map_size: int) -> bytes:
-        """A whole meta page of another number, transaction and map size, which says the same else."""
+        """Returns this meta page as bytes, with another page number, transaction and map size."""
     def of_copy(self) -> bytes:
-        """Both meta pages of a copy of the snapshot as it stands."""
+        """Returns both meta pages for a plain copy of the snapshot."""
 
 @final
 class Contents:
-    """Reads single facts of a snapshot of a data file. txn: the transaction for which a reader slot is held, None if
-    nobody writes; it reads the newest snapshot. meta: the meta page of the snapshot, if that one is wanted.
+    """Reads single facts from a snapshot of a data file. txn: the transaction of a reader slot that the caller keeps,
+    or None if nobody writes to the file. meta: the meta page of the snapshot; without it, the newest snapshot is read.
 
-    All calls raise NativeError (lmdb.damaged, build.damaged, lmdb.io).
+    All methods raise NativeError with lmdb.damaged, build.damaged or lmdb.io.
     """
 
     def __new__(cls, path: _Path, *, txn: int | None = None, meta: bytes | None = None) -> Contents: ...
     tables: dict[str, TableRecord]
     def freed(self, since: int) -> dict[int, int]:
-        """The transactions from `since` on that have freed pages, and how many of these are not used again."""
+        """Returns each transaction from `since` on that freed pages -> how many of these are still free."""
     def attributes(self) -> dict[int, str]:
-        """The attribute descriptions of ad2i by their numbers."""
+        """Returns the attribute descriptions in ad2i by their numbers."""
     def suffixes(self) -> list[tuple[str, int]]:
-        """Normalised, with their entry IDs."""
+        """Returns the normalised suffixes with their entry IDs."""
     def last_id(self) -> int:
-        """The greatest entry ID, 0 if there is none."""
+        """Returns the greatest entry ID, or 0 if there is no entry."""
     def values(self, id: int, name: str) -> list[bytes] | None:
-        """Of an attribute of an entry, also those in id2v; None if there is no such entry."""
+        """Returns the values of an attribute, including those in id2v, or None if there is no entry with this ID."""
     def first_values(self, after: int, names: Sequence[str], most: int) -> list[tuple[int, list[str]]]:
-        """Of at most `most` entries behind the ID `after`: the ID, and the first value of each of these attributes,
-        empty where an entry has none."""
+        """Returns, for at most `most` entries after the ID `after`, the ID and the first value of each attribute in
+        `names`; the value is empty if the entry has none."""
     def newest_csns(self, stop: str | None = None, most: int | None = None) -> list[str]:
-        """The greatest entryCSN of each server ID, by the index of entryCSN from its last second back to that of
-        `stop`, and of at most `most` entries, those with the highest IDs of a second. Without an index all entries are
-        read."""
+        """Returns the greatest entryCSN of each server ID. Follows the index on entryCSN backwards to the second of
+        `stop`, and reads at most `most` entries, those with the highest IDs in a second. Without an index, reads all
+        entries."""
     def csns_after(self, since: str) -> list[tuple[int, str]]:
-        """IDs of the entries whose entryCSN is greater, and it."""
+        """Returns ID and entryCSN of each entry whose entryCSN is greater than `since`."""
     def index_counts(self, name: str) -> list[tuple[bytes, int]]:
-        """The keys of an index, and how many IDs each has."""
+        """Returns the keys of an index with the number of IDs of each."""
     def probe(self) -> None:
         """Reads the first and the last record of every table."""
 
 def entry_with(entry: bytes, number: int, values: Sequence[bytes], *, normals: bool) -> bytes:
-    """The value in id2e with these values of one attribute, in its place or behind all others. normals: its normal
-    forms are the same values if it had any; else it has none.
+    """Returns the id2e value `entry` with these values of an attribute, in its place or after all others. normals: the
+    normalised values equal them if the attribute has any; otherwise it has none.
 
-    Raises NativeError (build.damaged: no entry; build.unproven: the values are in id2v).
+    Raises NativeError with build.damaged if `entry` is no entry, build.unproven if the values are in id2v.
     """
 
 def new_entry(flags: int, attributes: Sequence[tuple[int, Sequence[bytes]]]) -> bytes:
-    """The value in id2e of an entry with these object class flags, and of each attribute its number in ad2i and
-    values."""
+    """Returns the id2e value of an entry with these object class flags and, for each attribute, its number in ad2i and
+    its values."""
 
 @final
 class IndexCosts:
     page_size: int
-    pages: int  # Of the file, up to the last in use
-    tables: list[IndexCost]  # All indexes by name
+    pages: int  # In the file, up to the last page in use
+    tables: list[IndexCost]  # All indexes, sorted by name
 
 def index_costs(path: _Path, counters: Counters, *, txn: int) -> IndexCosts:
-    """Of a data file; txn: that of the reader's slot which is held."""
+    """Measures the indexes of a data file. txn: the transaction of a reader slot that the caller keeps."""
 
 def shared_uuids(
     path: _Path, counters: Counters, limits: Resources, *, txn: int | None, limit: int
 ) -> list[tuple[str, str, str]]:
-    """The first `limit` entryUUIDs that several entries of a data file have, each with the DNs of two of them.
+    """Returns the first `limit` entryUUIDs of a data file that several entries have, with the DNs of two of these.
 
-    limits: for sorting where no index on entryUUID has a posting for each entry."""
+    limits: for sorting if there is no index on entryUUID with a posting for each entry."""
 
 @final
 class Selected:
     read: int
-    kept: int  # Of those read
-    glue: int  # Entries made for ancestors that were not selected; not among those
+    kept: int  # Of the entries read
+    glue: int  # Glue entries for ancestors that were not selected; not counted in `kept`
 
 def select(
     paths: Sequence[_Path],
@@ -513,8 +510,8 @@ def select(
     context_csns: Sequence[str],
     counters: Counters,
 ) -> Selected:
-    """Writes what a consumer holds of the records in `paths` to the file `entries`, and the glue entries that it makes
-    to `glue`. The entry of the suffix gets `context_csns`, and no other entry any. Memory: the names of parents."""
+    """Writes the records of `paths` that a consumer holds to the file `entries`, and the glue entries that it creates
+    to `glue`. The suffix entry gets `context_csns`, and no other entry has a contextCSN. Memory: the DNs of parents."""
 
 def schema(
     definitions: Sequence[tuple[Literal["macro", "syntax", "attribute", "class", "rule"], str, bool]],
@@ -523,10 +520,10 @@ def schema(
     dynamic_objects: bool = False,
     password_policy: bool = False,
 ) -> Schema:
-    """From values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and
-    olcDitContentRules in the order of `slapcat -n0`; True: it stands in cn=schema,cn=config itself, so it
-    is compiled into slapd. `options`: olcAttributeOptions. `dynamic_objects`: the database has the overlay
-    dds. `password_policy`: some database has the overlay ppolicy.
+    """Parses values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and olcDitContentRules
+    in the order of `slapcat -n0`; True marks a definition in cn=schema,cn=config itself, which is compiled into slapd.
+    `options`: olcAttributeOptions. `dynamic_objects`: the database has the overlay dds. `password_policy`: some
+    database has the overlay ppolicy.
     """
 
 @final
@@ -540,36 +537,36 @@ class Rejection:
 class Built:
     entries: int  # In the database
     read: int
-    duplicates: int  # Entries left out, for they were read twice
-    dropped: int  # Entries left out, for their parent is gone
-    stale: list[int]  # IDs of entries that a newer copy has overtaken: id2e still has them, and no other table
+    duplicates: int  # Entries left out because another copy of them was kept
+    dropped: int  # Entries left out because their parent was deleted
+    stale: list[int]  # IDs of entries that a newer copy has replaced: they are still in id2e, and in no other table
     rejected: int
-    rejections: list[Rejection]  # The first hundred, in the order of the input
+    rejections: list[Rejection]  # The first hundred, in input order
     misfits: list[tuple[str, str, int]]
-    """(attribute description, syntax, values read that the syntax forbids), of "count" alone."""
-    completed: str  # What completing the entries added to the checksum of their tree, modulo 2^128; 0 unless `account`
-    bytes: int  # Of the file
+    """(attribute description, syntax, number of values that violate the syntax); only with "count"."""
+    completed: str  # What generated attributes added to the checksum of the entries, modulo 2^128; 0 unless `account`
+    bytes: int  # Size of the file
     pages: int
-    tables: dict[str, int]  # Sub-database -> values in it
+    tables: dict[str, int]  # Table -> number of values
     phases: dict[str, float]  # Stage -> seconds
 
 @final
 class Database:
-    """What slapd is configured to do with one database (slapd-mdb(5), slapd-config(5))."""
+    """The slapd configuration of one database (slapd-mdb(5), slapd-config(5))."""
 
     def __new__(cls, target: Target) -> Database: ...
 
 @final
 class Feed:
-    """Blocks of LDIF on their way from connections to a build, bounded: whoever is faster waits."""
+    """A bounded queue of LDIF blocks from connections to a build: the faster side waits."""
 
     def __new__(cls) -> Feed: ...
     def close(self) -> None:
-        """All has been read."""
+        """Marks the end of the input."""
     def break_off(self) -> None:
-        """Reading or building failed: both ends stop, with an error of the code `cancelled`."""
+        """Aborts after a failure to read or build: both ends fail with the code `cancelled`."""
     def repeat(self) -> None:
-        """Some entries may come more than once."""
+        """Allows entries to come more than once."""
 
 def build(
     inputs: Sequence[_Path | int | Feed],
@@ -580,11 +577,11 @@ def build(
     live: LiveSource | None,
     counters: Counters,
 ) -> Built:
-    """Builds the data file of a database from LDIF: key by key what `slapadd -q` makes.
+    """Builds the data file of a database from LDIF: key by key as `slapadd -q` would.
 
-    inputs: files, or descriptors of streams, in their order. out_path: made anew, mode 0600, synced when the
-    call returns; the same input and rules give the same file. More than `limits.memory` for sorting goes to nameless
-    files. Of entries that are read more than once, also by the functions of `live`, one is kept.
+    inputs: files, or descriptors of streams, in order. out_path: created with mode 0600, and synced when the call
+    returns; the same input and rules give the same file. Sorting uses unnamed files beyond `limits.memory`. Of entries
+    that are read more than once, also by the functions of `live`, one is kept.
     """
 
 @final
@@ -602,25 +599,25 @@ def split(
     root: str | None = None,
     claimed: Sequence[str] | None = None,
 ) -> list[SplitResult]:
-    """Divides LDIF among databases: each record goes, as it stands, to the one whose suffix is the longest above it.
+    """Divides LDIF among databases: each record goes unchanged to the database with the longest suffix above it.
 
-    shares: the suffixes of each, and the file it gets. The first one gets besides whatever is below none of them or
-    cannot be read. With `claimed`, the contextCSN that the entry `root` will have, no entry of the others keeps a
-    contextCSN or a newer entryCSN.
+    shares: the suffixes of each database, and its output file. The first database also gets records that are below no
+    suffix or that cannot be parsed. With `claimed`, the future contextCSN of the entry `root`, entries of the other
+    databases lose their contextCSN, and no entryCSN stays newer.
     """
 
 def verify(path: _Path, database: Database, limits: Resources, counters: Counters, *, full: bool, new: bool) -> int:
-    """The entries of a finished data file that nobody writes to.
+    """Checks a finished data file that nobody writes to, and returns the number of its entries.
 
-    A look at its counts and a sample of entries, each looked for in every index; `full` at every page, at
-    every entry, and every index is made again and compared. new: the file is as the build wrote it.
-    NativeError build.damaged says what is wrong.
+    Checks its counts, and a sample of entries with their postings in every index. With `full`, checks every page and
+    every entry, and rebuilds and compares every index. new: the file is unchanged since the build. Raises NativeError
+    with build.damaged and the problem.
     """
 
 @final
 class Sample:
-    """text: LDIF, parents first. records: entries of the database, and parents that were never added. windows: of
-    consecutive IDs, at even places; None: all entries."""
+    """text: LDIF, parents first. records: entries of the database, and parents that were never added. windows: number
+    of evenly spaced ranges of consecutive IDs; None: all entries."""
 
     text: bytes
     records: int
@@ -629,52 +626,51 @@ class Sample:
 @final
 class Exported:
     entries: int
-    holes: int  # Parents that were never added; they stand nowhere
-    late: int  # Entries below one that comes after them in the order of IDs; they stand in the last files
-    bytes: int  # Of LDIF, before compression
-    checksum: str  # That of a tree of all files with nothing ignored
+    holes: int  # Parents that were never added, and so are in no file
+    late: int  # Entries with a lower ID than their parent; they are in the last files
+    bytes: int  # LDIF, before compression
+    checksum: str  # Checksum of an EntryDigests of all files that ignores no attribute
     files: list[tuple[str, str, int, str]]
-    """Name, XXH3 of 128 bits in hexadecimal digits, entries and their checksum as of a tree; in the order in which
-    they load."""
-    base: str  # DN of the base, or of the suffix, as the database spells it; "" where it has several
-    context_csns: list[str]  # Of the suffix, as stored
+    """Name, 128-bit XXH3 in hexadecimal, entries and their checksum (see EntryDigests), in load order."""
+    base: str  # DN of the base or the suffix, as the database spells it; "" if it has several suffixes
+    context_csns: list[str]  # Of the suffix entry, as stored
     ranges: int
 
 @final
 class Dump:
-    """A snapshot of a database of back-mdb, read from the pages of its data file by `jobs` workers; no schema and no
-    configuration is needed.
+    """A snapshot of a back-mdb database, read from the pages of its data file by `jobs` workers, without schema or
+    configuration.
 
-    txn: the transaction of which somebody holds a reader's slot; the newest snapshot is read, and stays whole as long
-    as it is held. None: nobody writes to the file. base: DN of the entry that with all below it is wanted. Damage is
+    txn: the transaction of a reader slot that the caller keeps; the newest snapshot is read, and stays intact as long
+    as the slot is kept. None: nobody writes to the file. base: DN of the root of the subtree to read. Damage raises
     build.damaged.
     """
 
     def __new__(cls, path: _Path, *, txn: int | None, base: str | None, jobs: int) -> Dump: ...
     def export(self, directory: _Path, ldif_format: LdifFormat, counters: Counters) -> Exported:
-        """Files `0001.ldif[.zst]` and on in the empty `directory`: parents first, lines not folded, values of one
-        attribute side by side. Same database, same bytes."""
+        """Writes `0001.ldif[.zst]`, `0002...` into the empty `directory`: parents first, lines not folded, the values
+        of an attribute grouped. The same database gives the same bytes."""
     def stream(self, fd: int, ldif_format: LdifFormat, scratch: _Path, counters: Counters) -> Exported:
-        """What `export` writes, into a descriptor. After an error that is not the reader's (ldif.pipe) it ends with
-        what no reader of LDIF takes. scratch: a directory for a nameless file."""
+        """Writes the LDIF of `export` to a descriptor. After an error other than ldif.pipe, the stream ends with a line
+        that no LDIF parser accepts. scratch: a directory for an unnamed file."""
     def digest(self, tree: EntryDigests, counters: Counters) -> None:
-        """Adds every entry to `tree`; after an error that is of no use."""
+        """Adds every entry to `tree`, which is unusable after an error."""
     def sample(self, counters: Counters, *, least: int, share: float, most: int) -> Sample:
-        """At least so many entries, and that share of all, but at most so many; all, where there are not twice as
-        many."""
+        """Samples the share `share` of all entries, but at least `least` and at most `most`. Reads all entries if there
+        are fewer than twice as many."""
     def pick(self, names: Sequence[str], counters: Counters) -> bytes:
-        """The entries of these DNs as LDIF, as far as they are there."""
+        """Returns the entries with these DNs, as far as they exist, as LDIF."""
 
 @final
 class Seen:
-    """What the pages of a copy are, noted while they are copied, for `audit`: 130 bytes of memory for each."""
+    """Facts about the pages of a copy, collected for `audit` while copying: 130 bytes of memory per page."""
 
     def __new__(cls, source: _Path, meta: bytes) -> Seen:
-        """Of the snapshot that the meta page `meta` of `source` tells of. A reader has to hold it meanwhile."""
+        """Prepares for the snapshot of the meta page `meta` of `source`. The caller must keep a reader slot on it."""
 
 @final
 class PagePacks:
-    """Packs of pages: number, path, name for errors, entries of its frames. transaction: of every page, in format 3."""
+    """Packs of pages: number, path, name for errors, entries of the frames. transaction: of every page, in format 3."""
 
     def __new__(
         cls, packs: Sequence[tuple[int, _Path, _Path, bytes]], page_size: int, transaction: int | None
@@ -688,81 +684,81 @@ class PagePacks:
         threads: int,
         counters: Counters,
     ) -> None:
-        """Writes the backup with pack `own` to an empty file: both meta pages, then segments (runs, own pages
-        before it, pages), each found to have its SHA-256 (32 bytes) or XXH3 (16)."""
+        """Writes the backup with the pack `own` to an empty file: both meta pages, then the segments (runs, own pages
+        before the segment, pages), each verified by SHA-256 (32 bytes) or XXH3 (16 bytes)."""
 
 @final
 class KnownPages:
-    """Pages by their ids: 60 bytes of memory for each. Without packs, none."""
+    """An index of pages by content ID: 60 bytes of memory per page. Empty without packs."""
 
     def __new__(
         cls, packs: PagePacks | None, segments: Sequence[tuple[bytes, int, int]], own: int, *, again: int
     ) -> KnownPages:
-        """Of the backup that consists of these segments. again: so many of its pages, at most, are
-        left out, those of the frames that are used least."""
+        """Indexes the pages of the backup that consists of `segments`. Up to `again` pages in sparsely used frames
+        count as new, so that they are stored again."""
 
     def sift(
         self, data: PageBlock, first: int, own: int, *, page_size: int, transaction: int | None, level: int
     ) -> tuple[tuple[bytes, bytes, bytes, bytes], int]:
-        """Whole pages as runs, frames of those that are new, the entries of these, XXH3 of all; how many are new."""
+        """Returns the runs of these pages, the frames of new pages, their entries, and an XXH3; number of new pages."""
 
     def used(self) -> list[tuple[int, int]]:
-        """Of each pack, how many pages were found again, or are the base of one that is stored as a difference."""
+        """Returns for each pack how many of its pages were reused, or are the base of a page stored as a difference."""
 
 def clone_plain(
     source: _Path, target: _Path, head: bytes, length: int, counters: Counters, *, seen: Seen | None
 ) -> int:
-    """Copies a data file to `target` as it stands, holes left out: `head`, which is both meta pages, then what the
-    file has up to `length`. Returns the bytes of the copy, synced. Right for a file that is written to as long as a
-    reader holds the snapshot that `head` tells of. seen: gets to know its pages.
+    """Copies a data file to `target` unchanged but for holes: `head`, which is both meta pages, then the rest of the
+    file up to `length`. Returns the bytes of the copy, synced. The file may be written to if a reader slot keeps the
+    snapshot of `head`. seen: collects facts about the pages.
     """
 
 def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
-    """Writes the snapshot that the meta page `meta` tells of to `target`: its pages in order, none of them free.
+    """Writes the snapshot of the meta page `meta` to `target`: its pages in order, without free pages.
 
-    All tables are checked as `audit` does at level pages. Returns the bytes of the copy, synced. A reader
-    has to hold the snapshot.
+    Checks all tables as `audit` does at level pages. Returns the bytes of the copy, synced. The caller must keep a
+    reader slot on the snapshot.
     """
 
 @final
 class PageBlock:
-    """Whole pages. Its memory is used again once it is gone."""
+    """Whole pages, in memory that is reused once the block is dropped."""
 
     def __len__(self) -> int: ...
     def __bytes__(self) -> bytes: ...
     def compressed(self, level: int) -> bytes:
-        """As one frame of zstd, with their number and a checksum."""
+        """Returns the block as one zstd frame, with the number of pages and a checksum."""
 
 @final
 class PageBlocks:
-    """What `compact_in_pieces` makes, for another thread: of `size` bytes, a multiple of 64 KiB, the last shorter."""
+    """The blocks of `compact_in_pieces`, for another thread: `size` bytes (a multiple of 64 KiB), the last one less."""
 
     def __new__(cls, size: int) -> PageBlocks: ...
     def take(self) -> PageBlock | None:
-        """The next; None when no more comes, for whatever reason. Waits for it."""
+        """Waits for the next block and returns it, or None if no more will come, also after an error."""
 
     def close(self) -> None:
-        """No more are taken: `compact_in_pieces` fails with EPIPE."""
+        """Stops the transfer: `compact_in_pieces` fails with EPIPE."""
 
 def compact_in_pieces(source: _Path, pieces: PageBlocks, meta: bytes, counters: Counters) -> bytes:
-    """The same copy, to whoever takes the pieces: all pages but the two meta pages, which it returns."""
+    """Passes the copy of `clone_compact` in blocks to `pieces`: all pages but the two meta pages, which it returns."""
 
 def clone_send(
     source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters, *, compacted: bool
 ) -> int:
-    """Sends what `clone_plain` would copy to `fd`, with checksums; without what `part` says is there, if that is of the
-    same copy. compacted: `source` is what `clone_compact` made. Returns the byte that it began with. ValueError: `part`
-    is nothing that a receiver has written.
+    """Sends the copy of `clone_plain` to `fd`, with checksums, but without the bytes that `part` lists if that belongs
+    to the same copy. compacted: `source` is a result of `clone_compact`. Returns the byte where it began. Raises
+    ValueError if `part` was not written by a receiver.
     """
 
 def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:
-    """Receives what `clone_send` sends into `target`. Returns the bytes of the copy, synced. After an error `journal`
-    holds the `part` that is there; a stream that goes on goes into the same files.
+    """Receives the stream of `clone_send` into `target`. Returns the bytes of the copy, synced. After an error,
+    `journal` holds the `part` that was received; a resumed stream goes to the same files.
     """
 
 @final
 class Finding:
-    """A problem of a database. id: of the entry; dn: as far up as the tree tells it; page: its number."""
+    """A problem of a database. id: of the entry. dn: as many RDNs as the tree still gives. page: its number."""
 
     message: str
     id: int | None
@@ -773,7 +769,7 @@ class Finding:
 
 @final
 class Problem:
-    """All problems of a kind, such as "tree.entry": the first are told."""
+    """All problems of a kind, such as "tree.entry"; the first ones in full."""
 
     kind: str
     count: int
@@ -781,18 +777,18 @@ class Problem:
 
 @final
 class AuditReport:
-    """Sound, if there are no problems. txn: of the snapshot that was looked at."""
+    """The database is sound if `problems` is empty. txn: of the checked snapshot."""
 
     entries: int
     txn: int
     problems: list[Problem]
-    drifted: list[str]  # Index tables by which searches do not find what they should: they have to be made again
-    left_out: list[str]  # Index tables that are configured, and were not looked at
+    drifted: list[str]  # Index tables that lead searches to wrong results and must be rebuilt
+    left_out: list[str]  # Configured index tables that were not checked
     notes: list[str]
 
 @final
 class Refreshed:
-    """renamed: among the modified. kept: gone, but for entries below them. unsettled: entryUUIDs; nothing was done."""
+    """renamed: part of `modified`. kept: deleted, but have children. unsettled: entryUUIDs; if any, nothing changed."""
 
     added: int
     modified: int
@@ -812,8 +808,8 @@ def refresh(
 ) -> Refreshed:
     """Brings a database that no process has open up to date, in one transaction.
 
-    Of changed entries with the same entryUUID the last counts. allowed: a descriptor; a byte from it lets the
-    transaction be committed, its end does not.
+    Of changed entries with the same entryUUID, the last one counts. allowed: a descriptor; the transaction is committed
+    when a byte arrives on it, and aborted at its end of file.
     """
 
 class Gap:
@@ -858,7 +854,7 @@ def replay(path: _Path, database: Database, log: Sequence[_Path], options: Repla
 
 @final
 class Reindexed:
-    """entries: those that were read. tables: index table -> values in it."""
+    """entries: number of entries read. tables: index table -> number of values."""
 
     entries: int
     tables: dict[str, int]
@@ -866,14 +862,13 @@ class Reindexed:
 def reindex(
     path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters
 ) -> Reindexed:
-    """Makes the tables of these attributes' indexes again in a data file that no process has open: all of them are
-    there afterwards, or what was before. Code build.unproven, and nothing changed, where the keys of an index are not
-    known well enough.
+    """Rebuilds the indexes of these attributes in a data file that no process has open: either all of them or none are
+    replaced. Raises build.unproven, and changes nothing, if the keys of an index are not known well enough.
     """
 
 @final
 class Transferred:
-    """checksum: of the records that were copied. tables: table -> values in it. misfits as in `Built`."""
+    """checksum: of the copied records. tables: table -> number of values. misfits: see `Built`."""
 
     entries: int
     checksum: str
@@ -883,14 +878,14 @@ class Transferred:
 def transfer(
     path: _Path, txn: int | None, out: _Path, database: Database, limits: Resources, counters: Counters
 ) -> Transferred:
-    """Makes the data file `out` from the snapshot `txn` of the file `path`: its entries and names as they are, with
-    their IDs, in the format of `database`, whose indexes are made anew. Synced when this returns.
+    """Creates the data file `out` from the snapshot `txn` of the file `path`: entries and DNs unchanged, with their
+    IDs, in the format of `database`, with rebuilt indexes. It is synced when the call returns.
 
-    Code build.unproven where an entry is not stored as the slapd of `database` would store it.
+    Raises build.unproven if an entry is not stored as the slapd of `database` would store it.
     """
 
 def records_checksum(path: _Path, counters: Counters, *, jobs: int) -> str:
-    """Of all records of a data file that `transfer` copies, in whatever order; nobody writes to it."""
+    """Returns a checksum of all records that `transfer` copies, in any order; nobody may write to the file."""
 
 def audit(
     path: _Path,
@@ -904,27 +899,26 @@ def audit(
     seen: Seen | None,
     limit: int,
 ) -> AuditReport:
-    """Is a data file sound? Levels are meta, pages, tree and indexes; each looks at what those before it do.
+    """Checks a data file. The levels are meta, pages, tree and indexes; each includes those before it.
 
-    seen: what was noted when the file was written; none of these pages is read again.
-    txn: the transaction on whose snapshot the caller holds a reader slot; None for a file that nobody writes to.
-    database: of level indexes. sample: at that level so many entries are held against the schema and looked for in
-    every index, and nothing else is done; 0: all of it. limit: problems of each kind that are told. Damage of the
-    file is in the verdict, never an error.
+    seen: facts that were collected while the file was written; these pages are not read again. txn: the transaction of
+    a reader slot that the caller keeps; None for a file that nobody writes to. database: for level indexes. sample: at
+    that level, only so many entries are checked against the schema and every index; 0: all of them. limit: reported
+    problems of each kind. Damage is part of the report, never an error.
     """
 
 @type_check_only
 class LoadOptions(TypedDict):
-    """What `add` is asked to do.
+    """The options of `add`.
 
-    batch: entries a transaction; 0 finds out, 1 makes none. window: requests that may wait for their answers on a
-    connection, on a quick way to the server and at most. exists: of an entry whose DN is there already. leave_out:
-    attributes (any case, with any options). contexts: the server's suffixes. aliases: (other name, name that the
-    server shows) in lower case. rejects: LDIF of rejected entries with their reasons, made when there is one.
-    max_rate: entries a second, 0 is without limit. journal: made, or gone on with. all_uncertain: any entry may have
-    been added by an earlier load. references: attributes that name entries, after which an entry is sent; singly:
-    outside of transactions. memory: bytes for entries that wait for others; what is more goes to nameless files in
-    `scratch`. patience: seconds that a server which is gone is tried again.
+    batch: entries per transaction; 0 finds the number itself, 1 uses no transactions. window: requests that may wait
+    for their answers on a connection, for a fast link and at most. exists: what to do with an entry whose DN exists
+    already. leave_out: attributes (matched in any case, with any options). contexts: the server's suffixes. aliases:
+    (other name, name that the server shows) in lower case. rejects: LDIF of rejected entries with their reasons,
+    created at the first one. max_rate: entries per second, 0 is unlimited. journal: created, or continued.
+    all_uncertain: any entry may have been added by an earlier load. references: attributes that name other entries,
+    which are sent first; singly: outside of transactions. memory: bytes for entries that wait for others; more of them
+    go to unnamed files in `scratch`. patience: seconds for which an unreachable server is retried.
     """
 
     jobs: int
@@ -949,27 +943,27 @@ class LoadOptions(TypedDict):
 
 @final
 class Loaded:
-    """Counts, of earlier runs with the same journal too: read = added + present + replaced + rejected."""
+    """Counts that include earlier runs with the same journal: read = added + present + replaced + rejected."""
 
     read: int
     added: int
-    present: int  # There already, and left as they were
+    present: int  # Existed already, and were left unchanged
     replaced: int
     rejected: int
-    rejections: list[Rejection]  # The first hundred, in the order of the input
-    orphans: bool  # All were rejected for want of a parent
-    stopped: bool  # More were rejected than may be, so not all was read
-    before: int  # Entries that earlier runs were done with
+    rejections: list[Rejection]  # The first hundred, in input order
+    orphans: bool  # Whether a missing parent was the reason of every rejection
+    stopped: bool  # Whether reading stopped early, because more entries were rejected than allowed
+    before: int  # Entries that earlier runs completed
     left_out: int  # Values that were not sent
     deferred: int  # Entries that came before their parents
-    named: int  # Entries that waited for those that they name
+    named: int  # Entries that waited for entries that they name
     reconnects: int
     transactions: int
-    largest: int  # Entries in the largest transaction
+    largest: int  # Entries of the largest transaction
 
 def add(inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, options: LoadOptions) -> Loaded:
-    """Adds all entries to a running server. Ends when it has an answer to each, or with an error ldap.*, when the
-    server is gone for good: what is done stands in the journal.
+    """Adds all entries to a running server. Returns when each has an answer. If the server stays unreachable, raises an
+    ldap.* error; the journal then has the completed entries.
     """
 
 _Cut: TypeAlias = tuple[int, int, int, int]
@@ -977,21 +971,21 @@ _Place: TypeAlias = tuple[str, int, str]
 
 @final
 class Plan:
-    shared: int  # Entries with children, which every slice has
+    shared: int  # Entries with children, which are in every slice
     leaves: int
-    unknown: int  # Parents that no entry is, as far as names tell without a schema
-    cuts: list[_Cut]  # Where each slice begins: index of the file, uncompressed byte, line, leaves before it
+    unknown: int  # Missing parents, as far as DNs can be compared without a schema
+    cuts: list[_Cut]  # Where each slice begins: index of the file, uncompressed byte, line, leaf entries before it
 
 def plan(ldif: SlicedLdif, shards: int, counters: Counters) -> Plan:
-    """Reads all twice. Writes the shared entries, parents first; chooses up to `shards` slices."""
+    """Reads the input twice. Writes the shared entries, parents first, and chooses up to `shards` slices."""
 
 @final
 class Slice:
-    """A slice of a plan: the shared entries, then `own` others from `cut` on.
+    """A slice of a plan: the shared entries, then `own` other entries from `cut` on.
 
-    now: entries get the entryUUID, timestamps and entryCSN that they lack; None: they do not. context_csns: exactly
-    those of `root`, which no entryCSN may exceed. aliases: as in `join`. first: the number of the
-    first entryCSN that is made.
+    now: generates missing entryUUIDs, timestamps and entryCSNs with this time; with None, none are generated.
+    context_csns: the exact values of `root`, which no entryCSN may exceed. aliases: see `join`. first: the number of
+    the first generated entryCSN.
     """
 
     def __new__(
@@ -1009,19 +1003,19 @@ class Slice:
         first: int = 0,
     ) -> Slice: ...
     def feed(self, fd: int, counters: Counters) -> tuple[int, bool]:
-        """Writes it as slapadd shall read it. How many of its own there were, and whether `root` was there."""
+        """Writes the slice as input for slapadd. Returns the number of own entries, and whether it has `root`."""
     def find_line(self, line: int, counters: Counters) -> _Place | None:
-        """Path, line and DN of the input's record that stands at a line of what `feed` writes."""
+        """Returns path, line and DN of the input record that is at line `line` of the output of `feed`."""
 
 def find_name(ldif: SlicedLdif, dn: str, counters: Counters) -> list[_Place]:
-    """The first two records of that name."""
+    """Returns the first two records with that DN."""
 
 @final
 class Merged:
     entries: int
-    bytes: int  # Of the file
+    bytes: int  # Size of the file
     pages: int
-    tables: dict[str, int]  # Sub-database -> values in it
+    tables: dict[str, int]  # Table -> number of values
 
 def merge(
     paths: Sequence[_Path],
@@ -1034,32 +1028,32 @@ def merge(
     context: str | None,
     jobs: int,
 ) -> Merged:
-    """Makes one data file of those that slapadd made of slices, in their order; synced when the call returns.
+    """Merges the data files that slapadd built from slices, in order; the result is synced when the call returns.
 
-    shared: entries that all have. context: the suffix whose entry gets contextCSN, as with slapadd -w. jobs: threads
-    that read. A damaged part is an error.
+    shared: entries that all of them have. context: the suffix whose entry gets contextCSN, as with slapadd -w. jobs:
+    reader threads. A damaged part raises an error.
     """
 
 @final
 class Template:
-    """A template made ready: the bytes of every entry follow from `spec`, and from its number. otherwise: the count for
-    the kind of entry that has none of its own, if `spec.entries` is None.
+    """A parsed template: `spec` and an entry's number determine the bytes of the entry. otherwise: the count for the
+    kind of entry without a count of its own, if `spec.entries` is None.
     """
 
     def __new__(cls, spec: TreeSpec, otherwise: int | None) -> Template: ...
-    entries: int  # All of the tree, the suffix and the branches included
+    entries: int  # In the whole tree, with the suffix and the branches
     suffix: str
     description: str
-    fingerprint: str  # Of what the template and its lists say: the same for two files that say the same
-    kinds: list[tuple[str, int, int]]  # Name, number of the first entry, and entries of each
+    fingerprint: str  # Of the content of the template and its lists: equal if they say the same
+    kinds: list[tuple[str, int, int]]  # Name, number of the first entry, and number of entries of each kind
     def entry(self, number: int) -> bytes:
-        """The record of one entry, with the empty line behind it. Raises IndexError."""
+        """Returns the record of an entry and a blank line. Raises IndexError if there is no such entry."""
     def write(self, fd: int, first: int, end: int, jobs: int, counters: Counters, *, compress: bool = False) -> None:
-        """Entries `first` to `end`-1 as LDIF (zstd if wanted), made by `jobs` threads.
+        """Writes entries `first` to `end`-1 as LDIF, with zstd if `compress`, using `jobs` threads.
 
-        The bytes do not depend on how many.
+        The bytes do not depend on `jobs`.
         """
     def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
-        """The same into a file."""
+        """Writes the same LDIF to a file."""
     def plan(self, options: PlanOptions, fd: int, jobs: int, counters: Counters) -> None:
-        """What clients do with the tree: lines of JSON, or LDIF of the changes among them."""
+        """Writes the operations of clients on the tree, as lines of JSON, or the changes among them as LDIF."""

@@ -21,7 +21,7 @@ RETRIES = 20  # consecutive retries of a piece without any progress
 SERVER_PATIENCE = 120.0  # seconds for which a load retries an unreachable server
 SILENCE_FACTOR = 20.0  # a step that pauses for longer than this factor times its longest pause so far is stuck
 SILENCE = 300.0  # seconds for which a server that has to answer may send nothing
-# Every step may pause for so many seconds. Exceeds SILENCE, so that the error of a silent server comes first.
+# Seconds for which every step may pause. Exceeds SILENCE, so that the error of a silent server comes first.
 SILENCE_FLOOR = SILENCE + 60.0
 # A command with other options needs --restart to discard an earlier run that exceeds one of these limits.
 KEPT_ENTRIES = 20_000  # entries in finished partitions

@@ -23,7 +23,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     """Copy the database in directory SOURCE into directory TARGET, while slapd is running or not.
 
     The copy is a consistent snapshot and takes only the space that is in use, however large the file
-    looks. TARGET must not be in use. If the command is interrupted, TARGET holds what it held before;
+    looks. TARGET must not be in use. If the command is interrupted, TARGET is unchanged;
     give the same command again.
 
     TARGET - sends the copy to stdout, SOURCE - receives it from stdin: through ssh, for instance. Each block
@@ -32,7 +32,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     \b
     A running server's database to a directory on a spare disk:
       ditseed clone /var/lib/ldap /srv/spare/ldap
-    What it would take:
+    The space that this would take:
       ditseed clone /var/lib/ldap /srv/spare/ldap --dry-run
     Replacing an older one, without the free pages:
       ditseed clone /var/lib/ldap /srv/spare/ldap --compact --replace --verify pages

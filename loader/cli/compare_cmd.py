@@ -70,7 +70,7 @@ def command(
 
     The order of entries and values and the spelling of DNs do not matter. contextCSN and the
     attributes that a server computes for each answer (entryDN, subschemaSubentry, hasSubordinates ...)
-    are ignored unless asked for. Exit status: 0 equal, 1 different.
+    are ignored by default. Exit status: 0 equal, 1 different.
 
     \b
     Examples:

@@ -143,9 +143,8 @@ def plan_command(
 ) -> int:
     """Print the commands that make a volume for a database, with the reason of every number.
 
-    DISK is a block device (/dev/sdb), which must hold nothing, or a size (300G) for a plan on paper. What is printed
-    is a script for sh: read it, then run it as root. ditseed itself runs none of it. Real disks are only examined,
-    which needs root.
+    DISK is an empty block device (/dev/sdb), or a size (300G) for a plan on paper. The output is a script for sh: read
+    it, then run it as root. ditseed itself does not run it. It only examines real disks, which needs root.
 
     Without --redundant one failed disk loses the whole file system.
 
@@ -213,15 +212,15 @@ def migrate_command(
         "Commands that stop and start the service (default: systemctl stop slapd, systemctl start slapd).",
     ],
     uri: Annotated[str | None, "-H --uri URI", "Server that must answer afterwards (default: ldapi:/// for slapd)."],
-    rollback: Annotated[bool, "Go back to the former volume, from whichever step."],
-    apply: Annotated[bool, "Do it, once you have typed FROM to confirm."],
+    rollback: Annotated[bool, "Go back to the former volume, after any step."],
+    apply: Annotated[bool, "Make the migration, after you have typed FROM to confirm."],
     shown: Shown,
     fstab: Annotated[str, "--fstab FILE", "The fstab to change."] = str(mounts.FSTAB),
     seconds: Annotated[
         float, "--watch SECONDS", FloatRange(0), "Time that the service must stay up after its start."
     ] = 30.0,
 ) -> int:
-    """Move what is in FROM to the volume that is mounted on TO, and mount that volume on FROM instead.
+    """Move the files in FROM to the volume mounted on TO, and mount that volume on FROM instead.
 
     FROM has the files of the service: it is the mount point of a volume, or a directory of a larger one. TO is the
     mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
@@ -421,11 +420,11 @@ def watch_command(
     """Time reads of every layer below PATH, and show which layer adds delay.
 
     PATH is a data.mdb, a database directory, or any directory. Its file system, the logical volume, the physical
-    volumes and the disks are read directly (past the page cache) at random places, one small read of each in every
-    interval, each by its own thread at real-time priority. Run it as root. It ends after --samples, or by Ctrl-C;
-    another signal ends it with exit status 128 plus its number.
+    volumes and the disks each have a thread with real-time priority, which makes one small direct read (past the page
+    cache) at a random place in every interval. Run it as root. It ends after --samples, or by Ctrl-C; another signal
+    ends it with exit status 128 plus its number.
 
-    In addition to the layers it times the probes of --probe. It prints a table at the end, on a terminal also while it
+    It also times the probes of --probe. It prints a table at the end, on a terminal also while it
     runs; use --json for a log.
 
     With --check nothing is read but the state file of a running watch: one line with performance data and one

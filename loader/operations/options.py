@@ -24,7 +24,7 @@ ON, OFF, NONE = "on", "off", "none"
 # The envflags of slapd-mdb(5), except nosync, which is a separate setting.
 FLAGS = ("mapasync", "nometasync", "nordahead", "writemap")
 FILE_SYSTEMS = ("xfs", "ext4")
-PROBES = ("flock", "write")  # what `watch` times besides the layers
+PROBES = ("flock", "write")  # probes of `storage watch`, which it times besides the layers
 STRIPE = 64 * 1024  # bytes; the default of lvcreate
 
 

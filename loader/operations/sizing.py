@@ -178,7 +178,7 @@ class _IndexPages(Struct, frozen=True):
         return round(sum(count * self.tree(ids) for ids, count in keys.items()))
 
     def whole(self, keys: Mapping[float, float] | Mapping[int, int]) -> float:
-        """Returns the number of pages of the index. `keys`: number of IDs -> number of keys with so many IDs."""
+        """Returns the number of pages of the index. `keys`: number of IDs -> number of keys with this number of IDs."""
         room, key_node = self.page_size - _HEADER, _POINTER + _NODE + self.key_bytes
         total = squares = trees = 0.0
         for ids, count in keys.items():
@@ -237,7 +237,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
 
 def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
-    """Returns the keys of the whole database: number of IDs -> number of keys with so many IDs."""
+    """Returns the keys of the whole database: number of IDs -> number of keys with this number of IDs."""
     once, twice, key_count = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
     seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample

@@ -42,7 +42,7 @@ _LOOK_EVERY = 0.1  # seconds between two reads of contextCSN while waiting for a
 _ANCIENT = "19700101000000.000000Z#000000#{}#000000"
 _SYNCPROV = re.compile(r"olcOverlay=(\{-?\d+\})?syncprov,", re.IGNORECASE)
 _LEAST_LOG = 100_000  # writes; minimum size of a recommended session log
-_ENTRIES_PER_WRITE = 100  # a recommended session log has room for one write for so many entries of the tree
+_ENTRIES_PER_WRITE = 100  # entries of the tree per write that a recommended session log can hold
 _START = 0.2  # seconds to connect, bind and send the search
 _BUCKETS = 65536  # AVL trees in which slapd's consumer keeps entryUUIDs, one for each value of the first two bytes
 _EACH = {SyncAnswer.PRESENT: 2.4e-6, SyncAnswer.WHOLE: 28e-6}  # seconds per entry, if the AVL trees are small

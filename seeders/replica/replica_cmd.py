@@ -94,9 +94,9 @@ def seed(entries: _Entries, servers: ServersOptions, options: SeedOptions, at: C
     all entries, or every entry), how long that takes, and how to improve it (docs/catch-up.md).
 
     --dry-run makes all checks, and predicts the time of each step. For that it reads the provider for three seconds,
-    builds a sample of what came with the consumer's configuration, and copies a part of the database if --from names
-    one. Without --strategy it does so for each strategy, recommends one, and says why others are not feasible; if none
-    is, it exits with status 1.
+    builds a sample of the received entries with the consumer's configuration, and copies a part of the database if
+    --from names one. Without --strategy it does so for each strategy, recommends one, and says why others are not
+    feasible; if none is feasible, it exits with status 1.
 
     \b
     Examples:
@@ -384,7 +384,7 @@ def _show_run(run: RunProgress) -> None:
 @declare("release", command)
 def release(
     server: ServerOptions,
-    forget: Annotated[bool, "Contact no server: forget what was left set on one that is gone for good."],
+    forget: Annotated[bool, "Contact no server; forget the settings that are left on a server that is gone for good."],
     as_json: Json,
 ) -> None:
     """Restore the provider's session log to what it was before `replica seed --prepare-provider`.
@@ -393,8 +393,8 @@ def release(
     entries. Otherwise wait until the replica has caught up (ditseed replica verify), and run this on the host where the
     seeding ran. -H is the provider, by any of its URIs.
 
-    Every verb prints a reminder of what a run has left set on a server. If that server is gone for good, --forget with
-    the -H of the reminder ends the reminders; nothing is restored.
+    Every verb prints a reminder of settings that a run has left changed on a server. If that server is gone for good,
+    --forget with the -H of the reminder ends the reminders; nothing is restored.
 
     \b
     Examples:
@@ -419,8 +419,8 @@ def release(
 def refresh(server: ServerOptions, options: RefreshOptions, run: Run) -> None:
     """Bring the database of a stopped consumer up to date, before its slapd starts.
 
-    For a seed that has been waiting. The provider (-H -D -y) is asked for everything changed or deleted since the
-    database's contextCSN, and all of it goes into the database in one transaction, with the new contextCSN. syncrepl
+    Use it if a seeded database has waited for its slapd. It asks the provider (-H -D -y) for everything changed or
+    deleted since the database's contextCSN, and applies all of it in one transaction, with the new contextCSN. syncrepl
     then only has to fetch the last minutes. After an interruption the same command resumes; the database is either
     unchanged or up to date.
 

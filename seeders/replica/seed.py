@@ -247,7 +247,7 @@ def _sample(connection: Connection, base: str, given_up: threading.Event) -> _Pr
 
 
 def _requested(provider: Session) -> tuple[str, ...]:
-    """A server other than OpenLDAP is asked for user attributes only: the attributes it computes are not loaded."""
+    """Returns the attributes to request. Those that a server other than OpenLDAP computes are not loaded."""
     return EVERYTHING if questions.is_openldap(provider) else ("*", "entryUUID")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -I
-"""ditseed as the Debian package has it: its own packages before the distribution's."""
+"""Entry point of the Debian package: prefers the Python packages in it to the distribution's."""
 
 import sys
 

@@ -47,7 +47,7 @@ from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Ta
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
-LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map so many
+LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map that much
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first supported release, and the first later release that is not supported
 MOST_ENTRIES = 2**32 - 3  # entries per database; positions.rs of the core has the same limit
 LONGEST_INTLEN = 8  # bytes of an integer key; longer keys were never compared with slapd's

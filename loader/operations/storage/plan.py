@@ -201,21 +201,19 @@ def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
     names = " ".join(quote(disk.path) for disk in disks)
     why = f"The first extent begins at {units.size(start)}, a whole number of stripes, sectors and flash pages."
     yield Step(f"pvcreate --dataalignment {start // 1024}k {names}", (why,))
-    why = f"Extents of {extent}: the unit of every size in LVM, and the largest stripe that it takes."
+    why = f"Extents of {extent}: all sizes in LVM are multiples of this, and no stripe can be larger."
     yield Step(f"vgcreate -s {EXTENT // 1024}k {options.group} {names}", (why,))
 
     legs, on, remark = [leg.disk for leg in plan.legs if leg.used], "disk", ""
-    reasons = [
-        "-y --wipesignatures y: what an earlier volume left on these extents is wiped; lvcreate would ask, and stop."
-    ]
+    reasons = ["-y --wipesignatures y: wipes signatures of an earlier volume; otherwise lvcreate would stop and ask."]
     if options.redundant:
-        on, remark = "pair", f"; of each disk LVM takes {options.raid_extents} more for itself"
+        on, remark = "pair", f"; LVM itself takes {options.raid_extents} more of each disk"
         pairs = "; ".join(f"{one} and {two}" for one, two in zip(legs[::2], legs[1::2], strict=True))
         reasons.append(
-            f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1: the disks of a pair hold the same: {pairs}. One disk "
-            "of each pair may fail; then replace it (lvconvert --repair). Name the disks in such an order that the two "
-            "of a pair are on different controllers or shelves. LVM copies the first to the second in the background, "
-            "while the volume is in use already (lvs -o name,sync_percent)."
+            f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1: the disks of a pair have equal contents: {pairs}. "
+            "One disk of each pair may fail; then replace it (lvconvert --repair). Order the disks so that the two "
+            "disks of a pair are on different controllers or shelves. LVM copies the first to the second in the "
+            "background, while the volume is already in use (lvs -o name,sync_percent)."
         )
     sized = "" if options.size is None else f", {units.size(options.size)} rounded up to whole extents on each disk"
     each, size = plan.extents // stripes, units.size(plan.size)
@@ -249,13 +247,13 @@ def _file_system_steps(plan: Plan) -> Iterator[Step]:
         if stripes > 1 and plan.size >= XFS_LEAST:  # mkfs.xfs takes no stripes below this size
             mkfs += f" -d su={unit // 1024}k,sw={stripes} -l su={min(unit, _LOG_UNIT) // 1024}k"
             why += [
-                "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does. Of "
-                "raid10 the device states both copies as stripes; mkfs.xfs remarks that.",
-                f"-l su: writes of the log in whole stripes; at most {units.size(_LOG_UNIT)}.",
+                "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does. A "
+                "raid10 device counts both copies as stripes, so mkfs.xfs prints a warning.",
+                f"-l su: the log is written in whole stripes; the maximum is {units.size(_LOG_UNIT)}.",
             ]
     else:
         mkfs = f"mkfs.{kind} -b {PAGE} -m 0"
-        why.append("-m 0: no 5 % kept back for root, as which slapd does not run.")
+        why.append("-m 0: reserves no 5 % for root, because slapd does not run as root.")
         if stripes > 1:
             mkfs += f" -E stride={unit // PAGE},stripe_width={unit // PAGE * stripes}"
             why.append(f"stride: {units.size(unit)} in blocks; stripe_width: {unit // PAGE} x {stripes} stripes.")
@@ -267,7 +265,7 @@ def _file_system_steps(plan: Plan) -> Iterator[Step]:
         "and a weekly fstrim does what discard would do at every write."
     )
     yield Step(f"mount -t {kind} {device} {mount}", (barriers,))
-    boot = "The same at the next boot; without the line slapd would find an empty directory."
+    boot = "Mounts the volume at the next boot; without this line, slapd would find an empty directory."
     yield Step(commands.add_to_fstab(device, options.mount, kind), (boot,))
 
 
