@@ -1,4 +1,4 @@
-//! The first phase: workers encode chunks side by side, and their results come together in order.
+//! First phase: workers encode chunks in parallel, and their results are collected in order.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Build<'_> {
         Ok(gathered)
     }
 
-    /// Takes in what there is to read now.
+    /// Reads all inputs that are available now.
     pub(crate) fn read_available(
         &self,
         postings: &Postings,
@@ -54,7 +54,7 @@ impl Build<'_> {
             if gathered.exceeds_max_rejects() {
                 crew.dismiss();
             }
-            // Whoever waits for room in the channel finds it closed.
+            // Closing the channel ends workers that wait for room in it.
             drop(results);
         });
         crew.end()
@@ -83,7 +83,7 @@ impl Build<'_> {
     }
 }
 
-/// Takes results in the order of their chunks, until all workers are done.
+/// Collects results in the order of their chunks, until all workers are done.
 fn collect(
     results: &Receiver<Encoded>,
     recycle: &Sender<Encoded>,

@@ -12,7 +12,7 @@ use lmdbfile::{Error, ErrorKind, Format, PageUsage, Reader, Result, Seen, TableR
 
 const PAGE: usize = 4096;
 
-/// A small file with every kind of page.
+/// Writes a small intact file with every kind of page.
 fn sound(path: &Path, format: Format, rng: &mut Rng) {
     let mut tables = Vec::new();
     for (at, flags) in kinds().into_iter().enumerate() {
@@ -178,7 +178,7 @@ fn other_files_are_refused() {
     }
     let error = Reader::open(&directory.path().join("none")).unwrap_err();
     assert_eq!((error.kind, error.errno), (ErrorKind::Io, Some(2)));
-    // Another version is named, not read as if it were this one.
+    // A file of another version is refused by its version number.
     write_file(&path, PAGE, &[]);
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[20] = 2;

@@ -71,7 +71,7 @@ impl Shards {
         Ok(found)
     }
 
-    /// Number of entries in all shards; shared ones count once.
+    /// Returns the number of entries in all shards; shared ones count once.
     pub fn entries(&self) -> u64 {
         self.all.last().map_or(0, |last| last.offset + last.last)
     }
@@ -147,7 +147,7 @@ fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     Ok(last)
 }
 
-/// The ID at the beginning of the current key.
+/// Returns the ID at the beginning of the current key.
 pub fn id_at(record: &Peekable<'_>) -> u64 {
     codec::id::first(&record.key).unwrap_or(0)
 }
