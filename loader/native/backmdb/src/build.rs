@@ -64,15 +64,15 @@ pub struct LiveSource<'a> {
 
 impl fmt::Debug for LiveSource<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Beside").field("head", &self.head).finish_non_exhaustive()
+        out.debug_struct("LiveSource").field("head", &self.head).finish_non_exhaustive()
     }
 }
 
-/// Builds `out` from `sources`; on success the whole file is on disk. `beside`: the entries come from a live server,
+/// Builds `out` from `sources`; on success the whole file is on disk. `live`: the entries come from a live server,
 /// where an entry may come twice or without its parent; otherwise such an entry is rejected.
 pub fn build(
     sources: Vec<Source>,
-    beside: Option<LiveSource<'_>>,
+    live: Option<LiveSource<'_>>,
     out: &Path,
     schema: &Schema,
     settings: &Settings,
@@ -92,28 +92,28 @@ pub fn build(
             .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
         longest_row,
         claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
-        live: beside.is_some(),
+        live: live.is_some(),
         completed: Mutex::default(),
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };
-    let means = TempStorage {
+    let temp = TempStorage {
         memory: options.memory,
         threads: options.jobs.max(1),
         scratch: options.scratch.clone(),
         stop: Arc::clone(counters.flag()),
     };
     let chunks = Chunks::new(sources, options.file_urls, counters);
-    let task = Build { shared, beside, chunks, indexes: &indexes, means, out };
+    let task = Build { shared, live, chunks, indexes: &indexes, temp, out };
     task.run()
 }
 
 pub(crate) struct Build<'a> {
     pub shared: BuildContext<'a>,
-    pub beside: Option<LiveSource<'a>>,
+    pub live: Option<LiveSource<'a>>,
     pub chunks: Chunks<'a>,
     indexes: &'a Indexes,
-    pub means: TempStorage,
+    pub temp: TempStorage,
     out: &'a Path,
 }
 
@@ -137,7 +137,7 @@ impl Build<'_> {
         clock.done("read");
         counters.begin("join", 0);
         let joined = self.join(&postings, &mut gathered)?;
-        let sorted = postings.finish(self.means.threads)?;
+        let sorted = postings.finish(self.temp.threads)?;
         let numbering = self.number(&mut gathered, &joined)?;
         clock.done("join");
         counters.begin("write", self.indexes.tables.len() as u64 + 3);
@@ -147,9 +147,9 @@ impl Build<'_> {
     }
 
     fn join(&self, postings: &Postings, gathered: &mut EncodedInput) -> Result<ParentTable> {
-        match self.beside {
-            Some(beside) => self.resolve(postings, gathered, beside),
-            None => join(gathered.take_tuples(&self.means), &gathered.askers),
+        match self.live {
+            Some(live) => self.resolve(postings, gathered, live),
+            None => join(gathered.take_tuples(&self.temp), &gathered.askers),
         }
     }
 
@@ -157,7 +157,7 @@ impl Build<'_> {
         let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
         let sizes: Vec<KeySize> =
             self.indexes.tables.iter().map(|table| size(table.long)).collect();
-        Postings::new(&sizes, self.means.memory / 2, &self.means.scratch, &self.means.stop)
+        Postings::new(&sizes, self.temp.memory / 2, &self.temp.scratch, &self.temp.stop)
     }
 
     pub(crate) fn create(&self) -> Result<FileWriter> {
@@ -170,7 +170,7 @@ impl Build<'_> {
         if gathered.exceeds_max_rejects() {
             return self.judged(gathered, Numbering::plain());
         }
-        let keeps = match self.beside {
+        let keeps = match self.live {
             Some(_) => gathered.has_few_removed(),
             None => joined.is_plain(),
         };
@@ -180,7 +180,7 @@ impl Build<'_> {
             return self.judged(gathered, numbering);
         }
         let numbering =
-            reorder::reorder(gathered, joined, &self.shared, &self.means, self.out, || {
+            reorder::reorder(gathered, joined, &self.shared, &self.temp, self.out, || {
                 self.create()
             })?;
         self.judged(gathered, numbering)
@@ -228,7 +228,7 @@ impl Build<'_> {
         let mut tables = vec![("id2e".to_owned(), id2e.finish(file)?)];
         let counters = self.shared.counters;
         thread::scope(|scope| {
-            let children = scope.spawn(|| Children::sort(names, &parents, &self.means));
+            let children = scope.spawn(|| Children::sort(names, &parents, &self.temp));
             if self.shared.settings.has_id2v {
                 tables.push(("id2v".to_owned(), crate::rows::write(file, rows, numbering)?));
             }

@@ -158,7 +158,7 @@ impl<'a> State<'a> {
         let Some(top) = self.open.last_mut() else { return Ok(()) };
         let Some(include) = top.include.take() else { return Ok(()) };
         self.included += 1;
-        let told = |error: Error| Error { line: None, path: None, ..error }.at(include.line);
+        let at_include = |error: Error| Error { line: None, path: None, ..error }.at(include.line);
         let path = top.path.clone();
         let opened = if self.open.len() > DEEPEST || self.included > MOST_INCLUDED {
             let message = format!("include: {}: too many files, one in another", include.url);
@@ -166,7 +166,7 @@ impl<'a> State<'a> {
         } else {
             url::open_included(&include.url, counters)
         };
-        let input = opened.map_err(|error| told(error).in_file(path.as_deref()))?;
+        let input = opened.map_err(|error| at_include(error).in_file(path.as_deref()))?;
         self.open.push(Open::new(input));
         Ok(())
     }

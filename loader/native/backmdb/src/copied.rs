@@ -45,10 +45,10 @@ impl<'a> RewritePlan<'a> {
         Self { written, numbering, positions, late, counters }
     }
 
-    pub fn run(&self, gathered: &mut EncodedInput, means: &TempStorage) -> Result<()> {
+    pub fn run(&self, gathered: &mut EncodedInput, temp: &TempStorage) -> Result<()> {
         let mut out = SecondPass { file: &mut gathered.file, tree: &mut gathered.id2e };
         self.root(&mut out)?;
-        let mut late = LateValues::sorted(self, means)?;
+        let mut late = LateValues::sorted(self, temp)?;
         let mut old = FirstPass::new(self.written)?;
         let mut elsewhere = self.late.iter().peekable();
         for position in 0..self.positions {
@@ -103,8 +103,8 @@ struct LateValues {
 }
 
 impl LateValues {
-    fn sorted(copy: &RewritePlan<'_>, means: &TempStorage) -> Result<Self> {
-        let (mut sorter, mut old) = (sorter(means), FirstPass::new(copy.written)?);
+    fn sorted(copy: &RewritePlan<'_>, temp: &TempStorage) -> Result<Self> {
+        let (mut sorter, mut old) = (sorter(temp), FirstPass::new(copy.written)?);
         for (at, &position) in (0..).zip(&copy.late) {
             copy.live(at)?;
             if let Some(id) = copy.numbering.id(position) {

@@ -155,14 +155,14 @@ impl<'a> AttributeDescriptions<'a> {
 
     /// Returns the counts of values that violate their syntax.
     pub fn invalid_values(&self) -> Vec<InvalidValues> {
-        let told = |column: &Arc<AttributeDescription>| InvalidValues {
+        let counted = |column: &Arc<AttributeDescription>| InvalidValues {
             attribute: column.text.clone(),
             syntax: self.schema.get(column.attribute).syntax_oid.clone(),
             count: column.misfits.load(Relaxed),
         };
         let known = lock(&self.known);
         let mut all: Vec<_> =
-            known.columns.values().map(told).filter(|one| one.count > 0).collect();
+            known.columns.values().map(counted).filter(|one| one.count > 0).collect();
         all.sort_by(|one, other| one.attribute.cmp(&other.attribute));
         all
     }

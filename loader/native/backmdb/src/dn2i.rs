@@ -49,10 +49,10 @@ pub struct Children(Records);
 
 impl Children {
     /// `names`: in the order of IDs.
-    pub fn sort(names: &Spool, parents: &ParentIds<'_>, means: &TempStorage) -> Result<Self> {
+    pub fn sort(names: &Spool, parents: &ParentIds<'_>, temp: &TempStorage) -> Result<Self> {
         let trees = count(names, parents)?;
         let mut sorter =
-            RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop);
+            RecordSorter::new(temp.memory / 4, temp.threads, &temp.scratch, &temp.stop);
         let (mut reader, mut record) = (names.reader(), Vec::new());
         while let Some(text) = reader.next()? {
             let name = names::read(text);

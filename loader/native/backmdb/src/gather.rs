@@ -94,7 +94,7 @@ impl EncodedInput {
     pub fn new(
         file: FileWriter,
         options: &Options,
-        means: &TempStorage,
+        temp: &TempStorage,
         bearer: Option<Hash>,
     ) -> Self {
         let layout = file.layout();
@@ -102,11 +102,11 @@ impl EncodedInput {
             file,
             id2e: codec::tables::ID2E.writer(layout),
             held: None,
-            names: means.spool(8),
-            rows: means.spool(16),
-            tuples: means.tuples(),
+            names: temp.spool(8),
+            rows: temp.spool(16),
+            tuples: temp.tuples(),
             askers: Vec::new(),
-            asked: means.spool(32),
+            asked: temp.spool(32),
             rejections: Vec::new(),
             live: None,
             newest: BTreeMap::new(),
@@ -190,8 +190,8 @@ impl EncodedInput {
     }
 
     /// Takes the tuples, for joining.
-    pub fn take_tuples(&mut self, means: &TempStorage) -> TupleSorter<[u64; 3]> {
-        std::mem::replace(&mut self.tuples, means.tuples())
+    pub fn take_tuples(&mut self, temp: &TempStorage) -> TupleSorter<[u64; 3]> {
+        std::mem::replace(&mut self.tuples, temp.tuples())
     }
 
     /// Returns the ascending positions that got no ID when the values were written.

@@ -29,8 +29,7 @@ const SIZE: usize = 52;
 /// since. If it returns no file, the orphans are left out.
 pub type Reread<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
 
-/// Asks the server about entryUUIDs that were read under more than one DN. Fails if one of them is not a single renamed
-/// entry.
+/// Asks the server about entryUUIDs with several DNs; fails unless each is one renamed entry.
 pub type Renamed<'a> = dyn Fn(Vec<String>) -> Result<()> + Sync + 'a;
 
 /// What a live build remembers of its entries.
@@ -92,10 +91,10 @@ impl SpooledKey {
 }
 
 impl SeenEntries {
-    pub fn new(means: &TempStorage, head: Option<PathBuf>) -> Self {
+    pub fn new(temp: &TempStorage, head: Option<PathBuf>) -> Self {
         Self {
-            keys: means.spool(16),
-            questions: means.spool(64),
+            keys: temp.spool(16),
+            questions: temp.spool(64),
             head,
             known: FxHashMap::default(),
             doubtful: FxHashSet::default(),
@@ -180,8 +179,8 @@ impl SeenEntries {
     }
 
     /// Returns the tuples of all entries and questions, as [`EncodedInput`] collects them.
-    fn tuples(&self, means: &TempStorage) -> Result<TupleSorter<[u64; 3]>> {
-        let mut tuples = means.tuples();
+    fn tuples(&self, temp: &TempStorage) -> Result<TupleSorter<[u64; 3]>> {
+        let mut tuples = temp.tuples();
         self.each_key(|met| tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]))?;
         let mut number = 0;
         each(self.questions.reader(), |bytes| {
@@ -216,11 +215,11 @@ impl Build<'_> {
     ) -> Result<ParentTable> {
         self.expect_few_rejects(gathered)?;
         self.read_on(postings, gathered, read_again(Vec::new())?)?;
-        let mut tuples = gathered.take_tuples(&self.means);
+        let mut tuples = gathered.take_tuples(&self.temp);
         loop {
             let mut joined = join(tuples, &gathered.askers)?;
             let overtaken =
-                Superseded::find(gathered, &joined, self.chunks.repeated(), &self.means)?;
+                Superseded::find(gathered, &joined, self.chunks.repeated(), &self.temp)?;
             overtaken.leave_out(&mut joined);
             let orphans = orphans::find(gathered, &joined, &overtaken)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
@@ -234,7 +233,7 @@ impl Build<'_> {
             }
             self.read_on(postings, gathered, paths)?;
             let Some(live) = &gathered.live else { return Ok(joined) };
-            tuples = live.tuples(&self.means)?;
+            tuples = live.tuples(&self.temp)?;
         }
     }
 

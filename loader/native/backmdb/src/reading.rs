@@ -21,9 +21,9 @@ impl Build<'_> {
         let bearer =
             self.shared.options.write_context.then(|| self.shared.suffixes.first()).flatten();
         let mut gathered =
-            EncodedInput::new(self.create()?, self.shared.options, &self.means, bearer);
-        if let Some(beside) = self.beside {
-            gathered.live = Some(SeenEntries::new(&self.means, beside.head.map(Path::to_path_buf)));
+            EncodedInput::new(self.create()?, self.shared.options, &self.temp, bearer);
+        if let Some(live) = self.live {
+            gathered.live = Some(SeenEntries::new(&self.temp, live.head.map(Path::to_path_buf)));
         }
         self.read_available(postings, &mut gathered)?;
         if gathered.records == 0 {
@@ -38,13 +38,13 @@ impl Build<'_> {
         postings: &Postings,
         gathered: &mut EncodedInput,
     ) -> Result<()> {
-        let (send, results) = sync_channel(2 * self.means.threads);
+        let (send, results) = sync_channel(2 * self.temp.threads);
         let (recycle, used) = channel();
         let used = Mutex::new(used);
         let stop = || self.stop();
         let crew = Crew::new(&stop);
         thread::scope(|scope| {
-            for _ in 0..self.means.threads {
+            for _ in 0..self.temp.threads {
                 let (send, postings) = (send.clone(), postings.writer());
                 let (crew, used) = (&crew, &used);
                 scope.spawn(move || crew.run(|| self.work(postings, &send, used)));

@@ -29,7 +29,7 @@ pub fn reorder(
     gathered: &mut EncodedInput,
     joined: &ParentTable,
     shared: &BuildContext<'_>,
-    means: &TempStorage,
+    temp: &TempStorage,
     out: &Path,
     create: impl Fn() -> Result<FileWriter>,
 ) -> Result<Numbering> {
@@ -46,10 +46,10 @@ pub fn reorder(
         return Ok(numbering);
     }
     RewritePlan::new(&written, &numbering, parents.len(), &holes, shared.counters)
-        .run(gathered, means)?;
+        .run(gathered, temp)?;
     let spelled = spelled(gathered, &holes, shared.schema)?;
-    gathered.names = names_by_id(&gathered.names, &numbering, &spelled, means)?;
-    gathered.rows = rows_by_id(&gathered.rows, &numbering, means)?;
+    gathered.names = names_by_id(&gathered.names, &numbering, &spelled, temp)?;
+    gathered.rows = rows_by_id(&gathered.rows, &numbering, temp)?;
     Ok(numbering)
 }
 
@@ -176,9 +176,9 @@ fn names_by_id(
     names: &Spool,
     numbering: &Numbering,
     spelled: &FxHashMap<u32, Vec<u8>>,
-    means: &TempStorage,
+    temp: &TempStorage,
 ) -> Result<Spool> {
-    let mut sorter = sorter(means);
+    let mut sorter = sorter(temp);
     let mut respelled = Vec::new();
     each_name(names, |name, record| {
         let Some(id) = numbering.id(name.position) else { return Ok(()) };
@@ -193,26 +193,26 @@ fn names_by_id(
         };
         sorter.push(u128::from(id), record)
     })?;
-    into_spool(sorter, means, 8)
+    into_spool(sorter, temp, 8)
 }
 
-fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &TempStorage) -> Result<Spool> {
-    let (mut sorter, mut reader, mut number) = (sorter(means), rows.reader(), 0u64);
+fn rows_by_id(rows: &Spool, numbering: &Numbering, temp: &TempStorage) -> Result<Spool> {
+    let (mut sorter, mut reader, mut number) = (sorter(temp), rows.reader(), 0u64);
     while let Some(row) = reader.next()? {
         if let Some(id) = numbering.id(MultivalRow::read(row).position) {
             sorter.push(u128::from(id) << 64 | u128::from(number), row)?;
         }
         number += 1;
     }
-    into_spool(sorter, means, 16)
+    into_spool(sorter, temp, 16)
 }
 
-pub fn sorter(means: &TempStorage) -> RecordSorter {
-    RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop)
+pub fn sorter(temp: &TempStorage) -> RecordSorter {
+    RecordSorter::new(temp.memory / 4, temp.threads, &temp.scratch, &temp.stop)
 }
 
-fn into_spool(sorter: RecordSorter, means: &TempStorage, part: usize) -> Result<Spool> {
-    let mut spool = means.spool(part);
+fn into_spool(sorter: RecordSorter, temp: &TempStorage, part: usize) -> Result<Spool> {
+    let mut spool = temp.spool(part);
     let mut records = sorter.finish()?;
     while let Some((_, record)) = records.next()? {
         spool.append(record)?;

@@ -131,16 +131,16 @@ impl Search<'_> {
 fn pairs(sorter: TupleSorter<[u64; 3]>, limit: usize, reader: &Reader) -> Result<Vec<SharedUuid>> {
     let Some(dn2i) = reader.table(b"dn2i") else { return Ok(Vec::new()) };
     let mut found: Vec<SharedUuid> = Vec::new();
-    let (mut before, mut told) = (None::<[u64; 3]>, None);
+    let (mut before, mut reported) = (None::<[u64; 3]>, None);
     for tuple in sorter.finish()? {
         let tuple: [u64; 3] = tuple?;
         let uuid = [tuple[0], tuple[1]];
-        let twin = before.replace(tuple).filter(|twin| twin[..2] == uuid && told != Some(uuid));
+        let twin = before.replace(tuple).filter(|twin| twin[..2] == uuid && reported != Some(uuid));
         if let Some(twin) = twin {
             if found.len() == limit {
                 break;
             }
-            told = Some(uuid);
+            reported = Some(uuid);
             let text = values::uuid::spelled((u128::from(uuid[0]) << 64) | u128::from(uuid[1]));
             let name = |id| dn(&dn2i, id).unwrap_or_else(|| format!("the entry with ID {id}"));
             found.push(SharedUuid {

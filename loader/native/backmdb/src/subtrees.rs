@@ -29,7 +29,7 @@ impl Subtrees {
         self.ids.binary_search(&id).ok().and_then(|at| u32::try_from(at).ok())
     }
 
-    /// Must be called for each entry that is no suffix, by ascending ID, with its parent's index.
+    /// Counts an entry that is no suffix. IDs must ascend; `parent` is the index of its parent.
     pub fn child(&mut self, id: u32, parent: Option<u32>) {
         if let Some(parent) = parent {
             self.counts[parent as usize] += 1;

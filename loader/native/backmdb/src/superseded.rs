@@ -23,14 +23,14 @@ impl Superseded {
         gathered: &EncodedInput,
         joined: &ParentTable,
         repeated: bool,
-        means: &TempStorage,
+        temp: &TempStorage,
     ) -> Result<Self> {
         let Some(live) = &gathered.live else { return Ok(Self::default()) };
         let mut found = Self::default();
         let mut doubtful: FxHashSet<u32> =
             joined.duplicates.iter().flat_map(|(one, first)| [*one, *first]).collect();
         if repeated {
-            same_uuid(live, means, &mut doubtful)?;
+            same_uuid(live, temp, &mut doubtful)?;
         }
         if doubtful.is_empty() && live.doubtful.is_empty() {
             return Ok(found);
@@ -109,8 +109,8 @@ impl Superseded {
 }
 
 /// Adds the positions of entries that share their entryUUID with others.
-fn same_uuid(live: &SeenEntries, means: &TempStorage, found: &mut FxHashSet<u32>) -> Result<()> {
-    let mut tuples = means.tuples();
+fn same_uuid(live: &SeenEntries, temp: &TempStorage, found: &mut FxHashSet<u32>) -> Result<()> {
+    let mut tuples = temp.tuples();
     #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
     live.each_key(|met| {
         let uuid = met.key.uuid;

@@ -197,11 +197,11 @@ fn orphans_and_their_subordinates_are_rejected_each_with_its_cause() {
     fs::remove_file(&build.options.rejects).unwrap();
     build.options.max_rejects = 2;
     let done = build.run(&text).unwrap();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         done.rejections.iter().map(|one| (one.line, &*one.reason, one.orphan)).collect();
     let missing = "its parent ou=gone,dc=example,dc=com is missing";
     let rejected = "its parent ou=child,ou=gone,dc=example,dc=com was rejected";
-    assert_eq!(told, [(4, missing, true), (7, rejected, true)]);
+    assert_eq!(reported, [(4, missing, true), (7, rejected, true)]);
     assert_eq!(names(&build), ["dc=example,dc=com", "ou=kept"]);
     assert!(rejects(&build).contains("dn: ou=below,ou=child,ou=gone,dc=example,dc=com\n"));
 }
@@ -239,7 +239,7 @@ fn values_move_to_id2v_beyond_the_limit_of_multival() {
 }
 
 #[test]
-fn entries_keep_their_values_of_id2v_beside_rejected_ones() {
+fn rejected_entries_keep_their_values_of_id2v() {
     let mut build = Build::new();
     build.settings.apart_above = vec![("description".into(), 2), ("telephoneNumber".into(), 1)];
     build.options.max_rejects = 3;
@@ -440,7 +440,7 @@ fn a_build_that_spills_to_the_scratch_directory_writes_the_same_file() {
 
     build.options.memory = 64 << 10;
     build.run(&text).unwrap();
-    assert!(read(&build.path("data.mdb")) == in_memory, "another memory limit makes another file");
+    assert!(read(&build.path("data.mdb")) == in_memory, "a lower memory limit changes the file");
 }
 
 #[test]

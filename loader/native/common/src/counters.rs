@@ -103,7 +103,7 @@ impl Counters {
         (stage, self.done.load(Relaxed), self.total.load(Relaxed))
     }
 
-    /// Limits the rate to so many entries per second; 0 removes the limit.
+    /// Limits the rate to `rate` entries per second; 0 removes the limit.
     pub fn limit(&self, rate: u64) {
         let mut paced = lock(&self.paced);
         *paced = Some((Instant::now(), self.entries()));

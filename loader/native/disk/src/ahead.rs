@@ -67,7 +67,7 @@ impl Readahead {
         }
     }
 
-    /// The file counts as scattered if little of each window was requested.
+    /// Reads the whole file if requests are scattered, so that little of each window was requested.
     fn check_scattered(self: &Arc<Self>, read: u64) {
         if read > SAMPLE.max(self.length / SHARE)
             && self.requested_bytes.load(Relaxed) < read / SHARE

@@ -40,7 +40,7 @@ impl PieceWriter {
 }
 
 impl Fill for PieceWriter {
-    /// May wait for the receiver.
+    /// Returns room for more bytes; may wait for the receiver.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.len() == self.size {

@@ -131,7 +131,7 @@ impl DirectWriter {
 }
 
 impl Fill for DirectWriter {
-    /// May wait for the disk.
+    /// Returns room for more bytes; may wait for the disk.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.room().is_empty() {

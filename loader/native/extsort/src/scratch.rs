@@ -58,13 +58,13 @@ impl TempFile {
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
         let file = self.file()?;
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.told(file.write_all_at(bytes, offset))?;
+        self.checked(file.write_all_at(bytes, offset))?;
         Ok(offset)
     }
 
     /// Fills `bytes` from `offset`.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        self.told(self.file()?.read_exact_at(bytes, offset))
+        self.checked(self.file()?.read_exact_at(bytes, offset))
     }
 
     /// Returns the error for contents that differ from the written ones.
@@ -72,7 +72,7 @@ impl TempFile {
         self.failed(io::Error::new(io::ErrorKind::InvalidData, "its contents have changed"))
     }
 
-    fn told<T>(&self, done: io::Result<T>) -> Result<T> {
+    fn checked<T>(&self, done: io::Result<T>) -> Result<T> {
         done.map_err(|error| self.failed(error))
     }
 
@@ -90,7 +90,7 @@ impl TempFile {
         }
         let _one_at_a_time = lock(&self.making);
         if self.file.get().is_none() {
-            let made = self.told(make(&self.dir))?;
+            let made = self.checked(make(&self.dir))?;
             return Ok(self.file.get_or_init(|| made));
         }
         self.file()

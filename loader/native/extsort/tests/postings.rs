@@ -24,7 +24,7 @@ impl Visitor for Seen {
     type Error = Error;
 
     fn key(&mut self, bits: u64, len: u8) -> Result<()> {
-        assert!(!self.open, "a key before the end of the one before");
+        assert!(!self.open, "a key before the previous one ended");
         self.open = true;
         self.index.push(((bits, len), Vec::new()));
         Ok(())

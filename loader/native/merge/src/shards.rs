@@ -131,7 +131,7 @@ pub fn table<'r>(reader: &'r Reader, path: &Path, name: &str) -> Result<TableRea
     reader.table(name.as_bytes()).ok_or_else(missing)
 }
 
-/// slapadd assigns IDs without gaps, so the greatest ID is the number of entries.
+/// Returns the greatest ID: the number of entries, since slapadd assigns IDs without gaps.
 fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     let last = id2e.record().entries;
     let mut cursor = id2e.cursor()?;

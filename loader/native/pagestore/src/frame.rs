@@ -31,7 +31,7 @@ pub struct Head {
 
 impl Head {
     pub fn id(&self, number: usize) -> &PageId {
-        self.ids[number * ID..].first_chunk().expect("as many as pages")
+        self.ids[number * ID..].first_chunk().expect("one id per page")
     }
 
     /// Returns the base of a page that is stored as a difference.

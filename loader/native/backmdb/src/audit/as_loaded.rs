@@ -179,9 +179,9 @@ impl<'a> AsLoaded<'a> {
 /// Returns the attribute's number followed by all properties that are checked: has values, several values, more than
 /// stay in the entry, sorted, in id2v, with normal forms.
 fn shape_of(one: &Stored<'_>, limit: u32) -> u32 {
-    let told =
+    let properties =
         [one.count > 0, one.count > 1, one.count > limit, one.sorted, one.apart, one.has_normals];
-    told.into_iter().fold(one.number, |shape, one| shape << 1 | u32::from(one))
+    properties.into_iter().fold(one.number, |shape, one| shape << 1 | u32::from(one))
 }
 
 fn refused<T>(why: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {

@@ -90,9 +90,9 @@ impl<'a> EntryChecker<'a> {
         entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         keys: &mut impl Keys,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
-        self.next_entry(&mut LastValues::default(), entry, rows, keys, tell);
+        self.next_entry(&mut LastValues::default(), entry, rows, keys, report);
     }
 
     /// Like [`Self::entry`], for a series of entries. `last`: values of the previous entries.
@@ -102,12 +102,12 @@ impl<'a> EntryChecker<'a> {
         entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         keys: &mut impl Keys,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         let (mut flags, mut made) = (None, Vec::new());
         for one in &entry.attributes {
             let Some(column) = self.column(one.number) else {
-                self.unknown(one.number, tell);
+                self.unknown(one.number, report);
                 continue;
             };
             let is_classes = flags.is_none() && column.text == "objectClass";
@@ -121,13 +121,13 @@ impl<'a> EntryChecker<'a> {
             }
             let Some(values) = split(one, rows) else {
                 let finding = Finding::new("a row of id2v cannot be read");
-                tell(Kind::Values, finding.of_attribute(&column.text));
+                report(Kind::Values, finding.of_attribute(&column.text));
                 continue;
             };
             if !is_right {
-                let mut right = self.values(column, one, &values, &mut made, tell);
+                let mut right = self.values(column, one, &values, &mut made, report);
                 if is_classes {
-                    right &= self.classes(&values.given, tell);
+                    right &= self.classes(&values.given, report);
                     flags = Some(self.schema.flags(&values.given));
                 }
                 // If objectClass stands in several pieces, slapd uses the first.
@@ -139,7 +139,7 @@ impl<'a> EntryChecker<'a> {
             }
             if column.unproven.is_none() {
                 let names = (is_right && is_classes).then_some(&last.class_names[..]);
-                self.keys(column, &values, names, keys, tell);
+                self.keys(column, &values, names, keys, report);
             }
         }
         let expected = flags.unwrap_or_else(|| self.schema.flags(&[]));
@@ -147,29 +147,29 @@ impl<'a> EntryChecker<'a> {
             let found = entry.flags;
             let message =
                 format!("flags 0x{found:x}, but its object classes require 0x{expected:x}");
-            tell(Kind::Flags, Finding::new(message));
+            report(Kind::Flags, Finding::new(message));
         }
     }
 
     /// Returns true if slapd knows all these classes. For an unknown class it generates other index keys, and does not
     /// find the entry by the superiors of that class.
-    fn classes(&self, named: &[&[u8]], tell: Report<'_>) -> bool {
+    fn classes(&self, named: &[&[u8]], report: Report<'_>) -> bool {
         let unknown = named.iter().filter(|name| self.schema.class(name).is_none());
         let mut is_known = true;
         for name in unknown {
             is_known = false;
             let name = name.escape_ascii();
             let finding = Finding::new(format!("the schema does not know the object class {name}"));
-            tell(Kind::Schema, finding.of_attribute("objectClass"));
+            report(Kind::Schema, finding.of_attribute("objectClass"));
         }
         is_known
     }
 
-    fn unknown(&self, number: u32, tell: Report<'_>) {
+    fn unknown(&self, number: u32, report: Report<'_>) {
         let at = (number as usize).checked_sub(1);
         if let Some((text, None)) = at.and_then(|at| self.columns.get(at)) {
             let finding = Finding::new("the schema does not know the attribute");
-            tell(Kind::Schema, finding.of_attribute(text));
+            report(Kind::Schema, finding.of_attribute(text));
         }
     }
 
@@ -181,9 +181,9 @@ impl<'a> EntryChecker<'a> {
         one: &Stored<'_>,
         values: &Values<'_>,
         made: &mut Vec<u8>,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) -> bool {
-        let mut right = !is_kept_together(column, one, tell);
+        let mut right = !is_kept_together(column, one, report);
         if column.unproven.is_some() {
             return false;
         }
@@ -195,9 +195,9 @@ impl<'a> EntryChecker<'a> {
                 right = false;
             }
         }
-        let tell: Report<'_> = &mut |kind, finding| {
+        let report: Report<'_> = &mut |kind, finding| {
             right = false;
-            tell(kind, finding);
+            report(kind, finding);
         };
         if one.has_normals {
             let pairs = values.given.iter().zip(values.compared.iter());
@@ -206,24 +206,24 @@ impl<'a> EntryChecker<'a> {
                 Some(NormalForm::Wrong) => {
                     let finding =
                         Finding::new("the normal form of a value is not that of the value");
-                    tell(Kind::Normal, finding.of_attribute(&column.text));
+                    report(Kind::Normal, finding.of_attribute(&column.text));
                 }
                 Some(NormalForm::Own) => {
-                    tell(Kind::OwnForm, Finding::default().of_attribute(&column.text));
+                    report(Kind::OwnForm, Finding::default().of_attribute(&column.text));
                 }
                 Some(NormalForm::Right) | None => {}
             }
         } else {
-            self.without_normal_forms(column, values, tell);
+            self.without_normal_forms(column, values, report);
         }
         let unordered = |pair: &[&[u8]]| column.order.compare(pair[0], pair[1]).is_ge();
         if (one.sorted || one.apart) && values.compared.windows(2).any(unordered) {
             let finding = Finding::new("values that do not stand in their order");
-            tell(Kind::Order, finding.of_attribute(&column.text));
+            report(Kind::Order, finding.of_attribute(&column.text));
         }
         if column.sorted && !one.sorted && !one.apart && is_one_twice(column, &values.compared) {
             let finding = Finding::new("equal values under sortvals: slapd cannot read this entry");
-            tell(Kind::Twice, finding.of_attribute(&column.text));
+            report(Kind::Twice, finding.of_attribute(&column.text));
         }
         right
     }
@@ -234,7 +234,7 @@ impl<'a> EntryChecker<'a> {
         &self,
         column: &AttributeDescription,
         values: &Values<'_>,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         let kind = self.schema.get(column.attribute);
         let Some(value) = values.given.first() else { return };
@@ -244,10 +244,10 @@ impl<'a> EntryChecker<'a> {
             return;
         }
         if OF_OVERLAYS.contains(&kind.name.as_str()) {
-            return tell(Kind::OwnForm, Finding::default().of_attribute(&column.text));
+            return report(Kind::OwnForm, Finding::default().of_attribute(&column.text));
         }
         let finding = Finding::new("values without the normal forms that its equality rule makes");
-        tell(Kind::NoNormal, finding.of_attribute(&column.text));
+        report(Kind::NoNormal, finding.of_attribute(&column.text));
     }
 
     fn form(
@@ -282,7 +282,7 @@ impl<'a> EntryChecker<'a> {
         values: &Values<'_>,
         names: Option<&[Vec<u8>]>,
         keys: &mut impl Keys,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         for indexer in &column.indexers {
             let made = if indexer.of_classes() && names.is_none() {
@@ -293,7 +293,7 @@ impl<'a> EntryChecker<'a> {
             let (compared, names) = (values.compared.iter().copied(), names.unwrap_or(&made));
             if let Err(refusal) = indexer.each(self.settings, compared, names, keys) {
                 let finding = Finding::new(format!("no index key can be made: {}", refusal.0));
-                tell(Kind::NoKey, finding.of_attribute(&column.text));
+                report(Kind::NoKey, finding.of_attribute(&column.text));
             }
         }
     }
@@ -304,7 +304,7 @@ impl<'a> EntryChecker<'a> {
         node: &Node<'_>,
         entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         let name = || String::from_utf8_lossy(node.pretty).into_owned();
         // A suffix is one node, however many RDNs it has.
@@ -314,7 +314,7 @@ impl<'a> EntryChecker<'a> {
         };
         let Ok(made) = made else {
             if !self.schema.has_unproven_part(node.pretty) {
-                tell(Kind::Name, Finding::new(format!("{} is not a valid name", name())));
+                report(Kind::Name, Finding::new(format!("{} is not a valid name", name())));
             }
             return;
         };
@@ -327,7 +327,10 @@ impl<'a> EntryChecker<'a> {
             _ => made.pretty() == node.pretty && made.normal() == node.normal,
         };
         if !is_right {
-            tell(Kind::Name, Finding::new(format!("{}: its stored normal form is wrong", name())));
+            report(
+                Kind::Name,
+                Finding::new(format!("{}: its stored normal form is wrong", name())),
+            );
         }
         if entry.flags & GLUE != 0 || self.settings.translucent {
             return;
@@ -336,7 +339,7 @@ impl<'a> EntryChecker<'a> {
             if !self.holds(ava, entry, rows) {
                 let attribute = &self.schema.get(ava.attribute).name;
                 let finding = Finding::new("the entry lacks the value that it is named by");
-                tell(Kind::Naming, finding.of_attribute(attribute));
+                report(Kind::Naming, finding.of_attribute(attribute));
             }
         }
     }
@@ -375,7 +378,7 @@ fn has_plain_text(column: &AttributeDescription, one: &Stored<'_>) -> bool {
 }
 
 /// Reports values that multival would put into id2v: slapd's next change of the entry loses them.
-fn is_kept_together(column: &AttributeDescription, one: &Stored<'_>, tell: Report<'_>) -> bool {
+fn is_kept_together(column: &AttributeDescription, one: &Stored<'_>, report: Report<'_>) -> bool {
     let (count, limit) = (one.count, column.apart_above);
     let is_kept = !one.apart && count > limit;
     if is_kept {
@@ -383,7 +386,7 @@ fn is_kept_together(column: &AttributeDescription, one: &Stored<'_>, tell: Repor
             "{count} values in the entry, where multival puts more than {limit} into id2v; the next change of the \
              entry loses them"
         );
-        tell(Kind::KeptTogether, Finding::new(message).of_attribute(&column.text));
+        report(Kind::KeptTogether, Finding::new(message).of_attribute(&column.text));
     }
     is_kept
 }

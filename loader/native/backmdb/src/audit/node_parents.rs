@@ -60,9 +60,9 @@ const OWN: u64 = 0;
 /// From a parent's list: the parent, and a hash of the name.
 const LISTED: u64 = 1;
 /// Size of its subtree, summed up from its children.
-const HELD: u64 = 2;
+const SUMMED_SIZE: u64 = 2;
 /// Size of its subtree according to the record in its parent's list.
-const TOLD: u64 = 3;
+const LISTED_SIZE: u64 = 3;
 
 const PATIENCE: u64 = 4096;
 
@@ -127,7 +127,7 @@ fn collect(
             Some(entries) => {
                 open = open.map(|[id, sum]| [id, sum.saturating_add(entries)]);
                 let listed = sorter.push([node.id, LISTED, id, hash(node.id, id, &node)]);
-                listed.and_then(|()| sorter.push([node.id, TOLD, entries, id]))
+                listed.and_then(|()| sorter.push([node.id, LISTED_SIZE, entries, id]))
             }
         }?;
     }
@@ -141,7 +141,7 @@ fn hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u64 {
 
 fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<NodeClaim>) -> Result<()> {
     match open {
-        Some([id, entries]) if id > 0 => sorter.push([id, HELD, entries, 0]),
+        Some([id, entries]) if id > 0 => sorter.push([id, SUMMED_SIZE, entries, 0]),
         _ => Ok(()),
     }
 }
@@ -168,10 +168,12 @@ fn judge(facts: &[NodeClaim], findings: &mut Findings) {
         (_, lists, _) if lists > 1 => place(format!("in {lists} lists of children")),
         _ => {}
     }
-    if let (Some([_, _, held, _]), Some([_, _, told, _])) = (of(HELD).next(), of(TOLD).next()) {
-        if held != told {
+    if let (Some([_, _, held, _]), Some([_, _, listed_size, _])) =
+        (of(SUMMED_SIZE).next(), of(LISTED_SIZE).next())
+    {
+        if held != listed_size {
             let message =
-                format!("its parent counts {told} entries in its subtree, which has {held}");
+                format!("its parent counts {listed_size} entries in its subtree, which has {held}");
             findings.add(Kind::Subtree, || Finding::of_entry(id, message));
         }
     }

@@ -107,14 +107,14 @@ impl Sample<'_> {
         let own = self.tables.dn2i.get(&id.to_ne_bytes())?;
         let node = own.as_deref().and_then(dn2i::read).filter(|node| node.child.is_none());
         let (mut keys, judge) = (IndexKeys::default(), self.judge);
-        let mut tell =
+        let mut report =
             |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
-        judge.entry(&entry, &rows, &mut keys, &mut tell);
+        judge.entry(&entry, &rows, &mut keys, &mut report);
         if self.look.new {
             self.place(id, node.as_ref())?;
         } else if let Some(node) = node {
             // Not for new files: a partial replica may lack an entry's naming attribute.
-            judge.name(&node, &entry, &rows, &mut tell);
+            judge.name(&node, &entry, &rows, &mut report);
         }
         keys.0.into_iter().try_for_each(|(at, key)| self.key(at, key, id))
     }

@@ -9,8 +9,7 @@ use lmdbfile::{ErrorKind, Flags, PageUsage, Reader, Seen, Table};
 
 use super::findings::{Finding, Findings, Kind};
 
-/// LMDB's flag that may be set in the table of free pages (`MDB_FIXEDMAP`), and the flags that are significant for
-/// tables.
+/// LMDB's flag that the table of free pages may have (`MDB_FIXEDMAP`), and the flags of tables.
 const FIXED_MAP: u16 = 0x01;
 const OF_TABLE: u16 = 0x7f;
 
@@ -48,7 +47,7 @@ fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut F
     }
 }
 
-/// dn2i has one record for the root, and two for each node: its own, and one in its parent's list.
+/// Compares the number of entries with that of records in dn2i: one for the root, two per node.
 fn counts(reader: &Reader, findings: &mut Findings) {
     let table = |name: &[u8]| reader.table(name);
     let (Some(id2e), Some(dn2i)) = (table(b"id2e"), table(b"dn2i")) else { return };
@@ -76,12 +75,12 @@ pub fn pages(
     findings: &mut Findings,
 ) -> lmdbfile::Result<BTreeSet<String>> {
     counters.begin("pages", reader.pages());
-    let (mut met, mut told) = (0, 0);
+    let (mut met, mut reported) = (0, 0);
     let (found, mut damage) = reader.survey(seen, &mut |page| {
         met += page.count;
-        if met - told >= STEP {
-            counters.advance(met - told);
-            told = met;
+        if met - reported >= STEP {
+            counters.advance(met - reported);
+            reported = met;
         }
         !counters.is_cancelled()
     });

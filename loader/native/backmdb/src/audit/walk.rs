@@ -324,12 +324,12 @@ impl Walk<'_> {
         // slapd generates no index keys for the entry of the empty DN.
         let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
         let findings = &mut self.part.findings;
-        let mut tell = |kind: Kind, finding: Finding| {
+        let mut report = |kind: Kind, finding: Finding| {
             findings.add(kind, || Finding { id: Some(id), ..finding });
         };
-        judge.next_entry(&mut self.last, entry, rows, &mut posted.at(id), &mut tell);
+        judge.next_entry(&mut self.last, entry, rows, &mut posted.at(id), &mut report);
         if let Some(node) = own.and_then(dn2i::read) {
-            judge.name(&node, entry, rows, &mut tell);
+            judge.name(&node, entry, rows, &mut report);
         }
     }
 }
@@ -400,11 +400,11 @@ fn settle(
         return Ok(());
     }
     look.counters.begin("places", 0);
-    let told = |findings: &Findings| {
+    let is_located = |findings: &Findings| {
         [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind))
     };
     node_parents::check(&tables.dn2i, look.means, look.counters, findings)?;
-    if !told(findings) {
+    if !is_located(findings) {
         findings.add(Kind::Place, || Finding::new("nodes do not match the lists of their parents"));
     }
     Ok(())

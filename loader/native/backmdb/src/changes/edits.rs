@@ -27,7 +27,7 @@ pub struct RefreshContext<'a> {
     pub reader: &'a Reader,
     pub database: &'a Database<'a>,
     pub shared: &'a BuildContext<'a>,
-    pub told: &'a SyncResult,
+    pub report: &'a SyncResult,
 }
 
 /// IDs by entry number; entries that arrived come first.
@@ -66,7 +66,7 @@ pub fn apply(task: &RefreshContext<'_>, sink: &mut impl Sink) -> Result<ChangeCo
     let options = shared.options;
     let keys = Postings::new(&sizes, options.memory, &options.scratch, counters.flag());
     let mut encoder = Encoder::new(shared, keys.writer()).with_code(Code::Schema)?;
-    let arrived = receive(shared, task.told, &mut encoder)?;
+    let arrived = receive(shared, task.report, &mut encoder)?;
     drop(encoder);
     let uuid_number = uuid_number(shared)?;
     let local = find(task, &arrived, uuid_number)?;

@@ -69,7 +69,7 @@ struct Receiver {
 /// Encodes all changed entries; their keys go to the encoder's postings.
 pub fn receive(
     shared: &BuildContext<'_>,
-    told: &SyncResult,
+    report: &SyncResult,
     encoder: &mut Encoder<'_>,
 ) -> Result<ReceivedEntries> {
     let path = shared.options.scratch.join("values");
@@ -83,14 +83,14 @@ pub fn receive(
     };
     let uuid_number = uuid_number(shared)?;
     let (known, file) = (FxHashMap::default(), BufWriter::with_capacity(1 << 20, file));
-    let mut taking = Receiver { arrived, known, file, at: 0, uuid_number };
-    let sources = told.changed.iter().cloned().map(Source::Path).collect();
-    taking.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
-    taking.file.flush()?;
-    for uuid in &told.lost {
-        taking.arrived.by_uuid.remove(uuid);
+    let mut receiver = Receiver { arrived, known, file, at: 0, uuid_number };
+    let sources = report.changed.iter().cloned().map(Source::Path).collect();
+    receiver.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
+    receiver.file.flush()?;
+    for uuid in &report.lost {
+        receiver.arrived.by_uuid.remove(uuid);
     }
-    Ok(taking.arrived)
+    Ok(receiver.arrived)
 }
 
 /// Returns the number of entryUUID in ad2i.

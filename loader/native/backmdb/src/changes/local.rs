@@ -95,7 +95,7 @@ impl<'a> LocalQuery<'a> {
         arrived: &'a ReceivedEntries,
         uuid_number: u32,
     ) -> Result<Self> {
-        let SyncResult { present, deleted, lost, reached, .. } = task.told;
+        let SyncResult { present, deleted, lost, reached, .. } = task.report;
         let mut gone: FxHashSet<Uuid> = lost.iter().copied().collect();
         for path in deleted {
             gone.extend(uuids(path)?);
@@ -178,8 +178,8 @@ impl<'a> LocalQuery<'a> {
         let parts: Vec<&[Vec<u8>]> = wanted.chunks(1024).collect();
         side_by_side(task.reader, task.shared.options.jobs, parts.len(), |reader, turns| {
             for at in turns.iter() {
-                let (mut local, told) = (Local::default(), self.part(reader, index, parts[at]));
-                match told? {
+                let (mut local, answer) = (Local::default(), self.part(reader, index, parts[at]));
+                match answer? {
                     None => *lock(&vague) = true,
                     Some(found) => local = found,
                 }

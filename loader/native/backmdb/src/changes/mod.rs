@@ -75,7 +75,7 @@ pub fn apply(
     path: &std::path::Path,
     known: (&Schema, &Settings),
     options: &Options,
-    told: &SyncResult,
+    report: &SyncResult,
     sink: &mut impl Sink,
     counters: &Counters,
 ) -> Result<ChangeCounts> {
@@ -103,7 +103,7 @@ pub fn apply(
         numbers: workers::Turn::new(()),
     };
     edits::apply(
-        &edits::RefreshContext { reader: &reader, database: &database, shared: &shared, told },
+        &edits::RefreshContext { reader: &reader, database: &database, shared: &shared, report },
         sink,
     )
 }

@@ -172,7 +172,7 @@ mod tests {
 
         fn remove(&mut self, _: &[u8], value: &[u8]) -> Result<()> {
             let id = id_of(value)?;
-            let at = self.0.iter().position(|one| *one == id).expect("it is there");
+            let at = self.0.iter().position(|one| *one == id).expect("a listed ID");
             self.0.remove(at);
             Ok(())
         }

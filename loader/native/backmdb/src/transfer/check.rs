@@ -118,7 +118,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The new slapd writes attribute descriptions as its schema spells them.
+/// Refuses descriptions that the new schema spells differently, since the new slapd would, too.
 fn require_same_descriptions(checker: &EntryChecker<'_>) -> Result<()> {
     for (text, column) in &checker.columns {
         match column {

@@ -61,13 +61,13 @@ pub fn transfer(
     let file = FileWriter::create(out, &settings.file_options())?;
     let mut task =
         Writing { asked: &asked, counters, file, made: Vec::new(), records: Records::default() };
-    let (sorted, misfits) = beside(&check, &reader, &mut task)?;
+    let (sorted, misfits) = check_and_copy(&check, &reader, &mut task)?;
     task.indexes(&sorted)?;
     Ok(Transferred { misfits, ..task.finish()? })
 }
 
 /// Copies tables while entries are checked. If both fail, the error of the check is returned.
-fn beside(
+fn check_and_copy(
     check: &check::Check<'_>,
     reader: &Reader,
     task: &mut Writing<'_>,

@@ -69,7 +69,7 @@ impl Sorted {
     ) -> std::result::Result<(), V::Error> {
         let closed: FinishedIndex<I> =
             store.close(self.means.memory / 16 / self.threads, self.threads);
-        let mut telling = BatchJoiner { visitor, key: None };
+        let mut joiner = BatchJoiner { visitor, key: None };
         // Each batch wakes a thread, so small buckets are sent together.
         let groups = closed.groups(BATCH);
         workers::in_order(
@@ -82,9 +82,9 @@ impl Sorted {
                     closed.send(groups[task].clone(), &mut buffers, &self.means, outlet)
                 }
             },
-            |batch| telling.tell(&batch),
+            |batch| joiner.join(&batch),
         )?;
-        telling.end()
+        joiner.end()
     }
 }
 
@@ -158,7 +158,7 @@ struct BatchJoiner<'a, V> {
 }
 
 impl<V: Visitor> BatchJoiner<'_, V> {
-    fn tell(&mut self, batch: &Batch) -> std::result::Result<(), V::Error> {
+    fn join(&mut self, batch: &Batch) -> std::result::Result<(), V::Error> {
         let ends = batch.keys.iter().skip(1).map(|&(_, start)| start);
         let ends = ends.chain([batch.positions.len()]);
         for (&(key, start), end) in batch.keys.iter().zip(ends) {

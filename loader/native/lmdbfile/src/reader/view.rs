@@ -186,7 +186,7 @@ impl Node<'_> {
     /// Returns the large pointer, if the value is on overflow pages.
     pub fn large(&self) -> Option<LargeNode> {
         (self.flags & node::BIGDATA != 0).then(|| {
-            // Format 3 stores the number of pages behind the transaction.
+            // Format 3 stores the number of pages after the transaction.
             let count = self.data.get(16..).filter(|rest| !rest.is_empty());
             let pages = count.map(|rest| u32::try_from(read_u64(rest, 0)).unwrap_or(u32::MAX));
             LargeNode { first: read_u64(self.data, 0), size: self.size, pages }

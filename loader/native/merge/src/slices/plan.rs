@@ -68,7 +68,7 @@ pub fn plan(
     Ok(Plan { shared, leaves, unknown, cuts: marks.cuts(shards) })
 }
 
-/// A slice counts its entries in 32 bits, as a build does.
+/// Refuses too many entries: a slice counts them in 32 bits, as a build does.
 fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     let entries = shared.saturating_add(leaves);
     if entries > MOST_ENTRIES {
