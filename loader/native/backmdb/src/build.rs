@@ -1,4 +1,4 @@
-//! The build from its inputs to the finished file: read, join, write.
+//! Runs a build from its inputs to the finished file: read, join, write.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,34 +29,34 @@ use crate::numbering::Numbering;
 use crate::shared::BuildContext;
 use crate::{Code, Error, Options, Result, Settings, context, lock, postings, reject, reorder};
 
-/// What a build made.
+/// The result of a build.
 #[derive(Debug)]
 pub struct Built {
     /// Records of the input.
     pub read: u64,
     pub entries: u64,
-    /// Left out, beside a live server: for a newer copy, and for want of a parent.
+    /// Entries of a live server that were left out: with a newer copy, and without a parent.
     pub duplicates: u64,
     pub dropped: u64,
-    /// IDs that only id2e knows: to be taken out of it.
+    /// IDs to be removed from id2e, the only table that has them.
     pub stale: Vec<u64>,
     pub rejections: Vec<Rejection>,
-    /// By the names of attributes.
+    /// Invalid values by attribute name.
     pub misfits: Vec<InvalidValues>,
-    /// What completing the entries added to the checksum of their tree; 0 unless [`Options::account`].
+    /// Checksum of the attributes added by completing the entries; 0 unless [`Options::account`].
     pub completed: Checksum,
     pub pages: u64,
     pub bytes: u64,
-    /// Sub-database -> values in it.
+    /// Table -> number of its values.
     pub tables: BTreeMap<String, u64>,
     /// Seconds of each phase.
     pub phases: Vec<(&'static str, f64)>,
 }
 
-/// The server that the entries come from, which goes on to change.
+/// The server that the entries are read from, which keeps changing.
 #[derive(Clone, Copy)]
 pub struct LiveSource<'a> {
-    /// The input that comes before all others, and whose entries come once more: parents of many.
+    /// The input that is read first, with parents of many entries, which come again later.
     pub head: Option<&'a Path>,
     pub read_again: &'a Reread<'a>,
     pub renamed: &'a Renamed<'a>,
@@ -64,15 +64,15 @@ pub struct LiveSource<'a> {
 
 impl fmt::Debug for LiveSource<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Beside").field("head", &self.head).finish_non_exhaustive()
+        out.debug_struct("LiveSource").field("head", &self.head).finish_non_exhaustive()
     }
 }
 
-/// Builds `out` anew from `sources`; on success the whole file is on the disk. `beside`: the entries come from a live
-/// server, so that some may come twice, or without their parents; else such an entry is rejected.
+/// Builds `out` from `sources`; on success the whole file is on disk. `live`: the entries come from a live server,
+/// where an entry may come twice or without its parent; otherwise such an entry is rejected.
 pub fn build(
     sources: Vec<Source>,
-    beside: Option<LiveSource<'_>>,
+    live: Option<LiveSource<'_>>,
     out: &Path,
     schema: &Schema,
     settings: &Settings,
@@ -92,32 +92,32 @@ pub fn build(
             .map_err(|refusal| Error::new(Code::Schema, format!("suffix: {}", refusal.0)))?,
         longest_row,
         claim: options.claimed.as_ref().map(|texts| Claim::new(texts)),
-        live: beside.is_some(),
+        live: live.is_some(),
         completed: Mutex::default(),
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };
-    let means = TempStorage {
+    let temp = TempStorage {
         memory: options.memory,
         threads: options.jobs.max(1),
         scratch: options.scratch.clone(),
         stop: Arc::clone(counters.flag()),
     };
     let chunks = Chunks::new(sources, options.file_urls, counters);
-    let task = Build { shared, beside, chunks, indexes: &indexes, means, out };
+    let task = Build { shared, live, chunks, indexes: &indexes, temp, out };
     task.run()
 }
 
 pub(crate) struct Build<'a> {
     pub shared: BuildContext<'a>,
-    pub beside: Option<LiveSource<'a>>,
+    pub live: Option<LiveSource<'a>>,
     pub chunks: Chunks<'a>,
     indexes: &'a Indexes,
-    pub means: TempStorage,
+    pub temp: TempStorage,
     out: &'a Path,
 }
 
-/// Names what was done since the clock was asked last.
+/// Records the time since the previous phase ended.
 struct PhaseTimer(Instant, Vec<(&'static str, f64)>);
 
 impl PhaseTimer {
@@ -137,7 +137,7 @@ impl Build<'_> {
         clock.done("read");
         counters.begin("join", 0);
         let joined = self.join(&postings, &mut gathered)?;
-        let sorted = postings.finish(self.means.threads)?;
+        let sorted = postings.finish(self.temp.threads)?;
         let numbering = self.number(&mut gathered, &joined)?;
         clock.done("join");
         counters.begin("write", self.indexes.tables.len() as u64 + 3);
@@ -147,9 +147,9 @@ impl Build<'_> {
     }
 
     fn join(&self, postings: &Postings, gathered: &mut EncodedInput) -> Result<ParentTable> {
-        match self.beside {
-            Some(beside) => self.resolve(postings, gathered, beside),
-            None => join(gathered.take_tuples(&self.means), &gathered.askers),
+        match self.live {
+            Some(live) => self.resolve(postings, gathered, live),
+            None => join(gathered.take_tuples(&self.temp), &gathered.askers),
         }
     }
 
@@ -157,20 +157,20 @@ impl Build<'_> {
         let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
         let sizes: Vec<KeySize> =
             self.indexes.tables.iter().map(|table| size(table.long)).collect();
-        Postings::new(&sizes, self.means.memory / 2, &self.means.scratch, &self.means.stop)
+        Postings::new(&sizes, self.temp.memory / 2, &self.temp.scratch, &self.temp.stop)
     }
 
     pub(crate) fn create(&self) -> Result<FileWriter> {
         Ok(FileWriter::create(self.out, &self.shared.settings.file_options())?)
     }
 
-    /// Settles the IDs, and rewrites what was written with others.
+    /// Assigns the IDs, and rewrites tables that were written with other IDs.
     fn number(&self, gathered: &mut EncodedInput, joined: &ParentTable) -> Result<Numbering> {
         self.fill_context(gathered)?;
         if gathered.exceeds_max_rejects() {
             return self.judged(gathered, Numbering::plain());
         }
-        let keeps = match self.beside {
+        let keeps = match self.live {
             Some(_) => gathered.has_few_removed(),
             None => joined.is_plain(),
         };
@@ -180,18 +180,18 @@ impl Build<'_> {
             return self.judged(gathered, numbering);
         }
         let numbering =
-            reorder::reorder(gathered, joined, &self.shared, &self.means, self.out, || {
+            reorder::reorder(gathered, joined, &self.shared, &self.temp, self.out, || {
                 self.create()
             })?;
         self.judged(gathered, numbering)
     }
 
-    /// Too many rejected entries end the build before anything is read again for it.
+    /// Ends the build if too many entries were rejected, before the server is read again.
     pub(crate) fn expect_few_rejects(&self, gathered: &mut EncodedInput) -> Result<()> {
         self.judged(gathered, Numbering::plain()).map(drop)
     }
 
-    /// The reject file is made, and too many in it end the build.
+    /// Writes the reject file; fails if it has too many entries.
     fn judged(&self, gathered: &mut EncodedInput, numbering: Numbering) -> Result<Numbering> {
         let rejections = &mut gathered.rejections;
         if rejections.is_empty() {
@@ -228,7 +228,7 @@ impl Build<'_> {
         let mut tables = vec![("id2e".to_owned(), id2e.finish(file)?)];
         let counters = self.shared.counters;
         thread::scope(|scope| {
-            let children = scope.spawn(|| Children::sort(names, &parents, &self.means));
+            let children = scope.spawn(|| Children::sort(names, &parents, &self.temp));
             if self.shared.settings.has_id2v {
                 tables.push(("id2v".to_owned(), crate::rows::write(file, rows, numbering)?));
             }
@@ -253,7 +253,7 @@ impl Build<'_> {
         Ok(tables)
     }
 
-    /// The table ad2i.
+    /// Writes the table ad2i.
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
         let mut tree = tables::AD2I.writer(file.layout());
         for (number, text) in (1u32..).zip(self.shared.columns.numbered()) {

@@ -1,4 +1,4 @@
-//! Does the schema allow an entry? Answers are kept in mind: entries come in few shapes.
+//! Checks entries against the schema. Answers are cached: entries have few shapes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use values::InvalidValue;
 use crate::draft::{Attribute, EntryLines, Shape};
 use crate::lookup::Lookup;
 
-/// Answers kept in mind; others are worked out again.
+/// Cached answers; beyond that they are computed again.
 const SHAPES: usize = 65_536;
 
 #[derive(Debug)]
@@ -20,11 +20,11 @@ pub struct SchemaCheck<'a> {
     profiles: FxHashMap<Vec<u8>, (u32, Arc<ObjectClassSet>)>,
     shapes: FxHashSet<Vec<u32>>,
     key: Vec<u8>,
-    /// That of the entry before, and what it stands for.
+    /// Key of the previous entry, and its profile.
     last_key: Vec<u8>,
     last: Option<(u32, Arc<ObjectClassSet>)>,
     shape: Vec<u32>,
-    /// The last that was allowed, of the classes of `last`.
+    /// The last valid shape for the classes of `last`.
     allowed: Option<Shape>,
 }
 
@@ -48,12 +48,12 @@ impl<'a> SchemaCheck<'a> {
         self.object_class
     }
 
-    /// Column of structuralObjectClass.
+    /// Returns the column of structuralObjectClass.
     pub const fn structural(&self) -> usize {
         self.structural
     }
 
-    /// What follows from the entry's classes, and a number that stands for it.
+    /// Returns the profile that follows from the entry's object classes, and its number.
     pub fn profile(
         &mut self,
         draft: &EntryLines,
@@ -77,7 +77,7 @@ impl<'a> SchemaCheck<'a> {
         Ok(profile)
     }
 
-    /// The same by the whole of `key`.
+    /// Looks up the profile by `key`, or computes it.
     fn known_profile(
         &mut self,
         draft: &EntryLines,
@@ -98,7 +98,7 @@ impl<'a> SchemaCheck<'a> {
         Ok((number, profile))
     }
 
-    /// MUST, MAY, single values, and the rest.
+    /// Checks MUST, MAY, SINGLE-VALUE and the other rules of the schema.
     pub fn attributes(
         &mut self,
         (number, profile): (u32, &ObjectClassSet),
@@ -113,7 +113,7 @@ impl<'a> SchemaCheck<'a> {
         Ok(())
     }
 
-    /// The same by the whole shape.
+    /// Looks up the shape, or checks it.
     fn known_attributes(
         &mut self,
         (number, profile): (u32, &ObjectClassSet),

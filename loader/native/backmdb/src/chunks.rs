@@ -1,4 +1,4 @@
-//! Reading: inputs in their order, cut into chunks of whole records that workers take in turn.
+//! Reads the inputs in order and cuts them into chunks of complete records for the workers.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use ldif::{Counters, Feed, Include, Input, url};
 
 use crate::{Code, Error, Result};
 
-/// How deep files may include others, and how many there may be: more is a mistake, or malice.
+/// Limits for included files, by depth and by number; beyond them the input is wrong or hostile.
 const DEEPEST: usize = 16;
 const MOST_INCLUDED: u64 = 10_000;
 
-/// One file, a stream, or what others read meanwhile.
+/// A file, a stream, or blocks that another thread reads.
 #[derive(Debug)]
 pub enum Source {
     Path(PathBuf),
@@ -22,16 +22,16 @@ pub enum Source {
     Feed(Arc<Feed>),
 }
 
-/// Whole records with their place in the inputs.
+/// Complete records and their position in the inputs.
 #[derive(Debug)]
 pub struct Chunk {
     /// Number of the chunk, from 0, over all inputs.
     pub number: u64,
     pub path: Option<PathBuf>,
     pub bytes: Vec<u8>,
-    /// Of its first line, from 1.
+    /// Line number of its first line, from 1.
     pub line: u64,
-    /// The end of its input.
+    /// The chunk ends its input.
     pub last: bool,
 }
 
@@ -51,9 +51,9 @@ pub struct Chunks<'a> {
 #[derive(Debug)]
 struct State<'a> {
     waiting: std::vec::IntoIter<Source>,
-    /// The input in hand; behind it, each included by the one before.
+    /// The current input is the last; each was included by the previous one.
     open: Vec<Open<'a>>,
-    /// Or this is.
+    /// The current input, if it is a feed.
     feed: Option<Arc<Feed>>,
     repeated: bool,
     /// `include:` lines are followed.
@@ -67,12 +67,12 @@ struct State<'a> {
 struct Open<'a> {
     path: Option<PathBuf>,
     blocks: Blocks<Input<'a>>,
-    /// Read up to here.
+    /// The `include:` line at which reading this file stopped.
     include: Option<Include>,
 }
 
 impl<'a> Chunks<'a> {
-    /// With `includes`, a file that an `include:` line names is read in its place.
+    /// With `includes`, a file named by an `include:` line is read in place of that line.
     pub fn new(sources: Vec<Source>, includes: bool, counters: &'a Counters) -> Self {
         let state = State {
             waiting: sources.into_iter(),
@@ -87,22 +87,22 @@ impl<'a> Chunks<'a> {
         Self { state: Mutex::new(state), counters }
     }
 
-    /// A feed says that entries may have come more than once.
+    /// Returns true if a feed reported that entries may have come more than once.
     pub fn repeated(&self) -> bool {
         crate::lock(&self.state).repeated
     }
 
-    /// More inputs, when those before are all handed out.
+    /// Adds inputs, once the previous ones are all handed out.
     pub fn add(&self, sources: Vec<Source>) {
         crate::lock(&self.state).waiting = sources.into_iter();
     }
 
-    /// Hands out no more.
+    /// Makes [`Self::next`] return no more chunks.
     pub fn stop(&self) {
         crate::lock(&self.state).stopped = true;
     }
 
-    /// The next chunk. `buffer` becomes memory for the one after it; `None` at the end of all inputs.
+    /// Returns the next chunk, or `None` at the end of all inputs. `buffer` is reused for a later chunk.
     pub fn next(&self, mut buffer: Vec<u8>) -> Result<Option<Chunk>> {
         let mut state = crate::lock(&self.state);
         loop {
@@ -131,14 +131,14 @@ impl<'a> State<'a> {
         self.open.is_empty() && self.feed.is_none()
     }
 
-    /// A block of the feed as a chunk. It ends no input: what a feed lacks its readers know.
+    /// Returns a block of the feed as a chunk. It ends no input: the feed's readers see truncation.
     fn fed(&mut self, bytes: Vec<u8>) -> Chunk {
         let number = self.next;
         self.next += 1;
         Chunk { number, path: None, bytes, line: 1, last: false }
     }
 
-    /// Opens the next input; false if there is none.
+    /// Opens the next input; returns false if there is none.
     fn open_next(&mut self, counters: &'a Counters) -> Result<bool> {
         let input = match self.waiting.next() {
             None => return Ok(false),
@@ -153,12 +153,12 @@ impl<'a> State<'a> {
         Ok(true)
     }
 
-    /// Opens what the input in hand includes, if it has been read so far.
+    /// Opens the included file if reading stopped at an `include:` line.
     fn follow(&mut self, counters: &'a Counters) -> Result<()> {
         let Some(top) = self.open.last_mut() else { return Ok(()) };
         let Some(include) = top.include.take() else { return Ok(()) };
         self.included += 1;
-        let told = |error: Error| Error { line: None, path: None, ..error }.at(include.line);
+        let at_include = |error: Error| Error { line: None, path: None, ..error }.at(include.line);
         let path = top.path.clone();
         let opened = if self.open.len() > DEEPEST || self.included > MOST_INCLUDED {
             let message = format!("include: {}: too many files, one in another", include.url);
@@ -166,12 +166,12 @@ impl<'a> State<'a> {
         } else {
             url::open_included(&include.url, counters)
         };
-        let input = opened.map_err(|error| told(error).in_file(path.as_deref()))?;
+        let input = opened.map_err(|error| at_include(error).in_file(path.as_deref()))?;
         self.open.push(Open::new(input));
         Ok(())
     }
 
-    /// The next chunk of the input in hand, unless it has none.
+    /// Returns the next chunk of the current input, or `None` at its end.
     fn chunk(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Chunk>> {
         let alone = self.open.len() == 1;
         let Some(top) = self.open.last_mut() else { return Ok(None) };
@@ -184,7 +184,7 @@ impl<'a> State<'a> {
         top.include = if self.includes { Records::find_include(&block) } else { None };
         let end = block.bytes.len();
         let span = top.include.as_ref().map_or(end..end, |found| found.span.clone());
-        // An included file may end as it likes: what comes next says whether it was whole.
+        // An included file may end anywhere: the lines after it show whether it was complete.
         let (line, last) = (block.line, block.last && alone && top.include.is_none());
         let bytes = top.blocks.take(span.start, span.end, std::mem::take(buffer));
         let (number, path) = (self.next, top.path.clone());

@@ -1,4 +1,4 @@
-//! contextCSN of the suffix entry, as `slapadd -w` leaves it (`servers/slapd/slapcommon.c`).
+//! Computes contextCSN of the suffix entry like `slapadd -w` (`servers/slapd/slapcommon.c`).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tree::csn;
 use crate::{Result, damaged_entry};
 use codec::id2e::{self, Attribute};
 
-/// The entry's value with contextCSN under `number`; as it was when no CSN is newer than those it has.
+/// Returns the entry's value with contextCSN under `number`; unchanged if no CSN is newer than those it has.
 ///
 /// `newest`: server ID -> greatest entryCSN.
 pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) -> Result<Vec<u8>> {
@@ -24,7 +24,7 @@ pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) 
     Ok(id2e::write(&parts.with(context)))
 }
 
-/// The values of the attribute `number` as they are compared.
+/// Returns the values of the attribute `number` in normal form.
 fn texts(value: &[u8], number: u32) -> Result<Vec<Vec<u8>>> {
     let parts = id2e::read(value).ok_or_else(damaged_entry)?;
     let known = parts.attributes.iter().find(|one| one.number == number);
@@ -34,7 +34,7 @@ fn texts(value: &[u8], number: u32) -> Result<Vec<Vec<u8>>> {
     }))
 }
 
-/// By ascending server ID; `None` when nothing is newer than what there is.
+/// Returns the merged CSNs by ascending server ID; `None` if none is newer.
 fn merge(had: &[Vec<u8>], newest: &BTreeMap<u16, Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let sid = |text: &[u8]| csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
     let mut merged: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_each_server_in_the_order_of_servers() {
+    fn the_newest_csn_of_each_server_in_the_order_of_server_ids() {
         let newest = BTreeMap::from([(2, csn(5, 2)), (1, csn(1, 1))]);
         assert_eq!(merge(&[], &newest), Some(vec![csn(1, 1), csn(5, 2)]));
         assert_eq!(

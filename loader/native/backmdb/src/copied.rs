@@ -1,8 +1,8 @@
-//! id2e once more, in the order of the new IDs.
+//! Rewrites id2e in the order of the new IDs.
 //!
-//! Entries keep their order among each other, but those that came after an entry below them go before it. So these
-//! are sorted, and put among the others on one way through the table that was written: jumping to and fro in it
-//! would read a block of the file for each entry.
+//! Entries keep their relative order, except that those which came after a descendant move before it. These are sorted
+//! and merged with the others in one pass through the first table: random access would read a block of the file for
+//! each entry.
 
 use std::iter::Peekable;
 use std::slice;
@@ -16,13 +16,13 @@ use crate::gather::{EncodedInput, TempStorage};
 use crate::numbering::{LateParent, Numbering};
 use crate::reorder::{FirstPassTable, ROOT, at, sorter};
 
-/// Entries a sign of life.
+/// Entries between two progress reports.
 const PACE: u32 = 1 << 16;
 
-/// Entries that are left out by reading on rather than by a search from the root.
+/// Records that are skipped by reading on rather than by a search from the root.
 const NEAR: u64 = 64;
 
-/// What is copied. positions: those of the input. late: those that came after an entry below them, ascending.
+/// The entries to copy. `positions`: of the input. `late`: entries that came after a descendant, ascending.
 pub struct RewritePlan<'a> {
     written: &'a FirstPassTable,
     numbering: &'a Numbering,
@@ -45,10 +45,10 @@ impl<'a> RewritePlan<'a> {
         Self { written, numbering, positions, late, counters }
     }
 
-    pub fn run(&self, gathered: &mut EncodedInput, means: &TempStorage) -> Result<()> {
+    pub fn run(&self, gathered: &mut EncodedInput, temp: &TempStorage) -> Result<()> {
         let mut out = SecondPass { file: &mut gathered.file, tree: &mut gathered.id2e };
         self.root(&mut out)?;
-        let mut late = LateValues::sorted(self, means)?;
+        let mut late = LateValues::sorted(self, temp)?;
         let mut old = FirstPass::new(self.written)?;
         let mut elsewhere = self.late.iter().peekable();
         for position in 0..self.positions {
@@ -60,7 +60,7 @@ impl<'a> RewritePlan<'a> {
         late.put_before(u64::MAX, &mut out)
     }
 
-    /// The entry of the empty DN, which keeps its place.
+    /// Copies the entry of the empty DN, which keeps its ID.
     fn root(&self, out: &mut SecondPass<'_>) -> Result<()> {
         let mut cursor = self.written.cursor()?;
         match cursor.next()? {
@@ -69,7 +69,7 @@ impl<'a> RewritePlan<'a> {
         }
     }
 
-    /// The ID of the entry at `position`, unless there is none or it is among the late ones.
+    /// Returns the ID of the entry at `position`; `None` if there is none, or a late one.
     fn here(&self, position: u32, late: &mut Peekable<slice::Iter<'_, u32>>) -> Option<u64> {
         let is_late = late.next_if_eq(&&position).is_some();
         self.numbering.id(position).filter(|_| !is_late)
@@ -84,7 +84,7 @@ impl<'a> RewritePlan<'a> {
     }
 }
 
-/// The table in the making.
+/// The table being written.
 struct SecondPass<'a> {
     file: &'a mut FileWriter,
     tree: &'a mut TreeWriter,
@@ -96,15 +96,15 @@ impl SecondPass<'_> {
     }
 }
 
-/// Values of late entries, in the order of their new IDs; the first is held.
+/// Values of late entries, in the order of their new IDs; the next one is read ahead.
 struct LateValues {
     records: Records,
     next: Option<(u64, Vec<u8>)>,
 }
 
 impl LateValues {
-    fn sorted(copy: &RewritePlan<'_>, means: &TempStorage) -> Result<Self> {
-        let (mut sorter, mut old) = (sorter(means), FirstPass::new(copy.written)?);
+    fn sorted(copy: &RewritePlan<'_>, temp: &TempStorage) -> Result<Self> {
+        let (mut sorter, mut old) = (sorter(temp), FirstPass::new(copy.written)?);
         for (at, &position) in (0..).zip(&copy.late) {
             copy.live(at)?;
             if let Some(id) = copy.numbering.id(position) {
@@ -136,7 +136,7 @@ impl LateValues {
     }
 }
 
-/// The table that was written, gone through once.
+/// The first table, read once in order.
 struct FirstPass<'w> {
     written: &'w FirstPassTable,
     cursor: Cursor<'w>,
@@ -150,7 +150,7 @@ impl<'w> FirstPass<'w> {
         Ok(Self { written, cursor, last: 0 })
     }
 
-    /// The value of the entry at `position`; positions ascend.
+    /// Returns the value of the entry at `position`; positions must ascend.
     fn value(&mut self, position: u32) -> Result<&[u8]> {
         let wanted = self.written.old_id(position);
         if wanted - self.last > NEAR {

@@ -1,4 +1,4 @@
-//! What the configuration makes of each attribute description: where its values go, and which keys.
+//! The settings for each attribute description: where its values are stored, and its index keys.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -11,31 +11,31 @@ use crate::indexer::Indexer;
 use crate::indexes::Indexes;
 use crate::{Settings, lock};
 
-/// Numbers in id2e's blobs have 30 bits, but slapd has room for so many (`servers/slapd/back-mdb/attr.c`).
+/// Limit of slapd's attribute numbers (`servers/slapd/back-mdb/attr.c`), although id2e has 30 bits for them.
 const MOST: u32 = 65_535;
 
-/// What slapd works out when it is asked for (`SLAP_AT_DYNAMIC` in `servers/slapd/schema_prep.c`); slapadd 2.6.11 and later
-/// leave such attributes out.
+/// Attributes that slapd computes when they are requested (`SLAP_AT_DYNAMIC` in `servers/slapd/schema_prep.c`); slapadd
+/// 2.6.11 and later do not store them.
 pub const COMPUTED: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
 
-/// One attribute description, as this database stores it.
+/// An attribute description with its settings in this database.
 #[derive(Debug)]
 pub struct AttributeDescription {
     pub attribute: AttributeId,
-    /// Canonical: the type's name, then its options.
+    /// Canonical description: the type's name, then its options.
     pub text: String,
     pub form: ValueForm,
     /// One of [`COMPUTED`].
     pub computed: bool,
-    /// The values stand in the order of their equality rule.
+    /// The values are sorted by their equality rule.
     pub sorted: bool,
-    /// With more values than this they live in id2v.
+    /// Attributes with more values than this are stored in id2v.
     pub apart_above: u32,
     pub order: values::Order,
     pub indexers: Vec<Indexer>,
-    /// Its equality rule or syntax, when it is not known here how slapd stores its values.
+    /// The equality rule or syntax, if it is unknown how slapd stores its values.
     pub unproven: Option<String>,
-    /// Values that slapd's check refuses, and that were read all the same.
+    /// Number of values that violate their syntax but were accepted.
     misfits: AtomicU64,
     /// Its number in ad2i; 0 until the first entry that has it is stored.
     number: AtomicU32,
@@ -51,17 +51,17 @@ impl AttributeDescription {
     }
 }
 
-/// Values of one attribute that its syntax forbids.
+/// Number of values of one attribute that violate its syntax.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValues {
-    /// With its options.
+    /// The description, with its options.
     pub attribute: String,
-    /// Dotted.
+    /// The syntax's OID, dotted.
     pub syntax: String,
     pub count: u64,
 }
 
-/// All columns met so far; workers share it and keep what they found.
+/// All columns used so far; workers share it and cache what they look up.
 #[derive(Debug)]
 pub struct AttributeDescriptions<'a> {
     schema: &'a Schema,
@@ -73,7 +73,7 @@ pub struct AttributeDescriptions<'a> {
 #[derive(Debug, Default)]
 struct Registered {
     columns: FxHashMap<String, Arc<AttributeDescription>>,
-    /// Texts in the order of their numbers, from 1.
+    /// Descriptions in the order of their numbers, from 1.
     numbered: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> AttributeDescriptions<'a> {
         Self { schema, settings, indexes, known: Mutex::default() }
     }
 
-    /// The column of a description as it is spelled in LDIF.
+    /// Returns the column of a description as LDIF spells it.
     pub fn column(&self, spelled: &[u8]) -> Result<Arc<AttributeDescription>, InvalidValue> {
         let description = self.schema.describe_stored(spelled)?;
         let mut known = lock(&self.known);
@@ -116,7 +116,7 @@ impl<'a> AttributeDescriptions<'a> {
         sorted.any(|name| self.schema.attribute(name.as_bytes()) == Some(attribute))
     }
 
-    /// The setting for exactly this description, or else the default.
+    /// Returns the limit for exactly this description, or else the default.
     fn apart_above(&self, text: &str) -> u32 {
         let set = |wanted: &str| {
             self.settings
@@ -138,7 +138,7 @@ impl<'a> AttributeDescriptions<'a> {
         }
     }
 
-    /// Gives a column its number when it has none: the caller sees to the order of entries.
+    /// Returns the column's number, assigning one if needed. The caller ensures the order.
     pub fn assign_number(&self, column: &AttributeDescription) -> Result<u32, InvalidValue> {
         let mut known = lock(&self.known);
         if let Some(number) = column.number() {
@@ -153,21 +153,21 @@ impl<'a> AttributeDescriptions<'a> {
         Ok(number)
     }
 
-    /// What was counted of values that their syntax forbids.
+    /// Returns the counts of values that violate their syntax.
     pub fn invalid_values(&self) -> Vec<InvalidValues> {
-        let told = |column: &Arc<AttributeDescription>| InvalidValues {
+        let counted = |column: &Arc<AttributeDescription>| InvalidValues {
             attribute: column.text.clone(),
             syntax: self.schema.get(column.attribute).syntax_oid.clone(),
             count: column.misfits.load(Relaxed),
         };
         let known = lock(&self.known);
         let mut all: Vec<_> =
-            known.columns.values().map(told).filter(|one| one.count > 0).collect();
+            known.columns.values().map(counted).filter(|one| one.count > 0).collect();
         all.sort_by(|one, other| one.attribute.cmp(&other.attribute));
         all
     }
 
-    /// The texts in the order of their numbers, from 1.
+    /// Returns the descriptions in the order of their numbers, from 1.
     pub fn numbered(&self) -> Vec<String> {
         lock(&self.known).numbered.clone()
     }

@@ -1,4 +1,4 @@
-//! The table dn2i: for each node its own record, then one for each child.
+//! Writes the table dn2i: for each node its own record, then one for each child.
 
 use extsort::{RecordSorter, Records, Spool};
 use lmdbfile::{FileWriter, Table, TreeWriter};
@@ -10,7 +10,7 @@ use crate::numbering::{MISSING, Numbering};
 use crate::subtrees::Subtrees;
 use codec::{dn2i, tables};
 
-/// IDs of the nodes that questions were about, by number of the question.
+/// IDs of parents by question number.
 #[derive(Debug)]
 pub struct ParentIds<'a> {
     numbering: &'a Numbering,
@@ -22,13 +22,13 @@ impl<'a> ParentIds<'a> {
         Self { numbering, answers }
     }
 
-    /// The ID of the parent; 0 above the suffixes.
+    /// Returns the ID of the parent; 0 above the suffixes.
     #[allow(clippy::cast_possible_truncation, reason = "IDs are at most one more than positions")]
     fn of_question(&self, question: u32) -> u32 {
         match question {
             SUFFIX => 0,
             _ => match self.answers[question as usize] {
-                // Who asked for a missing one was rejected.
+                // Entries whose parent is missing were rejected.
                 ABOVE | MISSING => 0,
                 position => self.numbering.id(position).unwrap_or(0) as u32,
             },
@@ -36,23 +36,23 @@ impl<'a> ParentIds<'a> {
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "as above")]
-    /// Of the entry and its parent; none of an entry that a newer copy has overtaken.
+    /// Returns the IDs of the entry and its parent; `None` for an entry superseded by a newer copy.
     fn ids(&self, name: &Name<'_>) -> Option<(u32, u32)> {
         let id = self.numbering.id(name.position)?;
         Some((id as u32, self.of_question(name.question)))
     }
 }
 
-/// Children under their parents, by length and bytes of their normalised RDN, which is dn2i's order.
+/// Children by parent, sorted by length and bytes of the normalised RDN, which is dn2i's order.
 #[derive(Debug)]
 pub struct Children(Records);
 
 impl Children {
-    /// `names` in the order of IDs.
-    pub fn sort(names: &Spool, parents: &ParentIds<'_>, means: &TempStorage) -> Result<Self> {
+    /// `names`: in the order of IDs.
+    pub fn sort(names: &Spool, parents: &ParentIds<'_>, temp: &TempStorage) -> Result<Self> {
         let trees = count(names, parents)?;
         let mut sorter =
-            RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop);
+            RecordSorter::new(temp.memory / 4, temp.threads, &temp.scratch, &temp.stop);
         let (mut reader, mut record) = (names.reader(), Vec::new());
         while let Some(text) = reader.next()? {
             let name = names::read(text);
@@ -82,7 +82,7 @@ fn count(names: &Spool, parents: &ParentIds<'_>) -> Result<Subtrees> {
     Ok(trees)
 }
 
-/// Parent, length, and what fits of the name: the record itself decides the rest.
+/// Returns parent, length, and start of the name as sort key; the record itself decides ties.
 fn prefix(parent: u32, normal: &[u8]) -> u128 {
     let mut start = [0; 16];
     start[..4].copy_from_slice(&parent.to_be_bytes());
@@ -93,7 +93,7 @@ fn prefix(parent: u32, normal: &[u8]) -> u128 {
     u128::from_be_bytes(start)
 }
 
-/// Writes the table. `names` in the order of IDs.
+/// Writes the table. `names`: in the order of IDs.
 pub fn write(
     file: &mut FileWriter,
     names: &Spool,
@@ -123,7 +123,7 @@ pub fn write(
     Ok(tree.finish(file)?)
 }
 
-/// The sorted children, one read ahead.
+/// The sorted children; the next one is read ahead.
 struct SortedChildren {
     records: Records,
     waiting: Option<(u32, Vec<u8>)>,
@@ -141,7 +141,7 @@ impl SortedChildren {
         Ok(())
     }
 
-    /// Whether the next one is below that parent.
+    /// Returns true if the next child has that parent.
     fn is_next(&self, parent: u32) -> bool {
         self.waiting.as_ref().is_some_and(|(of, _)| *of == parent)
     }

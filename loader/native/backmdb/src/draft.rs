@@ -1,13 +1,13 @@
-//! One entry on its way from LDIF to the database; the worker reuses its memory from entry to entry.
+//! The lines of one entry on its way from LDIF to the database. A worker reuses the memory for the next entry.
 
-/// A piece of [`EntryLines::bytes`]. The NUL that ends it in id2e stands behind it.
+/// A range of [`EntryLines::bytes`]. The NUL that terminates the string in id2e follows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {
     pub at: usize,
     pub length: usize,
 }
 
-/// An [`EntryLines::shape`] that is kept in mind.
+/// A cached [`EntryLines::shape`].
 #[derive(Debug, Default)]
 pub struct Shape(u64, Vec<Attribute>);
 
@@ -25,7 +25,7 @@ impl Shape {
     }
 }
 
-/// A value and its normal form; the same span where the equality rule has no normaliser.
+/// A value and its normal form: the same span if the equality rule has no normaliser.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ValueSpans {
     pub value: Span,
@@ -33,7 +33,7 @@ pub struct ValueSpans {
 }
 
 impl ValueSpans {
-    /// Both so much further behind.
+    /// Returns both spans shifted by `by` bytes.
     #[inline]
     pub fn moved(self, by: usize) -> Self {
         let moved = |span: Span| Span { at: span.at + by, ..span };
@@ -41,18 +41,18 @@ impl ValueSpans {
     }
 }
 
-/// The lines of one attribute description; until they are gathered, only neighbouring ones.
+/// The lines of one attribute description, before [`EntryLines::gather`] only adjacent lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute {
     /// Index into the worker's columns.
     pub column: usize,
     pub first: usize,
     pub count: usize,
-    /// Normal forms are stored. Those that slapadd generates mostly have none.
+    /// Normal forms are stored. Most attributes that slapadd generates have none.
     pub normals: bool,
 }
 
-/// The number of no entry.
+/// An entry number that no entry has.
 const UNMET: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -60,24 +60,24 @@ pub struct EntryLines {
     pub bytes: Vec<u8>,
     pub pairs: Vec<ValueSpans>,
     pub attributes: Vec<Attribute>,
-    /// Columns of the lines, one a pair. Entries often are alike, so those of the entry before, their attributes and what
-    /// was met of them stand until a line of the entry in hand has another column.
+    /// The column of each line, in the order of `pairs`. Consecutive entries are often alike, so the columns,
+    /// attributes and `met` of the previous entry are kept until a line of the current entry has another column.
     columns: Vec<usize>,
-    /// How many lines of the entry in hand were read.
+    /// Lines of the current entry that were read.
     read: usize,
-    /// All were.
+    /// All lines of the current entry were read.
     complete: bool,
-    /// The attributes are not those of the lines any more.
+    /// The attributes no longer match the lines.
     changed: bool,
-    /// Another number whenever `columns` change.
+    /// Changes whenever `columns` changes.
     shape: u64,
-    /// How many attributes lines have.
+    /// Number of attributes that come from lines.
     in_lines: usize,
-    /// Of each column: the last entry that had it, and its place among the attributes there.
+    /// By column: the last entry that had it, and its index in that entry's `attributes`.
     met: Vec<(u64, usize)>,
-    /// Number of the entry in hand, or of the first of those that are alike.
+    /// Number of the current entry, or of the first in a run of alike entries.
     entry: u64,
-    /// The lines of some column do not stand together.
+    /// The lines of some column are not adjacent.
     scattered: bool,
 }
 
@@ -97,7 +97,7 @@ impl EntryLines {
         (self.read, self.complete) = (0, false);
     }
 
-    /// Forgets all lines but the first `count`.
+    /// Drops all lines after the first `count`.
     fn forget(&mut self, count: usize) {
         self.shape += u64::from(count < self.columns.len());
         self.columns.truncate(count);
@@ -112,8 +112,8 @@ impl EntryLines {
         }
     }
 
-    /// Stands for the lines' columns and what was made of them, but for values; valid once they are gathered. Entries of
-    /// the same shape differ in their attributes by those that were added since.
+    /// Returns a number that identifies the columns of the lines, and the attributes added after [`Self::gather`].
+    /// Entries for which both are equal differ only in their values. Valid after `gather`.
     #[inline]
     pub fn shape(&self) -> (u64, &[Attribute]) {
         (self.shape, &self.attributes[self.in_lines..])
@@ -135,7 +135,7 @@ impl EntryLines {
         self.pairs_of(attribute).iter().map(|pair| self.bytes_of(pair.value))
     }
 
-    /// What matching rules see.
+    /// Returns the values as matching rules see them.
     pub fn normals_of<'a>(
         &'a self,
         attribute: &Attribute,
@@ -156,7 +156,7 @@ impl EntryLines {
         ValueSpans { value: self.add_bytes(value), normal: self.add_bytes(normal) }
     }
 
-    /// Returns the piece that begins at `at`, after a NUL is put behind it.
+    /// Terminates the piece that begins at `at` with a NUL and returns its span.
     #[inline]
     pub fn end_piece(&mut self, at: usize) -> Span {
         let length = self.bytes.len() - at;
@@ -164,7 +164,7 @@ impl EntryLines {
         Span { at, length }
     }
 
-    /// Adds pieces that stand as they would in an empty draft; returns where they are now.
+    /// Appends pieces whose spans are relative to an empty draft; returns the spans in this draft.
     #[inline]
     pub fn add_pieces(&mut self, pieces: &[u8], pair: ValueSpans) -> ValueSpans {
         let from = self.bytes.len();
@@ -173,7 +173,7 @@ impl EntryLines {
     }
 
     /// Adds a value of [`ValueForm::Text`](schema::ValueForm::Text) and its normal form. Returns
-    /// `None`, and adds nothing, if there is more to either than a change of case.
+    /// `None` and adds nothing if normalising would do more than change the case.
     #[inline]
     pub fn add_text(&mut self, value: &[u8]) -> Option<ValueSpans> {
         if *value.first()? == b' ' || *value.last()? == b' ' {
@@ -182,7 +182,7 @@ impl EntryLines {
         let value_span = self.add_bytes(value);
         let at = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        // Characters that slapd would not change fill the last word.
+        // Pads the last word with characters that slapd would not change.
         self.bytes.extend_from_slice(&[b'x'; 7]);
         let (mut odd, mut before) = (0, 0);
         for word in self.bytes[at..].chunks_exact_mut(8) {
@@ -198,8 +198,8 @@ impl EntryLines {
         Some(ValueSpans { value: value_span, normal: self.end_piece(at) })
     }
 
-    /// The same of a value that the line `text` has behind its first byte, a space. Returns `None` too if that line is
-    /// folded, or ends near the end of `text`, or odd characters begin the next one.
+    /// Like [`Self::add_text`], for the value after the leading space of the line `text`. Also returns `None` if the
+    /// line is folded, if it ends near the end of `text`, or if the next line begins with odd characters.
     #[inline]
     pub fn add_text_line(&mut self, text: &[u8]) -> Option<ValueSpans> {
         let length = line_end(&text[1..])?;
@@ -240,7 +240,7 @@ impl EntryLines {
         Some(ValueSpans { value, normal: self.end_piece(at) })
     }
 
-    /// The same of a value that ends in its first block, as most do.
+    /// Like [`Self::add_text_line`], for a value that ends in its first block, as most do.
     #[inline]
     fn add_block(
         &mut self,
@@ -265,7 +265,7 @@ impl EntryLines {
         Some(ValueSpans { value: span(at), normal: span(at + normal) })
     }
 
-    /// Where in `attributes` a column is.
+    /// Returns the index in `attributes` of a column.
     #[inline]
     pub fn position(&self, column: usize) -> Option<usize> {
         if self.scattered {
@@ -279,8 +279,8 @@ impl EntryLines {
         self.attributes.get(self.position(column)?)
     }
 
-    /// One more value at the end; in the last attribute when it is of the same column. All values of a column that are
-    /// added before [`Self::gather`] have the same `normals`.
+    /// Appends a value, to the last attribute if that has the same column. All values of a column that are added before
+    /// [`Self::gather`] must have the same `normals`.
     #[inline]
     pub fn add_line(&mut self, column: usize, pair: ValueSpans, normals: bool) {
         if self.columns.get(self.read) == Some(&column) {
@@ -324,12 +324,12 @@ impl EntryLines {
         }
     }
 
-    /// Brings the lines of each column together, in the place of the first one, as slapadd does
-    /// without `-q` (`str2entry2` in `servers/slapd/entry.c`); there it goes by the spelling of the
-    /// description, here by what it means.
+    /// Moves the lines of each column to the position of the column's first line, as slapadd does
+    /// without `-q` (`str2entry2` in `servers/slapd/entry.c`). slapadd compares the spelling of
+    /// descriptions, this compares their meaning.
     pub fn gather(&mut self) {
         self.forget(self.read);
-        // No line is the next one.
+        // At this index `add_line` finds no column to reuse.
         (self.read, self.complete) = (usize::MAX, true);
         if self.scattered {
             self.bring_together();
@@ -349,7 +349,7 @@ impl EntryLines {
         }
     }
 
-    /// One more value in the attribute at `index`, whose pairs move to the end.
+    /// Appends a value to the attribute at `index`; the attribute's pairs move to the end.
     pub fn add_value(&mut self, index: usize, pair: ValueSpans) {
         self.changed = true;
         self.shape += 1;
@@ -361,11 +361,11 @@ impl EntryLines {
     }
 }
 
-/// Bytes that [`fold_block`] takes at once, in two vectors of every processor.
+/// Bytes that [`fold_block`] processes at once: two vector registers on every processor.
 const BLOCK: usize = 32;
 
-/// Returns the bytes in lower case, and not 0 if one of them is NUL or beyond ASCII, or a space behind another. `before`:
-/// the bytes that stand one place before them.
+/// Returns the bytes in lower case, and a non-zero byte if one of them is NUL, not ASCII, or a space after a space.
+/// `before` holds the byte that precedes each of them.
 #[inline]
 fn fold_block(block: &[u8; BLOCK], before: &[u8; BLOCK]) -> ([u8; BLOCK], u8) {
     let (mut lower, mut odd) = ([0; BLOCK], 0);
@@ -378,13 +378,13 @@ fn fold_block(block: &[u8; BLOCK], before: &[u8; BLOCK]) -> ([u8; BLOCK], u8) {
     (lower, odd)
 }
 
-/// Where the line ends, unless that is among the last bytes of `text`.
+/// Returns the offset of the line's end, or `None` if that is among the last bytes of `text`.
 #[inline]
 fn line_end(text: &[u8]) -> Option<usize> {
     const EACH: u64 = 0x0101_0101_0101_0101;
     for (at, word) in text.chunks_exact(8).enumerate() {
         let differing = u64_of(word) ^ (u64::from(b'\n') * EACH);
-        // The lowest bit that is set is that of the first byte without a difference.
+        // The lowest bit that is set belongs to the first byte without a difference.
         let same = differing.wrapping_sub(EACH) & !differing & (0x80 * EACH);
         if same != 0 {
             return Some(8 * at + same.trailing_zeros() as usize / 8);
@@ -397,8 +397,8 @@ fn u64_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Whether a value of [`ValueForm::Text`](schema::ValueForm::Text) has this normal form because nothing but
-/// its case changes. False says nothing of either.
+/// Returns true if the normal form of a [`ValueForm::Text`](schema::ValueForm::Text) value differs from the value only
+/// in case. False proves neither of them wrong.
 #[inline]
 pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {
     let (Some(first), Some(last)) = (value.first(), value.last()) else { return false };
@@ -422,13 +422,13 @@ pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {
     differing == 0
 }
 
-/// Returns eight characters in lower case, and not 0 if one of them is NUL or beyond ASCII, or two are spaces in a row.
-/// `before`: the highest bit of the lowest byte is set if the character before these is a space.
+/// Returns eight characters in lower case, and a non-zero word if one of them is NUL or not ASCII, or if two spaces are
+/// adjacent. The highest bit of the lowest byte of `before` is set if the preceding character is a space.
 #[inline]
 fn fold(word: u64, before: &mut u64) -> (u64, u64) {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * EACH;
-    // Of ASCII characters no sum carries into the next byte; what others make of it does not count.
+    // Sums of ASCII characters never carry into the next byte; other results are ignored.
     let above = |word: u64, least: u8| word.wrapping_add(u64::from(0x80 - least) * EACH);
     let is_nul = !above(word, 1);
     let is_space = !above(word ^ (u64::from(b' ') * EACH), 1) & HIGH;
@@ -446,7 +446,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The fast way and the slow one agree wherever the fast one answers.
+        /// The fast path agrees with the slow one wherever it returns a result.
         #[test]
         fn text_has_the_normal_form_of_its_rules(value in "[ -~\\t\\x00\\x7fA-Z éß]{0,40}") {
             let (value, mut draft) = (value.as_bytes(), EntryLines::default());
@@ -472,9 +472,9 @@ mod tests {
     }
 
     proptest! {
-        /// A line has the same value and normal form by whatever way, if the fast one answers.
+        /// A line gives the same value and normal form on both paths if the fast one succeeds.
         #[test]
-        fn a_line_of_text_has_that_of_its_value(
+        fn a_line_of_text_is_folded_like_its_value(
             value in "[ -~é\\x00\\r]{0,80}", rest in "(\n|\n a)x{0,70}",
         ) {
             let text = format!(" {value}{rest}");
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_entries_keep_what_is_known_of_their_lines() {
+    fn alike_entries_keep_the_columns_of_the_entry_before() {
         let mut draft = EntryLines::default();
         let mut shape_of = |columns: &[usize], alters: bool| {
             draft.clear();
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_text_takes_the_fast_way() {
+    fn ordinary_text_takes_the_fast_path() {
         let mut draft = EntryLines::default();
         let pair = draft.add_text(b"Anna Maria").unwrap();
         assert_eq!(draft.bytes_of(pair.normal), b"anna maria");

@@ -1,4 +1,4 @@
-//! What a worker made of one chunk: all that the rest of the build needs to know of its entries.
+//! The result of encoding one chunk: everything that the rest of the build needs of its entries.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// Stands for a DN: 128 bits of xxh3 over the normalised RDN and the parent's hash.
+/// A DN's hash: 128 bits of xxh3 over the normalised RDN and the parent's hash.
 pub type Hash = [u64; 2];
 
-/// Of the root above the suffixes.
+/// The hash of the root above the suffixes.
 pub const ROOT: Hash = [0; 2];
 
-/// One entry that passed its checks.
+/// An entry that passed its checks.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodedEntry {
-    /// Its place in the input, counted from 0 over all records.
+    /// Index of the record in the input, from 0.
     pub position: u32,
     pub line: u64,
     pub hash: Hash,
@@ -31,28 +31,28 @@ pub struct EncodedEntry {
     pub rows_end: usize,
     /// The entry of a suffix.
     pub suffix: bool,
-    /// Its entryUUID is not its own.
+    /// The build generated this entry's entryUUID.
     pub made_uuid: bool,
 }
 
-/// What tells whether an entry was read before, and which of two is newer.
+/// Identifies an entry that is read twice, and the newer copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntryVersion {
-    /// The entryUUID; 0 when the entry has none.
+    /// entryUUID; 0 if the entry has none.
     pub uuid: u128,
-    /// The entryCSN as a number, as it was read; 0 when the entry has none.
+    /// entryCSN as a number, as it was read; 0 if the entry has none.
     pub csn: u128,
-    /// The claimed contextCSN does not cover it.
+    /// The entryCSN is newer than the claimed contextCSN.
     pub newer: bool,
 }
 
-/// A parent that entries of a chunk name.
+/// A parent of entries in a chunk.
 #[derive(Debug, Clone)]
 pub struct Parent {
     pub hash: Hash,
-    /// As its first child here spells it.
+    /// DN as its first child in this chunk spells it.
     pub text: Box<[u8]>,
-    /// Position of its first child here.
+    /// Position of its first child in this chunk.
     pub child: u32,
 }
 
@@ -65,29 +65,29 @@ pub struct Rejection {
     pub line: u64,
     pub dn: String,
     pub reason: String,
-    /// For want of a parent.
+    /// The reason is a missing or rejected parent.
     pub orphan: bool,
-    /// The parent, if that is nowhere.
+    /// The parent, if it is missing.
     pub missing: Option<String>,
     /// The record as it stood in the input, without the blank line after it.
     pub text: Vec<u8>,
 }
 
-/// A value that lives in id2v.
+/// A row for id2v.
 #[derive(Debug, Clone)]
 pub struct MultivalRecord {
     pub column: u16,
     pub record: Vec<u8>,
 }
 
-/// What tells that a file was cut between two lines (see `ldif::tail`).
+/// Evidence that a file was truncated between two lines (see `ldif::tail`).
 #[derive(Debug, Clone, Default)]
 pub struct TruncationChecks {
-    /// Records but the file's last.
+    /// All records except the file's last.
     pub records: u64,
-    /// How many of those have entryCSN, and modifyTimestamp.
+    /// Number of these with entryCSN, and with modifyTimestamp.
     pub stamped: [u64; 2],
-    /// The file's last record, when it stands here and no blank line follows.
+    /// The file's last record, if it is in this chunk and no blank line follows.
     pub last: Option<LastRecord>,
     /// The file ends within that record.
     pub cut: Option<Error>,
@@ -109,7 +109,7 @@ pub struct Encoded {
     pub records: u64,
     pub bytes: u64,
     pub kept: Vec<EncodedEntry>,
-    /// Of those, in a build beside a live server.
+    /// For `kept`, in a build from a live server.
     pub keys: Vec<EntryVersion>,
     pub blobs: Vec<u8>,
     pub names: Vec<u8>,
@@ -117,10 +117,10 @@ pub struct Encoded {
     pub rows: Vec<MultivalRecord>,
     /// The value of the entry with the empty DN.
     pub root: Option<Vec<u8>>,
-    /// Records that take no position: that one.
+    /// Records without a position: the entry of the empty DN.
     pub unplaced: u64,
     pub rejections: Vec<Rejection>,
-    /// Server ID -> the greatest entryCSN, normalised.
+    /// Server ID -> greatest entryCSN, normalised.
     pub newest: BTreeMap<u16, Vec<u8>>,
     pub marks: TruncationChecks,
     /// The input ends with this chunk.
@@ -128,7 +128,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Forgets everything but the memory it has.
+    /// Clears everything but keeps the memory.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.keys.clear();

@@ -1,4 +1,4 @@
-//! The workers' results, put together in the order of the input: values go straight to id2e, the rest waits.
+//! Collects the workers' results in the order of the input: values go straight to id2e, everything else is spooled.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,51 +16,51 @@ use crate::live::SeenEntries;
 use crate::names::{self, SUFFIX};
 use crate::{Options, Result, positions};
 
-/// Marks a tuple as a parent's name that is asked for, rather than an entry's.
+/// Marks a tuple as a question for a parent's DN; other tuples are entries.
 pub const ASKED: u64 = 1 << 63;
 
-/// Of so many entries one may be taken out again: else all are written anew.
+/// If over 1000 entries plus one in `FEW` are removed, id2e is rewritten, not patched.
 const FEW: u64 = 1000;
 
-/// Rejected entries told of beyond those that are allowed, before the reading stops.
+/// Rejected entries beyond the limit that are still reported before reading stops.
 pub const MORE_REJECTS: u64 = 1000;
 
-/// What all chunks left behind.
+/// The collected results of all chunks.
 #[derive(Debug)]
 pub struct EncodedInput {
     pub file: FileWriter,
     pub id2e: TreeWriter,
-    /// The suffix entry, when it gets its contextCSN last, and its value without.
+    /// The pending suffix entry, which gets its contextCSN last, and its value without it.
     pub held: Option<(PendingValue, Vec<u8>)>,
-    /// [`names`] of all entries in the order of the input.
+    /// [`names`] of all entries, in the order of the input.
     pub names: Spool,
     /// Values of id2v: position, column, record.
     pub rows: Spool,
-    /// DN's hash, then its position, or [`ASKED`] and the number of the question.
+    /// The DN's hash, and its position or [`ASKED`] with the question's number.
     pub tuples: TupleSorter<[u64; 3]>,
-    /// By number of the question: position of the first child in its chunk.
+    /// By question number: the position of the parent's first child in its chunk.
     pub askers: Vec<u32>,
-    /// By number of the question: the parent's DN as its first child spells it.
+    /// By question number: the parent's DN as its first child spells it.
     pub asked: Spool,
     pub rejections: Vec<Rejection>,
-    /// Of a build beside a live server.
+    /// Only in a build from a live server.
     pub live: Option<SeenEntries>,
     pub newest: BTreeMap<u16, Vec<u8>>,
     pub paths: Vec<Arc<PathBuf>>,
     pub records: u64,
-    /// How many chunks these were.
+    /// Number of chunks.
     pub chunks: u64,
-    /// The entry of the empty DN was among them, which takes no position.
+    /// Records without a position: the entry of the empty DN.
     unplaced: u64,
     pub entries: u64,
-    /// Of the input in hand.
+    /// Counts for the current input.
     marks: TruncationChecks,
-    /// The suffix entry that bears contextCSN.
+    /// The suffix entry that gets contextCSN.
     bearer: Option<Hash>,
     max_rejects: u64,
 }
 
-/// Where temporary data goes.
+/// Memory, threads and directory for temporary data.
 #[derive(Debug, Clone)]
 pub struct TempStorage {
     pub memory: usize,
@@ -70,12 +70,12 @@ pub struct TempStorage {
 }
 
 impl TempStorage {
-    /// A share of the memory.
+    /// Creates a spool with one `part`-th of the memory.
     pub fn spool(&self, part: usize) -> Spool {
         Spool::new(self.memory / part, &self.scratch, &self.stop)
     }
 
-    /// The names of entries and of parents, for joining.
+    /// Creates the sorter that joins entries with their parents.
     pub fn tuples(&self) -> TupleSorter<[u64; 3]> {
         TupleSorter::new(self.memory / 8, self.threads, &self.scratch, &self.stop)
     }
@@ -94,7 +94,7 @@ impl EncodedInput {
     pub fn new(
         file: FileWriter,
         options: &Options,
-        means: &TempStorage,
+        temp: &TempStorage,
         bearer: Option<Hash>,
     ) -> Self {
         let layout = file.layout();
@@ -102,11 +102,11 @@ impl EncodedInput {
             file,
             id2e: codec::tables::ID2E.writer(layout),
             held: None,
-            names: means.spool(8),
-            rows: means.spool(16),
-            tuples: means.tuples(),
+            names: temp.spool(8),
+            rows: temp.spool(16),
+            tuples: temp.tuples(),
             askers: Vec::new(),
-            asked: means.spool(32),
+            asked: temp.spool(32),
             rejections: Vec::new(),
             live: None,
             newest: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl EncodedInput {
         }
     }
 
-    /// The next chunk in the order of the input.
+    /// Adds the next chunk in the order of the input.
     pub fn take(&mut self, chunk: &mut Encoded) -> Result<()> {
         self.records += chunk.records;
         self.unplaced += chunk.unplaced;
@@ -168,8 +168,8 @@ impl EncodedInput {
         Ok(())
     }
 
-    /// Refuses an input whose last record is broken off, or alone lacks what all others have: it was cut there. Where
-    /// an earlier record fails the build, that is what the operator is told.
+    /// Refuses an input that was truncated: its last record is incomplete, or is the only one that lacks an attribute.
+    /// If an earlier record fails the build, that failure is reported instead.
     fn expect_whole(&mut self, chunk: &mut Encoded) -> Result<()> {
         self.marks.records += chunk.marks.records;
         let counts = self.marks.stamped.iter_mut().zip(chunk.marks.stamped);
@@ -189,12 +189,12 @@ impl EncodedInput {
         judged.in_file(chunk.path.as_ref().map(|path| path.as_path()))
     }
 
-    /// The tuples, for joining.
-    pub fn take_tuples(&mut self, means: &TempStorage) -> TupleSorter<[u64; 3]> {
-        std::mem::replace(&mut self.tuples, means.tuples())
+    /// Takes the tuples, for joining.
+    pub fn take_tuples(&mut self, temp: &TempStorage) -> TupleSorter<[u64; 3]> {
+        std::mem::replace(&mut self.tuples, temp.tuples())
     }
 
-    /// Positions that got no ID while the values were written: ascending.
+    /// Returns the ascending positions that got no ID when the values were written.
     pub fn positions_without_id(&self) -> Vec<u32> {
         let rejected = self.rejections.iter().map(|one| one.position);
         let skipped = self.live.iter().flat_map(|live| live.skipped.iter().copied());
@@ -203,8 +203,8 @@ impl EncodedInput {
         found
     }
 
-    /// Positions of entries whose values are written, but nothing else shall be of them. Where they are few, their
-    /// values are taken out afterwards.
+    /// Returns the positions of entries in id2e that must not appear in any other table. If they are few, their values
+    /// are removed afterwards.
     pub fn removed_positions(&self) -> &[u32] {
         self.live.as_ref().map_or(&[], |live| &live.left_out)
     }
@@ -213,7 +213,7 @@ impl EncodedInput {
         self.removed_positions().len() as u64 <= self.records / FEW + 1000
     }
 
-    /// The IDs with which their values are written.
+    /// Returns the IDs under which the removed entries' values were written.
     pub fn stale_ids(&self) -> Vec<u64> {
         if self.live.as_ref().is_none_or(|live| live.renumbered) {
             return Vec::new();
@@ -226,15 +226,15 @@ impl EncodedInput {
         self.removed_positions().iter().map(id).collect()
     }
 
-    /// Entries that were read and are neither rejected nor in the database.
+    /// Returns how many entries were read but neither rejected nor stored: duplicates, and orphans.
     pub fn left_out(&self) -> (u64, u64) {
         let Some(live) = &self.live else { return (0, 0) };
         (live.skipped.len() as u64 + live.overtaken, live.dropped)
     }
 
-    /// More were rejected than anybody wants to read of.
+    /// Returns true if the reading should stop because too many entries were rejected.
     pub fn exceeds_max_rejects(&self) -> bool {
-        // Who reads a server for hours wants to know at once.
+        // Reading a server takes hours, so there the first rejection beyond the limit is fatal.
         let more = if self.live.is_some() { 0 } else { MORE_REJECTS };
         self.rejections.len() as u64 > self.max_rejects.saturating_add(more)
     }
@@ -246,7 +246,7 @@ impl EncodedInput {
         u32::try_from(self.paths.len()).unwrap_or(u32::MAX)
     }
 
-    /// Asks for the parents of a chunk; the number of its first question.
+    /// Adds questions for the parents of a chunk; returns the number of the first.
     fn ask(&mut self, chunk: &Encoded, is_taken: impl Fn(usize) -> bool) -> Result<u32> {
         let first = positions::question(self.askers.len(), chunk.parents.len())?;
         let taken = chunk.kept.iter().enumerate().filter(|(index, _)| is_taken(*index));
@@ -264,7 +264,7 @@ impl EncodedInput {
         Ok(first)
     }
 
-    /// Positions that the records take.
+    /// Returns the number of positions that the records take.
     pub fn positions(&self) -> u64 {
         self.records - self.unplaced
     }

@@ -1,4 +1,4 @@
-//! What the index tables of a database take: pages, keys, IDs, and keys whose IDs have become ranges.
+//! Measures the index tables of a database: pages, keys, IDs, and keys whose IDs became ranges.
 
 use std::path::Path;
 
@@ -6,29 +6,29 @@ use codec::tables;
 use common::{Counters, Result};
 use lmdbfile::{KeyValues, Reader, TableReader};
 
-/// Of one attribute: all kinds of its index share a table.
+/// The costs of one attribute: all kinds of its index share a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexCost {
     pub name: String,
-    /// Those of its tree, and of the trees that the IDs of keys have.
+    /// Pages of its B+tree, and of the sub-databases with the IDs of a key.
     pub pages: u64,
     pub keys: u64,
-    /// Each is an ID, or one of the three of a range.
+    /// Each is an ID, or one of the three values of a range.
     pub records: u64,
     /// Keys with a range.
     pub ranges: u64,
 }
 
-/// Of all indexes of a database, by name.
+/// The costs of all indexes of a database, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexCosts {
     pub page_size: usize,
-    /// Of the file, up to the last in use.
+    /// Pages of the file, up to the last in use.
     pub pages: u64,
     pub tables: Vec<IndexCost>,
 }
 
-/// Of the snapshot that a reader's slot of transaction `txn` holds, or a later one.
+/// Returns the costs in the snapshot that a reader slot of transaction `txn` holds, or a later one.
 pub fn index_costs(path: &Path, txn: u64, counters: &Counters) -> Result<IndexCosts> {
     let reader = tables::with_orders(Reader::open_at(path, Some(txn))?);
     let is_index = |name: &&[u8]| tables::ALL.iter().all(|table| table.name.as_bytes() != *name);
@@ -52,7 +52,7 @@ fn cost(name: &[u8], table: TableReader<'_>, counters: &Counters) -> Result<Inde
     Ok(cost)
 }
 
-/// Whether its first value is 0, which no entry has; three values may have a tree of their own if there were more.
+/// Returns true if the first value is 0, no entry's ID. Three values may keep the sub-database of a longer list.
 fn is_range(table: TableReader<'_>, key: KeyValues<'_>) -> Result<bool> {
     const BEGIN: &[u8] = &[0; 8];
     Ok(match key.first {

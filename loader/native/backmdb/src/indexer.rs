@@ -1,11 +1,11 @@
-//! The keys that one index definition makes of an attribute's values.
+//! The keys that one index definition gives an attribute's values.
 
 use values::InvalidValue;
 use values::keys::{self, Key, Seed};
 
 use crate::Settings;
 
-/// What one definition makes of the values of one column.
+/// One index definition, applied to the values of one column.
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a word of the configuration")]
 pub struct Indexer {
@@ -16,7 +16,7 @@ pub struct Indexer {
     pub presence: bool,
     pub equality: Option<Equality>,
     pub approx: bool,
-    /// Initial, any, final.
+    /// Seeds of initial, any and final keys.
     pub substrings: Option<[Seed; 3]>,
 }
 
@@ -25,25 +25,25 @@ pub enum Equality {
     Hash(Seed),
     /// The class and all its superiors, by name.
     ObjectClass(Seed),
-    /// Without the bit string at the end.
+    /// Without the bit string at the end of the value.
     NameUid(Seed),
     Integer(usize),
     Time,
-    /// As slapd 2.4 made them.
+    /// Keys as in slapd 2.4.
     OldTime,
 }
 
-/// Where keys go.
+/// Receives index keys.
 pub trait Keys {
     fn short(&mut self, table: usize, key: u32);
-    /// The same of many keys.
+    /// Receives several short keys.
     fn shorts(&mut self, table: usize, keys: impl Iterator<Item = u32>) {
         keys.for_each(|key| self.short(table, key));
     }
     fn long(&mut self, table: usize, key: Key);
 }
 
-/// Keys of one entry: table and key.
+/// Keys of one entry, each with its table.
 #[derive(Debug, Default)]
 pub struct IndexKeys(pub Vec<(usize, Key)>);
 
@@ -57,14 +57,14 @@ impl Keys for IndexKeys {
     }
 }
 
-/// A key of four bytes.
+/// Returns the bits of a key of four bytes.
 #[allow(clippy::cast_possible_truncation, reason = "the first four bytes are the upper half")]
 pub fn short(key: Key) -> u32 {
     (key.bits() >> 32) as u32
 }
 
 impl Indexer {
-    /// Its keys are names of classes.
+    /// Returns true if the keys are names of object classes.
     pub const fn of_classes(&self) -> bool {
         matches!(self.equality, Some(Equality::ObjectClass(_)))
     }
@@ -77,8 +77,8 @@ impl Indexer {
         }
     }
 
-    /// Keys of all values of one attribute, group by group as slapd makes them. `classes`: the names of the
-    /// classes among the values and of all their superiors.
+    /// Generates the keys of all values of one attribute, method by method like slapd. `classes`: the names of the
+    /// object classes among the values and of all their superiors.
     pub fn each<'v>(
         &self,
         settings: &Settings,

@@ -1,7 +1,7 @@
-//! The configured indexes, and which keys an attribute's values get from them.
+//! The configured indexes and the keys that they give an attribute's values.
 //!
-//! Keys of a super-type's index are made with that type's name, syntax and rules; an index of
-//! `type;options` shares the table of the plain type (`servers/slapd/back-mdb/index.c`).
+//! The keys of a super-type's index are computed with that type's name, syntax and rules; an index
+//! of `type;options` shares the table of the plain type (`servers/slapd/back-mdb/index.c`).
 
 use std::ffi::c_char;
 
@@ -12,7 +12,7 @@ use crate::indexer::{Equality, Indexer};
 use crate::settings::Method;
 use crate::{Code, Error, Result, Settings};
 
-/// The longest integer key that we know how to make.
+/// The longest integer key that this crate can compute, in bytes.
 pub const LONGEST_INTEGER: usize = 8;
 
 /// One index table.
@@ -20,14 +20,14 @@ pub const LONGEST_INTEGER: usize = 8;
 pub struct Table {
     /// The name of the attribute type.
     pub name: String,
-    /// Its keys are not all of four bytes.
+    /// Some of its keys do not have four bytes.
     pub long: bool,
 }
 
 #[derive(Debug)]
 struct Definition {
     attribute: AttributeId,
-    /// Canonical text; differs from the type's name when it has options.
+    /// Canonical description; it differs from the type's name if it has options.
     text: String,
     methods: Vec<Method>,
     table: usize,
@@ -40,7 +40,7 @@ pub struct Indexes {
 }
 
 impl Indexes {
-    /// Refuses what the builder does not know how to make, by name.
+    /// Fails with the name of an index whose keys this crate cannot compute.
     pub fn read(schema: &Schema, settings: &Settings) -> Result<Self> {
         let mut read = Self { tables: Vec::new(), definitions: Vec::new() };
         for (name, methods) in &settings.indexes {
@@ -103,7 +103,7 @@ impl Indexes {
         table
     }
 
-    /// All that index the values of a description: those of its super-types first, its own last.
+    /// Returns the indexers of a description: those of its super-types first, its own last.
     pub fn indexers(
         &self,
         schema: &Schema,
@@ -152,7 +152,7 @@ impl Indexes {
     }
 }
 
-/// Not all keys of these kinds have four bytes.
+/// Returns true if some keys of these methods do not have four bytes.
 fn is_long(
     schema: &Schema,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Who is whose parent: entries' DNs and the parents they name, brought together by hash.
+//! Joins entries with their parents, by the hashes of their DNs.
 
 use extsort::{TupleSorter, Tuples};
 
@@ -7,18 +7,18 @@ use crate::gather::ASKED;
 use crate::names::ABOVE;
 use crate::numbering::MISSING;
 
-/// What the tuples said.
+/// The result of the join.
 #[derive(Debug)]
 pub struct ParentTable {
-    /// Position of the parent by number of the question; [`ABOVE`], [`MISSING`].
+    /// Position of the parent by question number, or [`ABOVE`], [`MISSING`].
     pub answers: Vec<u32>,
-    /// Positions of entries whose DN an earlier one has, and that one's; in no order.
+    /// Position of an entry with a duplicate DN, and of the first entry with that DN; unordered.
     pub duplicates: Vec<(u32, u32)>,
-    /// Every parent that is there stands before its first child.
+    /// Every existing parent comes before its first child.
     pub in_order: bool,
 }
 
-/// `askers`: the first child's position by number of the question, [`ABOVE`] where the parent is the root.
+/// `askers`: by question number the first child's position, or [`ABOVE`] if the parent is the root.
 pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<ParentTable> {
     let answers =
         askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
@@ -28,7 +28,7 @@ pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<ParentTable
 }
 
 impl ParentTable {
-    /// Each entry comes once, and after its parent.
+    /// Returns true if there are no duplicates and each entry comes after its parent.
     pub fn is_plain(&self) -> bool {
         self.in_order && self.duplicates.is_empty() && !self.answers.contains(&MISSING)
     }

@@ -1,4 +1,4 @@
-//! Entries that turned out not to belong when all was read: their DN comes twice, or their parent never.
+//! Entries rejected after all input was read: their DN is a duplicate, or their parent is missing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ use crate::{Code, Result};
 #[derive(Debug, Default)]
 pub struct LateRejects {
     found: Vec<LateReject>,
-    /// Where the first bearers of DNs that come twice stand.
+    /// File and line of the first entry of each duplicate DN, by its position.
     firsts: FxHashMap<u32, String>,
-    /// DNs of parents by number of the question.
+    /// DNs of parents, by question number.
     parents: BTreeMap<u32, Vec<u8>>,
-    /// The rows that the rejected entries were to have in id2v, by position.
+    /// The rows in id2v that the rejected entries would have had, by position.
     rows: FxHashMap<u32, Vec<MultivalRecord>>,
 }
 
@@ -50,7 +50,7 @@ enum RejectReason {
 }
 
 impl LateRejects {
-    /// As many as the reject file takes.
+    /// Finds rejected entries, at most as many as the reject file may have.
     pub fn find(
         gathered: &EncodedInput,
         joined: &ParentTable,
@@ -130,7 +130,7 @@ impl LateRejects {
         Ok(())
     }
 
-    /// With what was written of each.
+    /// Returns the rejections, with the entries decoded from their written values.
     pub fn rejections(
         self,
         written: &FirstPassTable,
@@ -154,7 +154,7 @@ impl LateRejects {
         let above = String::from_utf8_lossy(parent);
         let reason = match one.fault {
             RejectReason::Duplicate(first) => {
-                format!("this DN was there before ({})", self.firsts[&first])
+                format!("an earlier entry has this DN ({})", self.firsts[&first])
             }
             RejectReason::ParentMissing => format!("its parent {above} is missing"),
             RejectReason::ParentRejected => format!("its parent {above} was rejected"),

@@ -1,12 +1,12 @@
-//! The database of OpenLDAP's back-mdb, built from LDIF.
+//! Builds databases of OpenLDAP's back-mdb from LDIF.
 //!
-//! [`build`] goes in two phases. While reading, workers take chunks of the input in turn and encode
-//! their entries ([`worker`], [`entry`]); values go to id2e at once, index keys and names to sorters
-//! ([`gather`]). Then parents are found ([`join`]), IDs settled ([`numbering`], [`reorder`]), and the
-//! other tables written in the order of their keys ([`dn2i`], [`postings`]).
+//! [`build`] has two phases. While reading, workers take chunks of the input in turn and encode their entries
+//! ([`worker`], [`entry`]); values go to id2e at once, index keys and names to sorters ([`gather`]). Then parents are
+//! joined ([`join`]), IDs assigned ([`numbering`], [`reorder`]), and the other tables written in the order of their
+//! keys ([`dn2i`], [`postings`]).
 //!
-//! What the tables hold follows `servers/slapd/back-mdb` of OpenLDAP 2.4 to 2.6; equality with slapadd,
-//! key by key, is what the golden tests hold it to.
+//! The contents of tables follow `servers/slapd/back-mdb` of OpenLDAP 2.4 to 2.6; the golden tests compare them with
+//! slapadd's, key by key.
 
 pub mod audit;
 mod build;
@@ -55,7 +55,7 @@ pub mod transfer;
 mod verify;
 mod worker;
 
-/// The fixture of the tests, which another crate shares, calls this crate by its name.
+/// The tests' fixture, which another crate shares, refers to this crate by name.
 #[cfg(test)]
 extern crate self as backmdb;
 
@@ -75,7 +75,7 @@ pub use settings::{Method, Options, Settings, ValueCheck};
 pub use shared_uuids::{SharedUuid, shared_uuids};
 pub use verify::{Resources as VerifyMeans, verify};
 
-/// What an entry is that `codec` cannot read.
+/// Returns the error for an entry that `codec` cannot decode.
 pub fn damaged_entry() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")
 }

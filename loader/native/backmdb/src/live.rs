@@ -1,11 +1,11 @@
-//! A build beside a live server: entries may come twice, or below a parent that is gone.
+//! A build from a live server: an entry may come twice, or its parent may be gone.
 //!
-//! What is read once more is known by its entryUUID when it comes. Where it stands as before, the copy that is written
-//! already stays: whatever changed in between is newer than the claimed contextCSN, and syncrepl sends it.
+//! An entry that is read again is recognised by its entryUUID. If its DN is unchanged, the copy already written stays:
+//! any change in between is newer than the claimed contextCSN, and syncrepl sends it.
 //!
-//! slapd goes through a subtree by its names, so that an entry that is renamed meanwhile may be met twice. Its second
-//! copy is newer than the claimed contextCSN. Those below a renamed container are not; they are read again. So nobody
-//! has to look for the same entryUUID among all entries.
+//! slapd walks a subtree by names, so an entry that is renamed meanwhile may be read twice. Its second copy is newer
+//! than the claimed contextCSN. Entries below a renamed container are not newer; they are read again. So no search for
+//! duplicate entryUUIDs among all entries is needed.
 
 use std::path::PathBuf;
 
@@ -25,38 +25,37 @@ use crate::{LiveSource, Result, build::Build};
 /// Bytes of a spooled key.
 const SIZE: usize = 52;
 
-/// Who reads the server again: gets the entries whose parent is nowhere, none the first time, and names LDIF files of what
-/// was read since. Names it none, such entries are left out.
+/// Reads the server again. Gets the orphans, none at the first call, and returns LDIF files with the entries read
+/// since. If it returns no file, the orphans are left out.
 pub type Reread<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
 
-/// Who asks the server about entryUUIDs that were met under more than one DN: whether each is one entry, which was
-/// renamed. Fails if it is not.
+/// Asks the server about entryUUIDs with several DNs; fails unless each is one renamed entry.
 pub type Renamed<'a> = dyn Fn(Vec<String>) -> Result<()> + Sync + 'a;
 
-/// What is kept in mind of the entries besides.
+/// What a live build remembers of its entries.
 #[derive(Debug)]
 pub struct SeenEntries {
     keys: Spool,
-    /// By number of the question: hash of the parent.
+    /// Hash of the parent, by question number.
     questions: Spool,
-    /// The file that is read before all others; its entries come once more.
+    /// The file that is read first; its entries come again later.
     head: Option<PathBuf>,
-    /// Positions of entries that may come once more, by their entryUUIDs and names.
+    /// Positions of entries that may come again, by entryUUID and DN hash.
     known: FxHashMap<(u128, Hash), u32>,
-    /// entryUUIDs that may be there more than once.
+    /// entryUUIDs that may belong to more than one position.
     pub doubtful: FxHashSet<u128>,
-    /// Positions without an entry: it was there before.
+    /// Positions without an entry, because the entry was already there.
     pub skipped: Vec<u32>,
-    /// Of entries that stood in their place when they were read again: at which position that was.
+    /// Entries with the same DN in the second pass: their position -> that of the second copy.
     pub confirmed: FxHashMap<u32, u32>,
-    /// The first position of what was read again.
+    /// The first position of the second pass.
     pub again: Option<u32>,
-    /// Left out at the end, though their values are written: positions in ascending order.
+    /// Ascending positions of entries that are left out although their values are written.
     pub left_out: Vec<u32>,
-    /// How many of those a newer copy has overtaken, and how many have no parent.
+    /// How many of them have a newer copy, and how many have no parent.
     pub overtaken: u64,
     pub dropped: u64,
-    /// All was written anew, without them.
+    /// All tables were rewritten without them.
     pub renumbered: bool,
 }
 
@@ -92,10 +91,10 @@ impl SpooledKey {
 }
 
 impl SeenEntries {
-    pub fn new(means: &TempStorage, head: Option<PathBuf>) -> Self {
+    pub fn new(temp: &TempStorage, head: Option<PathBuf>) -> Self {
         Self {
-            keys: means.spool(16),
-            questions: means.spool(64),
+            keys: temp.spool(16),
+            questions: temp.spool(64),
             head,
             known: FxHashMap::default(),
             doubtful: FxHashSet::default(),
@@ -109,7 +108,7 @@ impl SeenEntries {
         }
     }
 
-    /// Which entries of the chunk are taken.
+    /// Returns which entries of the chunk are kept.
     pub fn add(&mut self, chunk: &Encoded) -> Result<Vec<bool>> {
         let head = chunk.path.as_deref().is_some_and(|path| Some(path) == self.head.as_ref());
         let learns = head || self.again.is_some();
@@ -147,7 +146,7 @@ impl SeenEntries {
         Ok(true)
     }
 
-    /// At which position the entry of a position was read again, if it was.
+    /// Returns the position at which the entry of `position` was read again, if it was.
     pub fn read_again(&self, position: u32) -> Option<u32> {
         let late = self.again.filter(|first| position >= *first).map(|_| position);
         self.confirmed.get(&position).copied().or(late)
@@ -159,12 +158,12 @@ impl SeenEntries {
         (self.overtaken, self.dropped) = (overtaken.count(), lost.len() as u64);
     }
 
-    /// Shows the keys of all entries that were taken.
+    /// Passes the keys of all kept entries to `see`.
     pub fn each_key(&self, mut see: impl FnMut(&SpooledKey) -> Result<()>) -> Result<()> {
         each(self.keys.reader(), |bytes| see(&SpooledKey::read(bytes)))
     }
 
-    /// From now on comes what was read again; of what was there before, `uuids` come.
+    /// Starts the second pass. `uuids` lists every entry that is read again.
     fn begin_again(&mut self, uuids: FxHashSet<u128>, position: u32) -> Result<()> {
         let mut known = std::mem::take(&mut self.known);
         self.each_key(|met| {
@@ -179,9 +178,9 @@ impl SeenEntries {
         Ok(())
     }
 
-    /// The tuples of all entries and questions, as [`EncodedInput`] collects them.
-    fn tuples(&self, means: &TempStorage) -> Result<TupleSorter<[u64; 3]>> {
-        let mut tuples = means.tuples();
+    /// Returns the tuples of all entries and questions, as [`EncodedInput`] collects them.
+    fn tuples(&self, temp: &TempStorage) -> Result<TupleSorter<[u64; 3]>> {
+        let mut tuples = temp.tuples();
         self.each_key(|met| tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]))?;
         let mut number = 0;
         each(self.questions.reader(), |bytes| {
@@ -207,7 +206,7 @@ fn each(mut reader: SpoolReader<'_>, mut see: impl FnMut(&[u8]) -> Result<()>) -
 }
 
 impl Build<'_> {
-    /// Joins the entries, and has the server read again until none lacks its parent, or nothing can be done about it.
+    /// Joins entries with parents, and has the server read again until no orphans are left or nothing more can be read.
     pub(crate) fn resolve(
         &self,
         postings: &extsort::Postings,
@@ -216,11 +215,11 @@ impl Build<'_> {
     ) -> Result<ParentTable> {
         self.expect_few_rejects(gathered)?;
         self.read_on(postings, gathered, read_again(Vec::new())?)?;
-        let mut tuples = gathered.take_tuples(&self.means);
+        let mut tuples = gathered.take_tuples(&self.temp);
         loop {
             let mut joined = join(tuples, &gathered.askers)?;
             let overtaken =
-                Superseded::find(gathered, &joined, self.chunks.repeated(), &self.means)?;
+                Superseded::find(gathered, &joined, self.chunks.repeated(), &self.temp)?;
             overtaken.leave_out(&mut joined);
             let orphans = orphans::find(gathered, &joined, &overtaken)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
@@ -234,11 +233,11 @@ impl Build<'_> {
             }
             self.read_on(postings, gathered, paths)?;
             let Some(live) = &gathered.live else { return Ok(joined) };
-            tuples = live.tuples(&self.means)?;
+            tuples = live.tuples(&self.temp)?;
         }
     }
 
-    /// Takes in what was read again.
+    /// Adds the entries of the second pass.
     fn read_on(
         &self,
         postings: &extsort::Postings,
@@ -256,13 +255,13 @@ impl Build<'_> {
     }
 }
 
-/// Asks about entries that were left out for one of another name.
+/// Asks about entries that were left out in favour of a copy with another DN.
 fn expect_renamed(overtaken: &Superseded, ask: &Renamed<'_>) -> Result<()> {
     let renamed = overtaken.renamed();
     if renamed.is_empty() { Ok(()) } else { ask(renamed) }
 }
 
-/// The entryUUIDs of all records.
+/// Returns the entryUUIDs of all records.
 fn uuids(paths: &[PathBuf], stop: &Counters) -> Result<FxHashSet<u128>> {
     let (mut found, uncounted) = (FxHashSet::default(), Counters::default());
     for path in paths {

@@ -1,4 +1,4 @@
-//! From attribute descriptions as LDIF spells them to columns, without asking twice.
+//! Maps attribute descriptions, as LDIF spells them, to columns; answers are cached.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use values::InvalidValue;
 use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::entry::{LastValue, LineRun};
 
-/// Spellings kept in mind; more are looked up again.
+/// Spellings that are cached; others are looked up each time.
 const SPELLINGS: usize = 65_536;
 
-/// After so many entries runs of lines may be looked for again.
+/// Entries after which runs of lines may be searched for again.
 const RUNS: u8 = 16;
 
 #[derive(Debug)]
@@ -21,29 +21,29 @@ pub struct Lookup<'a> {
     all: &'a AttributeDescriptions<'a>,
     columns: Vec<Arc<AttributeDescription>>,
     spelled: FxHashMap<Box<[u8]>, usize>,
-    /// The last entry's lines, and the place among them: entries often are alike. None of a rule that is not supported is
-    /// among them.
+    /// The lines of the previous entry, with the current index: consecutive entries are often alike. Attributes whose
+    /// rule is not supported are not included.
     sequence: Vec<ExpectedLine>,
     at: usize,
-    /// Lines of this entry that were passed as repeated ones, but not in a run.
+    /// Lines of the current entry that repeated their last value, but not as part of a run.
     single: usize,
-    /// Entries until runs may be looked for again.
+    /// Entries until runs may be searched for again.
     wait: u8,
 }
 
-/// What a line of the entry before had in this place.
+/// A line of the previous entry, which the current entry is expected to have at the same position.
 #[derive(Debug)]
 pub struct ExpectedLine {
     pub head: LineHead,
     pub column: usize,
     pub form: ValueForm,
     pub last: LastValue,
-    /// This line and those behind it, if they may be passed together.
+    /// This line and those after it, if they can be matched together.
     pub run: LineRun,
 }
 
 impl ExpectedLine {
-    /// The value, if the line is likely to have it again, as it stands.
+    /// Returns the value if the line is likely to repeat it unencoded.
     #[inline]
     pub fn repeated(&self) -> Option<&[u8]> {
         self.last.repeated().filter(|_| self.form != ValueForm::Text)
@@ -56,38 +56,38 @@ impl<'a> Lookup<'a> {
         Self { all, columns, spelled, sequence: Vec::new(), at: 0, single: 0, wait: 0 }
     }
 
-    /// What the entry before had in the place of the next line.
+    /// Returns the line that the previous entry had at the position of the next one.
     #[inline]
     pub fn expected(&self) -> Option<&ExpectedLine> {
         self.sequence.get(self.at)
     }
 
-    /// The next `lines` lines are as expected.
+    /// Skips `lines` lines that were as expected.
     #[inline]
     pub fn advance(&mut self, lines: usize) {
         self.at += lines;
     }
 
-    /// The next line is as expected, and has its value again.
+    /// Skips a line that was as expected and repeated its value.
     #[inline]
     pub fn advance_single(&mut self) {
         (self.at, self.single) = (self.at + 1, self.single + 1);
     }
 
-    /// Returns how the description of the last line was spelled, if that line was as expected.
+    /// Returns the spelling of the last line's description, if that line was as expected.
     pub fn last_spelling(&self) -> &[u8] {
         let last = self.at.checked_sub(1).and_then(|at| self.sequence.get(at));
         last.map_or(b"", |last| last.head.description())
     }
 
-    /// What is kept in mind of the line that was looked up last.
+    /// Returns the cached value of the line that was looked up last.
     #[inline]
     pub fn last_value(&mut self) -> Option<&mut LastValue> {
         let last = self.at.checked_sub(1).and_then(|at| self.sequence.get_mut(at));
         last.map(|last| &mut last.last)
     }
 
-    /// The next lines are another entry's.
+    /// Begins the next entry.
     pub fn rewind(&mut self) {
         self.wait = self.wait.saturating_sub(1);
         if self.single > 1 && self.wait == 0 {
@@ -110,7 +110,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Forgets the lines from here on.
+    /// Drops the expected lines from the current one on.
     fn forget_rest(&mut self) {
         self.sequence.truncate(self.at);
         let length = self.sequence.len();
@@ -126,7 +126,7 @@ impl<'a> Lookup<'a> {
         &self.columns[index]
     }
 
-    /// The column of the next line's description.
+    /// Returns the column of the next line's description.
     #[inline]
     pub fn next(&mut self, spelling: &[u8]) -> Result<usize, InvalidValue> {
         if let Some(line) = self.expected().filter(|line| line.head.description() == spelling) {

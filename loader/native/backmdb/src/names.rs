@@ -1,21 +1,21 @@
-//! The spooled names of entries: what dn2i and the tree's order need to know of each.
+//! The spooled names of entries, for dn2i and the order of the tree.
 
 use crate::encoded::EncodedEntry;
 
-/// Instead of a question's number: the entry is a suffix.
+/// Stands for a question's number if the entry is a suffix.
 pub const SUFFIX: u32 = u32::MAX;
-/// Instead of a position: the root above the suffixes.
+/// Stands for a position: the root above the suffixes.
 pub const ABOVE: u32 = u32::MAX - 1;
 
 const HEAD: usize = 23;
 
-/// One spooled record.
+/// A spooled record.
 #[derive(Debug, Clone, Copy)]
 pub struct Name<'a> {
     pub position: u32,
-    /// Number of the question for its parent, or [`SUFFIX`].
+    /// Number of the question for the entry's parent, or [`SUFFIX`].
     pub question: u32,
-    /// One more than the index of its file, 0 for a stream.
+    /// Index of its file plus 1; 0 for a stream.
     pub path: u32,
     pub line: u64,
     pub made_uuid: bool,
@@ -23,7 +23,7 @@ pub struct Name<'a> {
     pub pretty: &'a [u8],
 }
 
-/// What goes before the two names.
+/// Returns the bytes before the two names.
 pub fn head(kept: &EncodedEntry, question: u32, path: u32) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[..4].copy_from_slice(&kept.position.to_le_bytes());
@@ -36,7 +36,7 @@ pub fn head(kept: &EncodedEntry, question: u32, path: u32) -> [u8; HEAD] {
 }
 
 /// # Panics
-/// On what [`head`] did not make.
+/// If [`head`] did not write the record.
 pub fn read(record: &[u8]) -> Name<'_> {
     let word = |at: usize| {
         u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])

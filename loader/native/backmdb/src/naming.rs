@@ -1,4 +1,4 @@
-//! Where an entry stands in the tree: its RDN, its parent, and hashes that stand for both.
+//! The position of an entry in the tree: its RDN, its parent, and a hash for each of the two DNs.
 
 use rustc_hash::FxHashMap;
 use schema::{Dn, Rdn, Schema};
@@ -8,10 +8,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::encoded::{Hash, ROOT};
 use codec::dn2i;
 
-/// So many parents' DNs are kept in mind by a worker.
+/// Parent DNs cached per worker.
 const PARENTS: usize = 4096;
 
-/// The suffixes of the database, and those below them that other databases have.
+/// The suffixes of the database, and subordinate suffixes that belong to other databases.
 #[derive(Debug)]
 pub struct Suffixes {
     /// Normalised.
@@ -21,24 +21,24 @@ pub struct Suffixes {
     longest_row: usize,
 }
 
-/// An entry's place.
+/// The hashes of an entry's DN and of its parent's, and its RDN.
 #[derive(Debug)]
 pub struct HashedDn {
     pub hash: Hash,
     pub parent: Hash,
     pub rdn: Rdn,
-    /// The entry is a suffix: its `rdn` is its whole DN, as dn2i has it.
+    /// For a suffix entry: both forms of its whole DN, which dn2i stores as one RDN.
     pub suffix: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl HashedDn {
-    /// Of the entry with the empty DN, which has no node of its own.
+    /// Returns the hashes of the empty DN, whose entry has no node of its own.
     pub fn of_root() -> Self {
         let names = (Vec::new(), Vec::new());
         Self { hash: ROOT, parent: ROOT, rdn: Rdn::default(), suffix: Some(names) }
     }
 
-    /// Normalised and pretty, as dn2i stores them.
+    /// Returns the normalised and the pretty name, as dn2i stores them.
     pub fn names(&self) -> (&[u8], &[u8]) {
         self.suffix
             .as_ref()
@@ -47,7 +47,7 @@ impl HashedDn {
 }
 
 pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
-    // Most RDNs are short, and to clear more bytes than they take costs more than to hash them.
+    // Most RDNs are short, and clearing a larger buffer costs more than hashing.
     let mut text = [0; 16 + 112];
     text[..8].copy_from_slice(&parent[0].to_le_bytes());
     text[8..16].copy_from_slice(&parent[1].to_le_bytes());
@@ -63,7 +63,7 @@ pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
 }
 
 impl Suffixes {
-    /// `longest_row`: LMDB's limit for a DUPSORT value of the file.
+    /// `longest_row`: LMDB's limit for a DUPSORT value in this file, in bytes.
     pub fn read(
         schema: &Schema,
         own: &[String],
@@ -87,7 +87,7 @@ impl Suffixes {
         Ok(hash)
     }
 
-    /// Names of a node that slapd could not store, or not read again, are refused.
+    /// Refuses a node name that slapd could not store, or not read back.
     fn require_room(&self, normal: &[u8], pretty: &[u8]) -> Result<(), InvalidValue> {
         if dn2i::fits(self.longest_row, normal, pretty) {
             return Ok(());
@@ -98,13 +98,13 @@ impl Suffixes {
         Err(InvalidValue(reason.into()))
     }
 
-    /// The first suffix's hash: that entry bears contextCSN.
+    /// Returns the hash of the first suffix, whose entry gets contextCSN.
     pub fn first(&self) -> Option<Hash> {
         let of = |suffix: &Vec<u8>| if suffix.is_empty() { ROOT } else { hash(ROOT, suffix) };
         self.own.first().map(of)
     }
 
-    /// The empty DN is a suffix: the root itself may have an entry.
+    /// Returns true if the empty DN is a suffix, so that the root itself may have an entry.
     pub fn has_empty(&self) -> bool {
         self.own.iter().any(Vec::is_empty)
     }
@@ -113,7 +113,7 @@ impl Suffixes {
         !normal.is_empty() && self.own.iter().any(|suffix| suffix == normal)
     }
 
-    /// The hash of a DN that is a suffix or below one.
+    /// Returns the hash of a DN that is a suffix or below one.
     fn hash_of(&self, dn: &Dn) -> Result<Hash, InvalidValue> {
         let outside = || InvalidValue("not below a suffix of the database".into());
         let (below, from) = self.split(dn).ok_or_else(outside)?;
@@ -121,7 +121,7 @@ impl Suffixes {
         dn.rdns[..below].iter().rev().try_fold(from, down)
     }
 
-    /// The normal forms of the nodes from the suffix, which is one of them, down to the DN.
+    /// Returns the normal forms of all nodes from the suffix, inclusive, down to the DN.
     pub fn steps(&self, dn: &Dn) -> Option<Vec<Vec<u8>>> {
         let (below, _) = self.split(dn)?;
         let suffix = Dn { rdns: dn.rdns[below..].to_vec() }.normal();
@@ -129,7 +129,7 @@ impl Suffixes {
         Some(std::iter::once(suffix).filter(|suffix| !suffix.is_empty()).chain(nodes).collect())
     }
 
-    /// How many RDNs stand below the suffix, and the suffix's hash.
+    /// Returns the number of RDNs below the suffix, and the suffix's hash.
     fn split(&self, dn: &Dn) -> Option<(usize, Hash)> {
         let mut rest = dn.normal();
         for below in 0..=dn.rdns.len() {
@@ -146,7 +146,7 @@ impl Suffixes {
     }
 }
 
-/// A worker's memory of parents: most entries have the one that the entry before them had.
+/// A worker's cache of parents: most entries have the same parent as the previous entry.
 #[derive(Debug)]
 pub struct ParentCache<'a> {
     schema: &'a Schema,
@@ -159,7 +159,7 @@ impl<'a> ParentCache<'a> {
         Self { schema, suffixes, known: FxHashMap::default() }
     }
 
-    /// The place of an entry, and the text of its parent's DN. `spare`: memory for its RDN.
+    /// Returns an entry's hashes and RDN, and the text of its parent's DN. `spare`: an RDN buffer.
     pub fn place<'t>(
         &mut self,
         text: &'t [u8],
@@ -208,7 +208,7 @@ mod tests {
     use crate::tests::fixture::schema;
 
     #[test]
-    fn what_another_database_holds_is_refused_however_it_is_reached() {
+    fn entries_of_another_database_are_refused_with_and_without_the_cache() {
         let own = ["dc=com".to_owned()];
         let suffixes = Suffixes::read(schema(), &own, &["dc=b,dc=com".to_owned()], 511).unwrap();
         let mut naming = ParentCache::new(schema(), &suffixes);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dn_has_one_hash_by_whatever_way() {
+    fn a_dn_has_the_same_hash_with_and_without_the_cache() {
         let suffixes = Suffixes::read(schema(), &["dc=com".to_owned()], &[], 511).unwrap();
         let mut naming = ParentCache::new(schema(), &suffixes);
         let parent = naming.place(b"dc=a,dc=com", Rdn::default()).unwrap().0;

@@ -1,25 +1,25 @@
-//! Which ID each entry gets: slapadd's, which follow the input, but parents first.
+//! Assigns entry IDs as slapadd does: in the order of the input, but parents first.
 //!
-//! An entry whose parent has not come yet makes slapadd number all its missing ancestors, the topmost
-//! first, and then itself; they are filled in when they come. So IDs follow from the input's order and
-//! from who is whose parent, and a parent's ID is always less than its children's. Beside a live server they follow
-//! the input alone: slapd itself leaves a child the lesser ID when it moves an entry.
+//! If an entry's parent has not come yet, slapadd numbers all its missing ancestors, the topmost first, and then the
+//! entry; the ancestors are filled in when they come. So IDs follow from the order of the input and the parent
+//! relation, and a parent's ID is always less than its children's. In a build from a live server IDs follow the input
+//! alone: slapd itself leaves a child with a lower ID when it moves an entry.
 
-/// The parent is nowhere in the input.
+/// The parent is missing from the input.
 pub const MISSING: u32 = u32::MAX;
-/// No entry stands at this position: it was rejected.
+/// No entry has this position: it was rejected.
 pub const NOTHING: u32 = u32::MAX - 2;
 /// The parent is the root above the suffixes.
 pub use crate::names::ABOVE;
 
-/// The ID of a position that has none.
+/// The ID of a position without an entry in the database.
 pub const DROPPED: u32 = u32::MAX;
 
-/// An entry that came after one below it.
+/// An entry that came after one of its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LateParent {
     pub position: u32,
-    /// The first entry below it, and how many levels.
+    /// The first descendant in the input, and how many levels it is below this entry.
     pub descendant: u32,
     pub above: usize,
 }
@@ -37,7 +37,7 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// All positions have entries, and each comes after its parent.
+    /// Returns the numbering for complete input in which each entry comes after its parent.
     pub const fn plain() -> Self {
         Self { ids: None }
     }
@@ -46,7 +46,7 @@ impl Numbering {
         self.ids.is_none()
     }
 
-    /// IDs in the order of the positions, but those at `positions_without_id` (ascending) are no entries, and those at `removed_positions`
+    /// Numbers entries in the order of positions. Positions in `vacant` (ascending) have no entry; those in `stale`
     /// (ascending) leave their IDs unused.
     pub fn without(vacant: &[u32], stale: &[u32], records: u64) -> Self {
         if vacant.is_empty() && stale.is_empty() {
@@ -66,9 +66,8 @@ impl Numbering {
         Self { ids: Some(ids) }
     }
 
-    /// From the position of each entry's parent ([`ABOVE`], [`MISSING`]; [`NOTHING`] where no entry stands).
-    /// Entries without a way up to the root are dropped.
-    /// Also tells which came late.
+    /// Numbers entries from each position's parent ([`ABOVE`], [`MISSING`]; [`NOTHING`] if there is no entry). Entries
+    /// without a path to the root are dropped. Also returns the late parents.
     pub fn of_parents(parents: &[u32]) -> (Self, Vec<LateParent>) {
         let mut ids = vec![0; parents.len()];
         let (mut next, mut path, mut holes) = (1, Vec::new(), Vec::new());
@@ -89,7 +88,7 @@ impl Numbering {
         (Self { ids: Some(ids) }, holes)
     }
 
-    /// `None` for what is not in the database.
+    /// Returns `None` if the entry is not in the database.
     #[inline]
     pub fn id(&self, position: u32) -> Option<u64> {
         match &self.ids {
@@ -99,7 +98,7 @@ impl Numbering {
     }
 }
 
-/// Fills `path` with the nodes from `start` up to the first that has its ID. False: there is no way up.
+/// Fills `path` with the nodes from `start` up to the first with an ID. Returns false without a path to the root.
 fn climb(parents: &[u32], ids: &[u32], start: usize, path: &mut Vec<usize>) -> bool {
     let mut node = start;
     loop {
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn missing_ancestors_come_before_their_descendant_the_topmost_first() {
-        // suffix; a grandchild of the entry at 3, by way of that at 2; another child of the suffix.
+        // The suffix; a grandchild of entry 3 below entry 2; two more children of the suffix.
         let parents = [ABOVE, 2, 3, 0, 0];
         assert_eq!(ids(&parents), [Some(1), Some(4), Some(3), Some(2), Some(5)]);
         let late = |position, above| LateParent { position, descendant: 1, above };
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_below_nothing_is_dropped() {
+    fn entries_without_an_ancestor_are_dropped() {
         assert_eq!(
             ids(&[ABOVE, MISSING, 1, 0, NOTHING, 4]),
             [Some(1), None, None, Some(2), None, None]
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_entries_leave_one() {
+    fn stale_entries_leave_a_gap() {
         let numbering = Numbering::without(&[1], &[2], 4);
         let ids: Vec<_> = (0..4).map(|position| numbering.id(position)).collect();
         assert_eq!(ids, [Some(1), None, None, Some(3)]);

@@ -1,6 +1,5 @@
-//! The operational attributes that an entry lacks, made as slapadd makes them (`servers/slapd/slapadd.c`),
-//! but so that the same input gives the same values: a UUID follows from the DN and the time of the
-//! build, a CSN from that time and the entry's position.
+//! Adds missing operational attributes as slapadd does (`servers/slapd/slapadd.c`), but reproducibly: the UUID follows
+//! from the DN and the time of the build, the CSN from that time and the entry's position.
 
 use schema::{Dn, Schema};
 use values::InvalidValue;
@@ -25,11 +24,11 @@ pub struct Operational {
     csn: usize,
     modifier: usize,
     modified: usize,
-    /// Pretty and normalised.
+    /// Pretty and normalised DN of the creator.
     name: (Vec<u8>, Vec<u8>),
-    /// As in createTimestamp.
+    /// In the format of createTimestamp.
     now: String,
-    /// A CSN whose microseconds and count are still 0.
+    /// A CSN with microseconds and count 0.
     csn_pattern: Vec<u8>,
     first: u64,
 }
@@ -52,28 +51,28 @@ impl Operational {
         })
     }
 
-    /// Whose name entries bear that say nothing of their maker.
+    /// Returns the DN for creatorsName and modifiersName of entries that lack them.
     pub fn creator(schema: &Schema, settings: &Settings) -> Result<Dn, InvalidValue> {
         let root_dn = settings.root_dn.as_deref().filter(|name| !name.is_empty());
         schema.dn(root_dn.unwrap_or(ANONYMOUS).as_bytes())
     }
 
-    /// Column of entryCSN.
+    /// Returns the column of entryCSN.
     pub const fn csn(&self) -> usize {
         self.csn
     }
 
-    /// Column of entryUUID.
+    /// Returns the column of entryUUID.
     pub const fn uuid(&self) -> usize {
         self.uuid
     }
 
-    /// Columns of entryCSN and modifyTimestamp.
+    /// Returns the columns of entryCSN and modifyTimestamp.
     pub const fn stamps(&self) -> [usize; 2] {
         [self.csn, self.modified]
     }
 
-    /// In slapadd's order. Whether it had no UUID.
+    /// Adds missing attributes in slapadd's order. Returns true if the entry had no UUID.
     pub fn complete(&self, draft: &mut EntryLines, hash: Hash, position: u32) -> bool {
         let made_uuid = draft.find(self.uuid).is_none();
         if made_uuid {
@@ -121,19 +120,19 @@ impl Operational {
     }
 }
 
-/// A UUID that follows from `seed`.
+/// Returns a UUID derived from `seed`.
 pub fn uuid(seed: &[u8]) -> u128 {
-    // Version 8 (RFC 9562): a value by a rule of its maker's own.
+    // Version 8 (RFC 9562): a vendor-specific value.
     xxh3_128(seed) & !((0xf000 << 64) | (0xc000 << 48)) | (0x8000 << 64) | (0x8000 << 48)
 }
 
-/// A CSN whose microseconds and count are still 0. `now`: as in createTimestamp.
+/// Returns a CSN with microseconds and count 0. `now`: in the format of createTimestamp.
 pub fn csn_pattern(now: &str, server_id: u16) -> Vec<u8> {
     let seconds = now.trim_end_matches('Z');
     format!("{seconds}.000000Z#000000#{server_id:03x}#000000").into_bytes()
 }
 
-/// The CSN of that number, from a pattern.
+/// Returns the CSN with this number, from a pattern.
 pub fn csn_at(pattern: &[u8], number: u64) -> Vec<u8> {
     let mut text = pattern.to_vec();
     number_csn(&mut text, number);
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_spelled_as_csns_have_them() {
+    fn numbers_are_formatted_as_in_csns() {
         let mut text = *b"..000000..";
         digits(&mut text[2..8], 1_234, 10);
         assert_eq!(&text, b"..001234..");

@@ -1,4 +1,4 @@
-//! Entries whose parent is nowhere.
+//! Finds entries whose parent is missing.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::names;
 use crate::numbering::MISSING;
 use crate::superseded::Superseded;
 
-/// One of those below a parent that no entry is.
+/// One of the entries below a missing parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     pub parent: String,
     pub dn: String,
-    /// Its entryUUID; empty when it has none.
+    /// entryUUID; empty if the entry has none.
     pub uuid: String,
 }
 
-/// For each parent that is nowhere the first of its children.
+/// Returns the first child of each missing parent.
 pub fn find(
     gathered: &EncodedInput,
     joined: &ParentTable,
@@ -47,7 +47,7 @@ pub fn find(
     Ok(found.into_values().collect())
 }
 
-/// Positions of the entries without a way up to a suffix. Whoever asks for one of them is answered that it is missing.
+/// Returns the positions of entries without a path to a suffix. Questions for such entries get the answer "missing".
 pub fn without_path_to_suffix(
     gathered: &EncodedInput,
     joined: &mut ParentTable,
@@ -75,7 +75,7 @@ pub fn without_path_to_suffix(
     Ok(lost)
 }
 
-/// By question: the position and the RDN of the first child that asks it.
+/// Returns, by question number, the position and RDN of the first child.
 fn children(
     gathered: &EncodedInput,
     missing: &FxHashSet<u32>,
@@ -91,7 +91,7 @@ fn children(
     Ok(found)
 }
 
-/// By question: the parent as its first child spells it.
+/// Returns, by question number, the parent's DN as its first child spells it.
 fn parents(
     gathered: &EncodedInput,
     children: &BTreeMap<u32, (u32, Vec<u8>)>,
@@ -106,7 +106,7 @@ fn parents(
     Ok(found)
 }
 
-/// By position: the entryUUID.
+/// Returns the entryUUIDs by position.
 fn uuids(
     gathered: &EncodedInput,
     children: &BTreeMap<u32, (u32, Vec<u8>)>,

@@ -11,13 +11,13 @@ pub struct ParentNumbers {
 }
 
 impl ParentNumbers {
-    /// Begins a chunk.
+    /// Begins a new chunk.
     pub fn clear(&mut self) {
         self.known.clear();
         self.last = None;
     }
 
-    /// The index of a parent in `all`, where it is added when it is new.
+    /// Returns the index of a parent in `all`, adding it if it is new.
     pub fn index(&mut self, hash: Hash, text: &[u8], child: u32, all: &mut Vec<Parent>) -> u32 {
         if let Some((_, index)) = self.last.filter(|(last, _)| *last == hash) {
             return index;

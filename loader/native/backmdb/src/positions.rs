@@ -1,20 +1,20 @@
-//! Entries and questions for parents are counted in 32 bits, the last values of which have meanings of their own.
+//! Entries and questions for parents are counted in 32 bits; the last values have special meanings.
 
 use crate::numbering::NOTHING;
 use crate::{Code, Error, Result};
 
-/// Entries that a database can be built of: an entry's position is less than [`NOTHING`], [`crate::names::ABOVE`]
-/// and [`crate::numbering::MISSING`].
+/// Maximum number of entries in a build: an entry's position is less than [`NOTHING`], [`crate::names::ABOVE`] and
+/// [`crate::numbering::MISSING`].
 pub const MOST_ENTRIES: u64 = NOTHING as u64;
 
-/// Takes positions for `records` more entries, of which `taken` stand before; that of the first.
+/// Assigns positions to `records` more entries, after the first `taken`; returns the first.
 pub fn take(taken: &mut u64, records: u64) -> Result<u32> {
     let first = *taken;
     *taken = first.saturating_add(records);
     within(first, *taken, "entries")
 }
 
-/// The number of the first of `more` questions after `asked` others.
+/// Returns the number of the first of `more` questions, after `asked` others.
 pub fn question(asked: usize, more: usize) -> Result<u32> {
     let (first, more) = (asked as u64, more as u64);
     within(first, first.saturating_add(more), "parents, each counted once for a chunk of the input")
@@ -29,7 +29,7 @@ fn within(first: u64, after: u64, what: &str) -> Result<u32> {
     u32::try_from(first).map_err(|_| refused())
 }
 
-/// With commas between thousands.
+/// Formats a number with commas between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();
@@ -43,7 +43,7 @@ mod tests {
     use crate::numbering::{DROPPED, MISSING, Numbering};
 
     #[test]
-    fn the_last_position_means_nothing_else() {
+    fn the_last_position_is_no_special_value() {
         let mut taken = MOST_ENTRIES - 3;
         let first = take(&mut taken, 3).unwrap();
         assert_eq!((first, taken), (u32::MAX - 5, MOST_ENTRIES));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn one_entry_more_is_refused_by_name_wherever_its_chunk_begins() {
+    fn one_entry_too_many_is_refused_wherever_its_chunk_begins() {
         for (mut taken, records) in [
             (MOST_ENTRIES, 1),
             (MOST_ENTRIES - 3, 4),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_end_before_the_marks_do() {
+    fn question_numbers_end_before_the_special_values() {
         let most = usize::try_from(MOST_ENTRIES).unwrap();
         assert_eq!(question(most - 2, 2).unwrap(), u32::MAX - 4);
         let refused = question(most - 2, 3).unwrap_err();

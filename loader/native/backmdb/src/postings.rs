@@ -1,4 +1,4 @@
-//! An index table from its sorted postings: lists of entry IDs, or ranges of them where they are long.
+//! Writes an index table from its sorted postings: lists of entry IDs, or ranges if they are long.
 
 use codec::{idl, tables};
 use extsort::{Sorted, Visitor};
@@ -7,9 +7,9 @@ use lmdbfile::{FileWriter, Table, TreeWriter};
 use crate::numbering::Numbering;
 use crate::{Error, Result};
 
-/// Takes the rows of an index table, key by key.
+/// Receives the rows of an index table, key by key.
 pub trait IndexWriter {
-    /// `ids`: ascending, or 0, the lowest and the highest of a range.
+    /// `ids`: ascending, or 0 and both ends of a range.
     fn row(&mut self, key: &[u8], ids: &[u64]) -> Result<()>;
 }
 
@@ -43,7 +43,7 @@ impl IndexWriter for TableWriter<'_> {
     }
 }
 
-/// Tells the rows of index `index`.
+/// Passes the rows of index `index` to `rows`.
 pub fn each_row(
     sorted: &Sorted,
     index: usize,
@@ -59,7 +59,7 @@ pub fn each_row(
 struct PostingsVisitor<'a, R> {
     rows: &'a mut R,
     numbering: &'a Numbering,
-    /// Big-endian from the left, and how many bytes.
+    /// The key's bytes, big-endian and left-aligned, and their number.
     key: (u64, u8),
     ids: idl::Writer,
     last: Option<u32>,
@@ -77,7 +77,7 @@ impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
     fn positions(&mut self, positions: &[u32]) -> Result<()> {
         let (mut last, first) = (self.last, positions.first().copied());
         let is_new = last.is_none() || last < first;
-        // All pairs are looked at, so that it can be done in vectors.
+        // Testing all pairs lets the compiler use vector instructions.
         let ascend = || positions.windows(2).filter(|pair| pair[0] >= pair[1]).count() == 0;
         if self.numbering.is_plain() && is_new && ascend() {
             self.ids.add_all(positions.iter().map(|position| u64::from(*position) + 1));
@@ -99,7 +99,7 @@ impl<R: IndexWriter> Visitor for PostingsVisitor<'_, R> {
     }
 
     fn end(&mut self) -> Result<()> {
-        // All its entries are dropped.
+        // All entries with this key were dropped.
         if self.ids.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The first phase: workers encode chunks side by side, and their results come together in order.
+//! First phase: workers encode chunks in parallel, and their results are collected in order.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,9 +21,9 @@ impl Build<'_> {
         let bearer =
             self.shared.options.write_context.then(|| self.shared.suffixes.first()).flatten();
         let mut gathered =
-            EncodedInput::new(self.create()?, self.shared.options, &self.means, bearer);
-        if let Some(beside) = self.beside {
-            gathered.live = Some(SeenEntries::new(&self.means, beside.head.map(Path::to_path_buf)));
+            EncodedInput::new(self.create()?, self.shared.options, &self.temp, bearer);
+        if let Some(live) = self.live {
+            gathered.live = Some(SeenEntries::new(&self.temp, live.head.map(Path::to_path_buf)));
         }
         self.read_available(postings, &mut gathered)?;
         if gathered.records == 0 {
@@ -32,19 +32,19 @@ impl Build<'_> {
         Ok(gathered)
     }
 
-    /// Takes in what there is to read now.
+    /// Reads all inputs that are available now.
     pub(crate) fn read_available(
         &self,
         postings: &Postings,
         gathered: &mut EncodedInput,
     ) -> Result<()> {
-        let (send, results) = sync_channel(2 * self.means.threads);
+        let (send, results) = sync_channel(2 * self.temp.threads);
         let (recycle, used) = channel();
         let used = Mutex::new(used);
         let stop = || self.stop();
         let crew = Crew::new(&stop);
         thread::scope(|scope| {
-            for _ in 0..self.means.threads {
+            for _ in 0..self.temp.threads {
                 let (send, postings) = (send.clone(), postings.writer());
                 let (crew, used) = (&crew, &used);
                 scope.spawn(move || crew.run(|| self.work(postings, &send, used)));
@@ -54,7 +54,7 @@ impl Build<'_> {
             if gathered.exceeds_max_rejects() {
                 crew.dismiss();
             }
-            // Whoever waits for room in the channel finds it closed.
+            // Closing the channel ends workers that wait for room in it.
             drop(results);
         });
         crew.end()
@@ -83,7 +83,7 @@ impl Build<'_> {
     }
 }
 
-/// Takes results in the order of their chunks, until all workers are done.
+/// Collects results in the order of their chunks, until all workers are done.
 fn collect(
     results: &Receiver<Encoded>,
     recycle: &Sender<Encoded>,

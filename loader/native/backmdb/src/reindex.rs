@@ -1,5 +1,5 @@
-//! Indexes of an existing database made again from its entries, as slapindex makes those of emptied tables: all of them
-//! are there afterwards, or what was before.
+//! Rebuilds indexes of an existing database from its entries, as slapindex fills emptied tables. The change is atomic:
+//! either all new tables are there, or the old ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::stored_keys::StoredKeys;
 use crate::verify::{self, Resources, table, wrong};
 use crate::{Code, Error, Result, Settings};
 
-/// After so many entries the sorter may put its buffers in order, and a wish to stop is heard.
+/// Entries after which the sorter may sort its buffers and the cancel flag is checked.
 const PATIENCE: u64 = 1024;
 
-/// What was made.
+/// The result of a reindexing.
 #[derive(Debug, Default)]
 pub struct Reindexed {
     /// Entries that were read.
@@ -31,10 +31,10 @@ pub struct Reindexed {
     pub tables: BTreeMap<String, u64>,
 }
 
-/// Makes the tables of the indexes of `attributes` again in the file at `path`, which nobody else may have open; durable
-/// when it returns. The file may grow to the map size of the settings.
+/// Rebuilds the index tables of `attributes` in the file at `path`, which nobody else may have open. The change is
+/// durable on return. The file may grow to the map size of the settings.
 ///
-/// Refuses, by name and before it changes anything, what is not known well enough.
+/// Fails before any change, with the name, if an index cannot be computed reliably.
 pub fn reindex(
     path: &Path,
     known: (&Schema, &Settings),
@@ -56,7 +56,7 @@ pub fn reindex(
     Ok(Reindexed { entries, tables })
 }
 
-/// What the configuration says of the tables that `attributes` are indexed in.
+/// Returns the part of the configuration about the index tables of `attributes`.
 fn wanted(
     reader: &Reader,
     (schema, settings): (&Schema, &Settings),
@@ -84,7 +84,7 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// How many entries there are, and their postings by ID, counted from 0.
+    /// Returns the number of entries and their postings, by ID counted from 0.
     fn read(&self, reader: &Reader) -> Result<(u64, Sorted)> {
         let entries = table(reader, "id2e")?;
         self.counters.begin("entries", entries.record().entries);
@@ -134,7 +134,7 @@ fn as_error(reason: StopReason) -> Error {
     }
 }
 
-/// One worker's way through entries.
+/// The state of one worker, which reads ranges of entries.
 struct Span<'a> {
     task: &'a Task<'a>,
     id2e: TableReader<'a>,
@@ -166,7 +166,7 @@ impl Span<'_> {
         self.keys.writer.finish_index()
     }
 
-    /// Nothing of the entry of the empty DN, whose ID is 0, or of a place that is kept for an entry that never came.
+    /// Generates no keys for the entry of the empty DN, whose ID is 0, or for an ID that was reserved and never used.
     fn entry(&mut self, id: u64, value: &[u8]) -> std::result::Result<(), StopReason> {
         let Some(position) = id.checked_sub(1).filter(|_| !value.is_empty()) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Rejected entries: told of, and kept as LDIF that can be loaded again once it is mended.
+//! Reports rejected entries, and writes them as LDIF that can be loaded after correction.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use ldif::rejects::{self, Reject};
 use crate::encoded::Rejection;
 use crate::{Code, Error, Result};
 
-/// Writes the reject file, by position.
+/// Writes the reject file, in the order of positions.
 pub fn write(path: &Path, rejections: &[Rejection]) -> Result<()> {
     rejects::write(path, rejections.iter().map(Rejection::reject))
 }
@@ -19,7 +19,7 @@ impl Rejection {
     }
 }
 
-/// The error that too many rejections are.
+/// Returns the error for too many rejections.
 pub fn too_many(rejections: &[Rejection]) -> Error {
     if rejections.iter().all(|one| one.orphan) {
         if let Some(error) = parents_missing(rejections) {
@@ -32,7 +32,7 @@ pub fn too_many(rejections: &[Rejection]) -> Error {
     told_of(first, &first.dn, Error::new(Code::Rejected, format!("{}{more}", first.reason)))
 }
 
-/// The entry that the error names is the first parent that is missing, not the one that lacks it.
+/// Returns an error that names the first missing parent, not its child.
 fn parents_missing(rejections: &[Rejection]) -> Option<Error> {
     let first = rejections.iter().find(|one| one.missing.is_some())?;
     let count = rejections.len();

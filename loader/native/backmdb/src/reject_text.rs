@@ -1,4 +1,4 @@
-//! A rejected entry as LDIF again, from what was written of it.
+//! Converts a rejected entry back to LDIF from its encoded value.
 
 use codec::id2e::{self, Attribute, ValueList};
 use codec::id2v;
@@ -6,9 +6,9 @@ use codec::id2v;
 use crate::encoded::MultivalRecord;
 use crate::{Result, damaged_entry};
 
-/// What turns a stored entry into LDIF.
+/// Decodes stored entries to LDIF.
 pub struct LdifDecoder {
-    /// By their numbers, from 1.
+    /// By number, from 1.
     descriptions: Vec<String>,
     creator: Vec<u8>,
 }
@@ -18,7 +18,7 @@ impl LdifDecoder {
         Self { descriptions, creator }
     }
 
-    /// The entry as it was given: without what the build added. `rows`: what it was to have in id2v.
+    /// Returns the entry as it was in the input, without attributes that the build added. `rows`: its rows for id2v.
     pub fn text(
         &self,
         dn: &[u8],
@@ -40,7 +40,7 @@ impl LdifDecoder {
         Ok(out)
     }
 
-    /// Times and CSNs that are made have no normal forms; the rest would be made again just so.
+    /// Returns true for an added attribute. Generated times and CSNs have no normal forms.
     fn is_made(&self, name: &str, one: &Attribute<'_>, made_uuid: bool) -> bool {
         match name {
             "structuralObjectClass" => true,
@@ -52,7 +52,7 @@ impl LdifDecoder {
     }
 }
 
-/// The values of an attribute, wherever they live. `None`: not all of them can be read.
+/// Returns the values of an attribute from id2e or id2v; `None` if some cannot be read.
 fn values<'a>(one: &Attribute<'a>, rows: &'a [MultivalRecord]) -> Option<ValueList<'a>> {
     if !one.apart {
         return Some(one.values.clone());

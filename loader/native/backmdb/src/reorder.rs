@@ -1,5 +1,5 @@
-//! The slow way, for inputs where children stand before their parents, DNs come twice or parents are
-//! missing, and for live servers of which much has come twice: the tree is numbered anew, and what was written in the order of the input is written again.
+//! Slow path: children before their parents, duplicate DNs, missing parents, or a live server where many entries came
+//! twice. It renumbers the tree and rewrites the tables that were written in the order of the input.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::{Code, Error, Result};
 /// The key of the entry with the empty DN, which keeps its ID.
 pub const ROOT: [u8; 8] = [0; 8];
 
-/// Numbers the entries; what `gathered` holds then follows the new IDs.
+/// Numbers the entries; afterwards the data in `gathered` follow the new IDs.
 pub fn reorder(
     gathered: &mut EncodedInput,
     joined: &ParentTable,
     shared: &BuildContext<'_>,
-    means: &TempStorage,
+    temp: &TempStorage,
     out: &Path,
     create: impl Fn() -> Result<FileWriter>,
 ) -> Result<Numbering> {
@@ -46,14 +46,14 @@ pub fn reorder(
         return Ok(numbering);
     }
     RewritePlan::new(&written, &numbering, parents.len(), &holes, shared.counters)
-        .run(gathered, means)?;
+        .run(gathered, temp)?;
     let spelled = spelled(gathered, &holes, shared.schema)?;
-    gathered.names = names_by_id(&gathered.names, &numbering, &spelled, means)?;
-    gathered.rows = rows_by_id(&gathered.rows, &numbering, means)?;
+    gathered.names = names_by_id(&gathered.names, &numbering, &spelled, temp)?;
+    gathered.rows = rows_by_id(&gathered.rows, &numbering, temp)?;
     Ok(numbering)
 }
 
-/// Each position's parent.
+/// Returns the parent of each position.
 fn parents(gathered: &EncodedInput, joined: &ParentTable) -> Result<Vec<u32>> {
     let mut parents = vec![NOTHING; usize::try_from(gathered.positions()).unwrap_or(usize::MAX)];
     each_name(&gathered.names, |name, _| {
@@ -76,16 +76,16 @@ fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()
     Ok(())
 }
 
-/// The id2e that was written in the order of the input.
+/// The id2e of the first pass, in the order of the input.
 #[derive(Debug)]
 pub struct FirstPassTable {
     reader: Reader,
-    /// Positions that got no ID then.
+    /// Positions that got no ID in the first pass.
     vacant: Vec<u32>,
 }
 
 impl FirstPassTable {
-    /// Closes the file, and puts another in its place.
+    /// Closes the file, and creates a new one in its place.
     fn finish(
         gathered: &mut EncodedInput,
         out: &Path,
@@ -114,7 +114,7 @@ impl FirstPassTable {
         Ok(table.cursor()?)
     }
 
-    /// The value of the entry at `position`.
+    /// Returns the value of the entry at `position`.
     pub fn value(&self, position: u32) -> Result<Vec<u8>> {
         let (mut cursor, id) = (self.cursor()?, self.old_id(position));
         cursor.seek(&id.to_ne_bytes())?;
@@ -122,18 +122,18 @@ impl FirstPassTable {
     }
 }
 
-/// The value that was found, if it is that of `id`.
+/// Returns the value of the record that was read, if its key is `id`.
 pub fn at<'a>(found: Option<(&[u8], &'a [u8])>, id: u64) -> Result<&'a [u8]> {
     let own = found.filter(|(key, _)| *key == id.to_ne_bytes());
     own.map(|(_, value)| value).ok_or_else(lost)
 }
 
 fn lost() -> Error {
-    Error::new(Code::Damaged, "an entry that was written is not there")
+    Error::new(Code::Damaged, "a written entry cannot be read back")
 }
 
-/// How their first descendants spell the nodes of entries that came late: slapd keeps that. The node of a
-/// suffix has all its RDNs (`mdb_dn2id_add` in OpenLDAP's back-mdb/dn2id.c), any other node has one.
+/// Returns the spelling of nodes whose entries came after a descendant: that of the first descendant, as in slapd. A
+/// suffix's node has all its RDNs (`mdb_dn2id_add` in OpenLDAP's back-mdb/dn2id.c), any other node has one.
 fn spelled(
     gathered: &EncodedInput,
     holes: &[LateParent],
@@ -176,9 +176,9 @@ fn names_by_id(
     names: &Spool,
     numbering: &Numbering,
     spelled: &FxHashMap<u32, Vec<u8>>,
-    means: &TempStorage,
+    temp: &TempStorage,
 ) -> Result<Spool> {
-    let mut sorter = sorter(means);
+    let mut sorter = sorter(temp);
     let mut respelled = Vec::new();
     each_name(names, |name, record| {
         let Some(id) = numbering.id(name.position) else { return Ok(()) };
@@ -193,26 +193,26 @@ fn names_by_id(
         };
         sorter.push(u128::from(id), record)
     })?;
-    into_spool(sorter, means, 8)
+    into_spool(sorter, temp, 8)
 }
 
-fn rows_by_id(rows: &Spool, numbering: &Numbering, means: &TempStorage) -> Result<Spool> {
-    let (mut sorter, mut reader, mut number) = (sorter(means), rows.reader(), 0u64);
+fn rows_by_id(rows: &Spool, numbering: &Numbering, temp: &TempStorage) -> Result<Spool> {
+    let (mut sorter, mut reader, mut number) = (sorter(temp), rows.reader(), 0u64);
     while let Some(row) = reader.next()? {
         if let Some(id) = numbering.id(MultivalRow::read(row).position) {
             sorter.push(u128::from(id) << 64 | u128::from(number), row)?;
         }
         number += 1;
     }
-    into_spool(sorter, means, 16)
+    into_spool(sorter, temp, 16)
 }
 
-pub fn sorter(means: &TempStorage) -> RecordSorter {
-    RecordSorter::new(means.memory / 4, means.threads, &means.scratch, &means.stop)
+pub fn sorter(temp: &TempStorage) -> RecordSorter {
+    RecordSorter::new(temp.memory / 4, temp.threads, &temp.scratch, &temp.stop)
 }
 
-fn into_spool(sorter: RecordSorter, means: &TempStorage, part: usize) -> Result<Spool> {
-    let mut spool = means.spool(part);
+fn into_spool(sorter: RecordSorter, temp: &TempStorage, part: usize) -> Result<Spool> {
+    let mut spool = temp.spool(part);
     let mut records = sorter.finish()?;
     while let Some((_, record)) = records.next()? {
         spool.append(record)?;
@@ -220,7 +220,7 @@ fn into_spool(sorter: RecordSorter, means: &TempStorage, part: usize) -> Result<
     Ok(spool)
 }
 
-/// The path of a spooled name.
+/// Returns the path with the index of a spooled name.
 pub fn path_of(gathered: &EncodedInput, index: u32) -> Option<Arc<PathBuf>> {
     (index as usize).checked_sub(1).and_then(|index| gathered.paths.get(index)).cloned()
 }

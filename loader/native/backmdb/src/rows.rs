@@ -1,4 +1,4 @@
-//! The table id2v: values of attributes that have many (`multival`).
+//! Writes the table id2v: values of attributes that have many (`multival`).
 
 use codec::{id2v, tables};
 use extsort::Spool;
@@ -7,7 +7,7 @@ use lmdbfile::{FileWriter, Table};
 use crate::Result;
 use crate::numbering::Numbering;
 
-/// A row as it is spooled.
+/// A spooled row.
 pub(crate) struct MultivalRow<'a> {
     pub position: u32,
     /// Number of the attribute in ad2i.

@@ -1,4 +1,4 @@
-//! What slapd is configured to do, as far as it decides what a database holds; and how the build goes.
+//! The settings of slapd that affect the contents of a database, and the options of a build.
 
 use std::path::PathBuf;
 
@@ -10,47 +10,47 @@ use values::keys::Substrings;
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of slapd's")]
 pub struct Settings {
     pub suffixes: Vec<String>,
-    /// Suffixes below those that other databases have: what is there is not this one's.
+    /// Subordinate suffixes that belong to other databases, with all entries below them.
     pub foreign: Vec<String>,
     pub root_dn: Option<String>,
-    /// Attribute description, and which keys it gets; in the order of the configuration.
+    /// Attribute descriptions and their kinds of keys, in the order of the configuration.
     pub indexes: Vec<(String, Vec<Method>)>,
     /// `index_hash64`.
     pub wide_hash: bool,
     /// `index_intlen`, 4 to 8 bytes.
     pub integer_length: usize,
     pub substrings: Substrings,
-    /// `multival`: a description, or "default"; attributes with more values than this live in id2v.
+    /// `multival`: a description, or "default"; more values than this are stored in id2v.
     pub apart_above: Vec<(String, u32)>,
     /// `sortvals`.
     pub sorted: Vec<String>,
     /// `idlexp`: an index key with 2^idlexp entries or more is stored as a range.
     pub list_exponent: u32,
-    /// `maxentrysize`, in bytes; 0 is without limit.
+    /// `maxentrysize`, in bytes; 0 means no limit.
     pub max_entry_size: usize,
     /// `maxsize`, in bytes.
     pub map_size: u64,
-    /// slapd 2.4, whose index keys of times are others.
+    /// slapd 2.4, which generates other index keys for times.
     pub of_2_4: bool,
     /// Has the table id2v: slapd 2.5 and later.
     pub has_id2v: bool,
     /// Has the table ixck: slapd 2.6 and later.
     pub has_ixck: bool,
-    /// `lastmod`: entries get the operational attributes they lack.
+    /// `lastmod`: entries get the operational attributes that they lack.
     pub last_mod: bool,
-    /// slapo-translucent(5): an entry may hold no more than what differs from a remote one.
+    /// slapo-translucent(5): an entry may consist of only its differences from a remote entry.
     pub translucent: bool,
-    /// slapd 2.7 and later: the file is LMDB 1.0's, and what an entry lacks of its RDN comes before its
+    /// slapd 2.7 and later: the file format is LMDB 1.0's, and missing RDN values are added before a missing
     /// structuralObjectClass.
     pub of_2_7: bool,
     /// `dbpagesize`, in bytes.
     pub page_size: u32,
-    /// Of the CSNs that are made.
+    /// Server ID of generated CSNs.
     pub server_id: u16,
 }
 
 impl Settings {
-    /// The file that this slapd creates.
+    /// Returns the options of the file that this slapd creates.
     pub const fn file_options(&self) -> lmdbfile::Options {
         let format = if self.of_2_7 { Format::V3 } else { Format::V1 };
         lmdbfile::Options { format, page_size: self.page_size, map_size: self.map_size }
@@ -67,7 +67,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// As slapd.conf spells it.
+    /// Parses the name used in slapd.conf.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "pres" => Some(Self::Presence),
@@ -79,20 +79,20 @@ impl Method {
     }
 }
 
-/// What is done with values that their syntax forbids, and slapadd stores all the same.
+/// Treatment of values that violate their syntax, although slapadd stores them.
 #[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueCheck {
-    /// Their entries are rejected.
+    /// The entry is rejected.
     Refuse,
-    /// They are taken, and counted.
+    /// The value is stored and counted.
     Count,
-    /// Nobody looks.
+    /// Values are not checked.
     #[default]
     Skip,
 }
 
 impl ValueCheck {
-    /// As the caller spells it.
+    /// Parses the name used by callers.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "refuse" => Some(Self::Refuse),
@@ -103,34 +103,34 @@ impl ValueCheck {
     }
 }
 
-/// How to build: what to check, what to do with entries that fail, and what may be used.
+/// The options of a build: checks, treatment of invalid entries, and resources.
 #[derive(Debug, Clone, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of the user's")]
 pub struct Options {
-    /// The time of what is made, as in createTimestamp: 20260102030405Z.
+    /// Time of generated attributes, in the format of createTimestamp: 20260102030405Z.
     pub now: String,
-    /// The number of the first entryCSN that is made: parts of one tree must not make the same ones.
+    /// Number of the first generated entryCSN: parts of one tree must not generate the same ones.
     pub first: u64,
-    /// contextCSN from the entries' CSNs, as `slapadd -w` writes it.
+    /// Computes contextCSN from the entries' CSNs, like `slapadd -w`.
     pub write_context: bool,
-    /// The contextCSN the suffix entry gets, which no entry's CSN may exceed.
+    /// The contextCSN of the suffix entry, which no entry's CSN may exceed.
     pub claimed: Option<Vec<String>>,
     pub values: ValueCheck,
-    /// Entries need not fit the schema, nor bear their RDN's values, as slapadd's -s and slapd's consumers have it.
+    /// Checks entries against the schema and for their RDN's values. slapadd -s and slapd's consumers do not.
     pub check_schema: bool,
-    /// An entry that lacks a value of its RDN gets it, as slapadd has it; else it is refused, as servers have it.
+    /// Adds missing RDN values to an entry, like slapadd; otherwise such an entry is refused, as by a server.
     pub complete_naming: bool,
-    /// What is added to entries is added up, for a comparison of the database with what was read.
+    /// Computes the checksum of added attributes, to compare the database with the input.
     pub account: bool,
-    /// Values given as `attribute:< file:///path` are read.
+    /// Reads the files of values given as `attribute:< file:///path`.
     pub file_urls: bool,
-    /// Bytes that sorting may keep in memory.
+    /// Memory for sorting, in bytes.
     pub memory: usize,
     pub jobs: usize,
-    /// For temporary files.
+    /// Directory for temporary files.
     pub scratch: PathBuf,
-    /// More rejected entries than this end the build.
+    /// Rejected entries beyond which the build fails.
     pub max_rejects: u64,
-    /// Made when an entry is rejected.
+    /// Reject file; created for the first rejected entry.
     pub rejects: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What all workers of a build look at.
+//! The data that all workers of a build share.
 
 use std::sync::Mutex;
 
@@ -22,14 +22,14 @@ pub struct BuildContext<'a> {
     pub suffixes: Suffixes,
     /// LMDB's limit for a DUPSORT value of the file: a record of id2v or dn2i.
     pub longest_row: usize,
-    /// Of a seed: the contextCSN that no entry may exceed.
+    /// When seeding: the contextCSN that no entry may exceed.
     pub claim: Option<Claim>,
-    /// The entries come from a server that goes on to change, so that some may come twice.
+    /// The entries come from a server that keeps changing, so an entry may come twice.
     pub live: bool,
-    /// What completing the entries has added to the checksum of their tree, if an account is kept of it.
+    /// Checksum of the attributes added by completing entries, if accounting is enabled.
     pub completed: Mutex<Checksum>,
-    /// How many records the chunks before have.
+    /// Number of records in the previous chunks.
     pub positions: Turn<u64>,
-    /// Passes when all entries of a chunk are encoded: new attribute descriptions are numbered in order.
+    /// Passes on when all entries of a chunk are encoded, so that new attribute descriptions are numbered in order.
     pub numbers: Turn<()>,
 }

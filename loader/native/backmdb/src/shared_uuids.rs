@@ -1,4 +1,4 @@
-//! Entries of a database that share their entryUUID: slapadd takes them, but replication cannot tell them apart.
+//! Finds entries that share their entryUUID: slapadd accepts them, but replication cannot tell them apart.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use crate::audit::ranges::{scan, side_by_side};
 use crate::changes::{id_of, uuid_of};
 use crate::{VerifyMeans, lock};
 
-/// Entries that one worker looks up in a row.
+/// Entries in one unit of work for the look-ups.
 const LOOKED_UP: usize = 1024;
-/// Workers for each processor: a lookup waits for the disk, which serves many reads at once. Of 30 million entries 210,000
-/// are looked up, because their keys are equal by chance.
+/// Workers per processor: a look-up waits for the disk, which serves many reads at once. Of 30 million entries 210,000
+/// are looked up because their keys collide.
 const FOR_EACH: usize = 16;
 
 /// An entryUUID that at least two entries have, and the DNs of two of them.
@@ -28,8 +28,8 @@ pub struct SharedUuid {
 
 type UuidSorter = Mutex<TupleSorter<[u64; 3]>>;
 
-/// Returns the first `limit` entryUUIDs that several entries of a data file have. An index on entryUUID for equality
-/// leaves few entries to be looked at; without one, each is. `txn`: that of the reader slot that holds the snapshot.
+/// Returns the first `limit` entryUUIDs that several entries of a data file share. An equality index of entryUUID
+/// leaves few entries to read; without it all are read. `txn`: of the reader slot that holds the snapshot.
 pub fn shared_uuids(
     path: &Path,
     txn: Option<u64>,
@@ -58,7 +58,7 @@ pub fn shared_uuids(
     pairs(sorter, limit, &reader)
 }
 
-/// The number of the description in ad2i; `None` if no entry has one.
+/// Returns the number of entryUUID in ad2i; `None` if no entry has one.
 fn uuid_number(reader: &Reader) -> Result<Option<u32>> {
     let Some(table) = reader.table(b"ad2i") else { return Ok(None) };
     let mut cursor = table.cursor()?;
@@ -70,23 +70,23 @@ fn uuid_number(reader: &Reader) -> Result<Option<u32>> {
     Ok(None)
 }
 
-/// The index table, if it has one posting for each entry: not if it is for presence as well, or lacks entries.
+/// Returns the index table if it has one posting per entry: not if it also indexes presence, or lacks entries.
 fn index<'r>(reader: &'r Reader, id2e: &TableReader<'_>) -> Option<TableReader<'r>> {
     let complete = |table: &TableReader<'_>| table.record().entries == id2e.record().entries;
     reader.table(b"entryUUID").filter(complete)
 }
 
 struct Search<'a> {
-    /// Of entryUUID in ad2i.
+    /// The number of entryUUID in ad2i.
     number: u32,
     jobs: usize,
-    /// entryUUID in two halves, and entry ID.
+    /// The two halves of an entryUUID, and the entry's ID.
     sorter: &'a UuidSorter,
     counters: &'a Counters,
 }
 
 impl Search<'_> {
-    /// Looks at the entries whose index key other entries have, too: the key is a hash of 32 bits.
+    /// Reads the entries that share their index key with others: the key is a 32-bit hash.
     fn by_index(&self, reader: &Reader, index: &TableReader<'_>) -> Result<()> {
         let (mut ids, mut keys) = (Vec::new(), index.keys()?);
         while let Some(key) = keys.next()? {
@@ -131,16 +131,16 @@ impl Search<'_> {
 fn pairs(sorter: TupleSorter<[u64; 3]>, limit: usize, reader: &Reader) -> Result<Vec<SharedUuid>> {
     let Some(dn2i) = reader.table(b"dn2i") else { return Ok(Vec::new()) };
     let mut found: Vec<SharedUuid> = Vec::new();
-    let (mut before, mut told) = (None::<[u64; 3]>, None);
+    let (mut before, mut reported) = (None::<[u64; 3]>, None);
     for tuple in sorter.finish()? {
         let tuple: [u64; 3] = tuple?;
         let uuid = [tuple[0], tuple[1]];
-        let twin = before.replace(tuple).filter(|twin| twin[..2] == uuid && told != Some(uuid));
+        let twin = before.replace(tuple).filter(|twin| twin[..2] == uuid && reported != Some(uuid));
         if let Some(twin) = twin {
             if found.len() == limit {
                 break;
             }
-            told = Some(uuid);
+            reported = Some(uuid);
             let text = values::uuid::spelled((u128::from(uuid[0]) << 64) | u128::from(uuid[1]));
             let name = |id| dn(&dn2i, id).unwrap_or_else(|| format!("the entry with ID {id}"));
             found.push(SharedUuid {

@@ -1,4 +1,4 @@
-//! An LDIF divided among databases that are glued together, each record with the one that holds its entry.
+//! Splits LDIF among glued databases: each record goes to the database that holds its entry.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,21 +14,21 @@ use tree::join::{ContextCsnStamp, context_csn};
 use crate::chunks::{Chunks, Source};
 use crate::{Code, Error, Result};
 
-/// So many parents' DNs are kept in mind.
+/// Parent DNs that are cached.
 const PARENTS: usize = 4096;
 
-/// Beside the reading, so many threads compress each output.
+/// Compression threads per output, besides the reading thread.
 const THREADS: u32 = 1;
 
-/// What one database shall get. The first one gets besides what is below no suffix, or cannot be read: its builder tells why
-/// it is refused.
+/// The output for one database. The first one also gets records that are below no suffix or cannot be read: its builder
+/// reports why they are refused.
 #[derive(Debug)]
 pub struct SplitTarget {
     pub suffixes: Vec<String>,
     pub path: PathBuf,
 }
 
-/// What a database got.
+/// What was written for one database.
 #[derive(Debug, Default)]
 pub struct SplitCounts {
     pub entries: u64,
@@ -36,8 +36,8 @@ pub struct SplitCounts {
     pub newest: BTreeMap<String, String>,
 }
 
-/// `includes` as in [`Chunks::new`]. `claimed`: contextCSN that the entry `root` will have. No entry of the other
-/// databases is then newer, nor has one.
+/// `includes` as in [`Chunks::new`]. `claimed`: the contextCSN that the entry `root` will get. Entries of the other
+/// databases get no contextCSN and no newer entryCSN.
 pub fn split(
     sources: Vec<Source>,
     includes: bool,
@@ -102,7 +102,7 @@ impl Split<'_> {
         self.outputs[number].write(&self.text)
     }
 
-    /// What cannot be read is left to the builder, here too.
+    /// Counts a record and its entryCSN; unreadable records are left to the builder, here too.
     fn note(&mut self, number: usize, record: &Record<'_>) {
         let found = &mut self.found[number];
         found.entries += 1;
@@ -118,14 +118,14 @@ impl Split<'_> {
     }
 }
 
-/// Tells which database an entry belongs to: that of the longest suffix it is below.
+/// Routes an entry to the database with the longest suffix above it.
 struct SuffixRouter<'a> {
     schema: &'a Schema,
     /// Normalised suffix -> its database.
     suffixes: FxHashMap<Vec<u8>, usize>,
-    /// Parents of suffixes: of what is below them the whole DN counts.
+    /// Parents of suffixes: below these the whole DN must be compared.
     above: FxHashSet<Vec<u8>>,
-    /// DN of a parent as it stands -> the database of its children; most entries have the parent of the one before.
+    /// DN of a parent as spelled -> the database of its children; most entries have the parent of the previous entry.
     known: FxHashMap<Box<[u8]>, usize>,
 }
 
@@ -183,7 +183,7 @@ impl<'a> SuffixRouter<'a> {
     }
 }
 
-/// A normalised DN behind its first RDN, which is so long.
+/// Returns a normalised DN without its first RDN, which has `leaf` bytes.
 fn rest(normal: &[u8], leaf: usize) -> &[u8] {
     normal.get(leaf + 1..).unwrap_or(&[])
 }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_suffix_decides_whatever_came_before() {
+    fn the_longest_suffix_decides_whatever_is_cached() {
         let shares = [share("dc=com"), share("dc=b,dc=a,dc=com"), share("dc=a,dc=com")];
         let mut chooser = SuffixRouter::read(schema(), &shares).unwrap();
         for _ in 0..2 {

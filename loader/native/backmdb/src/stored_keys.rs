@@ -1,4 +1,4 @@
-//! The index keys of entries as they are stored.
+//! Index keys of stored entries.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::indexer::Keys;
 use crate::{Code, Error, Result, damaged_entry};
 
-/// By the configured indexes, and nothing else of the entries is looked at.
+/// Generates the keys of the configured indexes; nothing else in the entries is checked.
 #[derive(Debug)]
 pub struct StoredKeys<'a> {
     schema: &'a Schema,
     asked: &'a ConfiguredIndexes,
-    /// By number in ad2i, from 1; those that are indexed, themselves or as one of their super-types. slapd indexes no
-    /// attribute that the schema does not know.
+    /// By number in ad2i, from 1; only attributes that are indexed, directly or by a super-type. slapd indexes no
+    /// attribute that is missing from the schema.
     columns: Vec<Option<Arc<AttributeDescription>>>,
 }
 
 impl<'a> StoredKeys<'a> {
-    /// `texts`: those of ad2i. Refuses an attribute with a matching rule that is not followed.
+    /// `texts`: the descriptions in ad2i. Fails if an attribute has an unsupported matching rule.
     pub fn new(schema: &'a Schema, asked: &'a ConfiguredIndexes, texts: &[String]) -> Result<Self> {
         let known = AttributeDescriptions::new(schema, &asked.settings, &asked.indexes);
         let column = |text: &String| {
@@ -43,7 +43,7 @@ impl<'a> StoredKeys<'a> {
         self.columns.get((number as usize).checked_sub(1)?)?.as_deref()
     }
 
-    /// Those of an entry. `id2v`: where there is one.
+    /// Generates the keys of an entry. `id2v`: the table, if the file has one.
     pub fn of_entry(
         &self,
         id: u64,

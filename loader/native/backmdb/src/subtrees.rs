@@ -1,21 +1,21 @@
-//! How many entries each subtree has, with memory for nodes that have children only.
+//! Counts the entries of each subtree, with memory only for nodes that have children.
 
 /// The nodes with children, by ascending ID.
 #[derive(Debug)]
 pub struct Subtrees {
     ids: Vec<u32>,
-    /// Children, then entries of the whole subtree.
+    /// First the number of children, then the size of the subtree.
     counts: Vec<u64>,
     /// Index of the parent, if that is not the root.
     parents: Vec<u32>,
-    /// The next node that [`Self::child`] waits for.
+    /// Index of the next node that [`Self::child`] expects.
     next: usize,
 }
 
 const ROOT: u32 = u32::MAX;
 
 impl Subtrees {
-    /// `ids` of all nodes that have children, in any order, any number of times.
+    /// `ids`: of all nodes that have children, in any order, possibly repeated.
     pub fn new(mut ids: Vec<u32>) -> Self {
         ids.sort_unstable();
         ids.dedup();
@@ -24,12 +24,12 @@ impl Subtrees {
         Self { ids, counts, parents, next: 0 }
     }
 
-    /// Where a node with children stands here.
+    /// Returns the index of a node that has children.
     pub fn index(&self, id: u32) -> Option<u32> {
         self.ids.binary_search(&id).ok().and_then(|at| u32::try_from(at).ok())
     }
 
-    /// All entries but the suffixes', by ascending ID, with the index of their parent.
+    /// Counts an entry that is no suffix. IDs must ascend; `parent` is the index of its parent.
     pub fn child(&mut self, id: u32, parent: Option<u32>) {
         if let Some(parent) = parent {
             self.counts[parent as usize] += 1;
@@ -42,8 +42,8 @@ impl Subtrees {
         }
     }
 
-    /// All children are told: each node adds its subtree to its parent's as soon as its own is complete. A parent's ID
-    /// may be greater than a child's.
+    /// Sums up subtrees after all calls of [`Self::child`]: each node is added to its parent when its own subtree is
+    /// complete. A parent's ID may be greater than a child's.
     #[allow(clippy::cast_possible_truncation, reason = "IDs have 32 bits")]
     pub fn sum(&mut self) {
         let mut incomplete = vec![0u32; self.ids.len()];
@@ -64,7 +64,7 @@ impl Subtrees {
         }
     }
 
-    /// Entries of the subtree at `id`, itself included. Ask by any order, after [`Self::sum`].
+    /// Returns the size of the subtree at `id`, including its root; valid after [`Self::sum`].
     pub fn count(&self, id: u32) -> u64 {
         self.index(id).map_or(1, |at| self.counts[at as usize])
     }
@@ -75,8 +75,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subtree_counts_itself_and_all_below_also_a_parent_that_comes_late() {
-        // 1 over 2 and 3; 3 over 4, 5; 5 over 6. Then 3 over 1 over 4; 3 over 2.
+    fn a_subtree_counts_its_root_and_all_entries_below_even_late_parents() {
+        // 1 above 2 and 3; 3 above 4 and 5; 5 above 6. Then 3 above 1 above 4; 3 above 2.
         let early = [(2, 1), (3, 1), (4, 3), (5, 3), (6, 5)];
         for (parents, nodes, expected) in [
             (vec![3, 1, 5, 1, 3], &early[..], &[6, 1, 4, 1, 2, 1][..]),

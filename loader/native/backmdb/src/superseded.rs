@@ -1,4 +1,4 @@
-//! Of entries that were met twice, the one that stays: nobody else may have its entryUUID or its DN.
+//! For entries that were read twice, finds the copy that stays: entryUUIDs and DNs must be unique.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,29 +8,29 @@ use crate::join::ParentTable;
 use crate::live::{SeenEntries, SpooledKey};
 use crate::numbering::MISSING;
 
-/// Positions of entries that are left out for a newer copy.
+/// Positions of entries that are left out in favour of a newer copy.
 #[derive(Debug, Default)]
 pub struct Superseded {
-    /// And who has the DN now.
+    /// Position of the superseded entry -> that of the entry which now has its DN.
     all: FxHashMap<u32, Option<u32>>,
-    /// entryUUIDs that were met under more than one DN.
+    /// entryUUIDs that were read under more than one DN.
     renamed: FxHashSet<u128>,
 }
 
 impl Superseded {
-    /// `repeated`: any entry may have come twice, not only what was read again.
+    /// `repeated`: any entry may have come twice, not only those of the second pass.
     pub fn find(
         gathered: &EncodedInput,
         joined: &ParentTable,
         repeated: bool,
-        means: &TempStorage,
+        temp: &TempStorage,
     ) -> Result<Self> {
         let Some(live) = &gathered.live else { return Ok(Self::default()) };
         let mut found = Self::default();
         let mut doubtful: FxHashSet<u32> =
             joined.duplicates.iter().flat_map(|(one, first)| [*one, *first]).collect();
         if repeated {
-            same_uuid(live, means, &mut doubtful)?;
+            same_uuid(live, temp, &mut doubtful)?;
         }
         if doubtful.is_empty() && live.doubtful.is_empty() {
             return Ok(found);
@@ -50,9 +50,9 @@ impl Superseded {
         self.all.contains_key(&position)
     }
 
-    /// An entry must be the newest by its entryUUID and by its DN: one that was overtaken at its DN is gone from there, even
-    /// when its successor moved on. What was read `again` (at that position) is the truth whatever its CSN: an entry that
-    /// moves with its parent keeps its own.
+    /// Keeps an entry only if it is the newest with its entryUUID and with its DN: if another entry took over its DN,
+    /// it is gone, even if that other entry moved on. An entry that was read `again` (at that position) wins regardless
+    /// of its CSN: an entry that moves with its parent keeps its CSN.
     fn judge(&mut self, met: &mut [SpooledKey], again: impl Fn(u32) -> Option<u32>) {
         let age = |one: &SpooledKey| match again(one.position) {
             Some(position) => (true, 0, position),
@@ -77,7 +77,7 @@ impl Superseded {
         }
     }
 
-    /// What is asked for these goes to those that have their DNs.
+    /// Redirects questions for a superseded entry to the entry that now has its DN.
     pub fn leave_out(&self, joined: &mut ParentTable) {
         if self.all.is_empty() {
             return;
@@ -90,7 +90,7 @@ impl Superseded {
         }
     }
 
-    /// entryUUIDs that were met under more than one DN, in ascending order.
+    /// Returns the entryUUIDs that were read under more than one DN, ascending.
     pub fn renamed(&self) -> Vec<String> {
         let mut found: Vec<u128> = self.renamed.iter().copied().collect();
         found.sort_unstable();
@@ -98,7 +98,7 @@ impl Superseded {
         found.into_iter().map(|uuid| String::from_utf8_lossy(&spelled(uuid)).into_owned()).collect()
     }
 
-    /// In no order.
+    /// Returns the positions of superseded entries, unordered.
     pub fn positions(&self) -> impl Iterator<Item = u32> + '_ {
         self.all.keys().copied()
     }
@@ -109,8 +109,8 @@ impl Superseded {
 }
 
 /// Adds the positions of entries that share their entryUUID with others.
-fn same_uuid(live: &SeenEntries, means: &TempStorage, found: &mut FxHashSet<u32>) -> Result<()> {
-    let mut tuples = means.tuples();
+fn same_uuid(live: &SeenEntries, temp: &TempStorage, found: &mut FxHashSet<u32>) -> Result<()> {
+    let mut tuples = temp.tuples();
     #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
     live.each_key(|met| {
         let uuid = met.key.uuid;
@@ -152,18 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_again_stays_whatever_its_csn() {
+    fn an_entry_of_the_second_pass_stays_regardless_of_its_csn() {
         assert_eq!(judged(vec![met(0, 1, 7, 20), met(1, 2, 7, 10)], Some(1)), [(0, None)]);
     }
 
     #[test]
-    fn who_is_overtaken_at_its_dn_is_gone_even_when_its_successor_moved_on() {
+    fn an_entry_that_lost_its_dn_is_gone_even_if_its_successor_moved_on() {
         let all = vec![met(0, 1, 7, 10), met(1, 1, 8, 20), met(2, 2, 8, 30)];
         assert_eq!(judged(all, None), [(0, None), (1, None)]);
     }
 
     #[test]
-    fn entries_without_uuid_are_nobodys_copies_by_it() {
+    fn entries_without_uuid_are_not_copies_of_each_other() {
         assert_eq!(judged(vec![met(0, 1, 0, 1), met(1, 2, 0, 2)], None), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Whole builds of small inputs, read back from the pages of the finished file.
+//! Complete builds of small inputs, read back from the pages of the finished file.
 
 pub mod fixture;
 
@@ -19,7 +19,7 @@ fn opened(build: &Build) -> Reader {
     codec::tables::with_orders(Reader::open(&build.path("data.mdb")).unwrap())
 }
 
-/// ID, parent's ID and RDN of each node, by ID.
+/// Returns the ID, parent ID and RDN of each node, in the order of IDs.
 fn nodes(build: &Build) -> Vec<(u64, u64, String)> {
     let reader = opened(build);
     let mut cursor = reader.table(b"dn2i").unwrap().cursor().unwrap();
@@ -38,7 +38,7 @@ fn names(build: &Build) -> Vec<String> {
     nodes(build).into_iter().map(|(_, _, name)| name).collect()
 }
 
-/// The values of an attribute of the entry `id`, as id2e has them, and whether it says that they are in id2v.
+/// Returns whether id2e marks the attribute as stored in id2v, the number of values, and the values in id2e.
 fn stored(build: &Build, id: u64, name: &str) -> (bool, u32, Vec<Vec<u8>>) {
     let reader = opened(build);
     let number = number(&reader, name);
@@ -58,7 +58,7 @@ fn number(reader: &Reader, name: &str) -> u32 {
     panic!("ad2i has no {name}")
 }
 
-/// The rows of an index by key.
+/// Returns the ID list of each key of an index.
 fn index(build: &Build, table: &str) -> Vec<Vec<u64>> {
     let reader = opened(build);
     let (mut rows, mut last): (Vec<Vec<u64>>, Vec<u8>) = (Vec::new(), Vec::new());
@@ -100,13 +100,13 @@ fn ids_follow_the_input_but_missing_ancestors_come_first() {
         (5, 1, "ou=side"),
     ];
     assert_eq!(nodes(&build), expected.map(|(id, parent, name)| (id, parent, name.to_owned())));
-    // What is stored under an ID follows the new order too.
+    // The values stored under an ID follow the new order, too.
     assert_eq!(stored(&build, 4, "ou").2, [b"deep"]);
     assert_eq!(stored(&build, 5, "ou").2, [b"side"]);
 }
 
 #[test]
-fn a_dn_that_comes_twice_is_rejected_and_told_with_the_place_of_the_first() {
+fn a_duplicate_dn_is_rejected_with_the_line_of_the_first() {
     let mut build = Build::new();
     let text = [
         SUFFIX.into(),
@@ -117,7 +117,7 @@ fn a_dn_that_comes_twice_is_rejected_and_told_with_the_place_of_the_first() {
     .concat();
     let refused = build.run(&text).unwrap_err();
     assert_eq!((refused.code, refused.line), (Code::Rejected, Some(8)));
-    assert!(refused.message.contains("this DN was there before"), "{refused}");
+    assert!(refused.message.contains("an earlier entry has this DN"), "{refused}");
     assert!(refused.message.contains("in.ldif, line 4"), "{refused}");
     assert!(rejects(&build).contains("description: second"));
 
@@ -130,7 +130,7 @@ fn a_dn_that_comes_twice_is_rejected_and_told_with_the_place_of_the_first() {
 }
 
 #[test]
-fn the_first_record_that_fails_is_told_also_where_the_file_is_cut() {
+fn the_first_failing_record_is_reported_even_if_the_file_is_truncated() {
     let mut build = Build::new();
     let change = "dn: ou=a,dc=example,dc=com\nchangetype: delete\n\n";
     let text = [SUFFIX, change, &unit("dc=other", ""), "dn: ou=b,dc=example,dc=com\nobj"].concat();
@@ -143,7 +143,7 @@ fn the_first_record_that_fails_is_told_also_where_the_file_is_cut() {
 }
 
 #[test]
-fn a_whole_file_is_never_said_to_be_cut() {
+fn a_complete_file_is_never_reported_as_truncated() {
     let cases = [
         "dn: ou=a,dc=example,dc=com\nchangetype: modify\nreplace: mail\nmail: x\n-\n",
         "dn: ou=a,dc=example,dc=com\nou: a\njpegPhoto:< file:///tmp/a.jpg\n",
@@ -178,7 +178,7 @@ fn a_value_that_cannot_be_normalised_is_not_refused_by_the_value_check_alone() {
 }
 
 #[test]
-fn orphans_are_rejected_with_all_below_them_and_the_cause_of_each_is_told() {
+fn orphans_and_their_subordinates_are_rejected_each_with_its_cause() {
     let mut build = Build::new();
     let text = [
         SUFFIX.into(),
@@ -197,11 +197,11 @@ fn orphans_are_rejected_with_all_below_them_and_the_cause_of_each_is_told() {
     fs::remove_file(&build.options.rejects).unwrap();
     build.options.max_rejects = 2;
     let done = build.run(&text).unwrap();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         done.rejections.iter().map(|one| (one.line, &*one.reason, one.orphan)).collect();
     let missing = "its parent ou=gone,dc=example,dc=com is missing";
     let rejected = "its parent ou=child,ou=gone,dc=example,dc=com was rejected";
-    assert_eq!(told, [(4, missing, true), (7, rejected, true)]);
+    assert_eq!(reported, [(4, missing, true), (7, rejected, true)]);
     assert_eq!(names(&build), ["dc=example,dc=com", "ou=kept"]);
     assert!(rejects(&build).contains("dn: ou=below,ou=child,ou=gone,dc=example,dc=com\n"));
 }
@@ -218,7 +218,7 @@ fn entries_of_other_suffixes_are_rejected() {
 }
 
 #[test]
-fn values_move_to_id2v_when_they_are_more_than_multival_says() {
+fn values_move_to_id2v_beyond_the_limit_of_multival() {
     let mut build = Build::new();
     build.settings.apart_above = vec![("description".into(), 2)];
     let text = [
@@ -239,7 +239,7 @@ fn values_move_to_id2v_when_they_are_more_than_multival_says() {
 }
 
 #[test]
-fn rejected_entries_keep_the_values_that_live_in_id2v() {
+fn rejected_entries_keep_their_values_of_id2v() {
     let mut build = Build::new();
     build.settings.apart_above = vec![("description".into(), 2), ("telephoneNumber".into(), 1)];
     build.options.max_rejects = 3;
@@ -263,7 +263,7 @@ fn rejected_entries_keep_the_values_that_live_in_id2v() {
     }
 }
 
-/// Builds for slapd 2.7, with pages of so many bytes.
+/// Prepares a build for slapd 2.7 with pages of `page_size` bytes.
 fn of_2_7(page_size: u32) -> Build {
     let mut build = Build::new();
     (build.settings.of_2_7, build.settings.page_size) = (true, page_size);
@@ -271,31 +271,28 @@ fn of_2_7(page_size: u32) -> Build {
 }
 
 #[test]
-fn a_value_of_id2v_has_room_with_its_normal_form_in_what_lmdb_allows() {
+fn a_value_of_id2v_fits_with_its_normal_form_into_lmdbs_limit() {
     let text = |length: usize| {
         let long = "x".repeat(length);
         [SUFFIX, &unit("ou=a,dc=example,dc=com", &format!("description: {long}\ndescription: b\n"))]
             .concat()
     };
-    // Value and normal form, a NUL behind each, and two bytes of length: in 511 bytes, 1978 and 32698.
+    // LMDB's limit is 511, 1978 or 32,698 bytes, for value and normal form, a NUL after each, and two bytes of length.
     for (mut build, most) in [(Build::new(), 253), (of_2_7(4096), 987), (of_2_7(65536), 16347)] {
         build.settings.apart_above = vec![("description".into(), 1)];
         build.run(&text(most)).unwrap();
         let refused = build.run(&text(most + 1)).unwrap_err();
         assert_eq!(refused.code, Code::Rejected);
-        assert!(
-            refused.message.contains("description: a value is too long to live apart"),
-            "{refused}"
-        );
+        assert!(refused.message.contains("description: a value is too long for id2v"), "{refused}");
     }
 }
 
 #[test]
-fn an_rdn_has_room_in_dn2i_with_its_normal_form_and_slapd_can_read_it() {
+fn an_rdn_fits_with_its_normal_form_into_dn2i_and_slapd_can_read_it() {
     let text = |length: usize| {
         [SUFFIX, &unit(&format!("ou={},dc=example,dc=com", "x".repeat(length)), "")].concat()
     };
-    // Twice, and 20 bytes, in 511 and 1978; slapd reads no name of 1024 bytes from larger pages.
+    // Both forms and 20 bytes fit into 511 or 1978 bytes; slapd reads no name of 1024 bytes.
     for (build, most) in [(Build::new(), 245), (of_2_7(4096), 979), (of_2_7(65536), 1023)] {
         build.run(&text(most - 3)).unwrap();
         assert_eq!(names(&build)[1].len(), most);
@@ -330,7 +327,7 @@ fn index_keys_of_times_differ_between_2_4_and_2_5() {
     assert_ne!(keys(true), keys(false));
 }
 
-/// `count` units with a description, below the suffix, which has none.
+/// Returns `count` units with a description, below the suffix, which has none.
 fn many(count: u64) -> String {
     below_suffix(
         (0..count).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n")),
@@ -338,7 +335,7 @@ fn many(count: u64) -> String {
 }
 
 #[test]
-fn idlexp_tells_how_long_a_list_may_be_before_it_is_a_range() {
+fn idlexp_limits_the_ids_of_a_list_before_it_becomes_a_range() {
     let presence = |name: &str| (name.to_owned(), vec![Method::Presence]);
     for (exponent, count, described) in [
         (2, 3, vec![2, 3, 4]),
@@ -370,7 +367,7 @@ fn maxentrysize_allows_exactly_its_size() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_named_whatever_the_other_workers_do() {
+fn an_unreadable_file_is_named_whatever_the_other_workers_do() {
     let mut build = Build::new();
     build.options.jobs = 4;
     fs::write(build.path("0.ldif"), many(5000)).unwrap();
@@ -388,7 +385,7 @@ fn a_file_that_cannot_be_read_is_named_whatever_the_other_workers_do() {
 }
 
 #[test]
-fn what_ends_the_build_is_told_with_its_file_or_entry() {
+fn an_error_that_ends_the_build_names_its_file_or_entry() {
     let build = Build::new();
     let suffix = "dc=example,dc=com";
     for (text, code, file, dn) in [
@@ -430,12 +427,12 @@ fn a_build_that_waits_for_its_input_can_be_cancelled() {
 }
 
 #[test]
-fn little_memory_makes_the_same_file_through_the_scratch_directory() {
+fn a_build_that_spills_to_the_scratch_directory_writes_the_same_file() {
     let mut build = Build::new();
     let methods = vec![Method::Equality, Method::Substrings];
     build.settings.indexes =
         vec![("ou".into(), methods), ("entryUUID".into(), vec![Method::Equality])];
-    // Children first, so that names are sorted too.
+    // Children come first, so that names are sorted, too.
     let units = (0..5000).map(|at| unit(&format!("ou=unit {at},ou=last,dc=example,dc=com"), ""));
     let text = below_suffix(units.chain([unit("ou=last,dc=example,dc=com", "")]));
     build.run(&text).unwrap();
@@ -443,7 +440,7 @@ fn little_memory_makes_the_same_file_through_the_scratch_directory() {
 
     build.options.memory = 64 << 10;
     build.run(&text).unwrap();
-    assert!(read(&build.path("data.mdb")) == in_memory, "another memory limit makes another file");
+    assert!(read(&build.path("data.mdb")) == in_memory, "a lower memory limit changes the file");
 }
 
 #[test]
@@ -454,7 +451,7 @@ fn a_scratch_directory_that_is_missing_is_named() {
     assert_eq!((refused.code, refused.path), (Code::Io, Some(build.path("no such directory"))));
 }
 
-/// The number of records that the file states for a table: the fifth word of LMDB's record, behind the table's name.
+/// Adds to a table's number of records: the fifth word of LMDB's `MDB_db`, after the table's name.
 fn add_records(file: &mut [u8], table: &[u8], more: u64) {
     let name = file.windows(table.len() + 4).position(|at| at[..4] == *table && at[4..8] == [0; 4]);
     let at = name.unwrap() + table.len() + 32;
@@ -463,7 +460,7 @@ fn add_records(file: &mut [u8], table: &[u8], more: u64) {
 }
 
 #[test]
-fn a_sample_misses_the_entries_that_are_gone_from_the_end() {
+fn a_sample_notices_entries_missing_from_the_end() {
     let build = Build::new();
     build.run(&many(20)).unwrap();
     let check = || {

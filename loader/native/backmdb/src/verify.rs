@@ -1,4 +1,4 @@
-//! A finished database, looked at with other eyes than those that wrote it ([`audit`]); and its tables.
+//! Checks a finished database independently of the code that wrote it ([`audit`]), and opens its tables.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use crate::audit::{self, AuditOptions, Level};
 use crate::indexes::Indexes;
 use crate::{Code, Error, Result, Settings};
 
-/// So many entries are looked up when not all are.
+/// Entries that are looked up if not all are.
 const SAMPLE: u64 = 16;
 
-/// What a look may take.
+/// Resources for a check.
 #[derive(Debug, Clone)]
 pub struct Resources {
     /// Bytes.
@@ -22,11 +22,11 @@ pub struct Resources {
     pub scratch: PathBuf,
 }
 
-/// The database in the file at `path`, whose configuration is `settings`. How many entries it has.
+/// Checks the database in the file at `path` against `known`; returns its number of entries.
 ///
-/// Always: that tables and their counts agree, and that a sample of entries stands in dn2i and in every
-/// index. With `full`: every page, every entry, and every index made again and compared. `new`: the file was written in
-/// one go. Nothing may be found.
+/// Always checks that tables and their counts agree, and that a sample of entries is in dn2i and in every index. With
+/// `full`: checks every page and every entry, and computes and compares every index. `new`: the file was written in one
+/// go. Fails on any finding.
 pub fn verify(
     path: &Path,
     known: (&Schema, &Settings),
@@ -34,7 +34,7 @@ pub fn verify(
     (full, new): (bool, bool),
     counters: &Counters,
 ) -> Result<u64> {
-    // An index that is not known well enough is refused, and not left out.
+    // An index that cannot be checked reliably is an error, not left out.
     let sample = if full { 0 } else { Indexes::read(known.0, known.1).map(|_| SAMPLE)? };
     let found = audit::audit(&AuditOptions {
         path,
@@ -58,7 +58,7 @@ pub fn wrong(message: impl Into<String>) -> Error {
     Error::new(Code::Damaged, message)
 }
 
-/// The tables of a file, and what the configuration says of them.
+/// The tables of a file, and their configuration.
 #[derive(Debug)]
 pub struct Database<'r> {
     pub indexes: &'r Indexes,
@@ -82,7 +82,7 @@ impl<'r> Database<'r> {
         let (id2e, dn2i) = (table("id2e")?, table("dn2i")?);
         let entries = id2e.record().entries;
         let nodes = dn2i.record().entries;
-        // The entry of the empty DN is the root itself, which has a node and no index keys.
+        // The entry of the empty DN is the root itself, with one record in dn2i and no index keys.
         let root = id2e.get(&0u64.to_ne_bytes())?;
         let placed = entries - u64::from(root.is_some());
         if nodes != 2 * placed + 1 {
@@ -117,7 +117,7 @@ pub(crate) fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Taken apart: the name in both forms, and the numbers behind it.
+/// Decodes a record of dn2i: the name in both forms, and the numbers after it.
 pub fn read_node(record: &[u8]) -> Result<codec::dn2i::Node<'_>> {
     codec::dn2i::read(record).ok_or_else(|| wrong("a record of dn2i is damaged"))
 }

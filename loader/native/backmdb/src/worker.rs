@@ -1,4 +1,4 @@
-//! A worker: takes chunks, and encodes their entries with memory that it keeps from chunk to chunk.
+//! A worker takes chunks and encodes their entries; it reuses its memory from chunk to chunk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::entry::{Encoder, RejectReason, in_line};
 use crate::shared::BuildContext;
 use crate::{Code, Error, Result, positions};
 
-/// The position of a rejected entry that took none.
+/// The position of a rejected entry that has none.
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         Ok(Self { chunks, shared, encoder, path: None })
     }
 
-    /// Takes the next chunk and encodes it into `out`; false when there is no more.
+    /// Encodes the next chunk into `out`; returns false at the end of the input.
     pub fn next(&mut self, buffer: &mut Vec<u8>, out: &mut Encoded) -> Result<bool> {
         let Some(chunk) = self.chunks.next(std::mem::take(buffer))? else {
             return Ok(false);
@@ -89,7 +89,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         self.path.clone()
     }
 
-    /// Whether the input begins with the entry of the empty DN, and the database can have one.
+    /// Returns whether the input begins with the empty DN's entry and the database can have it.
     fn begins_at_root(&self, chunk: &Chunk, records: &[Record<'_>]) -> bool {
         let is_root = |record: &Record<'_>| record.entry().is_ok_and(|entry| entry.dn.is_empty());
         chunk.number == 0
@@ -98,7 +98,7 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 }
 
-/// An entry that is refused is rejected. `open_end`: the last line of its file has no end.
+/// Records a refused entry as rejected. `open_end`: the last line of its file has no newline.
 fn judge(
     encoded: std::result::Result<(), RejectReason>,
     record: &Record<'_>,
@@ -111,7 +111,7 @@ fn judge(
         Err(RejectReason::Broken(error)) => Err(error.at(record.line)),
         Err(RejectReason::Entry(reason)) => {
             if tail::is_cut(record, open_end) {
-                let error = Error::new(Code::Truncated, "the last record is broken off");
+                let error = Error::new(Code::Truncated, "the last record is incomplete");
                 out.marks.cut = Some(error.at(record.line));
             }
             let (path, reason) = (out.path.clone(), no_ldif(record).unwrap_or(reason));
@@ -121,7 +121,7 @@ fn judge(
     }
 }
 
-/// What is wrong with the lines of a record, which may be the cause of what else is wrong with it.
+/// Returns the syntax error in the record's lines, which may be the cause of its other errors.
 fn no_ldif(record: &Record<'_>) -> Option<String> {
     let error = record.entry().ok()?.fields.find_map(Result::err)?;
     (error.code == Code::Syntax).then(|| in_line(error).message)

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_have_an_order() {
+    fn only_names_are_compared() {
         let record = |normal: &[u8], id| {
             let mut out = Vec::new();
             child(&mut out, normal, b"any", id, id);

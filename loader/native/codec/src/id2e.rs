@@ -399,18 +399,18 @@ impl<'a> Stored<'a> {
         self.values.clone()
     }
 
-    /// The values that matching rules compare; yields nothing if the values are in id2v.
+    /// Returns the values that matching rules compare; yields nothing if the values are in id2v.
     pub fn compared(&self) -> Values<'a> {
         if self.has_normals { self.normals.clone() } else { self.values.clone() }
     }
 
-    /// The bytes and the lengths of the values and of the normal forms: equal if and only if these are.
+    /// Returns bytes and lengths of the values, and of the normal forms. Equal pieces mean equal values.
     pub fn pieces(&self) -> [&'a [u8]; 4] {
         let Self { values, normals, .. } = self;
         [values.lengths, values.data, normals.lengths, normals.data]
     }
 
-    /// The normal form of the first value, if normal forms are stored.
+    /// Returns the normal form of the first value, if normal forms are stored.
     pub fn first_normal(&self) -> Option<&'a [u8]> {
         self.normals.clone().next()
     }
@@ -434,12 +434,12 @@ impl<'a> Stored<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// The values, each with its terminating NUL.
+    /// Returns the values, each with its terminating NUL.
     pub fn bytes(&self) -> &'a [u8] {
         self.data
     }
 
-    /// Whether each value is followed by a NUL.
+    /// Returns whether each value is followed by a NUL.
     fn have_nuls(&self) -> bool {
         let mut end = 0;
         self.lengths.chunks_exact(4).all(|length| {
@@ -472,8 +472,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_entry_that_slapd_wrote_reads_as_it_is() {
-        // ou=People of a real database, one attribute of it.
+    fn an_entry_written_by_slapd_is_parsed() {
+        // One attribute of ou=People from a real database.
         let mut blob = Vec::new();
         let mut writer = Writer::new(&mut blob, words(1, false, true));
         writer.attribute(11, false, false, 1, true);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_attribute_needs_is_not_whole() {
+    fn a_record_with_unneeded_parts_is_not_whole() {
         let mut blob = Vec::new();
         let mut writer = Writer::new(&mut blob, words(2, false, false));
         writer.attribute(3, false, false, 2, false);
@@ -497,7 +497,7 @@ mod tests {
         assert!(StoredEntry::read_whole(&blob).is_some());
         let longer = [&blob[..], &[0; 8]].concat();
         assert!(read(&longer).is_some() && StoredEntry::read_whole(&longer).is_none());
-        // The slots, and the NUL behind the first value.
+        // The slots, and the NUL after the first value.
         for at in [4, 16 + 4 * 4 + 3] {
             let mut other = blob.clone();
             other[at] ^= 1;

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_lie_as_slapd_lays_them() {
+    fn rows_have_the_layout_of_slapd() {
         assert_eq!(row(None, b"Ann"), b"Ann\0\0\0");
         assert_eq!(row(Some(b"ann"), b"Ann"), b"ann\0Ann\0\x03\0");
         assert_eq!(row(Some(b""), b""), b"\0\0\0\0");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_go_by_id_and_then_by_number() {
+    fn keys_are_ordered_by_id_and_then_by_number() {
         assert_eq!(compare_keys(&key(1, 0x200), &key(2, 1)), Ordering::Less);
         assert_eq!(compare_keys(&key(2, 0x200), &key(2, 1)), Ordering::Greater);
         assert_eq!(read_key(&key(7, 3)[..9]), None);

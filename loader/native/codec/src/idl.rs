@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_make_a_range_of_a_full_list() {
+    fn adding_an_id_again_turns_a_full_list_into_a_range() {
         let mut writer = Writer::new(2);
         for id in [9, 4, 6] {
             writer.add(id);

@@ -22,7 +22,7 @@ const PIPE: usize = 1 << 20;
 pub struct CancellablePipe<'a> {
     fd: OwnedFd,
     counters: &'a Counters,
-    /// Most bytes per write.
+    /// Maximum number of bytes per write.
     most: usize,
 }
 

@@ -57,7 +57,7 @@ impl Counters {
         lock(&self.files).push(file);
     }
 
-    /// The files that were read completely.
+    /// Returns the files that were read completely.
     pub fn files(&self) -> Vec<WholeFile> {
         lock(&self.files).clone()
     }
@@ -67,7 +67,7 @@ impl Counters {
         lock(&self.open_ends).push(path.to_path_buf());
     }
 
-    /// The files whose last line has no newline.
+    /// Returns the files whose last line has no newline.
     pub fn open_ends(&self) -> Vec<PathBuf> {
         lock(&self.open_ends).clone()
     }
@@ -80,7 +80,7 @@ impl Counters {
         self.cancelled.load(Relaxed)
     }
 
-    /// The flag that [`Self::cancel`] sets, for code that does not know counters.
+    /// Returns the flag that [`Self::cancel`] sets, for code that does not know counters.
     pub const fn flag(&self) -> &Arc<AtomicBool> {
         &self.cancelled
     }
@@ -97,20 +97,20 @@ impl Counters {
         self.done.fetch_add(parts, Relaxed);
     }
 
-    /// The name of the stage, the number of finished parts, and the total.
+    /// Returns the name of the stage, the number of finished parts, and the total.
     pub fn stage(&self) -> (&'static str, u64, u64) {
         let stage = *lock(&self.stage);
         (stage, self.done.load(Relaxed), self.total.load(Relaxed))
     }
 
-    /// Limits the rate to so many entries per second; 0 removes the limit.
+    /// Limits the rate to `rate` entries per second; 0 removes the limit.
     pub fn limit(&self, rate: u64) {
         let mut paced = lock(&self.paced);
         *paced = Some((Instant::now(), self.entries()));
         self.rate.store(rate, Relaxed);
     }
 
-    /// Whether the rate is limited.
+    /// Returns whether the rate is limited.
     pub fn is_limited(&self) -> bool {
         self.rate.load(Relaxed) > 0
     }

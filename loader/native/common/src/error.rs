@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What went wrong. Scripts and tests see [`Code::as_str`], which never changes.
+/// The kind of an error. Scripts and tests see [`Code::as_str`], which never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// The operating system refused to read or write.
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_refuses_is_never_damage() {
+    fn errors_of_the_system_are_never_damage() {
         let told = |errno| Error::from(io::Error::from_raw_os_error(errno));
         for (errno, code) in [
             (13, Code::Io),

@@ -48,7 +48,7 @@ impl Readahead {
         Ok(Arc::new(Self { file, length, requested, scattered, requested_bytes, read }))
     }
 
-    /// Whether the whole file fits in memory.
+    /// Returns whether the whole file fits in memory.
     pub fn has_room(&self) -> bool {
         self.requested.is_some()
     }
@@ -67,7 +67,7 @@ impl Readahead {
         }
     }
 
-    /// The file counts as scattered if little of each window was requested.
+    /// Reads the whole file if requests are scattered, so that little of each window was requested.
     fn check_scattered(self: &Arc<Self>, read: u64) {
         if read > SAMPLE.max(self.length / SHARE)
             && self.requested_bytes.load(Relaxed) < read / SHARE
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_read_in_order_is_not() {
+    fn a_file_read_in_order_is_not_read_whole() {
         let (_file, ahead) = opened(4096 * WINDOW);
         (0..1024 * 64).for_each(|page| ahead.request(page * 4096, 4096));
         assert!(!ahead.scattered.load(Relaxed));

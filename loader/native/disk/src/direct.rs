@@ -45,7 +45,7 @@ impl Buffer {
         Self { memory, start, size, used: 0, pool: None }
     }
 
-    /// The unfilled part.
+    /// Returns the unfilled part.
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.memory[self.start + self.used..self.start + self.size]
     }
@@ -159,8 +159,8 @@ pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<Option<
     }
 }
 
-/// Whether the error concerns direct I/O rather than the file. Some file systems report it only at the first transfer,
-/// or require larger blocks than ours.
+/// Returns whether the error concerns direct I/O rather than the file. Some file systems report it
+/// only at the first transfer, or require larger blocks than ours.
 pub(crate) fn refused(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error())
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::{Buffer, BufferPool, Fill};
 
-/// Most pieces that wait for the receiver.
+/// Maximum number of pieces that wait for the receiver.
 const WAITING: usize = 2;
 
 /// The writing end. It fails with EPIPE once the receiver is gone.
@@ -40,7 +40,7 @@ impl PieceWriter {
 }
 
 impl Fill for PieceWriter {
-    /// May wait for the receiver.
+    /// Returns room for more bytes; may wait for the receiver.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.len() == self.size {
@@ -63,7 +63,7 @@ mod tests {
     const SIZE: usize = 1 << 20;
 
     #[test]
-    fn all_comes_in_its_order() {
+    fn pieces_arrive_in_order() {
         let (mut writer, pieces) = PieceWriter::new(SIZE);
         let all = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
         let bytes: Vec<u8> =
@@ -75,7 +75,7 @@ mod tests {
         let (last, full) = all.split_last().unwrap();
         assert!(full.iter().all(|piece| piece.len() == SIZE) && last.len() == 5);
         assert!(all.concat() == [bytes, vec![0; 2 * SIZE]].concat());
-        // Nothing is no piece.
+        // Empty output has no piece.
         let (writer, pieces) = PieceWriter::new(SIZE);
         writer.finish().unwrap();
         assert!(pieces.recv().is_err());

@@ -8,7 +8,7 @@ const GROUPS: &str = "/sys/fs/cgroup";
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 const UNRECLAIMABLE: [&str; 2] = ["anon", "total_rss"];
 
-/// Available bytes, or 0 if unknown.
+/// Returns the available bytes, or 0 if unknown.
 pub fn available() -> u64 {
     let host = field(&text("/proc/meminfo"), "MemAvailable:").unwrap_or(0) << 10;
     let groups = group_directories(&text("/proc/self/cgroup"));
@@ -34,7 +34,7 @@ fn group_directories(own: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Bytes that a group may still use; `None` if it has no limit.
+/// Returns the bytes that a group may still use; `None` if it has no limit.
 fn remaining(group: &Path) -> Option<u64> {
     let limit = LIMITS.iter().find_map(|name| number(&text(group.join(name))))?;
     let stat = text(group.join("memory.stat"));
@@ -50,7 +50,7 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The number after a word at the beginning of a line.
+/// Returns the number after a word at the beginning of a line.
 fn field(text: &str, word: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix([' ', '\t']));
     rest?.split_whitespace().next()?.parse().ok()
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_and_a_group_may_still_take() {
+    fn available_memory_of_the_system_and_of_a_group() {
         assert!(available() > 1 << 20);
         let group = tempfile::tempdir().unwrap();
         let put = |name, text| std::fs::write(group.path().join(name), text).unwrap();

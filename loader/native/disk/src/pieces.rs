@@ -8,11 +8,11 @@ use workers::Pool;
 
 use crate::{Buffer, Source};
 
-/// Most bytes of a piece.
+/// Maximum size of a piece in bytes.
 pub const PIECE: usize = 1 << 20;
 /// Two threads, so that the device always has a request waiting.
 const THREADS: usize = 2;
-/// Most pieces that are being read, waiting, or in use by the caller.
+/// Maximum number of pieces that are being read, waiting, or in use by the caller.
 const MOST_PIECES: usize = 4;
 
 /// Inspects a piece, which begins at this offset of the file, and returns it.
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_turn_and_as_far_as_there_is() {
+    fn pieces_come_in_order_up_to_the_end_of_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let bytes: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(90_001).collect();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_consumer_gives_up() {
+    fn the_consumer_may_end_early() {
         let source = Source::open("/dev/zero".as_ref()).unwrap();
         let endless = (0..).map(|at| Ok(at * 4096..(at + 1) * 4096));
         let mut left = 10;

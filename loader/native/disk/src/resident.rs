@@ -52,7 +52,7 @@ impl PageCacheMap {
         missing.map_or(end, |block| block * BLOCK).saturating_sub(offset)
     }
 
-    /// Whether `size` bytes from `offset` on, or all up to the end of the file, are cached.
+    /// Returns whether `size` bytes from `offset` on, or all up to the end of the file, are cached.
     pub fn has(&self, offset: u64, size: usize) -> bool {
         let rest = (self.length as u64).saturating_sub(offset);
         self.bytes(offset, size) as u64 == rest.min(size as u64)
@@ -99,7 +99,7 @@ mod tests {
     use rustix::fs::{Advice, fadvise};
 
     #[test]
-    fn what_was_read_is_there_and_what_was_dropped_is_not() {
+    fn read_data_are_cached_and_dropped_data_are_not() {
         let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let size = (SECTION + 2) * BLOCK + 5;
         io::Write::write_all(&mut file, &vec![1; size]).unwrap();
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(resident.bytes(u64::MAX, BLOCK), 0);
         file.as_file().sync_all().unwrap();
         fadvise(file.as_file(), 0, None, Advice::DontNeed).unwrap();
-        assert_eq!(resident.bytes(0, usize::MAX), size, "looked at once");
+        assert_eq!(resident.bytes(0, usize::MAX), size, "examined only once");
         let resident = PageCacheMap::of(file.as_file()).unwrap();
         assert_eq!(resident.bytes(0, usize::MAX), 0);
         let empty = tempfile::tempfile().unwrap();

@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// Whether all of these bytes are cached, or can only be read through the cache.
+    /// Returns whether all of these bytes are cached, or can only be read through the cache.
     pub fn has(&self, offset: u64, size: usize) -> bool {
         self.resident.as_ref().is_none_or(|known| known.has(offset, size))
     }

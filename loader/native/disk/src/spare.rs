@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::Buffer;
 use crate::stream::BUFFER;
 
-/// Most buffers that are kept.
+/// Maximum number of buffers that are kept.
 const MOST: usize = 16;
 /// Smallest buffer that is kept, in bytes.
 const SMALLEST: usize = 64 << 10;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_is_used_again_and_empty() {
+    fn dropped_buffers_are_reused_empty() {
         let spare = Arc::new(BufferPool::default());
         let mut buffer = spare.buffer(100_000);
         buffer.fill(100_000);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_kept_than_are_of_use() {
+    fn the_number_of_kept_buffers_is_limited() {
         let spare = Arc::new(BufferPool::default());
         let many: Vec<_> = (0..MOST + 5).map(|_| spare.buffer(SMALLEST)).collect();
         drop(many);

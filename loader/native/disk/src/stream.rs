@@ -131,7 +131,7 @@ impl DirectWriter {
 }
 
 impl Fill for DirectWriter {
-    /// May wait for the disk.
+    /// Returns room for more bytes; may wait for the disk.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.room().is_empty() {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_a_hole() {
+    fn unwritten_parts_are_holes() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let mut disk = DirectFile::create(&path, 0o600).unwrap();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_what_comes_late_at_its_end() {
+    fn a_pipe_receives_late_writes_at_the_end() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&write));
         let mut stream = DirectWriter::create(Path::new(&path), 0o600, 4096).unwrap();

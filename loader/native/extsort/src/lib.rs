@@ -1,10 +1,10 @@
-//! Sorting more than memory holds. Knows no LDAP: it sorts index [postings](Postings), small
-//! [tuples](TupleSorter) and byte [records](RecordSorter), puts records into [buckets](Buckets), and
-//! [spools](Spool) what needs no order.
+//! Sorts more data than memory holds, independently of LDAP: index [postings](Postings), small [tuples](TupleSorter)
+//! and byte [records](RecordSorter). Also divides records among [buckets](Buckets), and [spools](Spool) data that need
+//! no order.
 //!
-//! All of them keep their data in memory up to a limit, and what is more in temporary files that
-//! have no name, so that nothing of them is left after the process, however it ends. What comes out
-//! depends neither on the limit nor on the number of threads.
+//! Data are kept in memory up to a limit, and beyond it in temporary files without names, so that
+//! none remain after the process, however it ends. The results depend neither on the limit nor on
+//! the number of threads.
 
 mod postings;
 mod records;
@@ -24,10 +24,10 @@ fn too_large() -> Error {
     Error::new(Code::TooLarge, "a record of 4 GiB or more")
 }
 
-/// Bytes before a record: its length.
+/// Bytes before a record, for its length.
 const HEADER: usize = 4;
 
-/// Appends a record of several parts to others.
+/// Appends a record, given in several parts.
 fn push_record(bytes: &mut Vec<u8>, parts: &[&[u8]]) -> Result<()> {
     let length = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>());
     bytes.extend_from_slice(&length.map_err(|_| too_large())?.to_le_bytes());
@@ -37,7 +37,7 @@ fn push_record(bytes: &mut Vec<u8>, parts: &[&[u8]]) -> Result<()> {
     Ok(())
 }
 
-/// Takes the first record off.
+/// Splits off the first record.
 fn split_record<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (header, rest) = bytes.split_first_chunk()?;
     let (record, rest) = rest.split_at_checked(u32::from_le_bytes(*header) as usize)?;

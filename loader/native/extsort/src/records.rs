@@ -1,4 +1,4 @@
-//! Sorting byte records.
+//! Sorts byte records.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl RecordSorter {
 }
 
 impl Records {
-    /// The prefix and the bytes of the next record. None at the end.
+    /// Returns the prefix and the bytes of the next record; `None` at the end.
     #[allow(clippy::should_implement_trait)] // an iterator could not lend the bytes
     pub fn next(&mut self) -> Result<Option<(u128, &[u8])>> {
         self.merge()?.next()
@@ -50,7 +50,7 @@ impl Merge<RecordPart> {
     }
 }
 
-/// The bytes of records one after the other, and where each is.
+/// Consecutive records, and the location of each.
 #[derive(Debug, Default)]
 pub struct RecordBlock {
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ struct Place {
     len: u32,
 }
 
-/// Most significant half first: it needs less room than a `u128` because of the alignment.
+/// The most significant half first. Because of its alignment it needs less room than a `u128`.
 type Prefix = [u64; 2];
 
 #[allow(clippy::cast_possible_truncation)] // takes the halves apart
@@ -115,7 +115,7 @@ impl Block for RecordBlock {
     fn write(merge: &mut Merge<RecordPart>, run: &mut Appender<'_>) -> Result<()> {
         while let Some((prefix, bytes)) = merge.next()? {
             run.put(&prefix.to_le_bytes())?;
-            // No record in a block is longer.
+            // Every record in a block is shorter than 4 GiB.
             run.put(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes())?;
             run.put(bytes)?;
         }
@@ -136,7 +136,7 @@ pub enum RecordPart {
         block: RecordBlock,
         passed: usize,
     },
-    /// Has the next record as a whole at hand, or is at its end.
+    /// The complete next record is in memory, or the part is at its end.
     Spilled(Window, Arc<Resources>),
 }
 
@@ -181,7 +181,7 @@ impl Source for RecordPart {
     }
 }
 
-/// Brings the next record to hand.
+/// Reads the complete next record into memory.
 fn load(window: &mut Window, means: &Resources) -> Result<()> {
     let header = window.peek(HEADER, &means.scratch)?;
     if header.is_empty() {

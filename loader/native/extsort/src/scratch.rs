@@ -1,4 +1,4 @@
-//! What a sorter may use: so much memory, a temporary file for the rest, and a flag that ends it early.
+//! The resources of a sorter: limited memory, a temporary file beyond it, and a stop flag.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -12,7 +12,7 @@ use common::{Code, Error, Result, lock};
 
 #[derive(Debug)]
 pub struct Resources {
-    /// Bytes.
+    /// Memory limit in bytes.
     pub memory: usize,
     pub scratch: TempFile,
     stop: Arc<AtomicBool>,
@@ -23,23 +23,23 @@ impl Resources {
         Self { memory, scratch: TempFile::new(dir), stop: Arc::clone(stop) }
     }
 
-    /// To be asked about once a millisecond of work.
+    /// Fails if the stop flag is set; to be called about once per millisecond of work.
     pub fn check_cancelled(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) { Err(Error::cancelled()) } else { Ok(()) }
     }
 
-    /// Bytes to write at once, so that even a rotating disk spends its time writing.
+    /// Returns the bytes to write at a time, enough to keep a rotating disk writing.
     pub fn write_size(&self) -> usize {
         (self.memory / 16).clamp(4 << 10, 4 << 20)
     }
 
-    /// Bytes to read at once from each of so many places, so that all buffers together fit.
+    /// Returns the bytes to read at a time from each of `places` places, so that all buffers fit.
     pub fn read_size(&self, places: usize) -> usize {
         (self.memory / 4 / places.max(1)).clamp(4 << 10, 1 << 20)
     }
 }
 
-/// Has no name, and is made when first written to.
+/// A temporary file without a name, created at the first write.
 #[derive(Debug)]
 pub struct TempFile {
     dir: PathBuf,
@@ -54,29 +54,29 @@ impl TempFile {
         Self { dir: dir.to_path_buf(), file, making, end }
     }
 
-    /// Writes `bytes` behind all others and says where. Threads may append at the same time.
+    /// Appends `bytes` and returns their offset. Several threads may append at once.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
         let file = self.file()?;
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.told(file.write_all_at(bytes, offset))?;
+        self.checked(file.write_all_at(bytes, offset))?;
         Ok(offset)
     }
 
-    /// Fills `bytes` with what was appended at `offset`.
+    /// Fills `bytes` from `offset`.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        self.told(self.file()?.read_exact_at(bytes, offset))
+        self.checked(self.file()?.read_exact_at(bytes, offset))
     }
 
-    /// What was read is not what was written.
+    /// Returns the error for contents that differ from the written ones.
     pub fn damaged(&self) -> Error {
         self.failed(io::Error::new(io::ErrorKind::InvalidData, "its contents have changed"))
     }
 
-    fn told<T>(&self, done: io::Result<T>) -> Result<T> {
+    fn checked<T>(&self, done: io::Result<T>) -> Result<T> {
         done.map_err(|error| self.failed(error))
     }
 
-    /// What the system has not refused was not read back as it was written.
+    /// Returns the error for a failed access; one without an errno means changed contents.
     fn failed(&self, error: io::Error) -> Error {
         let found = Error::from(error);
         let code = if found.errno.is_some() { found.code } else { Code::Damaged };
@@ -90,14 +90,14 @@ impl TempFile {
         }
         let _one_at_a_time = lock(&self.making);
         if self.file.get().is_none() {
-            let made = self.told(make(&self.dir))?;
+            let made = self.checked(make(&self.dir))?;
             return Ok(self.file.get_or_init(|| made));
         }
         self.file()
     }
 }
 
-/// Not left to the umask: others could open it under `/proc`.
+/// Creates the file. Its mode is not left to the umask: others could open it under `/proc`.
 fn make(dir: &Path) -> io::Result<File> {
     let file = tempfile::tempfile_in(dir)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
@@ -107,10 +107,10 @@ fn make(dir: &Path) -> io::Result<File> {
 /// Reads a part of a temporary file from its start to its end.
 #[derive(Debug)]
 pub struct Window {
-    /// What of the part is still in the file only.
+    /// The range that has not been read from the file yet.
     unread: Range<u64>,
     buffer: Vec<u8>,
-    /// How much of `buffer` is passed already.
+    /// Number of consumed bytes at the start of `buffer`.
     start: usize,
     read_size: usize,
 }
@@ -120,7 +120,7 @@ impl Window {
         Self { unread: part, buffer: Vec::new(), start: 0, read_size }
     }
 
-    /// At least the next `least` bytes, or all that are left.
+    /// Returns at least the next `least` bytes, or all that remain.
     #[inline]
     pub fn peek(&mut self, least: usize, scratch: &TempFile) -> Result<&[u8]> {
         if self.buffer.len() - self.start < least {
@@ -129,7 +129,7 @@ impl Window {
         Ok(self.buffered())
     }
 
-    /// The bytes last peeked at, but for those passed since.
+    /// Returns the bytes of the last [`Self::peek`], without those passed since.
     #[inline]
     pub fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..]
@@ -153,7 +153,7 @@ impl Window {
     }
 }
 
-/// Appends one part in large writes; nobody else may append in between.
+/// Appends one part in large writes; no other thread may append meanwhile.
 #[derive(Debug)]
 pub struct Appender<'a> {
     scratch: &'a TempFile,
@@ -181,7 +181,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Where the part is.
+    /// Returns the range of the part.
     pub fn finish(mut self) -> Result<Range<u64>> {
         self.write()?;
         Ok(self.part.unwrap_or_default())
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_has_no_name_and_is_for_nobody_else() {
+    fn the_file_has_no_name_and_only_its_owner_may_open_it() {
         let scratch = TempFile::new(&std::env::temp_dir());
         scratch.append(b"x").unwrap();
         let found = scratch.file().unwrap().metadata().unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_with_the_directory() {
+    fn a_full_disk_is_reported_with_the_directory() {
         let scratch = TempFile::new(Path::new("/var/tmp"));
         scratch.file.set(OpenOptions::new().write(true).open("/dev/full").unwrap()).unwrap();
         let error = scratch.append(b"x").unwrap_err();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_told_and_only_changed_contents_are_damage() {
+    fn refused_access_is_reported_and_only_changed_contents_are_damage() {
         let scratch = TempFile::new(Path::new("/var/tmp"));
         for errno in [5, 13] {
             let error = scratch.failed(io::Error::from_raw_os_error(errno));

@@ -1,4 +1,4 @@
-//! Blocks that are filled, sorted, and merged into runs when they have too much of the memory.
+//! Fills blocks, sorts them, and merges them into runs when they exceed their share of memory.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -13,20 +13,20 @@ use common::lock;
 use crate::Result;
 use crate::scratch::{Appender, Resources};
 
-/// Items read between two looks at the stop flag.
+/// Items read between two checks of the stop flag.
 const PATIENCE: u64 = 1 << 16;
 
 /// Items in memory.
 pub trait Block: Default + Send {
     /// A sorted block, or a run.
     type Part: Source;
-    /// How many quarters of the memory full blocks have before they are spilled.
+    /// Quarters of the memory that full blocks may use before they are spilled.
     const QUARTERS: usize;
-    /// Bytes of a full block, at least.
+    /// Minimum size of a full block, in bytes.
     const LEAST: usize;
 
     fn bytes(&self) -> usize;
-    /// An empty one with room for about as much.
+    /// Returns an empty block with about the same capacity.
     fn next(&self) -> Self;
     fn sort(&mut self);
     fn into_part(self) -> Self::Part;
@@ -38,10 +38,10 @@ pub trait Block: Default + Send {
 pub struct Sorter<B> {
     means: Arc<Resources>,
     threads: usize,
-    /// Bytes from which on a block is full.
+    /// Size in bytes at which a block is full.
     pub(crate) block: usize,
     held: Mutex<Held<B>>,
-    /// Held by the thread that spills, so that others wait rather than use more memory.
+    /// Locked by the thread that spills, so that others wait rather than use more memory.
     spilling: Mutex<()>,
 }
 
@@ -49,7 +49,7 @@ pub struct Sorter<B> {
 struct Held<B> {
     open: B,
     full: Vec<B>,
-    /// Where the sorted runs are in the temporary file.
+    /// Ranges of the sorted runs in the temporary file.
     runs: Vec<Range<u64>>,
 }
 
@@ -66,7 +66,7 @@ impl<B: Block> Sorter<B> {
         }
     }
 
-    /// Adds with `add` to the open block; needs no lock.
+    /// Adds items to the open block with `add`, without locking.
     #[inline]
     pub(crate) fn add<T>(&mut self, add: impl FnOnce(&mut B) -> T) -> Result<T> {
         let open = &mut self.held.get_mut().unwrap_or_else(PoisonError::into_inner).open;
@@ -77,7 +77,7 @@ impl<B: Block> Sorter<B> {
         Ok(added)
     }
 
-    /// The same, which several threads may do at the same time.
+    /// Like [`Self::add`], but callable from several threads at once.
     pub(crate) fn add_shared<T>(&self, add: impl FnOnce(&mut B) -> T) -> Result<T> {
         let mut held = lock(&self.held);
         let added = add(&mut held.open);
@@ -89,7 +89,7 @@ impl<B: Block> Sorter<B> {
         Ok(added)
     }
 
-    /// Starts a new block, and spills all that are full when they have too much of the memory.
+    /// Starts a new block; spills the full blocks if they exceed their share of memory.
     fn settle(&self) -> Result<()> {
         self.means.check_cancelled()?;
         let mut held = lock(&self.held);
@@ -117,7 +117,7 @@ impl<B: Block> Sorter<B> {
         blocks.into_iter().map(B::into_part).collect()
     }
 
-    /// All is pushed.
+    /// Returns the sorted items after the last one was added.
     pub fn finish(self) -> Result<Merged<B::Part>> {
         self.means.check_cancelled()?;
         let Held { open, mut full, runs } = mem::take(&mut *lock(&self.held));
@@ -131,7 +131,7 @@ impl<B: Block> Sorter<B> {
     }
 }
 
-/// What was sorted, to be read once.
+/// Sorted items, which can be read once.
 #[derive(Debug)]
 pub struct Merged<S: Source> {
     means: Arc<Resources>,
@@ -140,7 +140,7 @@ pub struct Merged<S: Source> {
 }
 
 impl<S: Source> Merged<S> {
-    /// To be called for each item.
+    /// Returns the merge; must be called for each item, because it checks the stop flag.
     #[inline]
     pub(crate) fn merge(&mut self) -> Result<&mut Merge<S>> {
         self.given += 1;
@@ -151,27 +151,27 @@ impl<S: Source> Merged<S> {
     }
 }
 
-/// Sorted items that come piece by piece.
+/// A source of sorted items, read in pieces.
 pub trait Source: Sized {
-    /// By which items are compared first: the heap has a copy of it.
+    /// The part of an item that is compared first; the heap holds a copy.
     type Key: Copy + Ord + Debug;
 
-    /// That of the item at hand; none only at the end.
+    /// Returns the key of the current item; `None` only at the end.
     fn key(&self) -> Option<Self::Key>;
-    /// Whether the item at hand of source `one` comes before that of `other`, which has the same key.
+    /// Returns whether the current item of source `one` sorts before that of `other`, which has the same key.
     fn is_before(_sources: &[Self], _one: usize, _other: usize) -> bool {
         false
     }
-    /// Leaves the next `count` items behind, all of them at hand.
+    /// Skips the next `count` items, which must be in memory.
     fn advance(&mut self, count: usize) -> Result<()>;
 }
 
 #[derive(Debug)]
 pub struct Merge<S: Source> {
     sources: Vec<S>,
-    /// A heap, the source with the least item first. With few sources it is a few comparisons.
+    /// A min-heap of the sources by their current items; with few sources it takes few comparisons.
     heads: Vec<(S::Key, usize)>,
-    /// How many items were returned last; they are still at hand.
+    /// Number of items returned last; the next call skips them.
     taken: usize,
 }
 
@@ -186,7 +186,7 @@ impl<S: Source> Merge<S> {
         merge
     }
 
-    /// The source with the least item, which counts as returned. None at the end.
+    /// Returns the source with the least item, which counts as returned; `None` at the end.
     pub fn next_source(&mut self) -> Result<Option<&S>> {
         let taken = mem::replace(&mut self.taken, 1);
         if taken > 0 {
@@ -230,18 +230,18 @@ impl<S: Source> Merge<S> {
     }
 }
 
-/// Sorted items that are equal only if they are the same: all in memory, or those of a run that were read last.
+/// Sorted items of which equal ones are identical: all in memory, or those read last from a run.
 #[derive(Debug)]
 pub struct Part<'a, T: Clone> {
     items: Cow<'a, [T]>,
-    /// How many of `items` are left behind.
+    /// Number of `items` already consumed.
     passed: usize,
     run: Option<Box<dyn Run<T> + Send + 'a>>,
 }
 
 /// A run in the temporary file.
 pub trait Run<T>: Debug {
-    /// Appends the next items; none only at the end.
+    /// Appends the next items; appends none only at the end.
     fn read(&mut self, items: &mut Vec<T>) -> Result<()>;
 }
 
@@ -281,7 +281,7 @@ impl<T: Copy + Ord + Debug> Source for Part<'_, T> {
 }
 
 impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
-    /// The next items in order: as many as one source has in a row. None at the end.
+    /// Returns the next items in order, as many as one source has in a row; `None` at the end.
     pub fn next(&mut self) -> Result<Option<&[T]>> {
         self.next_source()?;
         let Some(&(_, least)) = self.heads.first() else { return Ok(None) };
@@ -292,7 +292,7 @@ impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
         Ok(Some(&items[..self.taken]))
     }
 
-    /// The next item in order, where all are taken so. None at the end.
+    /// Returns the next item in order; must not be mixed with `next`. `None` at the end.
     #[inline]
     pub fn pop(&mut self) -> Result<Option<T>> {
         let Some(&(item, _)) = self.heads.first() else { return Ok(None) };
@@ -301,7 +301,7 @@ impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
     }
 }
 
-/// How many of `items`, of which the first is, are at most `bound`.
+/// Returns how many of the first `items` are at most `bound`; the first one is.
 fn in_a_row<T: Ord>(items: &[T], bound: &T) -> usize {
     let mut step = 1;
     while step < items.len() && items[step] <= *bound {

@@ -1,5 +1,5 @@
-//! Records that are read back in the order that they were appended in: all of them, or those of a bucket, one at a
-//! time.
+//! Records that are read back one at a time, in the order in which they were appended: all of them, or those of a
+//! bucket.
 
 use std::mem;
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::sync::atomic::AtomicBool;
 use crate::scratch::{Resources, Window};
 use crate::{HEADER, Result, push_record, split_record};
 
-/// Records read between two looks at the stop flag.
+/// Records read between two checks of the stop flag.
 const PATIENCE: u64 = 1 << 16;
 
-/// Keeps byte records, in memory up to a limit and then in a temporary file.
+/// Keeps byte records in memory up to a limit, then in a temporary file.
 ///
 /// ```
 /// # use extsort::Spool;
@@ -29,11 +29,11 @@ const PATIENCE: u64 = 1 << 16;
 #[derive(Debug)]
 pub struct Spool {
     means: Resources,
-    /// The first records: whole ones, as many as memory holds.
+    /// The first records, complete, up to the memory limit.
     first: Vec<u8>,
-    /// How many bytes come then in the file.
+    /// Number of bytes that follow in the file.
     spilled: u64,
-    /// The last records: not written yet.
+    /// The last records, which are not written yet.
     last: Vec<u8>,
     records: u64,
 }
@@ -51,7 +51,7 @@ impl Spool {
         self.append_parts(&[record])
     }
 
-    /// Appends one record that is made of several parts.
+    /// Appends one record, given in several parts.
     pub fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let in_memory = self.means.memory - self.means.memory / 8;
@@ -72,7 +72,7 @@ impl Spool {
         Ok(())
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> u64 {
         self.records
     }
@@ -81,7 +81,7 @@ impl Spool {
         self.records == 0
     }
 
-    /// Reads all from the start. There may be several readers.
+    /// Returns a reader of all records from the first on. Several readers may exist at once.
     pub fn reader(&self) -> SpoolReader<'_> {
         let window = Window::new(0..self.spilled, self.means.write_size());
         let (first, last) = (&self.first, &self.last);
@@ -97,12 +97,12 @@ pub struct SpoolReader<'a> {
     window: Window,
     last: &'a [u8],
     given: u64,
-    /// The length of the record in the window that was given last.
+    /// Length of the record returned last, if it is in the window.
     passed: usize,
 }
 
 impl SpoolReader<'_> {
-    /// The next record. None at the end.
+    /// Returns the next record; `None` at the end.
     #[allow(clippy::should_implement_trait)] // an iterator could not lend the bytes
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         self.given += 1;
@@ -123,7 +123,7 @@ impl SpoolReader<'_> {
     }
 }
 
-/// Bytes of a bucket that are written at once.
+/// Bytes of a bucket that are written at a time.
 const BLOCK: usize = 64 << 10;
 
 /// Keeps byte records in buckets, in memory up to a limit and then in a temporary file. Beyond the limit it uses up to
@@ -142,21 +142,21 @@ const BLOCK: usize = 64 << 10;
 pub struct Buckets {
     means: Resources,
     all: Vec<Bucket>,
-    /// Bytes of whole blocks in memory.
+    /// Bytes of the complete blocks in memory.
     kept: usize,
 }
 
 #[derive(Debug, Default)]
 struct Bucket {
     whole: Vec<Block>,
-    /// The block that grows. Records may go on in the next one.
+    /// The open block. A record may continue in the next block.
     last: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum Block {
     Kept(Vec<u8>),
-    /// Where a block of so many bytes begins in the temporary file.
+    /// Offset in the temporary file, and size in bytes.
     Written(u64, usize),
 }
 
@@ -168,7 +168,7 @@ impl Buckets {
         Self { means: Resources::new(memory, dir, stop), all, kept: 0 }
     }
 
-    /// Appends a record of less than 4 GiB that is made of several parts.
+    /// Appends a record of less than 4 GiB, given in several parts.
     pub fn append(&mut self, bucket: usize, parts: &[&[u8]]) -> Result<()> {
         let last = &mut self.all[bucket].last;
         push_record(last, parts)?;
@@ -189,7 +189,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// The bytes of all records of a bucket, in the order in which they came: see [`bucket_records`].
+    /// Returns the bytes of a bucket's records in the order of insertion; see [`bucket_records`].
     pub fn read(&self, bucket: usize) -> Result<Vec<u8>> {
         self.means.check_cancelled()?;
         let Bucket { whole, last } = &self.all[bucket];
@@ -218,7 +218,7 @@ impl Buckets {
     }
 }
 
-/// The records of a bucket that was read.
+/// Returns the records in the bytes of a bucket.
 pub fn bucket_records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || split_record(&mut bytes))
 }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_memory_does_not_hold_is_read_back_from_the_file() {
+    fn records_beyond_the_memory_limit_are_read_back_from_the_file() {
         for memory in [0, 100 << 10, usize::MAX] {
             let mut buckets = Buckets::new(3, memory, &std::env::temp_dir(), &Arc::default());
             let record = |number: u32| number.to_le_bytes().repeat(number as usize % 80);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_it_is_stopped() {
+    fn the_stop_flag_ends_all_calls() {
         let stop = Arc::new(AtomicBool::new(true));
         let buckets = Buckets::new(1, 0, &std::env::temp_dir(), &stop);
         assert_eq!(buckets.read(0).unwrap_err().code, common::Code::Cancelled);

@@ -1,4 +1,4 @@
-//! Sorting small tuples of fixed size.
+//! Sorts small tuples of fixed size.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::scratch::{Appender, Resources, Window};
 use crate::sorter::{Block, Merge, Merged, Part, Run, Sorter};
 
-/// Tuples of a run that are read at once.
+/// Tuples of a run that are read at a time.
 const DECODED: usize = 256;
 
 /// Sorts tuples such as `[u64; 4]`, which are equal only if all their bytes are.
@@ -30,13 +30,13 @@ pub type TupleSorter<T> = Sorter<Vec<T>>;
 pub type Tuples<T> = Merged<Part<'static, T>>;
 
 impl<T: Pod + Ord + Debug + Send> TupleSorter<T> {
-    /// Adds a tuple; needs no lock.
+    /// Adds a tuple, without locking.
     #[inline]
     pub fn push(&mut self, tuple: T) -> Result<()> {
         self.add(|open| open.push(tuple))
     }
 
-    /// Adds many; several threads may do so at the same time.
+    /// Adds tuples; several threads may call it at once.
     pub fn extend(&self, mut tuples: &[T]) -> Result<()> {
         while !tuples.is_empty() {
             tuples = self.add_shared(|open| {

@@ -1,4 +1,4 @@
-//! Tuples, records and spools against what the standard library makes of the same data.
+//! Compares sorted tuples, records and spools with results of the standard library.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn spools_give_back_what_they_got(records in prop::collection::vec(record(), 0..400), memory in memory()) {
+    fn spools_return_their_records(records in prop::collection::vec(record(), 0..400), memory in memory()) {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = Spool::new(memory, dir.path(), &Arc::default());
         let mut expected = Vec::new();

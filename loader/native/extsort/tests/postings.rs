@@ -24,7 +24,7 @@ impl Visitor for Seen {
     type Error = Error;
 
     fn key(&mut self, bits: u64, len: u8) -> Result<()> {
-        assert!(!self.open, "a key before the end of the one before");
+        assert!(!self.open, "a key before the previous one ended");
         self.open = true;
         self.index.push(((bits, len), Vec::new()));
         Ok(())
@@ -58,7 +58,7 @@ impl Posting {
     }
 }
 
-/// What two indexes, of four bytes and of up to eight, should hold.
+/// Returns the expected contents of two indexes, with keys of four and of up to eight bytes.
 fn model(postings: &[Posting]) -> [Index; 2] {
     let mut indexes = [BTreeMap::new(), BTreeMap::new()];
     for &posting in postings {
@@ -76,7 +76,7 @@ fn model(postings: &[Posting]) -> [Index; 2] {
     })
 }
 
-/// Sorts with so much memory by so many threads that take turns of `block` postings.
+/// Sorts with `memory` bytes on `threads` threads, which take turns of `block` postings.
 fn sort(all: &[Posting], memory: usize, threads: usize, block: usize) -> Result<[Index; 2]> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let sizes = [KeySize::Four, KeySize::UpToEight];
@@ -131,7 +131,7 @@ proptest! {
     }
 }
 
-/// Entries as an index of names has them: a few keys on nearly each, others on one.
+/// Returns postings like those of names: a few keys of nearly all entries, others of one.
 fn skewed(entries: u32) -> Vec<Posting> {
     let mut random = fastrand::Rng::with_seed(5);
     let mut all = Vec::new();
@@ -180,7 +180,7 @@ fn one() -> (Postings, Writer) {
 }
 
 #[test]
-fn what_would_lose_postings_is_an_error() {
+fn calls_that_would_lose_postings_fail() {
     let (postings, writer) = one();
     assert_eq!(postings.finish(1).unwrap_err().code, Code::Damaged, "{writer:?}");
 

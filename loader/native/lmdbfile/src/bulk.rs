@@ -34,7 +34,7 @@ impl Bulk {
         self.table.pad = u32::try_from(fixed).unwrap_or(0);
     }
 
-    /// Whether nothing has been written to the file yet.
+    /// Returns whether nothing has been written to the file yet.
     pub fn on_one_page(&self) -> bool {
         self.table.leaf_pages == 0
     }
@@ -209,7 +209,7 @@ impl Page {
         self.count
     }
 
-    /// Whether a node with this many bytes of key and value fits.
+    /// Returns whether a node with this many bytes of key and value fits.
     #[inline]
     pub fn has_room(&self, size: usize) -> bool {
         self.upper - self.lower >= even(NODE_HEADER + size) + 2
@@ -251,13 +251,13 @@ impl Page {
         (child, key)
     }
 
-    /// The child of a branch that has exactly one.
+    /// Returns the child of a branch that has exactly one.
     pub fn only_child(&self) -> Option<u64> {
         let half = |at| u64::from(read_u16(&self.bytes, self.upper + at));
         (self.count == 1).then(|| half(0) | half(2) << 16 | half(4) << 32)
     }
 
-    /// Number of further values that fit on a LEAF2 page.
+    /// Returns the number of further values that fit on a LEAF2 page.
     #[inline]
     pub fn fixed_room(&self) -> usize {
         (self.layout.page_size - self.lower) / self.fixed
@@ -272,7 +272,7 @@ impl Page {
         &mut self.bytes[start..self.lower]
     }
 
-    /// The first value.
+    /// Returns the first value.
     pub fn first_value(&self) -> &[u8] {
         if self.fixed > 0 {
             let start = self.layout.page_header();
@@ -283,7 +283,7 @@ impl Page {
         &self.bytes[at + 8..at + 8 + size]
     }
 
-    /// The finished page, except for its page number.
+    /// Returns the finished page, except for its page number.
     pub fn sealed(&mut self) -> &mut [u8] {
         let header = if self.fixed > 0 {
             self.bytes[self.lower..].fill(0);
@@ -296,7 +296,7 @@ impl Page {
         &mut self.bytes
     }
 
-    /// Size of the sub-page that would hold these values.
+    /// Returns the size of the sub-page that would hold these values.
     pub fn sub_page_size(&self) -> usize {
         if self.fixed > 0 {
             even(self.lower)
@@ -323,7 +323,7 @@ impl Page {
         self.layout.put_header(sub_page, header);
     }
 
-    /// Copies the nodes to directly behind the pointers, since a sub-page has no free room.
+    /// Moves the nodes to just after the pointers, since a sub-page has no free room.
     fn move_pointers(&self, sub_page: &mut [u8]) {
         let gap = self.upper - self.lower;
         for pointer in sub_page[self.layout.page_header()..self.lower].chunks_exact_mut(2) {

@@ -1,4 +1,4 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
 use std::path::Path;
 use std::{fmt, io};
@@ -7,7 +7,7 @@ use common::Code;
 
 use crate::Order;
 
-/// What went wrong. Programs decide by this kind; the message is for people.
+/// The kind of an error. Programs branch on it; the message is for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -82,7 +82,7 @@ impl FileWriter {
         Self { txn, page_txn: txn.saturating_sub(1), ..self }
     }
 
-    /// Appends behind the last page of a snapshot.
+    /// Appends after the last page of a snapshot.
     pub(crate) fn past(of: &Reader, path: &Path, map_size: u64) -> Result<Self> {
         let (layout, pages) = (of.layout(), of.pages());
         let size = layout.page_size as u64;
@@ -99,7 +99,7 @@ impl FileWriter {
         self.map_size
     }
 
-    /// Number of pages so far, including the meta pages.
+    /// Returns the number of pages so far, including the meta pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
@@ -242,7 +242,7 @@ impl FileWriter {
     }
 }
 
-/// Restricted by the user's umask.
+/// File mode, restricted by the user's umask.
 const MODE: u32 = 0o666;
 
 /// A page with its offset.
@@ -312,7 +312,7 @@ impl Output {
         finished.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    /// Finishes, calls `before`, then writes the meta page that makes the other pages count.
+    /// Syncs all other pages, calls `before`, then writes the meta page that commits them.
     pub fn switch(
         mut self,
         late: &[LatePage],
@@ -334,7 +334,7 @@ impl Output {
     }
 }
 
-/// Writes the late pages and returns the file when all is on the disk.
+/// Writes the late pages and syncs the file.
 fn written(stream: DirectWriter, late: &[LatePage]) -> std::io::Result<DirectFile> {
     let mut file = stream.finish()?;
     for (offset, page) in late {

@@ -31,7 +31,7 @@ impl Flags {
     /// One value per key; keys sort by their bytes.
     pub const NONE: Self = Self::empty();
 
-    /// The order of keys (`mdb_default_cmp`).
+    /// Returns the order of keys (`mdb_default_cmp`).
     pub const fn key_order(self) -> Order {
         if self.contains(Self::REVERSEKEY) {
             Order::Reversed
@@ -42,7 +42,7 @@ impl Flags {
         }
     }
 
-    /// The order of one key's values (`mdb_default_cmp`).
+    /// Returns the order of one key's values (`mdb_default_cmp`).
     pub const fn value_order(self) -> Order {
         if self.contains(Self::INTEGERDUP) {
             Order::Integer
@@ -53,7 +53,7 @@ impl Flags {
         }
     }
 
-    /// The flags of the table that holds one key's values (`mdb_cursor_put`).
+    /// Returns the flags of the table that holds one key's values (`mdb_cursor_put`).
     pub(crate) const fn of_values(self) -> Self {
         if !self.contains(Self::DUPFIXED) {
             return Self::NONE;
@@ -64,7 +64,7 @@ impl Flags {
     }
 }
 
-/// How keys or values compare.
+/// An order of keys or values.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Order {
     /// By bytes; a prefix sorts first.
@@ -79,7 +79,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Whether both are the same order; custom functions are compared by address.
+    /// Returns whether both are the same order; custom functions are compared by address.
     pub(crate) fn is(self, other: Self) -> bool {
         match (self, other) {
             (Self::Custom(own), Self::Custom(other)) => std::ptr::fn_addr_eq(own, other),

@@ -70,7 +70,7 @@ pub(crate) struct Header {
     pub upper: usize,
 }
 
-/// The bytes that a node has instead of a value that is on overflow pages.
+/// The bytes that replace a node's value if the value is on overflow pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargePointer {
     bytes: [u8; 24],
@@ -86,7 +86,7 @@ impl AsRef<[u8]> for LargePointer {
 impl Format {
     pub(crate) const ALL: [Self; 2] = [Self::V1, Self::V3];
 
-    /// The version number in meta pages (`MDB_DATA_VERSION`).
+    /// Returns the version number in meta pages (`MDB_DATA_VERSION`).
     pub const fn version(self) -> u32 {
         match self {
             Self::V1 => 1,
@@ -94,7 +94,7 @@ impl Format {
         }
     }
 
-    /// Largest page size in bytes; offsets within a page are stored in 16 bits.
+    /// Returns the largest page size in bytes; offsets within a page are stored in 16 bits.
     const fn largest_page(self) -> u32 {
         match self {
             Self::V1 => 0x8000,
@@ -107,8 +107,8 @@ impl Format {
         self.of_nodes().0 as usize
     }
 
-    /// The page header; the offset from which bounds and pointers count (`PAGEBASE`); and 1 if values are aligned to
-    /// even offsets behind their keys.
+    /// Returns the size of the page header; the offset from which bounds and pointers count (`PAGEBASE`); and 1 if
+    /// values are aligned to even offsets after their keys.
     const fn of_nodes(self) -> (u8, u8, u8) {
         match self {
             Self::V1 => (16, 0, 0),
@@ -140,7 +140,7 @@ impl Layout {
         Ok(Self { page_size: page_size as usize, format, page_header, base, key_pad })
     }
 
-    /// The page size in bytes.
+    /// Returns the page size in bytes.
     pub const fn page_size(&self) -> usize {
         self.page_size
     }
@@ -155,7 +155,7 @@ impl Layout {
         Options { format: self.format, page_size: self.page_size as u32, map_size }
     }
 
-    /// Longest key, and longest value of a table with DUPSORT, in bytes.
+    /// Returns the longest key, and longest value of a table with DUPSORT, in bytes.
     pub const fn max_key(&self) -> usize {
         match self.format {
             Format::V1 => 511,
@@ -169,13 +169,13 @@ impl Layout {
         self.page_header as usize
     }
 
-    /// The offset on a page from which bounds and pointers count.
+    /// Returns the offset on a page from which bounds and pointers count.
     #[inline]
     const fn base(&self) -> usize {
         self.base as usize
     }
 
-    /// Largest node that stays in its leaf: any two of this size fit on a page.
+    /// Returns the largest node that stays in its leaf: any two of this size fit on a page.
     #[inline]
     pub(crate) const fn max_node(&self) -> usize {
         (((self.page_size - self.page_header()) / 2) & !1) - 2
@@ -187,7 +187,7 @@ impl Layout {
         size & self.key_pad as usize
     }
 
-    /// Overflow pages for a value of `size` bytes.
+    /// Returns the overflow pages for a value of `size` bytes.
     pub(crate) const fn overflow_pages(&self, size: usize) -> u64 {
         ((self.page_header() + size - 1) / self.page_size + 1) as u64
     }
@@ -225,12 +225,12 @@ impl Layout {
         header
     }
 
-    /// Whether this page header is that of an overflow page.
+    /// Returns whether this page header is that of an overflow page.
     pub(crate) fn is_overflow(&self, header: &[u8]) -> bool {
         self.header(header).flags & page::KINDS == page::OVERFLOW
     }
 
-    /// The bytes that a node has instead of a value on overflow pages.
+    /// Returns the bytes that replace a node's value if the value is on overflow pages.
     pub(crate) fn large_pointer(&self, number: u64, txn: u64, pages: u64) -> LargePointer {
         let mut bytes = [0; 24];
         for (place, field) in bytes.chunks_exact_mut(8).zip([number, txn, pages]) {
@@ -296,14 +296,14 @@ impl Layout {
         }
     }
 
-    /// The header of a leaf's node: the value's size in 32 bits, low half first, flags, key size.
+    /// Returns a leaf node's header: the value's size in 32 bits, low half first, flags, key size.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // Callers hold to MAX_VALUE and MAX_KEY.
     pub(crate) fn leaf_node(size: usize, flags: u16, key: usize) -> [u8; 8] {
         Self::halves([size as u16, (size >> 16) as u16, flags, key as u16])
     }
 
-    /// The header of a branch's node: the child's number in 48 bits, low 16 first, and key size.
+    /// Returns a branch node's header: the child's number in 48 bits, low 16 first, and key size.
     #[inline]
     #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn branch_node(child: u64, key: usize) -> [u8; 8] {
@@ -319,7 +319,7 @@ impl Layout {
         header
     }
 
-    /// The key of a table in the main table: in format 3 the name includes the NUL of a C string.
+    /// Returns a table's key in the main table: in format 3 the name includes the NUL of a C string.
     pub(crate) fn stored_name(&self, name: &[u8]) -> Vec<u8> {
         match self.format {
             Format::V1 => name.to_vec(),
@@ -327,7 +327,7 @@ impl Layout {
         }
     }
 
-    /// The name of a table, given its key in the main table.
+    /// Returns the name of a table, given its key in the main table.
     pub(crate) fn name<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         match self.format {
             Format::V1 => key,

@@ -1,7 +1,7 @@
 //! LMDB files: written bottom-up in one pass, and read with every offset checked.
 //!
-//! Knows nothing of what the tables mean. Keys and values must come in order; pages then go to the
-//! file one after the other, full, children before their parents. Nothing is ever read back.
+//! This crate does not interpret tables. Keys and values must come in order; full pages are written
+//! in sequence, children before their parents, and never read back.
 //!
 //! ```
 //! use lmdbfile::{FileWriter, Flags, Format, Options, TreeWriter};

@@ -6,7 +6,7 @@ use crate::layout::{Header, MAX_PAGE_HEADER, page, read_u16, read_u32, read_u64}
 use crate::reader::PageCheck;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Result};
 
-/// Most bytes of a meta page that are in use, including its header.
+/// Maximum number of bytes in use on a meta page, including its header.
 pub(crate) const META_SIZE: usize = MAX_PAGE_HEADER + 136;
 const MAGIC: u32 = 0xBEEF_C0DE;
 /// A flag of an environment of LMDB 1.0, stored in the record of free pages.
@@ -42,7 +42,7 @@ impl Head {
         })
     }
 
-    /// Does the same with `read`, which copies bytes from an offset and returns how many the file has there.
+    /// Like [`Self::newer`], with `read` copying bytes from an offset and returning how many exist.
     pub(crate) fn read_newer(read: impl Fn(&mut [u8], u64) -> io::Result<usize>) -> Result<Self> {
         let at = |offset, number| {
             let mut page = [0; META_SIZE];
@@ -66,7 +66,7 @@ impl Head {
             read(&mut checksum_size, page_size - 2)?;
         }
         if checksum_size != [0; 2] {
-            let message = "an environment of LMDB 1.0 with checksums, which is not read";
+            let message = "an environment of LMDB 1.0 with checksums, which is not supported";
             return Err(Error { page: Some(0), ..Error::new(ErrorKind::Checksums, message) });
         }
         let second = at(page_size, 1)?;
@@ -104,17 +104,17 @@ impl Head {
             Error::corrupt(number, "a page size that is not a power of two of at least 4096")
         })?;
         if layout.header(page).flags & page::META == 0 {
-            return Err(Error::corrupt(number, "a meta page without the flag of one"));
+            return Err(Error::corrupt(number, "a meta page without the meta page flag"));
         }
         if format == Format::V3 && free.flags.bits() & ENCRYPTED != 0 {
-            let message = "an encrypted environment of LMDB 1.0, which is not read";
+            let message = "an encrypted environment of LMDB 1.0, which is not supported";
             return Err(refused(ErrorKind::Encrypted, message.into()));
         }
         let (map_size, last_page, txn) =
             (read_u64(body, 16), read_u64(body, 120), read_u64(body, 128));
         let size = last_page.checked_add(1).and_then(|pages| pages.checked_mul(free.pad.into()));
         if last_page == 0 || size.is_none_or(|size| size > 1 << 63) {
-            return Err(Error::corrupt(number, "an impossible number of the last page"));
+            return Err(Error::corrupt(number, "an impossible last page number"));
         }
         Ok(Self { layout, meta: Meta { map_size, free, main, last_page, txn } })
     }
@@ -124,9 +124,9 @@ impl Head {
         self.layout.meta_page(number, &Meta { map_size, txn, ..self.meta })
     }
 
-    /// Both meta pages of a copy of this snapshot, so that LMDB can start from either. Transaction N writes meta page N
-    /// % 2 (`mdb_env_write_meta`). In format 3 both have the same transaction, because LMDB treats a page of a later
-    /// transaction than the meta page's as not yet written.
+    /// Returns both meta pages of a copy of this snapshot, so that LMDB can start from either. Transaction N writes meta
+    /// page N % 2 (`mdb_env_write_meta`). In format 3 both have the same transaction: if a page's transaction is later
+    /// than the meta page's, LMDB treats that page as not yet written.
     pub fn of_copy(&self) -> Vec<u8> {
         let (format, txn) = (self.layout.format, self.meta.txn);
         let pages = [0, 1].map(|number| {

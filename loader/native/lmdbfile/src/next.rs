@@ -1,4 +1,4 @@
-//! Adds a snapshot to an existing file: new tables behind its last page, then one meta page that makes them count.
+//! Adds a snapshot to an existing file: new tables after its last page, then a meta page that commits them.
 //!
 //! No page of the previous snapshot is overwritten: until the meta page is on the disk the file has that snapshot
 //! intact, and afterwards the new one. Pages that only the old one used become free, as after a commit of LMDB.
@@ -12,7 +12,7 @@ use crate::meta::Meta;
 use crate::reader::Runs;
 use crate::{Error, FileWriter, Flags, Reader, Result, Summary, Table, TreeWriter};
 
-/// Dropped without a commit, it leaves the file as it was, with its old length.
+/// A snapshot under construction. Without a commit the file keeps its content and length.
 #[derive(Debug)]
 pub struct NextSnapshot<'r> {
     reader: &'r Reader,
@@ -33,7 +33,7 @@ impl<'r> NextSnapshot<'r> {
         begin().map_err(|error: Error| error.of_file(path))
     }
 
-    /// The writer of pages for new tables.
+    /// Returns the writer of pages for new tables.
     pub fn file(&mut self) -> &mut FileWriter {
         &mut self.file
     }
@@ -43,7 +43,7 @@ impl<'r> NextSnapshot<'r> {
         self.tables.insert(name.to_vec(), table);
     }
 
-    /// Commits the tables; when it returns, all is on the disk.
+    /// Commits the tables and syncs the file.
     pub fn commit(mut self) -> Result<Summary> {
         common::killpoint("index.written");
         let freed = self.reader.pages_of(self.tables.keys().map(Vec::as_slice))?;
@@ -110,7 +110,7 @@ impl Leftover {
         Ok(Self { file, length })
     }
 
-    /// Keeps the new pages, because the meta page may count from now on.
+    /// Keeps the new pages, because the meta page may refer to them from now on.
     fn keep(&mut self) {
         self.length = None;
     }

@@ -15,8 +15,8 @@ use crate::layout::META_PAGES;
 use crate::reader::View;
 use crate::{Error, Layout, Result};
 
-/// One part in so many of the file may be read in blocks for single pages. Those bytes are read again afterwards, so
-/// that reading the whole file for fewer look-ups would cost more than it saves.
+/// Look-ups of single pages may read blocks worth 1/`LOOKUP_SHARE` of the file; beyond that the whole file is read.
+/// Those blocks are then read again, so an earlier switch would cost more than it saves.
 const LOOKUP_SHARE: u64 = 8;
 
 /// Reads from the page cache whatever it has. Of the rest, contiguous pages are read past the cache, and single pages
@@ -26,7 +26,7 @@ pub(crate) struct PageSource {
     source: Source,
     /// Readahead for trees whose pages are in no order.
     ahead: Option<Arc<Readahead>>,
-    /// Number of these bytes read so far for single pages.
+    /// Bytes read in blocks for look-ups of single pages so far.
     lookup_bytes: AtomicU64,
     spare: Arc<BufferPool>,
     pub layout: Layout,
@@ -36,7 +36,7 @@ pub(crate) struct PageSource {
     pub pages: u64,
 }
 
-/// What a node says about a value on overflow pages.
+/// A node's reference to a value on overflow pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargeNode {
     pub first: u64,
@@ -61,7 +61,7 @@ impl PageSource {
         Ok(Self { ahead: Some(ahead), ..source })
     }
 
-    /// A source without readahead.
+    /// Returns a source without readahead.
     pub fn cached(file: Direct, layout: Layout, pages: u64, txn: u64) -> Self {
         let (lookup_bytes, spare) = Default::default();
         Self { source: Source::new(file), ahead: None, lookup_bytes, spare, layout, txn, pages }
@@ -75,7 +75,7 @@ impl PageSource {
         Err(Error::corrupt(number, "a page that is outside of the file"))
     }
 
-    /// A view of the page in `range` of a block, which may end before it.
+    /// Returns a view of the page in `range` of a block, which may end before it.
     pub fn view_in(&self, block: Arc<Buffer>, range: Range<usize>, number: u64) -> Result<View> {
         let page = block.get(range.clone()).ok_or_else(|| cut(number))?;
         let right = self.layout.check_number(page, number, self.txn);
@@ -132,7 +132,7 @@ impl PageSource {
         Ok(self.source.read_rooms(rooms, offset, scattered)?)
     }
 
-    /// Whether the cache has these bytes.
+    /// Returns whether the cache has these bytes.
     pub fn has(&self, offset: u64, count: usize) -> bool {
         self.source.has(offset, count)
     }
@@ -164,7 +164,7 @@ impl PageSource {
         }
     }
 
-    /// Starts readahead of a run that lies among pages which are read otherwise.
+    /// Starts readahead of a run whose neighbours are read past the cache.
     pub fn prefetch_run(&self, (first, count): (u64, usize)) {
         let size = self.layout.page_size as u64;
         if let Some(ahead) = &self.ahead {
@@ -193,7 +193,7 @@ pub(crate) fn runs(numbers: &[u64]) -> impl Iterator<Item = (u64, usize)> + '_ {
     runs.map(|run| (run[0], run.len()))
 }
 
-/// An error for a file that is shorter than its meta page says.
+/// Returns an error for a file that is shorter than its meta page says.
 pub(crate) fn cut(number: u64) -> Error {
     Error::corrupt(number, "the file ends before this page")
 }

@@ -46,8 +46,8 @@ impl TreeWriter {
         }
     }
 
-    /// For tables whose owner gives LMDB its own comparison functions: keys and values are written in the order in
-    /// which they come; only one that equals its predecessor is refused.
+    /// For tables whose owner gives LMDB its own comparison functions: writes keys and values in the order of the
+    /// calls; refuses only a key or value that equals its predecessor.
     #[must_use]
     pub fn in_own_order(mut self) -> Self {
         self.key_order = None;
@@ -55,7 +55,7 @@ impl TreeWriter {
         self
     }
 
-    /// Number of values so far.
+    /// Returns the number of values so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
@@ -95,7 +95,7 @@ impl TreeWriter {
         self.bulk.add(file, header, key, pointer.as_ref())
     }
 
-    /// Bytes that a leaf's node with this key has for its value.
+    /// Returns the bytes that a leaf's node with this key has for its value.
     fn room(&self, key: &[u8]) -> usize {
         self.layout.max_node() - NODE_HEADER - key.len() - self.layout.key_pad(key.len())
     }

@@ -47,7 +47,7 @@ fn content_is_kept() {
     }
 }
 
-/// The same copy, assembled from pieces.
+/// Returns the compacted copy, assembled from pieces.
 fn in_pieces(source: &Path) -> Vec<u8> {
     let (writer, pieces) = PieceWriter::new(1 << 20);
     let all = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());

@@ -24,7 +24,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Makes a source of 64 MiB with islands of data, and returns what the target shall have of it.
+    /// Creates a sparse source of 64 MiB, and returns the expected content of the target.
     fn make(&self, seed: u64) -> Vec<u8> {
         let (path, rng) = (self.path("source"), &mut Rng::with_seed(seed));
         let file = File::create(&path).unwrap();
@@ -44,7 +44,7 @@ impl Place {
         copy(&self.path("source"), &image, &self.path("target"), None, &|_| true)
     }
 
-    /// Where the stream begins, and the stream.
+    /// Returns the offset where the stream begins, and the stream.
     fn sent(&self, image: &Image<'_>, part: Option<ResumePoint>) -> (u64, Vec<u8>) {
         let mut stream = Vec::new();
         let from = send(&self.path("source"), image, part, &mut stream, &|_| true).unwrap();
@@ -55,7 +55,7 @@ impl Place {
         receive(&mut stream, &self.path("target"), &self.path("have"), &|_| true)
     }
 
-    /// What there is after a stream that broke.
+    /// Receives a broken stream, and returns the resume point.
     fn part(&self, stream: &[u8]) -> ResumePoint {
         assert_eq!(self.received(stream).unwrap_err().kind, ErrorKind::Stream);
         std::fs::read_to_string(self.path("have")).unwrap().trim().parse().unwrap()
@@ -83,7 +83,7 @@ fn a_file_that_ends_before_its_last_page() {
 }
 
 #[test]
-fn a_stream_that_breaks_goes_on() {
+fn a_broken_stream_is_resumed() {
     let (place, rng) = (Place::new(), &mut Rng::with_seed(3));
     let content = place.make(3);
     let whole = place.sent(&IMAGE, None).1;
@@ -105,7 +105,7 @@ fn a_stream_that_breaks_goes_on() {
 }
 
 #[test]
-fn a_stream_that_is_damaged_or_lacks_what_it_goes_on_from_is_refused() {
+fn a_damaged_stream_or_one_that_resumes_another_copy_is_refused() {
     let (place, rng) = (Place::new(), &mut Rng::with_seed(4));
     place.make(4);
     let whole = place.sent(&IMAGE, None).1;

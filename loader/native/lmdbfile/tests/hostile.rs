@@ -12,7 +12,7 @@ use lmdbfile::{Error, ErrorKind, Format, PageUsage, Reader, Result, Seen, TableR
 
 const PAGE: usize = 4096;
 
-/// A small file with every kind of page.
+/// Writes a small intact file with every kind of page.
 fn sound(path: &Path, format: Format, rng: &mut Rng) {
     let mut tables = Vec::new();
     for (at, flags) in kinds().into_iter().enumerate() {
@@ -72,11 +72,11 @@ fn seen_before(reader: &Reader, bytes: &[u8], rng: &mut Rng) {
         let given_back = seen.look(start as u64, Buffer::from(piece));
         assert!(given_back[..] == *piece);
     }
-    let told = |found: (PageUsage, Vec<Error>)| {
+    let words = |found: (PageUsage, Vec<Error>)| {
         (found.0, found.1.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    let read = told(reader.survey(None, &mut |_| true));
-    assert_eq!(told(reader.survey(Some(&seen), &mut |_| true)), read);
+    let read = words(reader.survey(None, &mut |_| true));
+    assert_eq!(words(reader.survey(Some(&seen), &mut |_| true)), read);
 }
 
 /// Counts the pages of the table's tree and of its trees of values.
@@ -178,7 +178,7 @@ fn other_files_are_refused() {
     }
     let error = Reader::open(&directory.path().join("none")).unwrap_err();
     assert_eq!((error.kind, error.errno), (ErrorKind::Io, Some(2)));
-    // Another version is named, not read as if it were this one.
+    // A file of another version is refused by its version number.
     write_file(&path, PAGE, &[]);
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[20] = 2;
@@ -226,7 +226,7 @@ fn pages_that_lmdb_would_misread_are_refused() {
     let leaf = leaf.unwrap() * PAGE;
     let large = (2..sound.len() / PAGE).find(|page| sound[page * PAGE + 18] == 4).unwrap() * PAGE;
     let corrupt = ErrorKind::Corrupt;
-    for (at, value, kind, told) in [
+    for (at, value, kind, words) in [
         (PAGE - 2, 32, ErrorKind::Checksums, "with checksums"),
         (24 + 24 + 5, 0x20, ErrorKind::Encrypted, "an encrypted environment"),
         (2 * PAGE + 8, 9, corrupt, "a page of a later transaction than that of the snapshot"),
@@ -238,6 +238,6 @@ fn pages_that_lmdb_would_misread_are_refused() {
         std::fs::write(&path, bytes).unwrap();
         let error = Reader::open(&path).and_then(|reader| reader.walk(&mut |_| {})).unwrap_err();
         assert_eq!(error.kind, kind);
-        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
     }
 }

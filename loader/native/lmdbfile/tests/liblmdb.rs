@@ -9,7 +9,7 @@ use heed::{Database, DatabaseFlags, Env, RwTxn};
 use lmdbfile::Flags;
 use proptest::prelude::*;
 
-/// The table of that name, made if it is missing.
+/// Opens the table with that name, or creates it.
 fn database(env: &Env, txn: &mut RwTxn<'_>, name: &str, flags: Flags) -> Database<Bytes, Bytes> {
     let mut options = env.database_options().types::<Bytes, Bytes>();
     options.name(name).flags(DatabaseFlags::from_bits_truncate(flags.bits().into()));
@@ -122,7 +122,7 @@ fn lmdb_empties_it() {
     }
 }
 
-/// Reads a file that LMDB wrote in its own way.
+/// Reads files written by LMDB itself.
 #[test]
 fn lmdbs_own_files_are_read() {
     for (seed, flags) in (0..).zip(kinds().into_iter().cycle().take(24)) {

@@ -83,7 +83,7 @@ fn lmdb_goes_on_with_it() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_map_changes_nothing() {
+fn tables_beyond_the_map_size_change_nothing() {
     let (_directory, path) = place();
     let content = common::content(&mut Rng::with_seed(3), common::kinds()[0], 4096);
     write_file(&path, 4096, &[("a".to_owned(), content)]);

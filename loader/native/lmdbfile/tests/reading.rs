@@ -1,4 +1,4 @@
-//! What is written can be read back, and every page is accounted for.
+//! Everything that is written can be read back, and every page is accounted for.
 
 mod common;
 
@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn all_that_is_written_is_read(seed: u64, bits in 12usize..16) {
+    fn everything_written_is_read_back(seed: u64, bits in 12usize..16) {
         let (rng, page_size) = (&mut Rng::with_seed(seed), 1 << bits);
         let (_directory, path) = place();
         let tables = tables(rng, page_size);
@@ -39,7 +39,7 @@ proptest! {
         let (mut left, wanted) = (3, found.branch + found.leaf + 1);
         let (_, damage) = reader.survey(None, &mut |_| { left -= 1; left > 0 });
         prop_assert_eq!(damage.len() == 1, wanted >= 3, "of {} uses", wanted);
-        prop_assert!(left >= 0, "it goes on after it was told to give up");
+        prop_assert!(left >= 0, "the survey continues after it was told to stop");
         prop_assert_eq!(found.unreachable, vec![]);
         prop_assert_eq!(found.free, 0);
         let names: Vec<_> = tables.iter().map(|(name, _)| name.as_bytes()).collect();
@@ -109,7 +109,7 @@ proptest! {
         }
     }
 
-    /// Keys that get their values late, wherever they are and however large.
+    /// Keys that get their values late, at any position and of any size.
     #[test]
     fn pending_values(seed: u64) {
         let rng = &mut Rng::with_seed(seed);
@@ -137,7 +137,7 @@ proptest! {
     }
 }
 
-/// Several tables may be written in turns, and a table without a known order is written as it comes.
+/// Tables may be written alternately, and a table without a known order keeps the order of insertion.
 #[test]
 fn own_order() {
     let (_directory, path) = place();
@@ -253,7 +253,7 @@ fn a_full_disk_is_reported() {
     assert_eq!(error.kind, ErrorKind::NoSpace);
 }
 
-/// File systems that may not support direct I/O.
+/// Covers file systems that may not support direct I/O.
 #[test]
 fn in_memory_file_systems() {
     let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
@@ -342,7 +342,7 @@ fn formats_and_page_sizes() {
 
 type FoundKey = (Vec<u8>, u64, Option<Vec<u8>>);
 
-/// Each key with its number of values and its first value if that is in the node; and the number of pages.
+/// Returns each key with its number of values and its first value if that is in the node; and the number of pages.
 fn keys(table: TableReader<'_>) -> (Vec<FoundKey>, u64) {
     let (mut keys, mut found) = (table.keys().unwrap(), Vec::new());
     let mut pages = table.pages().unwrap();

@@ -48,7 +48,7 @@ impl File {
         self.directory.path().join("data.mdb")
     }
 
-    /// The table's pages of this kind in the order of a walk: the root first.
+    /// Returns the table's pages of this kind in the order of a walk: the root first.
     fn pages(&self, kind: PageKind) -> Vec<usize> {
         let mut found = Vec::new();
         let mut visit = |page: &lmdbfile::PageUse<'_>| {
@@ -64,7 +64,7 @@ impl File {
         &mut self.bytes[number * PAGE..(number + 1) * PAGE]
     }
 
-    /// The bytes of a page from the node at `at` on.
+    /// Returns the bytes of a page from the node at `at` on.
     fn node(&mut self, number: usize, at: usize) -> &mut [u8] {
         let page = self.page(number);
         let start = usize::from(half(page, HEADER + 2 * at));
@@ -90,7 +90,7 @@ impl File {
         (0..2).for_each(|byte| page.swap(HEADER + 2 * one + byte, HEADER + 2 * other + byte));
     }
 
-    /// Checks that all three refuse the file.
+    /// Checks that walk, compacting copy and cursor refuse the file with the same message.
     fn refused(&self, words: &str) {
         let path = self.path();
         std::fs::write(&path, &self.bytes).unwrap();
@@ -140,8 +140,7 @@ fn refuses(
     file.refused(words);
 }
 
-/// On the lowest branch and on the one above. A search would look for the keys before the separator behind it, or the
-/// other way round.
+/// Damages a separator on the lowest branch and on the one above, so that a search would descend to the wrong child.
 #[test]
 fn a_separator_that_parts_other_keys() {
     for level in 0..2 {
@@ -206,7 +205,7 @@ fn flags_that_no_node_has() {
         (3, NONSENSE),
         (5, NONSENSE),
         (2, "a table's record of the wrong size"),
-        (4, "a sub-page without the flag of one"),
+        (4, "a sub-page without the sub-page flag"),
     ] {
         refuses(File::deep(), Leaf, 7, words, |file, leaf| file.set_flags(leaf, 3, flags));
     }

@@ -20,7 +20,7 @@ fn run(program: &str, arguments: &[&str], directory: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The lines that `mdb_dump` prints for a table: keys and values in hexadecimal.
+/// Returns the lines that `mdb_dump` prints for a table: keys and values in hexadecimal.
 fn dump(content: &Content) -> String {
     let line = |bytes: &[u8]| {
         let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);

@@ -4,8 +4,8 @@
 //! slice, in the order of the input. So each slice is a complete tree, and the merged database equals that of a single
 //! slapadd which reads the shared entries and then all others.
 //!
-//! Tables are merged one by one in key order, so nothing has to be sorted. Threads read and renumber ([`pipe`]), and
-//! the calling thread writes.
+//! Tables are merged one by one in key order, so nothing has to be sorted. Threads read and renumber, and the calling
+//! thread writes.
 
 mod id2e;
 mod index;

@@ -84,13 +84,13 @@ type MergedTables = Vec<(String, Table)>;
 type OpenRecord = Option<(TreeWriter, lmdbfile::PendingValue, Vec<u8>)>;
 
 impl Merge<'_> {
-    /// The tables that hold entries' data; ad2i and ixck are written separately.
+    /// Returns the tables that hold entries' data; ad2i and ixck are written separately.
     fn parts(&self) -> Result<Vec<Part>> {
         let mut found = Vec::new();
         for (name, flags) in &self.shards.tables {
             let name = String::from_utf8_lossy(name).into_owned();
             if *flags != tables::flags(&name) {
-                return Err(Error::damaged(format!("{name} is no table of back-mdb's")));
+                return Err(Error::damaged(format!("{name} is not a table of back-mdb")));
             }
             let kind = match name.as_str() {
                 "ad2i" | "ixck" => continue,
@@ -186,7 +186,7 @@ impl Merge<'_> {
 /// Bytes after which a batch is sent.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What to do with the next bytes of a batch.
+/// The use of the next bytes of a batch.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// Write a key with its only value.
@@ -266,7 +266,7 @@ impl<'o> Rows<'o> {
 }
 
 impl Batch {
-    /// Size of the batch in bytes.
+    /// Returns the size of the batch in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len() + 8 * self.ids.len()
     }

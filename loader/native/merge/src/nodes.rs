@@ -26,7 +26,7 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<
     Ok(())
 }
 
-/// The names of the suffixes, with the new IDs of their entries.
+/// Returns the names of the suffixes, with the new IDs of their entries.
 pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     let mut found = Vec::new();
     for (number, shard) in shards.all.iter().enumerate() {
@@ -42,7 +42,7 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     Ok(found)
 }
 
-/// For each shared entry, the number of shared entries in its subtree, including itself.
+/// Returns, for each shared entry, the number of shared entries in its subtree, including itself.
 fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
         return Ok(Vec::new());
@@ -69,7 +69,7 @@ fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     Ok(counts)
 }
 
-/// The ID as an index into a list in memory.
+/// Returns the ID as an index into a list in memory.
 fn place(id: u64) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX)
 }
@@ -204,7 +204,7 @@ impl Names {
         self.0.push(named.filter(|_| id > 0).unwrap_or_default());
     }
 
-    /// The DN of a child of a shared entry.
+    /// Returns the DN of a child of a shared entry.
     fn dn(&self, parent: u64, child: &Node<'_>) -> String {
         let (mut dn, mut above) = (child.pretty.to_vec(), parent);
         while let Some((rdn, next)) =

@@ -71,7 +71,7 @@ impl Shards {
         Ok(found)
     }
 
-    /// Number of entries in all shards; shared ones count once.
+    /// Returns the number of entries in all shards; shared ones count once.
     pub fn entries(&self) -> u64 {
         self.all.last().map_or(0, |last| last.offset + last.last)
     }
@@ -131,7 +131,7 @@ pub fn table<'r>(reader: &'r Reader, path: &Path, name: &str) -> Result<TableRea
     reader.table(name.as_bytes()).ok_or_else(missing)
 }
 
-/// slapadd assigns IDs without gaps, so the greatest ID is the number of entries.
+/// Returns the greatest ID: the number of entries, since slapadd assigns IDs without gaps.
 fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     let last = id2e.record().entries;
     let mut cursor = id2e.cursor()?;
@@ -147,7 +147,7 @@ fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     Ok(last)
 }
 
-/// The ID at the beginning of the current key.
+/// Returns the ID at the beginning of the current key.
 pub fn id_at(record: &Peekable<'_>) -> u64 {
     codec::id::first(&record.key).unwrap_or(0)
 }

@@ -106,7 +106,7 @@ fn merged(paths: &[PathBuf], out: &Path, list_exponent: u32) -> common::Result<M
     merge(paths, out, &options, &Counters::default())
 }
 
-/// A directory with two shards whose entries have these names, and the path to merge them to.
+/// Returns a directory, two shards whose entries have these names, and the path to merge them to.
 fn place(names: [&[&str]; 2]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
     let home = tempfile::tempdir().unwrap();
     let attributes: [&[&str]; 2] = [&["objectClass", "cn"], &["cn", "sn", "objectClass"]];

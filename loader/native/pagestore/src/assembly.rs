@@ -59,14 +59,14 @@ impl Assembly {
         Ok((place.pack, self.pack(place.pack)?.find(place.page)?.0))
     }
 
-    /// Total bytes of the pages of a segment.
+    /// Returns the total bytes of the pages of a segment.
     pub fn bytes(&self, segment: &Segment) -> Result<usize> {
         let pages = usize::try_from(segment.pages).ok();
         let bytes = pages.and_then(|pages| pages.checked_mul(self.shape.page_size));
         bytes.ok_or_else(page::wrong)
     }
 
-    /// Offset of the page `number` in the file.
+    /// Returns the offset of the page `number` in the file.
     pub(crate) fn offset(&self, number: u64) -> Result<u64> {
         number.checked_mul(self.shape.page_size as u64).ok_or_else(page::wrong)
     }
@@ -155,7 +155,7 @@ impl Assembly {
 const BLOCK: usize = 4096;
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// Lower priority than slapd.
+/// Niceness of the restoring threads, so that slapd has priority.
 const NICE: i32 = 10;
 
 /// Consecutive pages of a backup, with their checksum.
@@ -209,7 +209,7 @@ impl Assembly {
     }
 }
 
-/// The first page number of each piece, and the number of pages in total.
+/// Returns the first page number of each piece, and the number of pages in total.
 fn starts(pieces: &[Piece]) -> Result<(Vec<u64>, u64)> {
     let (mut starts, mut end) = (Vec::with_capacity(pieces.len()), FIRST);
     for piece in pieces {

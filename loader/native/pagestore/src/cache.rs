@@ -9,10 +9,10 @@ use crate::known::FrameKey;
 
 /// Consecutive segments often need the same frame, so the cache avoids reading it twice.
 pub trait Cached {
-    /// Most bytes that are kept.
+    /// Maximum number of bytes in the cache.
     const CACHE_BYTES: usize;
 
-    /// Approximate memory use in bytes.
+    /// Returns the approximate memory use in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_forgotten() {
+    fn the_oldest_frames_are_evicted() {
         let (cache, mut read) = (Cache::default(), Vec::new());
         let mut ask = |number: usize| {
             let found = cache.get((0, number), || {
@@ -121,7 +121,7 @@ mod tests {
         };
         (0..9).for_each(&mut ask);
         ask(0);
-        ask(9); // more than are kept
+        ask(9); // more than fit
         [0, 9, 8, 1].into_iter().for_each(&mut ask);
         assert_eq!(read, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1]);
         let kept = lock(&cache.0);
@@ -130,9 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_too_large_is_kept_alone() {
+    fn a_frame_that_is_too_large_is_kept_alone() {
         let cache = Cache::default();
         cache.get((0, 0), || Ok(Some100(5000))).unwrap();
-        assert!(cache.get((0, 0), || panic!("it is read again")).is_ok());
+        assert!(cache.get((0, 0), || panic!("the frame is read again")).is_ok());
     }
 }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_spoils_nothing() {
+    fn a_failed_call_does_not_affect_the_next() {
         let packed = compressed_piece(b"pages", 3).unwrap();
         assert!(decompressed(&packed, 4).is_err());
         assert!(decompressed(b"no frame", 4).is_err());

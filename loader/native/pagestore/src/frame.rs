@@ -1,5 +1,5 @@
-//! Frames store some pages of a pack together: a bit per page (whether it was masked), then the pages, compressed.
-//! Behind that are the ids of the pages, which the next backup reads.
+//! Frames store some pages of a pack together: a bit per page (whether it was masked), then the pages, compressed. The
+//! ids of the pages follow, which the next backup reads.
 //!
 //! A frame with differences begins with the lengths of its next two parts: its head and its whole pages. The head has
 //! two bits for each page, whether it was masked and whether it is a difference, and then the length of each difference
@@ -31,10 +31,10 @@ pub struct Head {
 
 impl Head {
     pub fn id(&self, number: usize) -> &PageId {
-        self.ids[number * ID..].first_chunk().expect("as many as pages")
+        self.ids[number * ID..].first_chunk().expect("one id per page")
     }
 
-    /// The base of a page that is stored as a difference.
+    /// Returns the base of a page that is stored as a difference.
     pub fn base(&self, number: usize) -> Option<Place> {
         match self.forms[number] {
             Form::Whole(_) => None,
@@ -170,7 +170,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The range of each difference, given their lengths; `all` is their total.
+/// Returns the range of each difference, given their lengths; `all` is their total.
 fn ranges(lengths: &[u8], all: usize) -> Result<Vec<Range<usize>>> {
     let mut end = 0_usize;
     let range = |length: &[u8]| {
@@ -243,7 +243,7 @@ impl FrameBuilder {
         compressed(&plain, level, false)
     }
 
-    /// The lengths of the packed head and whole pages, then these, then the differences.
+    /// Returns the lengths of the compressed head and whole pages, then both, then the differences.
     fn with_differences(&self, level: i32) -> Result<Vec<u8>> {
         let (mut head, mut bases) = (bits(&self.masked), RunWriter::new(u32::MAX));
         head.extend(bits(&self.differs));
@@ -270,7 +270,7 @@ fn bits(flagged: &[bool]) -> Vec<u8> {
     bytes
 }
 
-/// The size of a frame, which is bounded.
+/// Returns the size of a frame, which is bounded.
 fn size(count: usize) -> u32 {
     u32::try_from(count).expect("a frame is small")
 }

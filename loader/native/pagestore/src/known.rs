@@ -29,12 +29,12 @@ pub struct StoredPage {
 }
 
 impl StoredPage {
-    /// The stored pages that it needs.
+    /// Returns the stored pages that it needs.
     pub fn places(self) -> impl Iterator<Item = Place> {
         std::iter::once(self.place).chain(self.base)
     }
 
-    /// The base for a difference to a later version of this page.
+    /// Returns the base for a difference to a later version of this page.
     pub fn whole(self) -> Place {
         self.base.unwrap_or(self.place)
     }
@@ -86,7 +86,7 @@ impl Known {
         Ok(())
     }
 
-    /// Whether none of the frames that it needs is retired.
+    /// Returns whether none of the frames that it needs is retired.
     fn is_kept(&self, stored: StoredPage) -> Result<bool> {
         for place in stored.places() {
             if self.retired.contains(&self.packs.frame_of(place)?) {
@@ -121,7 +121,7 @@ impl Known {
         (!self.retired.contains(&frame)).then_some(base)
     }
 
-    /// Number of used pages in each pack.
+    /// Returns the number of used pages in each pack.
     pub fn used(&self) -> Vec<(u32, u64)> {
         self.uses.counts()
     }
@@ -210,7 +210,7 @@ pub fn retired(
     Ok(retired)
 }
 
-/// The use of each frame, and the number of used pages of each pack.
+/// Returns the use of each frame, and the number of used pages of each pack.
 fn used(
     packs: &Assembly,
     pages: &[StoredPage],
@@ -234,7 +234,7 @@ fn part(used: u64, pages_in_frame: u64) -> u64 {
 pub struct Uses(FxHashMap<u32, Vec<AtomicU64>>);
 
 impl Uses {
-    /// No page is used yet.
+    /// Returns a set in which no page is used.
     pub fn of(packs: &Assembly) -> Self {
         let words = |pages: u32| (0..pages.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
         Self(packs.packs().map(|(number, pack)| (number, words(pack.pages()).collect())).collect())
@@ -247,7 +247,7 @@ impl Uses {
         word.is_some_and(|word| word.fetch_or(bit, Relaxed) & bit == 0)
     }
 
-    /// Number of used pages of each pack.
+    /// Returns the number of used pages of each pack.
     pub fn counts(&self) -> Vec<(u32, u64)> {
         let count = |words: &Vec<AtomicU64>| {
             words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()

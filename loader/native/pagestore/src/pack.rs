@@ -86,14 +86,14 @@ impl Pack {
     }
 }
 
-/// Most pages in a frame.
+/// Maximum number of pages in a frame.
 pub const PAGES: usize = 256;
 
 /// Target size of a frame's pages in bytes. To read one page, the whole frame is unpacked: with frames of 1 MiB, a
 /// backup after one entry in a hundred changed takes 1.4 times as long, and saves 1 % of the space.
 const FRAME: usize = 128 << 10;
 
-/// Number of pages in a full frame.
+/// Returns the number of pages in a full frame.
 pub const fn pages_of_frame(page_size: usize) -> usize {
     match FRAME / page_size {
         0 => 1,
@@ -102,7 +102,7 @@ pub const fn pages_of_frame(page_size: usize) -> usize {
     }
 }
 
-/// Most bytes before the pages of a frame with differences: bits, lengths, and the bases.
+/// Maximum number of bytes before the pages of a frame with differences: bits, lengths, bases.
 pub const LARGEST_HEAD: usize = PAGES * 20;
 
 /// A flag in the number of pages, set if the frame has differences. A program that does not know it refuses the frame
@@ -142,10 +142,10 @@ impl Entry {
         self.packed as usize + self.pages as usize * ID
     }
 
-    /// Whether the size is one that frames can have, which bounds the memory that an index can claim.
+    /// Returns whether a frame can have this size, which bounds the memory that an index can claim.
     pub fn is_bounded(&self, page_size: usize) -> bool {
         let plain = flags(self.pages as usize) + self.pages as usize * page_size;
-        let most = plain + plain / 128 + 512; // what zstd makes of what it cannot compress
+        let most = plain + plain / 128 + 512; // zstd's overhead on incompressible data
         let head = if self.differences { LARGEST_HEAD + 512 } else { 0 };
         (1..=PAGES).contains(&(self.pages as usize)) && self.packed as usize <= most + head
     }
@@ -159,7 +159,7 @@ impl Entry {
     }
 }
 
-/// Number of bytes for one bit per page.
+/// Returns the number of bytes for one bit per page.
 pub fn flags(pages: usize) -> usize {
     pages.div_ceil(8)
 }

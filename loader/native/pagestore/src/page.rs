@@ -120,7 +120,7 @@ fn unzigzag(number: u64) -> i64 {
     signed(number >> 1) ^ -signed(number & 1)
 }
 
-/// Length of an id, the beginning of a BLAKE3 hash: long enough that nobody can forge two pages with the same id.
+/// Length of an id in bytes. It is the start of a BLAKE3 hash, too long for forging two pages with one id.
 pub const ID: usize = 20;
 
 pub type PageId = [u8; ID];
@@ -145,7 +145,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The bytes that a page with this number begins with, and how many of them count.
+    /// Returns the bytes that a page with this number begins with, and how many of them count.
     fn beginning(self, number: u64) -> ([u8; 2 * NUMBER], usize) {
         let mut bytes = [0; 2 * NUMBER];
         bytes[..NUMBER].copy_from_slice(&number.to_ne_bytes());

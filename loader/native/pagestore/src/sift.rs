@@ -45,7 +45,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The content to be stored.
+    /// Returns the content to be stored.
     fn content(&self, shape: Shape) -> Vec<u8> {
         let mut content = self.bytes.to_vec();
         shape.mask(&mut content, self.number);
@@ -104,7 +104,7 @@ pub fn sift(
     Ok(Sifted { runs: runs.finish(), sum: xxh3_128(data), ..sifted })
 }
 
-/// The possible bases of each new page, with their locations.
+/// Returns the possible bases of each new page, with their locations.
 fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
     let page = |base: &Place| Ok((*base, known.packs().whole(*base)?));
     let pages = |one: &Nearest| match one {

@@ -24,8 +24,8 @@ const MOST_TABLES: u32 = 512;
 const WHOLE: u64 = 65_536;
 const DATA: &str = "data.mdb";
 
-/// Updates the database in an environment directory and syncs it. Nothing is changed if [`Done::unsettled`] is not
-/// empty, or if `allowed` ends without a byte, by which the caller reports its own checks, made meanwhile.
+/// Updates the database in an environment directory and syncs it. Changes nothing if [`ChangeCounts::unsettled`] is not
+/// empty, or if `allowed` ends without a byte: the caller sends it after its own checks, made meanwhile.
 pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),

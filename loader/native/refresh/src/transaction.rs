@@ -94,7 +94,7 @@ impl Sink for Transaction<'_> {
     }
 }
 
-/// An error unless the value was there to be removed.
+/// Fails unless the value existed and was removed.
 fn expect(removed: heed::Result<bool>) -> Result<()> {
     if checked(removed)? {
         return Ok(());

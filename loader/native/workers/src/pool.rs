@@ -13,7 +13,7 @@ type Work<S> = Box<dyn FnOnce(&S) + Send>;
 #[derive(Debug)]
 pub struct Pool<S>(Sender<Work<S>>);
 
-/// A result that is not there yet.
+/// A result that another thread computes.
 #[derive(Debug)]
 pub struct Pending<T>(Receiver<T>);
 

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_passes_early_waits_only_for_those_far_behind() {
+    fn an_early_pass_waits_only_for_parts_far_behind() {
         let turn = Turn::new(());
         (1..=AHEAD).for_each(|number| turn.pass(number).unwrap());
         std::thread::scope(|scope| {

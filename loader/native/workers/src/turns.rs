@@ -15,7 +15,7 @@ impl Turns {
         Self { next: AtomicUsize::new(0), parts, stopped: AtomicBool::new(false) }
     }
 
-    /// An iterator over the parts for one worker.
+    /// Returns an iterator over the parts for one worker.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         std::iter::from_fn(|| self.take())
     }

@@ -1,8 +1,8 @@
-//! Is an entry stored as slapadd would store it from slapcat's output, byte for byte but for the normal forms that slapd
-//! leaves out of what it makes itself?
+//! Checks that slapadd would store an entry unchanged from slapcat's output, except for normal forms that slapd omits
+//! from attributes it generates itself.
 //!
-//! [`super::EntryChecker`] tells whether what is stored is right; this asks for what slapadd would add, leave out, refuse or
-//! put elsewhere.
+//! [`super::EntryChecker`] checks that the stored data are right; this checks for data that slapadd would add, omit,
+//! refuse or store elsewhere.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use schema::{AttributeId, Normalise, ObjectClassSet};
@@ -12,10 +12,10 @@ use super::entry_checker::EntryChecker;
 use codec::dn2i::Node;
 use codec::id2e::{Stored, StoredEntry, ValueList};
 
-/// Answers kept in mind; others are worked out again.
+/// Cached answers; beyond that they are computed again.
 const SHAPES: usize = 65_536;
 
-/// What slapadd gives to entries that lack it (`lastmod`).
+/// Attributes that slapadd adds to entries that lack them (`lastmod`).
 const OPERATIONAL: [&str; 6] = [
     "entryUUID",
     "creatorsName",
@@ -27,14 +27,14 @@ const OPERATIONAL: [&str; 6] = [
 
 type Answer = Result<(), InvalidValue>;
 
-/// One worker's memory of what it was asked.
+/// The state of one worker, with its cached answers.
 #[derive(Debug)]
 pub struct AsLoaded<'a> {
     checker: &'a EntryChecker<'a>,
-    /// Normal forms.
+    /// Normalised.
     suffixes: &'a [Vec<u8>],
     profiles: FxHashMap<Vec<u8>, (u32, ObjectClassSet)>,
-    /// Of entries that are as they should be: the number of the profile, then each attribute as [`shape_of`] has it.
+    /// Shapes of valid entries: the number of the profile, then each attribute as returned by [`shape_of`].
     shapes: FxHashSet<Vec<u32>>,
     key: Vec<u8>,
     shape: Vec<u32>,
@@ -52,7 +52,7 @@ impl<'a> AsLoaded<'a> {
         }
     }
 
-    /// `size`: of its record.
+    /// `size`: bytes of its record in id2e.
     pub fn entry(&mut self, entry: &StoredEntry<'_>, size: usize) -> Answer {
         let most = self.checker.settings.max_entry_size;
         if most > 0 && size > most {
@@ -81,7 +81,7 @@ impl<'a> AsLoaded<'a> {
         Ok(())
     }
 
-    /// A suffix is one of the configuration's.
+    /// Checks that a suffix node is a suffix of the configuration.
     pub fn name(&self, node: &Node<'_>) -> Answer {
         if node.id == 0 && !self.suffixes.iter().any(|suffix| suffix == node.normal) {
             return refused("the suffix is not one of the configuration's");
@@ -103,7 +103,7 @@ impl<'a> AsLoaded<'a> {
         }
     }
 
-    /// What follows from the entry's classes: the number that stands for it.
+    /// Returns the number of the profile that follows from the entry's classes.
     fn profile(
         &mut self,
         classes: Option<&Stored<'_>>,
@@ -130,7 +130,7 @@ impl<'a> AsLoaded<'a> {
         Ok(number)
     }
 
-    /// `self.key` tells the profile.
+    /// Checks the attributes; `self.key` selects the profile.
     fn attributes(&self, entry: &StoredEntry<'_>) -> Answer {
         let mut present: Vec<(AttributeId, bool)> = Vec::new();
         for one in &entry.attributes {
@@ -164,7 +164,7 @@ impl<'a> AsLoaded<'a> {
             return refused(format!("{text} has no values"));
         }
         if one.sorted != column.sorted {
-            return refused(format!("{text}: sortvals is another"));
+            return refused(format!("{text}: sortvals differs"));
         }
         if one.apart != (one.count > column.apart_above) {
             return refused(format!("{text}: multival would put its values elsewhere"));
@@ -176,12 +176,12 @@ impl<'a> AsLoaded<'a> {
     }
 }
 
-/// The number of an attribute, and all else that is asked of it: whether it has values, several, in order, in id2v or more
-/// than stay in the entry, and normal forms.
+/// Returns the attribute's number followed by all properties that are checked: has values, several values, more than
+/// stay in the entry, sorted, in id2v, with normal forms.
 fn shape_of(one: &Stored<'_>, limit: u32) -> u32 {
-    let told =
+    let properties =
         [one.count > 0, one.count > 1, one.count > limit, one.sorted, one.apart, one.has_normals];
-    told.into_iter().fold(one.number, |shape, one| shape << 1 | u32::from(one))
+    properties.into_iter().fold(one.number, |shape, one| shape << 1 | u32::from(one))
 }
 
 fn refused<T>(why: impl Into<std::borrow::Cow<'static, str>>) -> Result<T, InvalidValue> {

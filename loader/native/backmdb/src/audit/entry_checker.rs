@@ -1,4 +1,4 @@
-//! What the schema and the configuration say of a stored entry: its normal forms, its name, its index keys.
+//! Checks a stored entry against schema and configuration: its normal forms, its name and its index keys.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::indexer::Keys;
 use codec::dn2i::Node;
 use codec::id2e::{Stored, StoredEntry, ValueList};
 
-/// The flag of the class of glue entries, which need not hold what they are named by.
+/// Flag of the object class of glue entries, which need not contain their naming values.
 const GLUE: u32 = 0x20;
 
-/// Attributes of schema files whose values overlays of OpenLDAP store without normal forms: smbk5pwd and autoca, which
-/// give slapd no normalised values (`sml_nvalues`).
+/// Attributes of schema files whose values the overlays smbk5pwd and autoca store without normal forms: they give slapd
+/// no normalised values (`sml_nvalues`).
 const OF_OVERLAYS: [&str; 8] = [
     "cACertificate",
     "krb5KeyVersionNumber",
@@ -35,31 +35,31 @@ const OF_OVERLAYS: [&str; 8] = [
 pub struct EntryChecker<'a> {
     pub schema: &'a Schema,
     pub settings: &'a Settings,
-    /// By number, from 1; `None` where the schema does not know the description.
+    /// By ad2i number minus 1; `None` if the schema does not define the description.
     pub columns: Vec<(String, Option<Arc<AttributeDescription>>)>,
-    /// Values that their syntax forbids are counted in the columns, except those of id2v and DNs.
+    /// Values that violate their syntax are counted in the columns, except those of id2v and DNs.
     pub counts_invalid: bool,
 }
 
-/// What is stored beside a value. The worst comes last.
+/// The kind of normal form stored beside a value, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NormalForm {
     Right,
-    /// The value itself where slapd would make another, or none: overlays store operational attributes so.
+    /// The value itself, where slapd would store another form or none: overlays store operational attributes so.
     Own,
     Wrong,
 }
 
 type Report<'t> = &'t mut dyn FnMut(Kind, Finding);
 
-/// An attribute's values as they are compared, and as they were given.
+/// An attribute's values in normal form, and as they were given.
 struct Values<'v> {
     compared: ValueList<'v>,
     given: ValueList<'v>,
 }
 
 impl<'a> EntryChecker<'a> {
-    /// `texts`: those of ad2i.
+    /// `texts`: the descriptions in ad2i.
     pub fn new(
         schema: &'a Schema,
         settings: &'a Settings,
@@ -71,7 +71,7 @@ impl<'a> EntryChecker<'a> {
         Self { schema, settings, columns, counts_invalid: false }
     }
 
-    /// Attributes whose values are not looked at.
+    /// Returns a note for each attribute whose values are not checked.
     pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
         self.columns.iter().filter_map(|(text, column)| {
             let rule = column.as_ref()?.unproven.as_ref()?;
@@ -84,30 +84,30 @@ impl<'a> EntryChecker<'a> {
         self.columns.get(at)?.1.as_deref()
     }
 
-    /// Holds an entry against the schema, and makes its index keys.
+    /// Checks an entry against the schema and generates its index keys.
     pub fn entry(
         &self,
         entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         keys: &mut impl Keys,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
-        self.next_entry(&mut LastValues::default(), entry, rows, keys, tell);
+        self.next_entry(&mut LastValues::default(), entry, rows, keys, report);
     }
 
-    /// The same, for one of many. `last`: of those before.
+    /// Like [`Self::entry`], for a series of entries. `last`: values of the previous entries.
     pub fn next_entry(
         &self,
         last: &mut LastValues,
         entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
         keys: &mut impl Keys,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         let (mut flags, mut made) = (None, Vec::new());
         for one in &entry.attributes {
             let Some(column) = self.column(one.number) else {
-                self.unknown(one.number, tell);
+                self.unknown(one.number, report);
                 continue;
             };
             let is_classes = flags.is_none() && column.text == "objectClass";
@@ -121,16 +121,16 @@ impl<'a> EntryChecker<'a> {
             }
             let Some(values) = split(one, rows) else {
                 let finding = Finding::new("a row of id2v cannot be read");
-                tell(Kind::Values, finding.of_attribute(&column.text));
+                report(Kind::Values, finding.of_attribute(&column.text));
                 continue;
             };
             if !is_right {
-                let mut right = self.values(column, one, &values, &mut made, tell);
+                let mut right = self.values(column, one, &values, &mut made, report);
                 if is_classes {
-                    right &= self.classes(&values.given, tell);
+                    right &= self.classes(&values.given, report);
                     flags = Some(self.schema.flags(&values.given));
                 }
-                // Of object classes in several pieces, the first one counts.
+                // If objectClass stands in several pieces, slapd uses the first.
                 let keeps = right && (is_classes || column.text != "objectClass");
                 if keeps && last.keep(one) && is_classes {
                     last.flags = self.schema.flags(&values.given);
@@ -139,50 +139,51 @@ impl<'a> EntryChecker<'a> {
             }
             if column.unproven.is_none() {
                 let names = (is_right && is_classes).then_some(&last.class_names[..]);
-                self.keys(column, &values, names, keys, tell);
+                self.keys(column, &values, names, keys, report);
             }
         }
         let expected = flags.unwrap_or_else(|| self.schema.flags(&[]));
         if entry.flags != expected {
             let found = entry.flags;
-            let message = format!("flags 0x{found:x} where its object classes make 0x{expected:x}");
-            tell(Kind::Flags, Finding::new(message));
+            let message =
+                format!("flags 0x{found:x}, but its object classes require 0x{expected:x}");
+            report(Kind::Flags, Finding::new(message));
         }
     }
 
-    /// Returns whether slapd knows all these classes. It makes other index keys for one that it does not know, and finds
-    /// no entries by its superiors.
-    fn classes(&self, named: &[&[u8]], tell: Report<'_>) -> bool {
+    /// Returns true if slapd knows all these classes. For an unknown class it generates other index keys, and does not
+    /// find the entry by the superiors of that class.
+    fn classes(&self, named: &[&[u8]], report: Report<'_>) -> bool {
         let unknown = named.iter().filter(|name| self.schema.class(name).is_none());
         let mut is_known = true;
         for name in unknown {
             is_known = false;
             let name = name.escape_ascii();
             let finding = Finding::new(format!("the schema does not know the object class {name}"));
-            tell(Kind::Schema, finding.of_attribute("objectClass"));
+            report(Kind::Schema, finding.of_attribute("objectClass"));
         }
         is_known
     }
 
-    fn unknown(&self, number: u32, tell: Report<'_>) {
+    fn unknown(&self, number: u32, report: Report<'_>) {
         let at = (number as usize).checked_sub(1);
         if let Some((text, None)) = at.and_then(|at| self.columns.get(at)) {
             let finding = Finding::new("the schema does not know the attribute");
-            tell(Kind::Schema, finding.of_attribute(text));
+            report(Kind::Schema, finding.of_attribute(text));
         }
     }
 
-    /// Stored normal forms are those of the values, and values stand in order where they should. Else that is told.
-    /// `made`: for as long as this takes.
+    /// Returns true if the stored normal forms match the values and sorted values are in order; reports each
+    /// difference. `made` is a scratch buffer.
     fn values(
         &self,
         column: &AttributeDescription,
         one: &Stored<'_>,
         values: &Values<'_>,
         made: &mut Vec<u8>,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) -> bool {
-        let mut right = !is_kept_together(column, one, tell);
+        let mut right = !is_kept_together(column, one, report);
         if column.unproven.is_some() {
             return false;
         }
@@ -194,9 +195,9 @@ impl<'a> EntryChecker<'a> {
                 right = false;
             }
         }
-        let tell: Report<'_> = &mut |kind, finding| {
+        let report: Report<'_> = &mut |kind, finding| {
             right = false;
-            tell(kind, finding);
+            report(kind, finding);
         };
         if one.has_normals {
             let pairs = values.given.iter().zip(values.compared.iter());
@@ -205,48 +206,48 @@ impl<'a> EntryChecker<'a> {
                 Some(NormalForm::Wrong) => {
                     let finding =
                         Finding::new("the normal form of a value is not that of the value");
-                    tell(Kind::Normal, finding.of_attribute(&column.text));
+                    report(Kind::Normal, finding.of_attribute(&column.text));
                 }
                 Some(NormalForm::Own) => {
-                    tell(Kind::OwnForm, Finding::default().of_attribute(&column.text));
+                    report(Kind::OwnForm, Finding::default().of_attribute(&column.text));
                 }
                 Some(NormalForm::Right) | None => {}
             }
         } else {
-            self.without_normal_forms(column, values, tell);
+            self.without_normal_forms(column, values, report);
         }
         let unordered = |pair: &[&[u8]]| column.order.compare(pair[0], pair[1]).is_ge();
         if (one.sorted || one.apart) && values.compared.windows(2).any(unordered) {
             let finding = Finding::new("values that do not stand in their order");
-            tell(Kind::Order, finding.of_attribute(&column.text));
+            report(Kind::Order, finding.of_attribute(&column.text));
         }
         if column.sorted && !one.sorted && !one.apart && is_one_twice(column, &values.compared) {
             let finding = Finding::new("equal values under sortvals: slapd cannot read this entry");
-            tell(Kind::Twice, finding.of_attribute(&column.text));
+            report(Kind::Twice, finding.of_attribute(&column.text));
         }
         right
     }
 
-    /// slapd looks for normal forms in values that were stored without, for the attribute had no equality rule then.
-    /// When a value is added to them, it takes both lists for one (`attr_valadd`).
+    /// Reports values without normal forms: the attribute had no equality rule when they were stored, but now slapd
+    /// looks for normal forms. When slapd adds a value, it mixes up the two lists (`attr_valadd`).
     fn without_normal_forms(
         &self,
         column: &AttributeDescription,
         values: &Values<'_>,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         let kind = self.schema.get(column.attribute);
         let Some(value) = values.given.first() else { return };
-        // What slapd and its overlays define themselves they also store so.
+        // Attributes that slapd and its overlays define are stored this way by slapd itself.
         let its_own = kind.builtin || kind.operational();
         if its_own || self.schema.normalise(column.attribute, value, &mut Vec::new()) != Ok(true) {
             return;
         }
         if OF_OVERLAYS.contains(&kind.name.as_str()) {
-            return tell(Kind::OwnForm, Finding::default().of_attribute(&column.text));
+            return report(Kind::OwnForm, Finding::default().of_attribute(&column.text));
         }
         let finding = Finding::new("values without the normal forms that its equality rule makes");
-        tell(Kind::NoNormal, finding.of_attribute(&column.text));
+        report(Kind::NoNormal, finding.of_attribute(&column.text));
     }
 
     fn form(
@@ -266,8 +267,8 @@ impl<'a> EntryChecker<'a> {
         if normalised.is_err() && of_dn && self.schema.has_unproven_part(value) {
             return NormalForm::Right;
         }
-        // Overlays give slapd the value itself: ppolicy of pwdReset and of times, whose fraction may end in 0, and dds
-        // of entryTtl.
+        // Overlays give slapd the value itself as its normal form: ppolicy for pwdReset and for times, whose fraction
+        // may end in 0, and dds for entryTtl.
         let unchanged = [Normalise::None, Normalise::Value(Normaliser::GeneralizedTime)];
         if kind.operational() && value == normal && unchanged.contains(&kind.normaliser) {
             return NormalForm::Own;
@@ -281,7 +282,7 @@ impl<'a> EntryChecker<'a> {
         values: &Values<'_>,
         names: Option<&[Vec<u8>]>,
         keys: &mut impl Keys,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         for indexer in &column.indexers {
             let made = if indexer.of_classes() && names.is_none() {
@@ -292,28 +293,28 @@ impl<'a> EntryChecker<'a> {
             let (compared, names) = (values.compared.iter().copied(), names.unwrap_or(&made));
             if let Err(refusal) = indexer.each(self.settings, compared, names, keys) {
                 let finding = Finding::new(format!("no index key can be made: {}", refusal.0));
-                tell(Kind::NoKey, finding.of_attribute(&column.text));
+                report(Kind::NoKey, finding.of_attribute(&column.text));
             }
         }
     }
 
-    /// The node's name in both forms, and its values in the entry.
+    /// Checks both forms of the node's name, and that the entry has the values of its RDN.
     pub fn name(
         &self,
         node: &Node<'_>,
         entry: &StoredEntry<'_>,
         rows: &MultivalRecords,
-        tell: Report<'_>,
+        report: Report<'_>,
     ) {
         let name = || String::from_utf8_lossy(node.pretty).into_owned();
-        // A suffix is one component, whatever it is made of.
+        // A suffix is one node, however many RDNs it has.
         let made = match node.id {
             0 => self.schema.dn(node.pretty),
             _ => self.schema.rdn(node.pretty).map(|rdn| Dn { rdns: vec![rdn] }),
         };
         let Ok(made) = made else {
             if !self.schema.has_unproven_part(node.pretty) {
-                tell(Kind::Name, Finding::new(format!("{} is no name", name())));
+                report(Kind::Name, Finding::new(format!("{} is not a valid name", name())));
             }
             return;
         };
@@ -326,7 +327,10 @@ impl<'a> EntryChecker<'a> {
             _ => made.pretty() == node.pretty && made.normal() == node.normal,
         };
         if !is_right {
-            tell(Kind::Name, Finding::new(format!("{}: its normal form is not that", name())));
+            report(
+                Kind::Name,
+                Finding::new(format!("{}: its stored normal form is wrong", name())),
+            );
         }
         if entry.flags & GLUE != 0 || self.settings.translucent {
             return;
@@ -335,7 +339,7 @@ impl<'a> EntryChecker<'a> {
             if !self.holds(ava, entry, rows) {
                 let attribute = &self.schema.get(ava.attribute).name;
                 let finding = Finding::new("the entry lacks the value that it is named by");
-                tell(Kind::Naming, finding.of_attribute(attribute));
+                report(Kind::Naming, finding.of_attribute(attribute));
             }
         }
     }
@@ -357,14 +361,14 @@ impl<'a> EntryChecker<'a> {
     }
 }
 
-/// slapadd takes equal values; slapd sorts what is not marked as sorted when it reads an entry, and refuses them.
+/// Returns true if two values are equal. slapadd stores them, but slapd refuses them when it sorts them on reading.
 fn is_one_twice(column: &AttributeDescription, values: &[&[u8]]) -> bool {
     let mut found = values.to_vec();
     found.sort_unstable_by(|left, right| column.order.compare(left, right));
     found.windows(2).any(|pair| column.order.compare(pair[0], pair[1]).is_eq())
 }
 
-/// Whether the values are text whose normal forms differ in case alone: then nothing of them can be wrong.
+/// Returns true if all values are text whose normal forms differ only in case; such an attribute cannot be wrong.
 #[inline]
 fn has_plain_text(column: &AttributeDescription, one: &Stored<'_>) -> bool {
     column.form == ValueForm::Text
@@ -373,8 +377,8 @@ fn has_plain_text(column: &AttributeDescription, one: &Stored<'_>) -> bool {
         && one.values().zip(one.compared()).all(|(value, normal)| is_plain_text(value, normal))
 }
 
-/// slapd writes such an entry again as if id2v had the values, and loses them.
-fn is_kept_together(column: &AttributeDescription, one: &Stored<'_>, tell: Report<'_>) -> bool {
+/// Reports values that multival would put into id2v: slapd's next change of the entry loses them.
+fn is_kept_together(column: &AttributeDescription, one: &Stored<'_>, report: Report<'_>) -> bool {
     let (count, limit) = (one.count, column.apart_above);
     let is_kept = !one.apart && count > limit;
     if is_kept {
@@ -382,12 +386,12 @@ fn is_kept_together(column: &AttributeDescription, one: &Stored<'_>, tell: Repor
             "{count} values in the entry, where multival puts more than {limit} into id2v; the next change of the \
              entry loses them"
         );
-        tell(Kind::KeptTogether, Finding::new(message).of_attribute(&column.text));
+        report(Kind::KeptTogether, Finding::new(message).of_attribute(&column.text));
     }
     is_kept
 }
 
-/// The values of an attribute, wherever they live; `None` when those of id2v cannot be read.
+/// Returns the values of an attribute from id2e or id2v; `None` if a row of id2v cannot be read.
 fn split<'v>(one: &Stored<'v>, rows: &'v MultivalRecords) -> Option<Values<'v>> {
     if !one.apart {
         return Some(Values { compared: one.compared().collect(), given: one.values().collect() });

@@ -1,9 +1,9 @@
-//! What an audit found: problems by kind, the first of each told, all counted.
+//! The findings of an audit by kind: all are counted, the first of each kind are reported.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A kind of problem. The order is that of the ladder.
+/// A kind of problem, in the order of the audit's levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Head,
@@ -28,14 +28,14 @@ pub enum Kind {
     Naming,
     Flags,
     Normal,
-    /// No normal forms where there should be some.
+    /// Normal forms are missing.
     NoNormal,
-    /// A value of which slapd makes no index key.
+    /// A value for which slapd generates no index key.
     NoKey,
-    /// Not a problem: it ends among the notes.
+    /// Not a problem: reported as a note.
     OwnForm,
     Order,
-    /// More values in the entry than `multival` leaves there.
+    /// The entry has more values than `multival` leaves there.
     KeptTogether,
     /// Equal values of an attribute that slapd sorts on reading.
     Twice,
@@ -47,7 +47,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What scripts and tests see; it never changes.
+    /// Returns the name that scripts and tests use; it never changes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Head => "meta.head",
@@ -87,14 +87,14 @@ impl Kind {
     }
 }
 
-/// One problem, and where it is as far as that is known.
+/// A problem and its location, as far as that is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Finding {
     pub message: String,
     /// Entry ID.
     pub id: Option<u64>,
     pub dn: Option<String>,
-    /// An attribute description, or the attribute that an index is of.
+    /// An attribute description, or the attribute of an index.
     pub attribute: Option<String>,
     pub table: Option<String>,
     pub page: Option<u64>,
@@ -144,16 +144,16 @@ impl From<&lmdbfile::Error> for Finding {
 #[derive(Debug, Clone, Default)]
 pub struct Problem {
     pub count: u64,
-    /// The first of them.
+    /// The first of them, which are reported.
     pub told: Vec<Finding>,
 }
 
 #[derive(Debug)]
 pub struct Findings {
-    /// So many of each kind are told.
+    /// Number of problems of each kind that are reported.
     limit: usize,
     pub problems: BTreeMap<Kind, Problem>,
-    /// Attributes whose values slapd's overlays have stored as their own normal forms, and in how many entries.
+    /// Attributes whose values slapd's overlays stored as their own normal forms -> number of entries.
     pub own_forms: BTreeMap<String, u64>,
 }
 
@@ -175,7 +175,7 @@ impl Findings {
         }
     }
 
-    /// Those of a part that comes after what is here.
+    /// Appends the findings of a later part.
     pub fn absorb(&mut self, other: Self) {
         for (attribute, count) in other.own_forms {
             *self.own_forms.entry(attribute).or_default() += count;

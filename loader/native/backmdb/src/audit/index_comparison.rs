@@ -1,4 +1,4 @@
-//! One index held against what its entries ask for, key by key; its table is read row by row.
+//! Compares an index with the postings that its entries require, key by key and row by row.
 
 use codec::idl::{self, IndexRecord};
 use extsort::Visitor;
@@ -9,36 +9,36 @@ use super::findings::{Finding, Findings, Kind};
 use super::indexes::TOO_LONG;
 use super::ranges::StopReason;
 
-/// What the entries ask of an index, and how much of it is not there.
+/// Counts of required and missing postings of an index.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct IndexCounts {
     pub wanted: u64,
     pub missing: u64,
-    /// Keys of a length that no entry asks for.
+    /// Keys of a length that no entry requires.
     pub foreign: u64,
 }
 
-/// Bytes of a key.
+/// Longest key, in bytes, that is counted by its length.
 const LONGEST: usize = 31;
-/// How many keys of each length there are; longer ones count as the longest.
+/// Number of keys by length; longer keys count as the longest.
 type Lengths = [u64; LONGEST + 1];
 
 pub struct IndexComparison<'a> {
     rows: IndexRecords<'a>,
     name: &'a str,
-    /// A list has at most so many IDs.
+    /// Maximum number of IDs in a list.
     most: u64,
-    /// The file is new: ranges are where lists would be too long, and nowhere else.
+    /// The file is new: a range is valid only where a list would be too long.
     new: bool,
     findings: &'a mut Findings,
     key: Key,
     /// `None` when the index does not have the key.
     row: Option<IndexRecord>,
-    /// IDs of the key in hand: those that entries ask for, and those of the list.
+    /// Postings of the current key: those that entries require, and those in the list.
     wanted: u64,
     listed: u64,
     last: Option<u32>,
-    /// Keys that entries ask for, and those that none does, but for the one of presence.
+    /// Keys that entries require, and keys that no entry requires, except that of presence.
     asked: Lengths,
     unasked: Lengths,
     pub tally: IndexCounts,
@@ -72,7 +72,7 @@ impl<'a> IndexComparison<'a> {
         })
     }
 
-    /// No more keys are asked for: what is left is too much.
+    /// Ends the comparison: all remaining keys are superfluous.
     pub fn finish(&mut self) -> Result<(), StopReason> {
         while self.rows.key().is_some() {
             self.unasked()?;
@@ -85,9 +85,9 @@ impl<'a> IndexComparison<'a> {
         Ok(())
     }
 
-    /// A key that no entry asks for. A range stays when its entries go, and does no harm.
+    /// Checks a key that no entry requires. A range outlives its entries, and does no harm.
     fn unasked(&mut self) -> Result<(), StopReason> {
-        // Longer keys than any entry makes do not come from slapd, but they can be there.
+        // Keys longer than those of any entry do not come from slapd, but may exist.
         let bytes = self.rows.key().unwrap_or_default();
         self.key = Key::new(&bytes[..bytes.len().min(8)]);
         if self.key != Key::PRESENCE {
@@ -104,12 +104,12 @@ impl<'a> IndexComparison<'a> {
         (self.wanted, self.listed, self.last) = (0, 0, None);
         self.row = Some(self.rows.begin()?);
         if self.row == Some(IndexRecord::Damaged) {
-            self.add(Kind::Posting, None, "a range that is none");
+            self.add(Kind::Posting, None, "an invalid range");
         }
         Ok(())
     }
 
-    /// IDs that are left of a list.
+    /// Reports the remaining IDs of a list as superfluous.
     fn rest(&mut self) -> Result<(), StopReason> {
         while let Some(id) = self.of_list() {
             self.too_much(id);
@@ -146,7 +146,7 @@ impl<'a> IndexComparison<'a> {
         Ok(())
     }
 
-    /// Whether the list has the ID; those before it are too much.
+    /// Returns true if the list has the ID; reports smaller IDs as superfluous.
     fn listed(&mut self, id: u64) -> Result<bool, StopReason> {
         while let Some(found) = self.of_list().filter(|found| *found <= id) {
             self.advance()?;
@@ -159,7 +159,7 @@ impl<'a> IndexComparison<'a> {
     }
 
     fn too_much(&mut self, id: u64) {
-        self.add(Kind::TooMuch, Some(id), "the entry has no such value: a search looks in vain");
+        self.add(Kind::TooMuch, Some(id), "superfluous: the entry has no such value");
     }
 
     fn add(&mut self, kind: Kind, id: Option<u64>, message: &str) {
@@ -203,19 +203,19 @@ impl Visitor for IndexComparison<'_> {
             self.add(Kind::TooLong, None, TOO_LONG);
         }
         if self.new && self.is_range() && self.wanted < self.most {
-            self.add(Kind::TooMuch, None, "a range where a list has room");
+            self.add(Kind::TooMuch, None, "a range where a list would fit");
         }
         Ok(())
     }
 }
 
-/// The postings of an index, the next in hand.
+/// Iterates over the postings of an index; one posting is current.
 #[derive(Debug)]
 pub struct IndexRecords<'r> {
     posting: Peekable<'r>,
     name: &'r str,
     id: u64,
-    /// The one in hand is the first of its key.
+    /// The current posting is the first of its key.
     first: bool,
 }
 
@@ -227,23 +227,23 @@ impl<'r> IndexRecords<'r> {
         Ok(records)
     }
 
-    /// The key of the posting in hand.
+    /// Returns the key of the current posting.
     pub fn key(&self) -> Option<&[u8]> {
         self.posting.live.then_some(self.posting.key.as_slice())
     }
 
-    /// What stands under the key in hand, whose first posting that is. A range is passed.
+    /// Reads the record of the current key from its first posting; skips the postings of a range.
     pub fn begin(&mut self) -> Result<IndexRecord, StopReason> {
         self.first = false;
         idl::begin(self.id, || self.another())
     }
 
-    /// The ID in hand, while it is of the same key.
+    /// Returns the current ID while it belongs to the same key.
     pub fn id(&self) -> Option<u64> {
         (self.posting.live && !self.first).then_some(self.id)
     }
 
-    /// On to the next, which is told if it is of the same key.
+    /// Advances to the next posting; returns its ID if it belongs to the same key.
     pub fn another(&mut self) -> Result<Option<u64>, StopReason> {
         if self.id().is_some() {
             self.posting.step()?;
@@ -258,7 +258,7 @@ impl<'r> IndexRecords<'r> {
         }
         let value = &self.posting.value;
         self.id = codec::id::read(value).ok_or_else(|| {
-            let what = format!("a posting of {} bytes where all have 8", value.len());
+            let what = format!("a posting of {} bytes instead of 8", value.len());
             StopReason::damage(Finding::new(what).of_table(self.name))
         })?;
         self.first = self.posting.is_first;

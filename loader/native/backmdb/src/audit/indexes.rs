@@ -1,4 +1,4 @@
-//! The fourth rung: every index made again from the entries, and held against what is stored.
+//! Fourth level of the audit: computes every index from the entries and compares it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -18,22 +18,22 @@ use crate::{Code, Error, Result, Settings, lock, verify};
 
 pub const NOT_THERE: &str = "configured, but not in the file: no slapd has opened it since";
 pub const TOO_LONG: &str = "more IDs than slapd's idlexp allows: it reads beyond its buffer";
-/// With these a search by the index does not find what it should, or worse.
+/// Problems of an index that make searches miss entries, or worse.
 const STALE: [Kind; 4] = [Kind::Index, Kind::Posting, Kind::Missing, Kind::TooLong];
 
-/// What the configuration asks for, without what is not known well enough.
+/// The configured indexes, without those that cannot be checked.
 #[derive(Debug)]
 pub struct ConfiguredIndexes {
     pub settings: Settings,
     pub indexes: Indexes,
-    /// What is not looked at, and why.
+    /// What is not checked, and why.
     pub notes: Vec<String>,
-    /// Tables of the indexes that are configured and not looked at.
+    /// Tables of configured indexes that are not checked.
     pub left_out: BTreeSet<String>,
 }
 
 impl ConfiguredIndexes {
-    /// `settings` as configured; what the file tells goes before them.
+    /// `settings`: as configured; the version that the file shows takes precedence.
     pub fn of(reader: &Reader, schema: &Schema, settings: &Settings) -> Result<Self> {
         let has_id2v = reader.table(b"id2v").is_some();
         let mut kept = Settings { of_2_4: !has_id2v, has_id2v, ..settings.clone() };
@@ -58,7 +58,7 @@ impl ConfiguredIndexes {
         Postings::new(&sizes, means.memory, &means.scratch, counters.flag())
     }
 
-    /// Tables of the file that the configuration has no index for.
+    /// Returns the tables of the file for which no index is configured.
     pub fn unconfigured_indexes(&self, reader: &Reader) -> Vec<String> {
         let own = tables::ALL.iter().map(|table| table.name.as_bytes());
         let known = self.indexes.tables.iter().map(|table| table.name.as_bytes());
@@ -69,13 +69,13 @@ impl ConfiguredIndexes {
     }
 }
 
-/// The table of an index is named after the attribute type, whatever the configuration calls it.
+/// Returns an index's table, named after the attribute type whatever name the configuration uses.
 pub fn table_name(schema: &Schema, description: &str) -> Option<String> {
     let described = schema.describe(description.as_bytes()).ok()?;
     Some(schema.get(described.attribute).name.clone())
 }
 
-/// What all workers look at.
+/// The inputs that all workers share.
 pub struct Task<'a> {
     pub asked: &'a ConfiguredIndexes,
     pub sorted: &'a Sorted,
@@ -86,7 +86,7 @@ pub struct Task<'a> {
     pub counters: &'a Counters,
 }
 
-/// All indexes, side by side; what was found is told in the order of the configuration. Those to be made again are
+/// Checks all indexes in parallel; findings are in the order of the configuration. Indexes to be rebuilt are added to
 /// `drifted`.
 pub fn check(
     task: &Task<'_>,
@@ -149,8 +149,8 @@ impl Task<'_> {
     }
 }
 
-/// An index that lacks most of what it should have was not kept, or with other settings. Where keys of another length
-/// stand among the right ones, slapd goes wrong in a search by their order.
+/// Reports an index that lacks most of its postings: it was not maintained, or built with other settings. If it mixes
+/// keys of different lengths, slapd's ordering searches go wrong.
 fn whole(name: &str, counts: IndexCounts, findings: &mut Findings) {
     let IndexCounts { wanted, missing, foreign } = counts;
     if foreign > 0 {
@@ -167,11 +167,11 @@ fn whole(name: &str, counts: IndexCounts, findings: &mut Findings) {
     }
 }
 
-/// Index keys of entries on their way to the sorter, by entry ID.
+/// Passes the index keys of entries to the sorter, by entry ID.
 #[derive(Debug)]
 pub struct ExpectedPostings {
     pub writer: extsort::Writer,
-    /// An ID had more than 32 bits: what was handed over means nothing.
+    /// An ID had more than 32 bits, so the postings are invalid.
     pub overflow: bool,
     /// The ID of position 0.
     first: u64,
@@ -182,12 +182,12 @@ impl ExpectedPostings {
         Self { writer, overflow: false, first: 0 }
     }
 
-    /// For tables that are written: [`crate::numbering::Numbering::plain`] has 1 as the first ID.
+    /// For tables to be written: the first ID is 1, as in [`crate::numbering::Numbering::plain`].
     pub const fn from_1(writer: extsort::Writer) -> Self {
         Self { writer, overflow: false, first: 1 }
     }
 
-    /// All is handed over. Fails where an ID was too large.
+    /// Hands over all postings. Fails if an ID was too large.
     pub fn end(mut self) -> Result<()> {
         if self.overflow {
             let message =

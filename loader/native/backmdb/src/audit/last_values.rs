@@ -1,28 +1,28 @@
-//! The values that each attribute was last found right with. Most attributes of most entries have those of the entry
-//! before (object classes, names of creators, times of a load), which then need no second look.
+//! Caches the last valid values of each attribute. In most entries most attributes have the values of the previous
+//! entry (object classes, creators' names, times of a load), which need no second check.
 
 use codec::id2e::Stored;
 
-/// Longer ones are looked at each time: they are hardly ever the same.
+/// Longer values are checked each time: they hardly ever repeat. In bytes.
 const LONGEST: usize = 512;
 
-/// After 1, 2, 4, ... misses in a row, and after each of so many, values are kept: copies of values that never come
-/// again cost more than the look.
+/// Values are cached after 1, 2, 4, ... misses in a row and after each multiple of this: caching values that never come
+/// again costs more than checking them.
 const MISSES: u32 = 64;
 
-/// One worker's memory.
+/// One worker's cache.
 #[derive(Debug, Default)]
 pub struct LastValues {
     by_number: Vec<LastValue>,
-    /// Of the object classes.
+    /// The flags of the cached object classes.
     pub flags: u32,
-    /// The values for an index of the object classes.
+    /// The values for an index of the cached object classes.
     pub class_names: Vec<Vec<u8>>,
-    /// The attributes of the last entry whose numbers were right.
+    /// The attribute numbers of the last entry in which they were valid.
     pub numbers: Vec<u32>,
 }
 
-/// How an attribute was stored, and how often others have come since. `pieces` is empty until values are kept.
+/// How an attribute was stored, and the number of misses since. `pieces` is empty until values are cached.
 #[derive(Debug, Default)]
 struct LastValue {
     sorted: bool,
@@ -32,7 +32,7 @@ struct LastValue {
 }
 
 impl LastValues {
-    /// Are these the values that the attribute was last right with?
+    /// Returns true if the attribute has the values that were last valid.
     pub fn has(&mut self, one: &Stored<'_>) -> bool {
         let Some(last) = self.by_number.get_mut(one.number as usize) else { return false };
         let mut rest = &last.pieces[..];
@@ -51,7 +51,7 @@ impl LastValues {
         is_same
     }
 
-    /// Keeps values that are right, unless they are too long, in id2v, or others came too often: whether they are kept.
+    /// Caches valid values; returns false if they are too long, in id2v, or not due after many misses.
     pub fn keep(&mut self, one: &Stored<'_>) -> bool {
         let (at, pieces) = (one.number as usize, one.pieces());
         if one.apart || pieces.iter().map(|piece| piece.len()).sum::<usize>() > LONGEST {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_values_are_looked_at_once() {
+    fn the_same_values_are_checked_once() {
         let mut last = LastValues::default();
         assert!(!has(&mut last, one(3, &[b"A"], &[b"a"]), true));
         assert!(has(&mut last, one(3, &[b"A"], &[b"a"]), false));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_and_those_that_never_come_again_are_not_kept() {
+    fn long_or_unrepeated_values_are_not_cached() {
         let (mut last, long) = (LastValues::default(), vec![b'a'; LONGEST]);
         for _ in 0..2 {
             assert!(!has(&mut last, one(3, &[&long], &[]), true));

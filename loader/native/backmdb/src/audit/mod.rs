@@ -1,8 +1,8 @@
-//! Is a database sound? A ladder of looks at any back-mdb file, however old, each dearer than the one
-//! before. Problems are collected, not stopped at.
+//! Checks any back-mdb file, however old, in levels, each slower than the previous one. Problems are collected; they do
+//! not end the check.
 //!
-//! [`structure`]: meta pages, tables and pages. [`walk`]: entries and tree.
-//! [`indexes`]: every index, made again.
+//! [`structure`]: meta pages, tables and pages. [`walk`]: entries and tree. [`indexes`]: every
+//! index, computed anew.
 
 pub(crate) mod as_loaded;
 mod entry_checker;
@@ -34,7 +34,7 @@ pub use findings::{Finding, Kind, Problem};
 use indexes::ConfiguredIndexes;
 pub use walk::MultivalRecords;
 
-/// How far up the ladder.
+/// How much is checked; each level includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Meta,
@@ -55,51 +55,51 @@ impl Level {
     }
 }
 
-/// What to look at, and how.
+/// The file to check, and the options of the check.
 #[derive(Debug)]
 pub struct AuditOptions<'a> {
     pub path: &'a Path,
-    /// The transaction on whose snapshot somebody has a reader slot; `None`: nobody writes.
+    /// The transaction of a snapshot that a reader slot protects; `None`: nobody writes.
     pub txn: Option<u64>,
     pub level: Level,
-    /// At [`Level::Indexes`] so many entries are looked at, and nothing else; 0: all, and all that comes before.
+    /// At [`Level::Indexes`]: number of entries to check instead of everything; 0 checks all, with the previous levels.
     pub sample: u64,
-    /// What slapd is told; needed from [`Level::Indexes`] on.
+    /// Schema and configuration of slapd; required from [`Level::Indexes`] on.
     pub known: Option<(&'a Schema, &'a Settings)>,
-    /// The file was written by us in one go: no free pages, no range without need; but attributes may
-    /// stand in pieces, as they did in the LDIF.
+    /// This build wrote the file in one go: it has no free pages and no needless range, but attributes may stand in
+    /// pieces, as they did in the LDIF.
     pub new: bool,
-    /// Pages of the file that were seen already.
+    /// Pages of the file that were checked while it was copied.
     pub seen: Option<&'a Seen>,
-    /// So many problems of each kind are told, all counted.
+    /// Problems of each kind that are reported; all are counted.
     pub limit: usize,
     pub means: &'a Resources,
     pub counters: &'a Counters,
 }
 
-/// What was found.
+/// The result of an audit.
 #[derive(Debug, Default)]
 pub struct AuditReport {
     pub entries: u64,
     pub txn: u64,
     pub problems: Vec<(Kind, Problem)>,
-    /// Indexes by which searches do not find what they should: they have to be made again.
+    /// Indexes by which searches miss entries; they must be rebuilt.
     pub drifted: BTreeSet<String>,
-    /// Indexes that are configured and were not looked at.
+    /// Configured indexes that were not checked.
     pub left_out: BTreeSet<String>,
-    /// What could not be looked at, and what is strange without being wrong.
+    /// What could not be checked, and oddities that are not errors.
     pub notes: Vec<String>,
 }
 
-/// For whoever copies the snapshot that the meta page `meta` of the file tells of, to note what its pages are.
+/// Prepares a record of checked pages, for a copy of the snapshot that the meta page `meta` describes.
 pub fn seen(path: &Path, meta: &[u8]) -> lmdbfile::Result<Seen> {
     Ok(Seen::new(&tables::with_orders(Reader::open_meta(path, meta)?)))
 }
 
-/// Looks. An error is not the file's fault.
+/// Audits the file. An `Err` is not the file's fault.
 pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
     let (mut verdict, mut findings) = (AuditReport::default(), Findings::new(look.limit));
-    // The keys of a sample lie all over a new file, which is in the page cache: what lies around them is of no use.
+    // The sampled keys are scattered over a new file that is in the page cache, so read-ahead is useless.
     let opened = if look.new && look.sample > 0 {
         Reader::open_scattered(look.path)
     } else {
@@ -135,7 +135,7 @@ impl AuditOptions<'_> {
         self.counters.begin("meta", 0);
         structure::head(reader, findings);
         let mut damaged = BTreeSet::new();
-        // A file may end before its last page when that one is free: only the walk can tell.
+        // A file may end before its last page if that page is free; only the walk can tell.
         if self.sample == 0 && (self.level >= Level::Pages || !reader.is_whole()) {
             damaged = structure::pages(reader, self.new, self.seen, self.counters, findings)
                 .in_file(Some(self.path))?;
@@ -196,7 +196,7 @@ impl AuditOptions<'_> {
     }
 }
 
-/// Gives the entries that are told their DNs.
+/// Adds the DNs of the reported entries.
 fn name(reader: &Reader, findings: &mut Findings) {
     let Some(dn2i) = reader.table(b"dn2i") else { return };
     for problem in findings.problems.values_mut() {
@@ -206,10 +206,10 @@ fn name(reader: &Reader, findings: &mut Findings) {
     }
 }
 
-/// Deeper than any DN: slapd takes those of 8192 bytes.
+/// More RDNs than any DN has: slapd limits DNs to 8192 bytes.
 const DEEPEST: usize = 4096;
 
-/// The DN of a node, as far up as dn2i tells it: the tree may be damaged.
+/// Returns the DN of a node, as far up as dn2i has its ancestors: the tree may be damaged.
 pub fn dn(dn2i: &TableReader<'_>, mut id: u64) -> Option<String> {
     let mut parts = Vec::new();
     while id != 0 && parts.len() < DEEPEST {

@@ -1,5 +1,5 @@
-//! Whether all nodes and counts of a tree fit, without memory for it: what fits vanishes from sums. Once it is known that
-//! some do not, which: all records of dn2i sorted by node.
+//! Checks that all nodes and counts of a tree match. Checksums in which matching records cancel out need no memory;
+//! only if they differ, all records of dn2i are sorted by node to find the wrong ones.
 
 use extsort::TupleSorter;
 use ldif::Counters;
@@ -10,7 +10,7 @@ use super::findings::{Finding, Findings, Kind};
 use crate::{Result, verify};
 use codec::dn2i;
 
-/// Sums that are 0 when all nodes and counts fit.
+/// Sums that are 0 if all nodes and counts match.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct NodeChecksums {
     names: u128,
@@ -42,7 +42,7 @@ impl NodeChecksums {
     }
 }
 
-/// What a node is called and where it hangs.
+/// Returns a hash of a node's ID, parent and name.
 fn name_hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u128 {
     let parts = [&id.to_le_bytes()[..], &parent.to_le_bytes(), node.normal, b"\0", node.pretty];
     xxh3_128(&parts.concat())
@@ -52,17 +52,17 @@ fn count_hash(id: u64, entries: u64) -> u128 {
     xxh3_128([id.to_le_bytes(), entries.to_le_bytes()].as_flattened())
 }
 
-/// What is known of a node from one record: its ID, what is told, and by whom.
+/// A fact about a node from one record: the node's ID, the kind of fact, and two values.
 type NodeClaim = [u64; 4];
 
-/// Its own record: the parent, and a hash of the name.
+/// From its own record: the parent, and a hash of the name.
 const OWN: u64 = 0;
-/// In a parent's list: the parent, and a hash of the name.
+/// From a parent's list: the parent, and a hash of the name.
 const LISTED: u64 = 1;
-/// The entries that its children make, and itself.
-const HELD: u64 = 2;
-/// The entries that its record in a parent's list tells.
-const TOLD: u64 = 3;
+/// Size of its subtree, summed up from its children.
+const SUMMED_SIZE: u64 = 2;
+/// Size of its subtree according to the record in its parent's list.
+const LISTED_SIZE: u64 = 3;
 
 const PATIENCE: u64 = 4096;
 
@@ -95,7 +95,7 @@ pub fn check(
     Ok(())
 }
 
-/// All facts of dn2i. The inner error is the file's.
+/// Collects all facts of dn2i. The inner error is the file's fault.
 fn collect(
     dn2i: &TableReader<'_>,
     sorter: &mut TupleSorter<NodeClaim>,
@@ -127,7 +127,7 @@ fn collect(
             Some(entries) => {
                 open = open.map(|[id, sum]| [id, sum.saturating_add(entries)]);
                 let listed = sorter.push([node.id, LISTED, id, hash(node.id, id, &node)]);
-                listed.and_then(|()| sorter.push([node.id, TOLD, entries, id]))
+                listed.and_then(|()| sorter.push([node.id, LISTED_SIZE, entries, id]))
             }
         }?;
     }
@@ -141,12 +141,12 @@ fn hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u64 {
 
 fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<NodeClaim>) -> Result<()> {
     match open {
-        Some([id, entries]) if id > 0 => sorter.push([id, HELD, entries, 0]),
+        Some([id, entries]) if id > 0 => sorter.push([id, SUMMED_SIZE, entries, 0]),
         _ => Ok(()),
     }
 }
 
-/// All facts of one node, sorted.
+/// Compares the facts of one node, which are sorted.
 fn judge(facts: &[NodeClaim], findings: &mut Findings) {
     let of = |what: u64| facts.iter().filter(move |fact| fact[1] == what);
     let Some(id) = facts.first().map(|fact| fact[0]) else { return };
@@ -156,7 +156,7 @@ fn judge(facts: &[NodeClaim], findings: &mut Findings) {
     match (of(OWN).next(), of(LISTED).count(), of(LISTED).next()) {
         (Some([_, _, parent, _]), 0, _) => place(format!("not in the list of its parent {parent}")),
         (None, _, Some([_, _, parent, _])) => {
-            place(format!("in the list of {parent}, but it is no node"));
+            place(format!("in the list of {parent}, but without a record of its own"));
         }
         (Some([_, _, parent, name]), 1, Some([_, _, other, other_name])) => {
             if parent != other {
@@ -168,9 +168,12 @@ fn judge(facts: &[NodeClaim], findings: &mut Findings) {
         (_, lists, _) if lists > 1 => place(format!("in {lists} lists of children")),
         _ => {}
     }
-    if let (Some([_, _, held, _]), Some([_, _, told, _])) = (of(HELD).next(), of(TOLD).next()) {
-        if held != told {
-            let message = format!("its subtree is told to have {told} entries, but has {held}");
+    if let (Some([_, _, held, _]), Some([_, _, listed_size, _])) =
+        (of(SUMMED_SIZE).next(), of(LISTED_SIZE).next())
+    {
+        if held != listed_size {
+            let message =
+                format!("its parent counts {listed_size} entries in its subtree, which has {held}");
             findings.add(Kind::Subtree, || Finding::of_entry(id, message));
         }
     }

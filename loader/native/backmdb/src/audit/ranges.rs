@@ -1,4 +1,4 @@
-//! Tables by ranges of entry IDs, which workers with a reader of their own take in turn.
+//! Reads tables by ranges of entry IDs, which workers with readers of their own take in turn.
 
 use ldif::Counters;
 use lmdbfile::{Peekable, Reader, TableReader};
@@ -8,11 +8,11 @@ use super::findings::Finding;
 use crate::changes::id_of;
 use crate::{Error, Result};
 
-/// Parts of the entries for each worker, or up to twice as many: so many keep all of them at work to the end. Were there
-/// many more, a worker would often read ahead of itself what another one has to read.
+/// Minimum number of ranges per worker; there may be twice as many. It keeps all workers busy to the end. With many
+/// more ranges, the read-ahead of a worker would often read the range of another.
 const SPANS: usize = 64;
 
-/// IDs from `from` up to, but without, `to`.
+/// IDs from `from` to `to`, exclusive.
 #[derive(Debug, Clone, Copy)]
 pub struct IdRange {
     pub from: u64,
@@ -25,11 +25,11 @@ impl IdRange {
     }
 }
 
-/// Why a table is not read to its end.
+/// The reason why a table is not read to its end.
 #[derive(Debug)]
 pub enum StopReason {
     Damage(Box<Finding>),
-    /// Nothing that the file is to blame for.
+    /// An error that is not the file's fault.
     Failed(Box<Error>),
 }
 
@@ -54,13 +54,13 @@ impl From<Error> for StopReason {
     }
 }
 
-/// The records of a table whose keys begin with an entry ID, within a span.
+/// The records of a table whose keys begin with an entry ID, within a range of IDs.
 #[derive(Debug)]
 pub struct TableRange<'r> {
-    /// In hand while there is an [`id`](Self::id).
+    /// The current record; valid while [`id`](Self::id) is `Some`.
     pub record: Peekable<'r>,
     name: &'static str,
-    /// Bytes of a key: the ID, and what may follow it.
+    /// Bytes of a key: the ID and any suffix.
     size: usize,
     span: IdRange,
     id: Option<u64>,
@@ -84,12 +84,12 @@ impl<'r> TableRange<'r> {
         Ok(range)
     }
 
-    /// Of the record in hand; `None` when there is none.
+    /// Returns the ID of the current record; `None` at the end.
     pub fn id(&self) -> Option<u64> {
         self.id
     }
 
-    /// On to the next record.
+    /// Advances to the next record.
     pub fn step(&mut self) -> std::result::Result<(), StopReason> {
         self.record.step()?;
         self.read_id()
@@ -102,7 +102,7 @@ impl<'r> TableRange<'r> {
         }
         let key = &self.record.key;
         let Some(id) = codec::id::first(key).filter(|_| key.len() == self.size) else {
-            let what = format!("a key of {} bytes where all have {}", key.len(), self.size);
+            let what = format!("a key of {} bytes instead of {}", key.len(), self.size);
             return Err(StopReason::damage(Finding::new(what).of_table(self.name)));
         };
         self.id = Some(id).filter(|id| self.span.has(*id));
@@ -110,10 +110,10 @@ impl<'r> TableRange<'r> {
     }
 }
 
-/// Cut at keys of id2e's upper branches, for so many workers.
+/// Returns ranges cut at keys of id2e's upper branch pages, for this number of workers.
 pub fn id_ranges(id2e: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
     let wanted = SPANS.saturating_mul(jobs.max(1));
-    // Whoever walks will meet what is damaged, and tell.
+    // Damage is reported later by the walk over the entries.
     let cuts = id2e.cuts(wanted).unwrap_or_default();
     let some = cuts.iter().step_by((cuts.len() / wanted).max(1));
     let ids = some.filter_map(|key| codec::id::first(key));
@@ -125,7 +125,7 @@ pub fn id_ranges(id2e: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
     starts.zip(ends).map(|(from, to)| IdRange { from, to }).collect()
 }
 
-/// Calls `work` in each of `jobs` threads, or in fewer where there are fewer parts. After an error nobody takes another
+/// Calls `work` in each of `jobs` threads, or in fewer if there are fewer parts. After an error no thread takes another
 /// part.
 pub fn side_by_side(
     reader: &Reader,
@@ -139,7 +139,7 @@ pub fn side_by_side(
     workers::side_by_side(readers, &|| turns.stop(), |reader| work(&reader, &turns)).map(drop)
 }
 
-/// Shows every entry of id2e to `note`, in ranges that `jobs` workers take; `keep` gets what was noted of each range.
+/// Passes every entry of id2e to `note`, in ranges that `jobs` workers take; `keep` gets the notes of each range.
 pub fn scan<T: Default>(
     reader: &Reader,
     id2e: &TableReader<'_>,

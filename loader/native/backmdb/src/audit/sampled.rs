@@ -1,4 +1,4 @@
-//! A quick look at the fourth rung: some entries, the newest among them, taken apart and looked for in every index.
+//! A quick check of the fourth level: some entries, including the newest, are decoded and looked up in every index.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use super::walk::{MultivalRecords, Tables, values_apart};
 use crate::indexer::IndexKeys;
 use crate::{Result, damaged_entry};
 
-/// One part in so many of the sample are the newest entries: an index that was not kept for a while lacks those.
+/// One entry in `NEWEST` of the sample is among the newest: an index that was not maintained for a while lacks those.
 const NEWEST: u64 = 4;
 
-/// Looks at up to `look.sample` entries. What has to be made again is in `drifted` as well.
+/// Checks up to `look.sample` entries. Indexes that must be rebuilt are also in `drifted`.
 pub fn check(
     look: &AuditOptions<'_>,
     reader: &Reader,
@@ -50,9 +50,9 @@ struct Sample<'a> {
     tables: Tables<'a>,
     asked: &'a ConfiguredIndexes,
     judge: &'a EntryChecker<'a>,
-    /// In the order of the configured ones; `None` where the file has none.
+    /// In the order of the configured indexes; `None` if the file lacks the table.
     indexes: Vec<Option<TableReader<'a>>>,
-    /// Keys whose lists were measured.
+    /// Keys whose lists were counted.
     seen: BTreeSet<(usize, Key)>,
     findings: &'a mut Findings,
     drifted: &'a mut BTreeSet<String>,
@@ -77,7 +77,7 @@ impl Sample<'_> {
         let id2e = &self.tables.id2e;
         let mut last = id2e.last_key()?.and_then(|key| codec::id::first(&key)).unwrap_or(0);
         if self.look.new {
-            // id2e is cut short if its last ID is smaller than the number of its entries below the root, ID 0.
+            // In a complete id2e the last ID is not smaller than the number of entries below the root, ID 0.
             let root = u64::from(id2e.get(&0u64.to_ne_bytes())?.is_some());
             last = last.max(id2e.record().entries.saturating_sub(root));
         }
@@ -107,19 +107,19 @@ impl Sample<'_> {
         let own = self.tables.dn2i.get(&id.to_ne_bytes())?;
         let node = own.as_deref().and_then(dn2i::read).filter(|node| node.child.is_none());
         let (mut keys, judge) = (IndexKeys::default(), self.judge);
-        let mut tell =
+        let mut report =
             |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
-        judge.entry(&entry, &rows, &mut keys, &mut tell);
+        judge.entry(&entry, &rows, &mut keys, &mut report);
         if self.look.new {
             self.place(id, node.as_ref())?;
         } else if let Some(node) = node {
-            // A new partial replica may lack the attribute that an entry is named by.
-            judge.name(&node, &entry, &rows, &mut tell);
+            // Not for new files: a partial replica may lack an entry's naming attribute.
+            judge.name(&node, &entry, &rows, &mut report);
         }
         keys.0.into_iter().try_for_each(|(at, key)| self.key(at, key, id))
     }
 
-    /// The node's own record is there, and, for a leaf, the one in its parent's list.
+    /// Checks that the node has its own record, and that its parent's list has one if it is a leaf.
     fn place(&mut self, id: u64, own: Option<&Node<'_>>) -> std::result::Result<(), StopReason> {
         let Some(node) = own.filter(|node| node.id != id) else {
             let what = "it has no record of its own in dn2i";
@@ -136,7 +136,7 @@ impl Sample<'_> {
         Ok(())
     }
 
-    /// What the entry has in id2v.
+    /// Returns the rows of the entry in id2v.
     fn rows(
         &mut self,
         id: u64,
@@ -156,7 +156,7 @@ impl Sample<'_> {
         Ok(rows)
     }
 
-    /// The key's list has the ID, or its range spans it; and slapd has room for the list.
+    /// Checks that the key's list or range has the ID, and that slapd accepts the list's length.
     fn key(&mut self, at: usize, key: Key, id: u64) -> std::result::Result<(), StopReason> {
         let Some(table) = self.indexes[at] else { return Ok(()) };
         let there = table.contains(key.as_bytes(), &id.to_ne_bytes())?;
@@ -188,7 +188,7 @@ fn spans(table: &TableReader<'_>, key: Key, id: u64) -> lmdbfile::Result<bool> {
     Ok(matches!(row, Some((idl::IndexRecord::Range(low, high), _)) if (low..=high).contains(&id)))
 }
 
-/// At most `count` IDs from 1 to `last`: the newest, and others at even distances.
+/// Returns at most `count` IDs from 1 to `last`: the newest, and others at even distances.
 fn chosen(last: u64, count: u64) -> BTreeSet<u64> {
     let newest = (count / NEWEST).min(last);
     let (first_new, spread) = (last - newest + 1, u128::from(count - newest));

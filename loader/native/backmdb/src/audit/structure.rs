@@ -1,5 +1,5 @@
-//! The first two rungs: the tables that back-mdb has, with their flags and counts that must fit together; and that every
-//! page is used once or free, and all keys and values stand in order. Then the attribute descriptions of ad2i.
+//! First and second level of the audit: back-mdb's tables have consistent flags and counts; every page is either used
+//! once or free; keys and values are in order. Then reads the attribute descriptions of ad2i.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,7 @@ use lmdbfile::{ErrorKind, Flags, PageUsage, Reader, Seen, Table};
 
 use super::findings::{Finding, Findings, Kind};
 
-/// The bit of LMDB's own flags that may be set in the table of free pages (`MDB_FIXEDMAP`), and those that
-/// mean something for a table.
+/// LMDB's flag that the table of free pages may have (`MDB_FIXEDMAP`), and the flags of tables.
 const FIXED_MAP: u16 = 0x01;
 const OF_TABLE: u16 = 0x7f;
 
@@ -32,7 +31,7 @@ pub fn head(reader: &Reader, findings: &mut Findings) {
 }
 
 fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut Findings) {
-    // LMDB keeps the size of values there when all have one.
+    // LMDB stores the common size of all values there.
     if record.pad != 0 && name != "free" && !record.flags.contains(Flags::DUPFIXED) {
         findings.add(Kind::Table, || {
             Finding::new(format!("a value size of {}", record.pad)).of_table(name)
@@ -42,13 +41,13 @@ fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut F
     if found != expected.bits() & mask {
         let expected = expected.bits();
         findings.add(Kind::Table, || {
-            Finding::new(format!("flags 0x{found:02x} where slapd has 0x{expected:02x}"))
+            Finding::new(format!("flags 0x{found:02x}, but slapd requires 0x{expected:02x}"))
                 .of_table(name)
         });
     }
 }
 
-/// dn2i has a record of the root, and two for each node: its own, and one in its parent's list.
+/// Compares the number of entries with that of records in dn2i: one for the root, two per node.
 fn counts(reader: &Reader, findings: &mut Findings) {
     let table = |name: &[u8]| reader.table(name);
     let (Some(id2e), Some(dn2i)) = (table(b"id2e"), table(b"dn2i")) else { return };
@@ -63,11 +62,11 @@ fn counts(reader: &Reader, findings: &mut Findings) {
     }
 }
 
-/// Pages after which it is told how far the look is, and asked whether to go on.
+/// Pages after which progress is reported and the cancel flag checked.
 const STEP: u64 = 1024;
 
-/// Which tables are damaged. `new`: the file was written in one go, so that it has no free pages. `seen`: what somebody
-/// noted who has read all of it. An error when the operating system does not let it be read.
+/// Returns the damaged tables. `new`: the file was written in one go, so it has no free pages. `seen`: pages that were
+/// checked while the file was copied. Fails only if the operating system cannot read the file.
 pub fn pages(
     reader: &Reader,
     new: bool,
@@ -76,12 +75,12 @@ pub fn pages(
     findings: &mut Findings,
 ) -> lmdbfile::Result<BTreeSet<String>> {
     counters.begin("pages", reader.pages());
-    let (mut met, mut told) = (0, 0);
+    let (mut met, mut reported) = (0, 0);
     let (found, mut damage) = reader.survey(seen, &mut |page| {
         met += page.count;
-        if met - told >= STEP {
-            counters.advance(met - told);
-            told = met;
+        if met - reported >= STEP {
+            counters.advance(met - reported);
+            reported = met;
         }
         !counters.is_cancelled()
     });
@@ -109,7 +108,7 @@ fn lost(found: &PageUsage, findings: &mut Findings) {
     }
 }
 
-/// The texts in the order of their numbers, from 1.
+/// Returns the descriptions in the order of their numbers, from 1.
 pub fn descriptions(reader: &Reader, findings: &mut Findings) -> Vec<String> {
     let (mut texts, mut seen) = (Vec::new(), BTreeSet::new());
     let Some(table) = reader.table(b"ad2i") else { return texts };
@@ -122,7 +121,7 @@ pub fn descriptions(reader: &Reader, findings: &mut Findings) -> Vec<String> {
             };
             if !ad2i::follows(key, texts.len()) {
                 let expected = texts.len() + 1;
-                add(findings, format!("{text} does not stand under number {expected}"));
+                add(findings, format!("{text} does not have the number {expected}"));
             }
             if !is_description(value) {
                 add(findings, format!("{text}: no attribute description"));
@@ -140,7 +139,7 @@ pub fn descriptions(reader: &Reader, findings: &mut Findings) -> Vec<String> {
     texts
 }
 
-/// A name or OID, and options (RFC 4512, 2.5); slapd also takes `_` and options that end with `=`.
+/// Accepts a name or OID, and options (RFC 4512, 2.5); like slapd, also `_` and a final `=`.
 fn is_description(text: &[u8]) -> bool {
     let known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._;=".contains(byte);
     text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().all(known)

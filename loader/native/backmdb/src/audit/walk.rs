@@ -1,10 +1,10 @@
-//! The third rung: id2e, dn2i and id2v read side by side, ID by ID; and what is found of an entry: is it there, does it
-//! decode, are its attributes and values known?
+//! Third level of the audit: reads id2e, dn2i and id2v in parallel, ID by ID, and checks that each entry exists, can be
+//! decoded, and has known attributes and values.
 //!
-//! Every node must appear twice, as itself and in its parent's list, and every subtree must have the
-//! entries that are told of it. Both are summed up with hashes in such a way that what fits together
-//! vanishes ([`NodeChecksums`]), so that this needs no memory. A node's subtree is larger than each of its
-//! children's; so when the sums vanish there can be no cycle, and all hangs below the root.
+//! Every node must appear twice, as itself and in its parent's list, and every subtree must contain the number of
+//! entries that its record states. [`NodeChecksums`] sums hashes of both such that matching records cancel out, so the
+//! check needs no memory. A node's subtree is larger than each of its children's, so if the sums are zero there is no
+//! cycle, and every node is below the root.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -40,13 +40,13 @@ impl<'r> Tables<'r> {
     }
 }
 
-/// What a part of the IDs has.
+/// The result for a range of IDs.
 #[derive(Debug)]
 pub struct IdRangeResult {
     pub findings: Findings,
     pub sums: NodeChecksums,
     pub entries: u64,
-    /// Reading ended before the part did.
+    /// Reading ended before the end of the range.
     pub broken: bool,
 }
 
@@ -57,24 +57,24 @@ impl IdRangeResult {
     }
 }
 
-/// One worker's way through parts.
+/// The state of one worker, which checks ranges of IDs.
 pub struct Walk<'a> {
     pub tables: Tables<'a>,
     /// The descriptions of ad2i, by number from 1.
     pub texts: &'a [String],
-    /// Attributes may stand in several pieces, as `slapadd -q` leaves them.
+    /// Attributes may be split into several pieces, as `slapadd -q` leaves them.
     pub scattered: bool,
     pub judge: Option<(&'a EntryChecker<'a>, ExpectedPostings)>,
     pub last: LastValues,
-    /// For whoever takes entries as they are; only besides `judge`.
+    /// Checks that slapadd would store each entry unchanged; only in addition to `judge`.
     pub as_loaded: Option<AsLoaded<'a>>,
     pub part: IdRangeResult,
-    /// IDs since the last pause: many a part is shorter than what is between two.
+    /// IDs since the counters were last updated: many ranges are shorter than that interval.
     pub seen: u64,
     pub counters: &'a Counters,
 }
 
-/// The rows of id2v that one entry has: an attribute's number, and its rows in their order.
+/// The rows of id2v of one entry: attribute numbers, each with its rows in order.
 pub type MultivalRecords = Vec<(u32, Vec<Vec<u8>>)>;
 
 pub fn of_number(rows: &MultivalRecords, number: u32) -> &[Vec<u8>] {
@@ -82,16 +82,16 @@ pub fn of_number(rows: &MultivalRecords, number: u32) -> &[Vec<u8>] {
     found.map_or(&[], |at| &rows[at].1)
 }
 
-/// Tells that id2v has another number of values of an attribute than its entry says.
+/// Returns the message for an attribute with a wrong number of values in id2v.
 pub fn values_apart(found: usize, one: &Stored<'_>) -> String {
     format!("{found} values in id2v of attribute number {}, not {}", one.number, one.count)
 }
 
-/// After so many IDs the sorter may put its buffers in order, and a wish to stop is heard.
+/// Number of IDs after which the sorter may sort its buffers and the cancel flag is checked.
 const PATIENCE: u64 = 1024;
 
 impl Walk<'_> {
-    /// Goes through the IDs of `span`. What is wrong is in `part` afterwards.
+    /// Checks the IDs of `span`; `part` has the findings afterwards.
     pub fn span(&mut self, span: IdRange) -> Result<()> {
         match self.try_span(span) {
             Ok(()) => Ok(()),
@@ -128,7 +128,7 @@ impl Walk<'_> {
         }
     }
 
-    /// After the last span: all index keys are handed over.
+    /// Hands over all index keys after the last range.
     pub fn end(self) -> Result<()> {
         self.counters.advance(self.seen);
         self.judge.map_or(Ok(()), |(_, posted)| posted.end())
@@ -147,7 +147,7 @@ impl Walk<'_> {
         self.part.findings.add(kind, || Finding::of_entry(id, message));
     }
 
-    /// The records of a node: its own, which is returned, and its children's.
+    /// Reads the records of a node: the node's own, which is returned, and its children's.
     fn node(
         &mut self,
         id: u64,
@@ -179,12 +179,12 @@ impl Walk<'_> {
         match below {
             Some(entries) if id != 0 => self.part.sums.held(id, entries),
             Some(_) => {}
-            None => self.add(Kind::Subtree, id, "the counts of its children make no sense"),
+            None => self.add(Kind::Subtree, id, "the counts of its children are invalid"),
         }
         Ok(own)
     }
 
-    /// A record in a parent's list: how many entries it says there are below.
+    /// Checks a record in a parent's list; returns the size of the child's subtree.
     fn child(&mut self, parent: u64, node: &dn2i::Node<'_>, last: &[u8]) -> Option<u64> {
         let Some(entries) = node.child else {
             self.add(Kind::Node, parent, "it has two records of its own in dn2i");
@@ -199,7 +199,7 @@ impl Walk<'_> {
         Some(entries)
     }
 
-    /// Collects the rows that id2v has of an entry.
+    /// Collects the rows of an entry in id2v.
     fn rows(
         id: u64,
         values: Option<&mut TableRange<'_>>,
@@ -226,7 +226,7 @@ impl Walk<'_> {
             (true, false) => self.add(Kind::NoNode, id, "an entry that is not in dn2i"),
             (false, true) if id != 0 => self.add(Kind::NoEntry, id, "a node without an entry"),
             (false, _) if !rows.is_empty() => {
-                self.add(Kind::Values, id, "id2v has values of an entry that is not there");
+                self.add(Kind::Values, id, "id2v has values of a missing entry");
             }
             _ => {}
         }
@@ -235,7 +235,7 @@ impl Walk<'_> {
     fn entry(&mut self, id: u64, value: &[u8], rows: &MultivalRecords, own: Option<&[u8]>) {
         self.part.entries += 1;
         if value.is_empty() {
-            let message = "a place kept for an entry that never came";
+            let message = "an empty record, reserved for an entry that never came";
             return self.add(Kind::Hole, id, message);
         }
         match StoredEntry::read_whole(value) {
@@ -248,7 +248,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Attributes have known numbers and stand once; those that live in id2v have all their values there.
+    /// Checks that attribute numbers are known and unique, and that id2v has all values of the attributes stored there.
     fn attributes(&mut self, id: u64, entry: &StoredEntry<'_>, rows: &MultivalRecords) {
         let mut apart = 0;
         self.numbers(id, entry);
@@ -258,7 +258,7 @@ impl Walk<'_> {
             if rows.len() != one.count as usize {
                 self.add(Kind::Values, id, values_apart(rows.len(), one));
             }
-            // The judge reads the rows, too, and says so itself.
+            // `judge` reads the rows, too, and reports this itself.
             let legible = |row: &Vec<u8>| id2v::read_row(row, one.has_normals).is_some();
             if self.judge.is_none() && !rows.iter().all(legible) {
                 let number = one.number;
@@ -267,7 +267,7 @@ impl Walk<'_> {
             }
         }
         if apart < rows.len() {
-            self.add(Kind::Values, id, "id2v has values of an attribute that is not there");
+            self.add(Kind::Values, id, "id2v has values of an attribute that the entry lacks");
         }
     }
 
@@ -321,22 +321,22 @@ impl Walk<'_> {
         rows: &MultivalRecords,
         own: Option<&[u8]>,
     ) {
-        // slapd makes no index keys for the entry of the empty DN.
+        // slapd generates no index keys for the entry of the empty DN.
         let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
         let findings = &mut self.part.findings;
-        let mut tell = |kind: Kind, finding: Finding| {
+        let mut report = |kind: Kind, finding: Finding| {
             findings.add(kind, || Finding { id: Some(id), ..finding });
         };
-        judge.next_entry(&mut self.last, entry, rows, &mut posted.at(id), &mut tell);
+        judge.next_entry(&mut self.last, entry, rows, &mut posted.at(id), &mut report);
         if let Some(node) = own.and_then(dn2i::read) {
-            judge.name(&node, entry, rows, &mut tell);
+            judge.name(&node, entry, rows, &mut report);
         }
     }
 }
 
 type EntryCheck<'a> = Option<(&'a EntryChecker<'a>, &'a Postings)>;
 
-/// Looks at all entries, in ranges side by side. `texts`: the descriptions of ad2i.
+/// Checks all entries, in ranges processed in parallel. `texts`: the descriptions in ad2i.
 pub fn check(
     look: &AuditOptions<'_>,
     reader: &Reader,
@@ -375,7 +375,7 @@ pub fn check(
     settle(look, &tables, parts, findings)
 }
 
-/// What the parts have found, in the order of IDs; when nodes and counts do not fit, which.
+/// Merges the findings of all ranges in the order of IDs; finds nodes and counts that do not match.
 fn settle(
     look: &AuditOptions<'_>,
     tables: &Tables<'_>,
@@ -400,14 +400,12 @@ fn settle(
         return Ok(());
     }
     look.counters.begin("places", 0);
-    let told = |findings: &Findings| {
+    let is_located = |findings: &Findings| {
         [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind))
     };
     node_parents::check(&tables.dn2i, look.means, look.counters, findings)?;
-    if !told(findings) {
-        findings.add(Kind::Place, || {
-            Finding::new("nodes and the lists of their parents do not fit together")
-        });
+    if !is_located(findings) {
+        findings.add(Kind::Place, || Finding::new("nodes do not match the lists of their parents"));
     }
     Ok(())
 }

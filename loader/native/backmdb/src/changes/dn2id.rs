@@ -1,7 +1,7 @@
-//! The tree of names, changed: nodes are taken from their places, and put where they belong now.
+//! Changes the DN tree: removes nodes from their old parents and inserts them under the new ones.
 //!
-//! First all that moved or is gone is taken away, each with what is left below it; then all that has a place is put
-//! there, parents first. So nothing depends on the order in which names were given up and taken.
+//! First all nodes that moved or were deleted are removed, each with the rest of its subtree; then nodes are inserted,
+//! parents first. So the result does not depend on the order in which names were given up and taken.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::{Code, Error, Result};
 use codec::dn2i;
 use schema::Schema;
 
-/// No DN that slapd takes has more RDNs (`SLAP_LDAPDN_MAXLEN` bytes).
+/// slapd accepts no DN with more RDNs (`SLAP_LDAPDN_MAXLEN` bytes).
 const DEEPEST: usize = 8192;
 
-/// A node where it is in the file.
+/// A node as it is in the file.
 #[derive(Debug, Clone)]
 pub struct NodeBefore {
     pub parent: u64,
@@ -28,7 +28,7 @@ pub struct NodeBefore {
     pub pretty: Box<[u8]>,
 }
 
-/// What a node is to be.
+/// A node as it will be.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeAfter<'a> {
     pub id: u64,
@@ -44,12 +44,12 @@ struct ParentAndRdn {
     pretty: Box<[u8]>,
 }
 
-/// Why a node has no place.
+/// Why a node cannot be inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoParent {
-    /// This one has it.
+    /// Another node, with this ID, has the name.
     Taken(u64),
-    /// It would be below itself.
+    /// The node would be its own ancestor.
     Below,
 }
 
@@ -60,7 +60,7 @@ pub struct Dn2idChanges<'r> {
     suffixes: &'r Suffixes,
     old: FxHashMap<u64, NodeBefore>,
     hashes: FxHashMap<u64, Hash>,
-    /// Entries of the subtree, where they are others than the file tells.
+    /// Sizes of subtrees that differ from those in the file.
     counts: FxHashMap<u64, u64>,
     taken: FxHashSet<u64>,
     hanging: FxHashMap<u64, bool>,
@@ -87,7 +87,7 @@ impl<'r> Dn2idChanges<'r> {
         }
     }
 
-    /// The node as the file has it.
+    /// Returns the node as it is in the file.
     pub fn old(&mut self, id: u64) -> Result<&NodeBefore> {
         if !self.old.contains_key(&id) {
             let record = self.dn2i.get(&id.to_ne_bytes())?;
@@ -99,7 +99,7 @@ impl<'r> Dn2idChanges<'r> {
         Ok(&self.old[&id])
     }
 
-    /// The hash of the DN that the file gives it.
+    /// Returns the hash of the node's DN in the file.
     pub fn old_hash(&mut self, id: u64) -> Result<Hash> {
         let (mut chain, mut at) = (Vec::new(), id);
         while at != 0 && !self.hashes.contains_key(&at) {
@@ -124,7 +124,7 @@ impl<'r> Dn2idChanges<'r> {
         if self.taken.contains(&id) { Ok(None) } else { self.old(id).map(|old| Some(old.parent)) }
     }
 
-    /// Entries of the subtree, itself included.
+    /// Returns the number of entries in the subtree, including its root.
     pub fn count(&mut self, id: u64) -> Result<u64> {
         if let Some(count) = self.counts.get(&id) {
             return Ok(*count);
@@ -135,7 +135,7 @@ impl<'r> Dn2idChanges<'r> {
             .ok_or_else(|| wrong(format!("entry {id}: no child in its parent's list")))
     }
 
-    /// Its record in its parent's list, in the file.
+    /// Returns the node's record in its parent's list, from the file.
     fn listed(&mut self, id: u64) -> Result<Vec<u8>> {
         let (mut like, old) = (Vec::new(), self.old(id)?.clone());
         dn2i::child(&mut like, &old.normal, &old.pretty, id, 0);
@@ -143,7 +143,7 @@ impl<'r> Dn2idChanges<'r> {
         found.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
     }
 
-    /// All from `id` up to the root, or to a node that was taken away, gain so many entries: whether it was the root.
+    /// Adds `by` to subtree sizes from `id` up to the root or a removed node; returns whether the root was reached.
     fn climb(&mut self, id: u64, by: i64) -> Result<bool> {
         let (mut at, mut steps) = (id, 0);
         while at != 0 {
@@ -160,7 +160,7 @@ impl<'r> Dn2idChanges<'r> {
         Ok(true)
     }
 
-    /// Whether it is there, but one above it was taken away.
+    /// Returns true if the node is in the tree but one of its ancestors was removed.
     pub fn hangs(&mut self, id: u64) -> Result<bool> {
         let (mut at, mut chain) = (id, Vec::new());
         let hangs = loop {
@@ -176,12 +176,12 @@ impl<'r> Dn2idChanges<'r> {
             chain.push(at);
             at = self.old(at)?.parent;
         };
-        // The entry itself may be taken next, which changes nothing for others: something above it was.
+        // Only the ancestors are cached: this entry itself may be removed next, which changes nothing for the others.
         self.hanging.extend(chain.into_iter().skip(1).map(|above| (above, hangs)));
         Ok(hangs && !self.taken.contains(&id))
     }
 
-    /// Takes it away, with what is below it.
+    /// Removes the node with its subtree.
     pub fn remove(&mut self, id: u64) -> Result<()> {
         let count = self.count(id)?;
         let parent = self.old(id)?.parent;
@@ -190,14 +190,14 @@ impl<'r> Dn2idChanges<'r> {
         self.climb(parent, -i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
     }
 
-    /// Puts it back where it was.
+    /// Reinserts a removed node at its old position.
     pub fn restore(&mut self, id: u64) -> Result<()> {
         let (count, parent) = (self.count(id)?, self.old(id)?.parent);
         self.taken.remove(&id);
         self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
     }
 
-    /// The child of that name, if there is one now.
+    /// Returns the ID of the child with that name in the changed tree.
     pub fn child(&self, parent: u64, normal: &[u8]) -> Result<Option<u64>> {
         if let Some(id) = self.by_name.get(&(parent, Box::from(normal))) {
             return Ok(Some(*id));
@@ -209,7 +209,7 @@ impl<'r> Dn2idChanges<'r> {
         Ok(id.filter(|id| !self.taken.contains(id)))
     }
 
-    /// The ID of the entry with that DN, as all stands now.
+    /// Returns the ID of the entry with that DN in the changed tree.
     pub fn find(&mut self, hash: Hash, text: &[u8]) -> Result<Option<u64>> {
         if hash == ROOT {
             return Ok(Some(0));
@@ -228,7 +228,7 @@ impl<'r> Dn2idChanges<'r> {
         Ok(Some(at))
     }
 
-    /// Gives it its place.
+    /// Inserts the node under its parent.
     pub fn insert(&mut self, wanted: &NodeAfter<'_>) -> Result<std::result::Result<(), NoParent>> {
         if let Some(other) = self.child(wanted.parent, wanted.normal)? {
             return Ok(Err(NoParent::Taken(other)));
@@ -245,7 +245,7 @@ impl<'r> Dn2idChanges<'r> {
         Ok(Ok(()))
     }
 
-    /// Whether it stands elsewhere than in the file, or is shown otherwise.
+    /// Returns true if the node's parent or name differs from the file.
     pub fn moved(&mut self, id: u64) -> Result<bool> {
         let Some(placed) = self.placed.get(&id).cloned() else { return Ok(false) };
         let old = self.old(id)?;
@@ -253,7 +253,7 @@ impl<'r> Dn2idChanges<'r> {
             != (placed.parent, &placed.normal, &placed.pretty))
     }
 
-    /// The records that go and come, in the order of keys. What is gone first: names may have been taken over.
+    /// Writes removed and new records in the order of keys, removed ones first: a new node may have taken over a name.
     pub fn write(mut self, sink: &mut impl Sink) -> Result<()> {
         sink.open("dn2i")?;
         let mut gone: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! From what the provider told to what is to be done, and the doing of it.
+//! Turns the provider's report into changes of the database, and applies them.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,16 @@ use crate::verify::{Database, wrong};
 use crate::{Code, Error, Result, damaged_entry};
 use codec::id2e::{self, Attribute, StoredEntry, ValueList};
 
-/// What all is done with.
+/// The inputs of a refresh.
 #[derive(Debug)]
 pub struct RefreshContext<'a> {
     pub reader: &'a Reader,
     pub database: &'a Database<'a>,
     pub shared: &'a BuildContext<'a>,
-    pub told: &'a SyncResult,
+    pub report: &'a SyncResult,
 }
 
-/// IDs of entries by their numbers; those of entries that arrived come first.
+/// IDs by entry number; entries that arrived come first.
 #[derive(Debug, Default)]
 struct Ids(Vec<Option<u64>>);
 
@@ -40,7 +40,7 @@ impl Ids {
     }
 }
 
-/// The entry that bears contextCSN, when it did not change otherwise.
+/// The entry with contextCSN, if nothing else in it changed.
 struct SuffixEntry {
     id: u64,
     value: Vec<u8>,
@@ -52,7 +52,7 @@ struct Refresh<'t, 'a> {
     arrived: ReceivedEntries,
     local: Local,
     tree: Dn2idChanges<'t>,
-    /// Of entries that arrived; new ones among them.
+    /// By number of the entry that arrived: its ID, and whether it is new.
     ids: Ids,
     new: Vec<bool>,
     done: ChangeCounts,
@@ -66,7 +66,7 @@ pub fn apply(task: &RefreshContext<'_>, sink: &mut impl Sink) -> Result<ChangeCo
     let options = shared.options;
     let keys = Postings::new(&sizes, options.memory, &options.scratch, counters.flag());
     let mut encoder = Encoder::new(shared, keys.writer()).with_code(Code::Schema)?;
-    let arrived = receive(shared, task.told, &mut encoder)?;
+    let arrived = receive(shared, task.report, &mut encoder)?;
     drop(encoder);
     let uuid_number = uuid_number(shared)?;
     let local = find(task, &arrived.by_uuid, uuid_number)?;
@@ -103,7 +103,7 @@ impl Refresh<'_, '_> {
         self.place(movers)
     }
 
-    /// Takes away what is gone, and what has another name now. The numbers of those that want a place.
+    /// Removes deleted and renamed entries from the tree. Returns the numbers of entries to be inserted.
     fn take(&mut self) -> Result<Vec<usize>> {
         let mut movers = Vec::new();
         for number in 0..self.arrived.entries.len() {
@@ -128,7 +128,7 @@ impl Refresh<'_, '_> {
         Ok(movers)
     }
 
-    /// An entry whose DN is what it was may be below another parent: the one above it moved, and gave its name away.
+    /// Removes entries whose DN is unchanged but whose parent entry moved and gave its name to another.
     fn take_below(&mut self, movers: &mut Vec<usize>) -> Result<()> {
         for number in 0..self.arrived.entries.len() {
             let Some(id) = self.ids.0[number] else { continue };
@@ -140,8 +140,8 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// An entry that is gone, with entries below it that are not, went after those were seen there: syncrepl will
-    /// tell of it.
+    /// Keeps deleted entries that still have subordinates: they were deleted after the subordinates were read, and
+    /// syncrepl will report that.
     fn keep_parents(&mut self) -> Result<()> {
         loop {
             let (mut kept, mut gone) = (0, Vec::new());
@@ -161,7 +161,7 @@ impl Refresh<'_, '_> {
         }
     }
 
-    /// Parents first. New entries get their IDs in that order.
+    /// Inserts entries, parents first; new entries get their IDs in this order.
     fn place(&mut self, movers: Vec<usize>) -> Result<()> {
         let last = self.task.database.id2e.last_key()?;
         let mut next = last.map_or(Ok(0), |key| id_of(&key))? + 1;
@@ -192,7 +192,7 @@ impl Refresh<'_, '_> {
         Ok(dn.with_code(Code::Schema)?.rdns.len())
     }
 
-    /// Whether the entry has found its place; if not, whom to ask about is noted.
+    /// Inserts the entry; if that fails, notes the entryUUIDs to ask the provider about.
     fn settle(&mut self, number: usize, id: u64) -> Result<bool> {
         let one = &self.arrived.entries[number];
         let (hash, text) = &self.arrived.parents[one.parent as usize];
@@ -213,7 +213,7 @@ impl Refresh<'_, '_> {
         Ok(false)
     }
 
-    /// Of an entry that has an ID, in the file or since.
+    /// Returns the entryUUID of an entry that has an ID in the file or got one since.
     fn uuid(&self, id: u64) -> Result<Option<Uuid>> {
         if let Some(number) = self.ids.0.iter().position(|known| *known == Some(id)) {
             return Ok(Some(self.arrived.entries[number].uuid));
@@ -227,7 +227,7 @@ impl Refresh<'_, '_> {
         value.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))
     }
 
-    /// The suffix entry with the claimed contextCSN; `None` where it arrived with it, or if none is claimed.
+    /// Returns the suffix entry with the claimed contextCSN; `None` if the entry arrived with it, or if none is claimed.
     fn root(&mut self) -> Result<Option<SuffixEntry>> {
         if self.task.shared.options.claimed.as_ref().is_none_or(Vec::is_empty) {
             return Ok(None);
@@ -258,8 +258,8 @@ impl Refresh<'_, '_> {
         Ok(id2e::write(&parts.with(context)))
     }
 
-    /// Posts the keys that entries had before; those that are gone get numbers behind all others. slapd made them of
-    /// the normal forms that are stored, whatever these are; where it makes none, the ones that are there are unknown.
+    /// Posts the former keys of entries; deleted entries get numbers after all others. slapd generated the keys from
+    /// the stored normal forms, right or wrong. Fails if a key cannot be generated: the stored one is then unknown.
     fn old_keys(&mut self, mut posted: ExpectedPostings, root: Option<&SuffixEntry>) -> Result<()> {
         let (task, shared) = (self.task, self.task.shared);
         let texts = &task.database.texts;
@@ -349,7 +349,7 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Attribute descriptions that are new.
+    /// Writes the new attribute descriptions.
     fn descriptions(&self, sink: &mut impl Sink) -> Result<()> {
         sink.open("ad2i")?;
         let known = self.task.database.texts.len();
@@ -359,7 +359,7 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// In the order of IDs.
+    /// Writes id2e in the order of IDs.
     fn values(&self, root: Option<SuffixEntry>, sink: &mut impl Sink) -> Result<()> {
         enum Change {
             Arrived(usize),
@@ -385,7 +385,7 @@ impl Refresh<'_, '_> {
     }
 }
 
-/// The hash of a suffix.
+/// Returns the hash of a suffix.
 fn hash_of(shared: &BuildContext<'_>, text: &str) -> Result<Hash> {
     let dn = shared.schema.dn(text.as_bytes());
     let dn = dn.with_code(Code::Schema)?;

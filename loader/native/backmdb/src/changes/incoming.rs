@@ -1,4 +1,4 @@
-//! Entries that changed at the provider, encoded as the database will have them.
+//! Encodes the entries that changed at the provider as the database will store them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -17,10 +17,10 @@ use crate::shared::BuildContext;
 use crate::{Code, Error, Result, Source, damaged_entry};
 use codec::id2e;
 
-/// Index keys of the entry with the number n are posted at 2n before the change, and at 2n + 1 after it.
+/// Maximum number of changed entries: entry n posts its index keys at 2n before the change and 2n + 1 after it.
 const MOST: usize = 1 << 30;
 
-/// One entry. What it is named by is normalised, and as it is shown.
+/// A changed entry, with its RDN in normalised and pretty form.
 #[derive(Debug)]
 pub struct ReceivedEntry {
     pub uuid: Uuid,
@@ -35,16 +35,16 @@ pub struct ReceivedEntry {
 
 #[derive(Debug)]
 pub struct ReceivedEntries {
-    /// By their numbers; those that came again, or were lost, are out of [`ReceivedEntries::by_uuid`].
+    /// By entry number; entries that came again later, or were lost, are not in [`ReceivedEntries::by_uuid`].
     pub entries: Vec<ReceivedEntry>,
     pub by_uuid: FxHashMap<Uuid, usize>,
-    /// Hash and text of DNs.
+    /// Hash and text of each DN.
     pub parents: Vec<(Hash, Box<[u8]>)>,
     values: File,
 }
 
 impl ReceivedEntries {
-    /// The value of an entry for id2e.
+    /// Returns the value of an entry for id2e.
     pub fn value(&self, number: usize) -> Result<Vec<u8>> {
         let (at, length) = self.entries[number].value;
         let mut value = vec![0; length];
@@ -66,10 +66,10 @@ struct Receiver {
     uuid_number: u32,
 }
 
-/// Encodes them all; their keys go to the encoder's postings.
+/// Encodes all changed entries; their keys go to the encoder's postings.
 pub fn receive(
     shared: &BuildContext<'_>,
-    told: &SyncResult,
+    report: &SyncResult,
     encoder: &mut Encoder<'_>,
 ) -> Result<ReceivedEntries> {
     let path = shared.options.scratch.join("values");
@@ -83,24 +83,24 @@ pub fn receive(
     };
     let uuid_number = uuid_number(shared)?;
     let (known, file) = (FxHashMap::default(), BufWriter::with_capacity(1 << 20, file));
-    let mut taking = Receiver { arrived, known, file, at: 0, uuid_number };
-    let sources = told.changed.iter().cloned().map(Source::Path).collect();
-    taking.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
-    taking.file.flush()?;
-    for uuid in &told.lost {
-        taking.arrived.by_uuid.remove(uuid);
+    let mut receiver = Receiver { arrived, known, file, at: 0, uuid_number };
+    let sources = report.changed.iter().cloned().map(Source::Path).collect();
+    receiver.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
+    receiver.file.flush()?;
+    for uuid in &report.lost {
+        receiver.arrived.by_uuid.remove(uuid);
     }
-    Ok(taking.arrived)
+    Ok(receiver.arrived)
 }
 
-/// The number of entryUUID in ad2i.
+/// Returns the number of entryUUID in ad2i.
 pub fn uuid_number(shared: &BuildContext<'_>) -> Result<u32> {
     let column = shared.columns.column(b"entryUUID");
     let column = column.with_code(Code::Schema)?;
     shared.columns.assign_number(&column).with_code(Code::Schema)
 }
 
-/// The entryUUID of a value of id2e.
+/// Returns the entryUUID in a value of id2e.
 pub fn uuid_of(value: &[u8], number: u32) -> Result<Option<Uuid>> {
     let mut found = None;
     id2e::each(value, damaged_entry, |stored| {

@@ -1,4 +1,4 @@
-//! Which entries of the database the provider spoke of, and which are gone there.
+//! Finds the database's entries that the provider reported, and those that it no longer has.
 
 use std::fs;
 use std::path::Path;
@@ -19,19 +19,19 @@ use codec::id2e;
 
 const UUID: usize = 16;
 
-/// IDs.
+/// IDs of the entries to change.
 #[derive(Debug, Default)]
 pub struct Local {
-    /// By entryUUID, of entries that changed.
+    /// Changed entries, by entryUUID.
     pub changed: FxHashMap<Uuid, u64>,
-    /// Of entries that are gone, ascending.
+    /// Deleted entries, ascending.
     pub gone: Vec<u64>,
-    /// entryUUIDs of those that the provider named as deleted.
+    /// entryUUIDs of entries that the provider reported as deleted.
     deleted: FxHashSet<Uuid>,
 }
 
 impl Local {
-    /// Fails if two entries have an entryUUID of which the provider spoke: nothing tells which of them it meant.
+    /// Fails if two entries share a reported entryUUID: it is unclear which of them the provider meant.
     fn absorb(&mut self, other: Self) -> Result<()> {
         for (uuid, id) in other.changed {
             require_single(uuid, self.changed.insert(uuid, id).is_none())?;
@@ -53,7 +53,7 @@ fn require_single(uuid: Uuid, single: bool) -> Result<()> {
     Err(Error::new(Code::Unproven, message))
 }
 
-/// What is asked of each entry.
+/// Decides what the provider's report means for each entry.
 struct LocalQuery<'a> {
     arrived: &'a FxHashMap<Uuid, usize>,
     present: Option<Vec<Uuid>>,
@@ -65,9 +65,9 @@ struct LocalQuery<'a> {
 
 enum LocalState {
     Changed(Uuid),
-    /// Deleted by its entryUUID.
+    /// The provider reported its entryUUID as deleted.
     Deleted(Uuid),
-    /// Not among those that the provider named as present.
+    /// Its entryUUID is missing from the list of present entries.
     Absent,
     Unchanged,
 }
@@ -104,7 +104,7 @@ impl<'a> LocalQuery<'a> {
         arrived: &'a FxHashMap<Uuid, usize>,
         uuid_number: u32,
     ) -> Result<Self> {
-        let SyncResult { present, deleted, lost, reached, .. } = task.told;
+        let SyncResult { present, deleted, lost, reached, .. } = task.report;
         let mut gone: FxHashSet<Uuid> = lost.iter().copied().collect();
         for path in deleted {
             gone.extend(uuids(path)?);
@@ -134,7 +134,7 @@ impl<'a> LocalQuery<'a> {
         Ok(if absent { LocalState::Absent } else { LocalState::Deleted(uuid) })
     }
 
-    /// slapd's consumer takes an entry for its own that is newer than what it has reached, and so keeps it.
+    /// Fails if the entry is newer than the database's contextCSN: slapd's consumer would keep it as its own.
     fn require_old(&self, value: &[u8]) -> Result<()> {
         let mut newer = false;
         id2e::each(value, damaged_entry, |stored| {
@@ -145,7 +145,7 @@ impl<'a> LocalQuery<'a> {
         })?;
         if newer {
             let message =
-                "an entry that is not at the provider is newer than the contextCSN of the database";
+                "an entry that the provider lacks is newer than the contextCSN of the database";
             return Err(Error::new(Code::Unproven, message));
         }
         Ok(())
@@ -175,7 +175,7 @@ impl<'a> LocalQuery<'a> {
         Ok(std::mem::take(&mut *lock(&all)))
     }
 
-    /// `None`: the index does not tell.
+    /// Returns `None` if the index cannot answer.
     fn by_index(&self, task: &RefreshContext<'_>, index: &Index) -> Result<Option<Local>> {
         let mut uuids: Vec<Uuid> = self.arrived.keys().copied().collect();
         uuids.extend(&self.gone);
@@ -187,8 +187,8 @@ impl<'a> LocalQuery<'a> {
         let parts: Vec<&[Vec<u8>]> = wanted.chunks(1024).collect();
         side_by_side(task.reader, task.shared.options.jobs, parts.len(), |reader, turns| {
             for at in turns.iter() {
-                let (mut local, told) = (Local::default(), self.part(reader, index, parts[at]));
-                match told? {
+                let (mut local, answer) = (Local::default(), self.part(reader, index, parts[at]));
+                match answer? {
                     None => *lock(&vague) = true,
                     Some(found) => local = found,
                 }
@@ -220,7 +220,8 @@ impl<'a> LocalQuery<'a> {
 }
 
 pub fn id_of(key: &[u8]) -> Result<u64> {
-    codec::id::read(key).ok_or_else(|| Error::new(Code::Damaged, "an ID that has not 8 bytes"))
+    codec::id::read(key)
+        .ok_or_else(|| Error::new(Code::Damaged, "an ID that does not have 8 bytes"))
 }
 
 fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
@@ -233,13 +234,13 @@ fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
     Ok(bytes.chunks_exact(UUID).map(uuid).collect())
 }
 
-/// The index by which an entryUUID is found.
+/// The equality index of entryUUID.
 struct Index {
     name: String,
     at: usize,
 }
 
-/// `None`: there is none for equality, or it does not have all entries.
+/// Returns `None` if there is no equality index, or if it lacks entries.
 fn index(task: &RefreshContext<'_>) -> Option<Index> {
     let column = task.shared.columns.column(b"entryUUID").ok()?;
     let own = column.indexers.iter().find(|one| one.equality.is_some() && !one.presence)?;

@@ -1,7 +1,7 @@
-//! A database brought up to date: entries that changed at its provider, and those that are gone there.
+//! Updates a database with the entries that its provider changed or deleted.
 //!
-//! What is to be done is found out from a snapshot that nobody changes ([`incoming`], [`local`], [`places`]), and then
-//! told to a [`Sink`] table by table, in the order of keys ([`edits`], [`postings`]). The sink makes one transaction of it.
+//! The changes are computed from a snapshot that nobody modifies ([`incoming`], [`local`], [`dn2id`]), then passed to a
+//! [`Sink`] table by table in key order ([`edits`], [`postings`]), which applies them in one transaction.
 
 mod dn2id;
 mod edits;
@@ -28,59 +28,59 @@ use crate::verify::Database;
 use crate::{Code, Error, Options, Result, Settings};
 use tree::claim::Claim;
 
-/// 16 bytes.
+/// An entryUUID of 16 bytes.
 pub type Uuid = u128;
 
-/// What the provider told. Files have entryUUIDs of 16 bytes each.
+/// The provider's report. Its files contain entryUUIDs of 16 bytes each.
 #[derive(Debug, Default)]
 pub struct SyncResult {
-    /// LDIF of entries that changed; of the same entryUUID the last one counts.
+    /// LDIF files of changed entries; for each entryUUID the last record counts.
     pub changed: Vec<PathBuf>,
-    /// What stays unchanged, where the provider names that; all others are gone.
+    /// Unchanged entries, if the provider lists them; all others are deleted.
     pub present: Option<PathBuf>,
     pub deleted: Vec<PathBuf>,
-    /// Entries among the changed ones that could not be found again: they changed since, or are gone.
+    /// Changed entries that could not be read again: they changed further, or are deleted.
     pub lost: Vec<Uuid>,
-    /// The contextCSN of the database so far.
+    /// The present contextCSN of the database.
     pub reached: Vec<String>,
 }
 
-/// What was done.
+/// The result of a refresh.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ChangeCounts {
     pub added: u64,
     pub modified: u64,
-    /// Of the modified ones: those with another name or parent.
+    /// Modified entries with another name or parent.
     pub renamed: u64,
     pub deleted: u64,
-    /// Gone at the provider, but with entries below them that are not: they went after the claimed contextCSN.
+    /// Deleted at the provider, but kept for their subordinates: deleted after the claimed contextCSN.
     pub kept: u64,
-    /// Nothing was done: entries whose place is taken, or whose parent is nowhere. They are to be looked at again.
+    /// If not empty, nothing was changed: these entries' names are taken or their parents missing. Read them again.
     pub unsettled: Vec<Uuid>,
 }
 
-/// Takes what is to be done with the tables of the database.
+/// Applies changes to the tables of the database.
 pub trait Sink {
-    /// What follows is of this table.
+    /// Selects the table for the following calls.
     fn open(&mut self, table: &str) -> Result<()>;
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-    /// One value of the key.
+    /// Removes one value of the key.
     fn remove(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-    /// All values of the key.
+    /// Removes all values of the key.
     fn clear(&mut self, key: &[u8]) -> Result<()>;
 }
 
-/// Brings the database in the file at `path`, to which nobody writes, up to date. `options`: as for a build; the
-/// contextCSN they claim is what the database reaches.
+/// Updates the database in the file at `path`, to which nobody may write. `options`: as for a build; the contextCSN
+/// they claim is the one that the database reaches.
 pub fn apply(
     path: &std::path::Path,
     known: (&Schema, &Settings),
     options: &Options,
-    told: &SyncResult,
+    report: &SyncResult,
     sink: &mut impl Sink,
     counters: &Counters,
 ) -> Result<ChangeCounts> {
-    within(path, known, options, told, counters, |task| edits::apply(task, sink))
+    within(path, known, options, report, counters, |task| edits::apply(task, sink))
 }
 
 /// Finds the entries with these entryUUIDs: their IDs. Entries that share an entryUUID are refused.
@@ -99,7 +99,7 @@ fn within<T>(
     path: &std::path::Path,
     known: (&Schema, &Settings),
     options: &Options,
-    told: &SyncResult,
+    report: &SyncResult,
     counters: &Counters,
     work: impl FnOnce(&edits::RefreshContext<'_>) -> Result<T>,
 ) -> Result<T> {
@@ -126,10 +126,10 @@ fn within<T>(
         positions: workers::Turn::new(0),
         numbers: workers::Turn::new(()),
     };
-    work(&edits::RefreshContext { reader: &reader, database: &database, shared: &shared, told })
+    work(&edits::RefreshContext { reader: &reader, database: &database, shared: &shared, report })
 }
 
-/// What cannot be followed is refused.
+/// Refuses configurations that a refresh does not support.
 fn require_known(asked: &ConfiguredIndexes, database: &Database<'_>) -> Result<()> {
     let refuse = |why: &str| Err(Error::new(Code::Unproven, why));
     if let Some(note) = asked.notes.first() {
@@ -145,7 +145,7 @@ fn require_known(asked: &ConfiguredIndexes, database: &Database<'_>) -> Result<(
     Ok(())
 }
 
-/// Gives the descriptions of ad2i the numbers that they have there.
+/// Assigns the descriptions of ad2i their numbers.
 fn number(columns: &AttributeDescriptions<'_>, texts: &[String]) -> Result<()> {
     for (number, text) in (1..).zip(texts) {
         let given =

@@ -1,4 +1,4 @@
-//! An index table changed: what its entries asked of it before, and what they ask of it now.
+//! Changes an index table from the keys that its entries had before to the keys they have now.
 
 use codec::idl::{self, IndexRecord};
 use extsort::{Sorted, Visitor};
@@ -9,8 +9,8 @@ use super::local::id_of;
 use crate::verify::wrong;
 use crate::{Code, Error, Result};
 
-/// An even position stands for the keys of an entry before it changed, the odd one after it for those it has now.
-/// `name`: of the index.
+/// Applies the sorted keys of one index. An even position stands for the keys of an entry before the change, the
+/// following odd position for its new keys. `name`: of the index.
 pub fn apply(
     sorted: &Sorted,
     at: usize,
@@ -104,7 +104,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         Ok(())
     }
 
-    /// An index that lacks an entry is no damage: it was configured later, or made by another schema.
+    /// An index that lacks an entry is not damaged: it was configured later, or built with another schema.
     fn reason(&self, key: &[u8], id: u64, error: Error) -> Error {
         if self.table.contains(key, &id.to_ne_bytes()).unwrap_or(true) {
             return error;
@@ -114,10 +114,10 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         Error::new(Code::Unproven, message)
     }
 
-    /// A range stays one, and does not become smaller: slapd looks in vain at what is in it without need.
+    /// Widens a range. slapd never turns a range back into a list or narrows it: it only checks more candidates.
     fn widen(&mut self, key: &[u8], new: &[u64]) -> Result<()> {
         let (IndexRecord::Range(low, high), _) = self.row(key)? else {
-            return Err(wrong("an index has a range that is none"));
+            return Err(wrong("an index has an invalid range"));
         };
         if new.iter().all(|id| (low..=high).contains(id)) {
             return Ok(());
@@ -125,7 +125,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         self.range(key, new.iter().copied().chain([low, high]))
     }
 
-    /// slapd makes a range where a list would have more than it has room for.
+    /// Replaces the list with a range, as slapd does where a list would be too long.
     fn become_range(&mut self, key: &[u8], gone: &[u64], new: &[u64]) -> Result<()> {
         let (_, ids) = self.row(key)?;
         let kept = ids.into_iter().filter(|id| !gone.contains(id));
@@ -134,7 +134,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
 
     fn row(&self, key: &[u8]) -> Result<(IndexRecord, Vec<u64>)> {
         let values = self.table.get_all(key)?;
-        idl::read(&values).ok_or_else(|| wrong("an index has an ID that has not 8 bytes"))
+        idl::read(&values).ok_or_else(|| wrong("an index has an ID that does not have 8 bytes"))
     }
 
     fn range(&mut self, key: &[u8], ids: impl Iterator<Item = u64>) -> Result<()> {
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// What a table has afterwards.
+    /// A sink that collects the IDs of a table.
     #[derive(Default)]
     struct TableAfter(Vec<u64>);
 
@@ -172,7 +172,7 @@ mod tests {
 
         fn remove(&mut self, _: &[u8], value: &[u8]) -> Result<()> {
             let id = id_of(value)?;
-            let at = self.0.iter().position(|one| *one == id).expect("it is there");
+            let at = self.0.iter().position(|one| *one == id).expect("a listed ID");
             self.0.remove(at);
             Ok(())
         }
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    /// One key that has the IDs `before`; lists have at most seven. `changes`: IDs, and whether they had the key before
-    /// and have it now.
+    /// Returns the IDs of one key after `changes`, starting from `before`; a list has at most seven. `changes`: IDs,
+    /// and whether the entry had the key before and has it now.
     fn changed(before: &[u64], changes: &[(u64, bool, bool)]) -> Vec<u64> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data.mdb");
@@ -204,7 +204,7 @@ mod tests {
         for (number, (_, was, is)) in (0u32..).zip(changes) {
             let key = u32::from_be_bytes(*b"key!");
             for (asked, position) in [(was, 2 * number), (is, 2 * number + 1)] {
-                // As an entry that makes the same key of two values.
+                // Pushes each key twice, as an entry does that has the same key for two values.
                 (0..2 * u32::from(*asked)).for_each(|_| writer.push(0, key, position));
             }
         }

@@ -1,4 +1,4 @@
-//! What completing entries does to the checksum of their tree: that of the database is the one of what was read and this.
+//! Computes how completing entries changes their tree's checksum: the input's plus this change is the database's.
 
 use ldif::Record;
 use tree::Names;
@@ -9,8 +9,8 @@ use crate::descriptions::COMPUTED;
 use crate::draft::EntryLines;
 use crate::lookup::Lookup;
 
-/// Of one worker. Works from the record and from what is added to it, not from what is stored, so that values that get lost
-/// on the way are missed in the comparison.
+/// One worker's state. It uses the record and the attributes added to it, not the stored value, so that a comparison
+/// detects values that were lost on the way.
 #[derive(Debug)]
 pub struct Account {
     as_read: Fingerprinter,
@@ -19,7 +19,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// `skips`: the attributes that slapd works out are left out.
+    /// `skips`: attributes that slapd computes are left out.
     pub fn new(skips: bool) -> Self {
         let left_out = if skips { Names::new(COMPUTED) } else { Names::default() };
         Self {
@@ -29,7 +29,7 @@ impl Account {
         }
     }
 
-    /// Of all values, so that the order of attributes does not count.
+    /// Returns the sum over all values, which does not depend on the order of attributes.
     pub fn sum(&mut self, draft: &EntryLines, lookup: &Lookup<'_>) -> u128 {
         let mut sum = 0_u128;
         for one in &draft.attributes {
@@ -41,7 +41,7 @@ impl Account {
         sum
     }
 
-    /// What the entry adds to the checksum of its tree, less what its record would. `added`: to the sum of its values.
+    /// Returns the entry's contribution to the checksum minus its record's. `added`: to the sum of its values.
     pub fn difference(&mut self, record: &Record<'_>, added: u128) -> Result<u128> {
         let (read, kept) = (self.as_read.print(record)?, self.as_kept.print(record)?);
         let made = Fingerprint { body: kept.body.wrapping_add(added), ..kept };

@@ -1,4 +1,4 @@
-//! What an entry lacks is added, and what it has is checked.
+//! Checks an entry and adds missing attributes.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::draft::ValueSpans;
 use crate::naming::HashedDn;
 
 impl Encoder<'_> {
-    /// Checks the entry, and adds what it lacks, in slapadd's order.
+    /// Checks the entry and adds missing attributes, in slapadd's order.
     pub(super) fn complete(
         &mut self,
         place: &HashedDn,
@@ -36,14 +36,14 @@ impl Encoder<'_> {
         Ok(self.stamped(place, position, profile))
     }
 
-    /// With the operational attributes that the entry lacks.
+    /// Adds the missing operational attributes.
     fn stamped(
         &mut self,
         place: &HashedDn,
         position: u32,
         profile: (u32, Arc<ObjectClassSet>),
     ) -> (u32, Arc<ObjectClassSet>) {
-        // slapd makes such a root to bear contextCSN, and gives it nothing else (`syncrepl_add_glue`).
+        // slapd creates such a root only for contextCSN, and gives it no other attributes (`syncrepl_add_glue`).
         let bearer =
             profile.1.is_glue() && place.rdn.avas.is_empty() && self.shared.claim.is_some();
         if self.shared.settings.last_mod && !bearer {
@@ -52,7 +52,7 @@ impl Encoder<'_> {
         profile
     }
 
-    /// structuralObjectClass where there is none, or that of a glue entry.
+    /// Adds a missing structuralObjectClass, or replaces that of a glue entry.
     fn complete_structural(&mut self, profile: &ObjectClassSet) {
         let structural = self.checks.structural();
         let known = self.draft.position(structural);
@@ -71,7 +71,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// RDN values that the entry lacks.
+    /// Adds RDN values that the entry lacks.
     fn complete_naming(&mut self, place: &HashedDn) -> Result<(), InvalidValue> {
         let schema = self.shared.schema;
         for ava in &place.rdn.avas {
@@ -114,7 +114,7 @@ impl Encoder<'_> {
         Err(InvalidValue(format!("{name}: the entry lacks the value that its RDN has").into()))
     }
 
-    /// `sortvals`: such attributes are stored in the order of their equality rule.
+    /// Sorts the attributes of `sortvals` by their equality rule.
     pub(super) fn sort(&mut self) -> Result<(), InvalidValue> {
         if self.shared.settings.sorted.is_empty() {
             return Ok(());

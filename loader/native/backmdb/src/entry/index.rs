@@ -1,4 +1,4 @@
-//! An entry's keys in all indexes.
+//! Generates an entry's keys for all indexes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Encoder;
 use crate::descriptions::AttributeDescription;
 use crate::indexer::{Keys, short};
 
-/// Index keys on their way to the sorter, all of one position.
+/// Passes index keys to the sorter, all for one position.
 pub struct Posting<'a> {
     pub postings: &'a mut extsort::Writer,
     pub position: u32,

@@ -1,29 +1,29 @@
-//! Values that come again and again, and their normal forms: millions of entries have the same creatorsName and objectClass.
+//! Caches values that recur, with their normal forms: millions of entries have the same creatorsName and objectClass.
 
 use crate::draft::{EntryLines, Span, ValueSpans};
 
-/// The longest value that is kept.
+/// The longest value that is cached, in bytes.
 const LONGEST: usize = 128;
 
-/// So many other values in a row, and the values of a line are kept only now and then.
+/// After this many misses in a row, the values of a line are cached only now and then.
 const MISSES: u8 = 8;
 
-/// The last value of a line of an entry, and its normal form. Entries often are alike, so that a line that a column has
-/// several of, such as objectClass, has its own.
+/// The last value at one position among an entry's lines, and its normal form. Entries are often alike, so each line of
+/// a multi-valued attribute such as objectClass has its own.
 #[derive(Debug, Default)]
 pub struct LastValue {
-    /// As they stand in an empty draft.
+    /// The value and its normal form, at the offsets of an empty draft.
     pieces: Vec<u8>,
     pair: ValueSpans,
     /// Normal forms are stored.
     normals: bool,
-    /// A line can have the value as it stands, and nothing but the value is needed of it.
+    /// LDIF can spell the value unencoded, and nothing but the value is needed.
     is_plain: bool,
     misses: u8,
 }
 
 impl LastValue {
-    /// Whether it is this value.
+    /// Returns true if `value` is the cached one.
     #[inline]
     pub fn is(&mut self, value: &[u8]) -> bool {
         let is_same = !value.is_empty() && self.value() == Some(value);
@@ -31,7 +31,7 @@ impl LastValue {
         is_same
     }
 
-    /// Adds the value to an entry.
+    /// Adds the cached value to an entry.
     #[inline]
     pub fn add_to(&self, draft: &mut EntryLines, column: usize) {
         let pair = draft.add_pieces(&self.pieces, self.pair);
@@ -42,13 +42,13 @@ impl LastValue {
         self.pieces.get(..self.pair.value.length)
     }
 
-    /// The value, if lines have it as it stands and the last of them had.
+    /// Returns the value if LDIF spells it unencoded and the last line had it.
     #[inline]
     pub fn repeated(&self) -> Option<&[u8]> {
         self.value().filter(|_| self.is_plain && self.misses == 0)
     }
 
-    /// Keeps the value that `draft` got last. `as_it_stands`: a line that has it again need not be looked at.
+    /// Caches the value last added to `draft`. `as_it_stands`: a line that repeats it needs no further processing.
     #[inline]
     pub fn keep(
         &mut self,
@@ -74,13 +74,13 @@ impl LastValue {
     }
 }
 
-/// Lines of an entry that stand together and had the same values in the entry before: they are compared, and added, as one.
+/// Adjacent lines that had the same values in the previous entry: they are compared and added at once.
 #[derive(Debug, Default)]
 pub struct LineRun {
-    /// As they stand in a record.
+    /// The lines as they are in LDIF.
     pub text: Vec<u8>,
     pieces: Vec<u8>,
-    /// Column, place in `pieces`, and whether normal forms are stored: of each line.
+    /// For each line: its column, its span in `pieces`, and whether normal forms are stored.
     lines: Vec<(usize, ValueSpans, bool)>,
 }
 
@@ -89,7 +89,7 @@ impl LineRun {
         self.lines.len()
     }
 
-    /// With one more line, the one of `description` that has `value` as it stands.
+    /// Appends a line with `description` and the value of `last`, unencoded.
     #[must_use]
     pub fn with(mut self, column: usize, description: &[u8], last: &LastValue) -> Self {
         let value = last.value().unwrap_or_default();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_value_that_was_kept_last() {
+    fn only_the_last_value_matches() {
         let mut last = LastValue::default();
         assert!(!last.is(b"") && !last.is(b"cn=A") && last.repeated().is_none());
         keep(&mut last, b"cn=A");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_adds_what_its_lines_would() {
+    fn a_run_adds_the_same_as_its_lines() {
         let (mut one, mut other) = (LastValue::default(), LastValue::default());
         keep(&mut one, b"top");
         keep(&mut other, b"person");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_lines_do_not_have_as_they_stand_are_looked_at_again() {
+    fn values_that_need_encoding_are_not_repeated() {
         let mut last = LastValue::default();
         for value in [&b" a"[..], b"\ta", b"a\r", b"a\nb", b"a\0b"] {
             keep(&mut last, value);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_ever_new_values_is_kept_now_and_then() {
+    fn a_line_with_changing_values_is_cached_now_and_then() {
         let (mut last, mut kept) = (LastValue::default(), 0);
         for number in 0..2_000_u32 {
             let value = number.to_string();

@@ -1,4 +1,4 @@
-//! One record: read, checked, completed, and encoded into every table it belongs to.
+//! Reads, checks and completes a record, and encodes it for each table it belongs to.
 
 mod account;
 mod complete;
@@ -30,9 +30,9 @@ use crate::{Code, Error, ValueCheck, lock};
 /// Why a record did not become an entry.
 #[derive(Debug)]
 pub enum RejectReason {
-    /// The entry is at fault: it is rejected.
+    /// The entry is at fault and is rejected.
     Entry(String),
-    /// The build is: it ends.
+    /// The build cannot go on.
     Broken(Error),
 }
 
@@ -44,9 +44,9 @@ impl From<InvalidValue> for RejectReason {
 
 /// Why the value of a line was refused.
 enum LineRefusal {
-    /// Named by the attribute: the value may be a secret.
+    /// An invalid value. The error names only the attribute: the value may be a secret.
     Value(InvalidValue),
-    /// With the object class.
+    /// An error that names the object class.
     Class(String),
 }
 
@@ -59,7 +59,7 @@ impl LineRefusal {
     }
 }
 
-/// LDIF that cannot be read is the record's fault, and what follows it may be sound.
+/// A syntax error in LDIF is the fault of its record; the following records may be sound.
 impl From<Error> for RejectReason {
     fn from(error: Error) -> Self {
         match error.code {
@@ -69,7 +69,7 @@ impl From<Error> for RejectReason {
     }
 }
 
-/// Names the line, because a rejection bears that of its record.
+/// Adds the line to the message: a rejection has the line number of its record.
 pub fn in_line(error: Error) -> Error {
     match error.line {
         Some(line) => Error { message: format!("line {line}: {}", error.message), ..error },
@@ -82,7 +82,7 @@ pub struct Encoder<'a> {
     shared: &'a BuildContext<'a>,
     lookup: Lookup<'a>,
     naming: ParentCache<'a>,
-    /// Memory for the RDN of the next entry.
+    /// Buffer for the RDN of the next entry.
     rdn: Rdn,
     checks: SchemaCheck<'a>,
     operational: Operational,
@@ -91,16 +91,16 @@ pub struct Encoder<'a> {
     pub postings: extsort::Writer,
     account: Option<Account>,
     draft: EntryLines,
-    /// The entry in hand had no entryUUID.
+    /// The current entry had no entryUUID.
     made_uuid: bool,
-    /// The entryCSN of the entry in hand, before the claim held it back.
+    /// The entryCSN of the current entry before it was replaced by an older one.
     csn: u128,
-    /// The claim does not cover that.
+    /// That entryCSN is newer than the claimed contextCSN.
     newer: bool,
-    /// Pairs of an entry that live in id2v, by the number of their column.
+    /// Pairs of the current entry that are stored in id2v, by column number.
     apart: Vec<store::Apart>,
     layout: store::StoredLayout,
-    /// Index keys of the classes of the entry before.
+    /// Index keys of the object classes of the previous entry.
     class_keys: (Option<Arc<ObjectClassSet>>, IndexKeys),
 }
 
@@ -131,7 +131,7 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Adds the record at `position` of chunk `chunk` to `out`. After an error, what `out` got is rubbish.
+    /// Appends the record at `position` of chunk `chunk` to `out`. After an error, the contents of `out` are invalid.
     pub fn encode(
         &mut self,
         record: &Record<'_>,
@@ -148,7 +148,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Puts the record of the empty DN, the first of all, into `out`. slapd makes no index keys for it.
+    /// Encodes the record of the empty DN, the first of the input, into `out`. slapd generates no index keys for it.
     pub fn encode_root(
         &mut self,
         record: &Record<'_>,
@@ -164,7 +164,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Reads the record, completes it and writes its value.
+    /// Reads and completes the record and encodes its value.
     fn fill(
         &mut self,
         record: &Record<'_>,
@@ -197,7 +197,7 @@ impl<'a> Encoder<'a> {
         Ok(profile)
     }
 
-    /// Of the values of the entry in hand, if an account is kept.
+    /// Returns the checksum of the current entry's values if accounting is enabled.
     fn sum(&mut self) -> Option<u128> {
         self.account.as_mut().map(|account| account.sum(&self.draft, &self.lookup))
     }
@@ -211,7 +211,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Most entries have lines of the same descriptions as the one before, and most values stand there as they are.
+    /// Adds all lines. Most entries have the descriptions of the previous one, and most values stay unchanged.
     fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
         loop {
             let plain = match self.lookup.expected() {
@@ -274,14 +274,14 @@ impl<'a> Encoder<'a> {
         self.line_value(column, &value).map_err(|refusal| refusal.named(spelling))
     }
 
-    /// Whether values that the input has are not stored: the claim has the contextCSN, and slapd of 2.7 computes some.
+    /// Returns true for input attributes that are not stored: contextCSN if claimed, and computed ones in slapd 2.7.
     fn is_left_out(&self, column: usize) -> bool {
         (self.shared.claim.is_some() && column == self.context_csn)
             || (self.shared.settings.of_2_7 && self.lookup.get(column).computed)
     }
 
-    /// Adds a value of a form of which most values are found to be valid and have their normal form at a glance, if it is
-    /// one of those. No setting leaves such a value out, or has it changed.
+    /// Adds a value if its form is simple enough to validate and normalise at a glance, as most are. No setting drops
+    /// or changes such a value.
     #[inline]
     fn add_ordinary(&mut self, column: usize, form: ValueForm, value: &[u8]) -> bool {
         let draft = &mut self.draft;
@@ -312,7 +312,7 @@ impl<'a> Encoder<'a> {
         self.value(column, older.unwrap_or(value)).map_err(|refusal| {
             let is_class =
                 column == self.checks.object_class() || column == self.checks.structural();
-            // Any other value may be a secret.
+            // Only these values are printed; any other may be a secret.
             if is_class {
                 LineRefusal::Class(format!("{}: {}", refusal.0, lossy(value)))
             } else {
@@ -321,7 +321,7 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Notes the entryCSN as it was read. Returns what is stored instead, if the claim does not cover it.
+    /// Records the entryCSN of the input. Returns the older CSN to store instead if the claim does not cover it.
     fn note_csn_read(&mut self, csn: &[u8]) -> Option<&'a [u8]> {
         let claim = self.shared.claim.as_ref();
         if self.shared.live {
@@ -331,7 +331,7 @@ impl<'a> Encoder<'a> {
         claim.and_then(|claim| claim.older_csn(csn))
     }
 
-    /// One more value, with its normal form.
+    /// Adds a value with its normal form.
     #[inline]
     fn value(&mut self, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
         if let Some(last) = self.lookup.last_value() {
@@ -341,7 +341,7 @@ impl<'a> Encoder<'a> {
             }
         }
         let (kept, fits) = self.new_value(column, value)?;
-        // The build needs to know of each entryCSN.
+        // The build must see each entryCSN, so a repeated line is not skipped.
         let as_it_stands = column != self.operational.csn();
         if let Some(last) = self.lookup.last_value().filter(|_| fits) {
             last.keep(&self.draft, kept, as_it_stands);
@@ -349,7 +349,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Adds a value. Returns where it is, whether its normal form is stored, and whether slapd would take it.
+    /// Adds a value. Returns its span, whether its normal form is stored, and whether slapd would accept it.
     fn new_value(
         &mut self,
         column: usize,
@@ -361,7 +361,7 @@ impl<'a> Encoder<'a> {
         Ok(((pair, normals), fits))
     }
 
-    /// slapd's own check of values, as far as it is wanted. False: the value is taken although slapd would refuse it.
+    /// Applies slapd's check if requested. Returns false for a value that is stored although slapd would refuse it.
     fn check(&self, column: usize, value: &[u8]) -> Result<bool, InvalidValue> {
         let (schema, column) = (self.shared.schema, self.lookup.get(column));
         let wanted = self.shared.options.values;
@@ -370,7 +370,7 @@ impl<'a> Encoder<'a> {
         }
         match schema.check_value(column.attribute, value) {
             Err(refusal) if wanted == ValueCheck::Refuse => {
-                // slapadd refuses a value that it cannot normalise, whatever its value-check says.
+                // slapadd refuses a value that it cannot normalise, regardless of value-check.
                 schema.normalise(column.attribute, value, &mut Vec::new())?;
                 Err(InvalidValue(format!("{} (value check)", refusal.0).into()))
             }
@@ -392,7 +392,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Adds the next line if it is as expected and has a text that takes no more than a change of case.
+/// Adds the next line if it has the expected description and its text changes at most in case.
 #[inline]
 fn text_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
     let pair = fields.behind(&line.head).and_then(|text| draft.add_text_line(text));
@@ -403,7 +403,7 @@ fn text_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_
     pair.is_some()
 }
 
-/// Adds the next line if it is as expected and has its last value again.
+/// Adds the next line if it has the expected description and repeats its last value.
 #[inline]
 fn repeated_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
     let is_same = line.repeated().is_some_and(|value| fields.pass_value(&line.head, value));

@@ -1,4 +1,4 @@
-//! What the rest of the build needs to know of an entry.
+//! Records what the rest of the build needs to know of an entry.
 
 use ldif::Record;
 
@@ -7,7 +7,7 @@ use crate::encoded::{Encoded, EncodedEntry, EntryVersion, LastRecord};
 use crate::naming::HashedDn;
 
 impl Encoder<'_> {
-    /// Has it what every entry has that a server wrote out whole?
+    /// Records whether the entry has the attributes of an entry that a server exported completely.
     pub(super) fn note_marks(&self, record: &Record<'_>, dn: &[u8], out: &mut Encoded) {
         let stamped = self.operational.stamps().map(|column| self.draft.find(column).is_some());
         if record.last {
@@ -20,7 +20,7 @@ impl Encoder<'_> {
         out.marks.stamped.iter_mut().zip(stamped).for_each(|(count, has)| *count += u64::from(has));
     }
 
-    /// What `-w` will want to know.
+    /// Records the entryCSN for `-w`.
     pub(super) fn note_csn(&self, out: &mut Encoded) {
         if !self.shared.options.write_context {
             return;
@@ -37,7 +37,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// The entryUUID of the entry in hand, whose normal form has 16 bytes.
+    /// Returns the entryUUID of the current entry, whose normal form has 16 bytes.
     fn uuid(&self) -> u128 {
         let found = self.draft.find(self.operational.uuid());
         let normal = found.and_then(|one| self.draft.normals_of(one).next());

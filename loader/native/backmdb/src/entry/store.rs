@@ -1,4 +1,4 @@
-//! An entry's value in id2e, and its rows in id2v.
+//! Stores an entry's value in id2e and its rows in id2v.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::draft::{Attribute, EntryLines, Shape, ValueSpans};
 use crate::encoded::{Encoded, MultivalRecord};
 use codec::id2e;
 
-/// A value that goes into id2v. number: of its attribute in ad2i.
+/// A value that is stored in id2v. `number`: of its attribute in ad2i.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Apart {
     number: u32,
@@ -19,24 +19,24 @@ pub(super) struct Apart {
     pair: ValueSpans,
 }
 
-/// How entries of one shape are stored.
+/// The storage layout of all entries of one shape.
 #[derive(Debug, Default)]
 pub(super) struct StoredLayout {
     shape: Shape,
-    /// All before the values, with lengths and flags of 0.
+    /// Everything before the values, with lengths and flags set to 0.
     head: Vec<u8>,
-    /// What is copied of the lines, in its order.
+    /// The parts of the lines that are copied, in order.
     pieces: Vec<Piece>,
     any_apart: bool,
 }
 
-/// What stands together in a draft.
+/// A part of the draft that is copied at once.
 #[derive(Debug)]
 struct Piece {
     /// Index of its pair.
     pair: usize,
     part: Part,
-    /// Which word of the head is its length, or the first of its lengths.
+    /// Index of the word in the head for the piece's length, or for the first of two lengths.
     word: usize,
 }
 
@@ -44,7 +44,7 @@ struct Piece {
 enum Part {
     Value,
     Normal,
-    /// A value and behind it its normal form.
+    /// A value followed by its normal form.
     Both,
 }
 
@@ -73,7 +73,7 @@ impl Encoder<'_> {
             if let Part::Both = piece.part {
                 id2e::put_length(head, piece.word + 1, last.length);
             }
-            // Pieces that follow each other, as most do, are copied as one.
+            // Adjacent pieces, as most are, are copied at once.
             let end = last.at + last.length + 1;
             if run.end == first.at {
                 run.end = end;
@@ -90,12 +90,12 @@ impl Encoder<'_> {
         if self.layout.any_apart { self.rows(out) } else { Ok(()) }
     }
 
-    /// Lives in id2v.
+    /// Returns true if the values are stored in id2v.
     fn is_apart(&self, one: &Attribute) -> bool {
         one.count > self.lookup.get(one.column).apart_above as usize
     }
 
-    /// Finds out how entries of this shape are stored.
+    /// Computes the layout for entries of this shape.
     fn lay_out(&mut self, chunk: u64) -> Result<(), RejectReason> {
         let mut layout = std::mem::take(&mut self.layout);
         (layout.shape, layout.any_apart) = (Shape::default(), false);
@@ -133,7 +133,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// The column's number in ad2i: a new one only when all entries before have theirs.
+    /// Assigns the column its ad2i number; a new one only after all previous entries have theirs.
     fn number(&self, column: usize, chunk: u64) -> Result<(), RejectReason> {
         let column = self.lookup.get(column);
         if column.number().is_none() {
@@ -144,7 +144,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// id2v's rows in their order; values that are equal by their rule are one row.
+    /// Appends the rows for id2v in order; values that are equal by their rule make one row.
     fn rows(&mut self, out: &mut Encoded) -> Result<(), RejectReason> {
         let mut apart = std::mem::take(&mut self.apart);
         apart.clear();
@@ -167,7 +167,7 @@ impl Encoder<'_> {
             if record.len() > self.shared.longest_row {
                 let text = &lookup.get(one.of.column).text;
                 return Err(RejectReason::Entry(format!(
-                    "{text}: a value is too long to live apart (multival)"
+                    "{text}: a value is too long for id2v (multival)"
                 )));
             }
             out.rows.push(MultivalRecord {
@@ -180,7 +180,7 @@ impl Encoder<'_> {
     }
 }
 
-/// `servers/slapd/back-mdb/id2entry.c`: the normal form first, which orders; then the value and its length.
+/// Returns a row as in `servers/slapd/back-mdb/id2entry.c`: the normal form, which orders rows, the value, its length.
 fn row(draft: &EntryLines, one: &Apart) -> Vec<u8> {
     let normal = one.of.normals.then(|| draft.bytes_of(one.pair.normal));
     id2v::row(normal, draft.bytes_of(one.pair.value))

@@ -1,4 +1,4 @@
-//! Databases built from LDIF in temporary directories, for the unit tests of this crate and of `dump`.
+//! Builds databases from LDIF in temporary directories, for the unit tests of this crate and of `dump`.
 
 #[path = "../../../fuzz/src/database.rs"]
 mod database;
@@ -12,7 +12,7 @@ use ldif::Counters;
 
 pub use definitions::schema;
 
-/// An organizational unit as LDIF, with further attribute lines.
+/// Returns an organizational unit as LDIF, with further attribute lines.
 pub fn unit(dn: &str, lines: &str) -> String {
     format!("dn: {dn}\nobjectClass: organizationalUnit\n{lines}\n")
 }
@@ -20,12 +20,12 @@ pub fn unit(dn: &str, lines: &str) -> String {
 /// The entry of the suffix.
 pub const SUFFIX: &str = "dn: dc=example,dc=com\nobjectClass: domain\n\n";
 
-/// These entries behind that of the suffix.
+/// Returns the suffix entry followed by `units`.
 pub fn below_suffix(units: impl Iterator<Item = String>) -> String {
     std::iter::once(SUFFIX.to_owned()).chain(units).collect()
 }
 
-/// A build in a directory of its own.
+/// A build in its own directory.
 pub struct Build {
     directory: tempfile::TempDir,
     pub settings: Settings,

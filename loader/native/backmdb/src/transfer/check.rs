@@ -1,4 +1,4 @@
-//! Every entry, held against the new configuration; the keys of its indexes are made on the way.
+//! Checks every entry against the new configuration, and generates its index keys.
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ use crate::descriptions::{AttributeDescriptions, InvalidValues};
 use crate::verify::Resources;
 use crate::{Code, Error, Result, lock};
 
-/// One is enough.
+/// Findings that are kept: one is enough to fail.
 const TOLD: usize = 1;
 
 pub struct Check<'a> {
@@ -27,7 +27,7 @@ pub struct Check<'a> {
     asked: &'a ConfiguredIndexes,
     means: &'a Resources,
     counters: &'a Counters,
-    /// Normal forms.
+    /// Normalised.
     suffixes: Vec<Vec<u8>>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Check<'a> {
         Ok(Self { schema, asked, means, counters, suffixes })
     }
 
-    /// The index keys of all entries, and what was counted of values, if they are stored as the new slapd would store them.
+    /// Returns all index keys, and counts of invalid values. Fails if the new slapd would store an entry differently.
     pub fn run(&self, reader: &Reader) -> Result<(Sorted, Vec<InvalidValues>)> {
         let mut findings = Findings::new(TOLD);
         structure::head(reader, &mut findings);
@@ -108,7 +108,7 @@ impl<'a> Check<'a> {
         })?;
         let (sums, entries) = *lock(&done);
         if sums != NodeChecksums::default() {
-            return Err(otherwise("nodes and the lists of their parents do not fit together"));
+            return Err(otherwise("nodes do not match the lists of their parents"));
         }
         if entries != expected {
             let message = format!("{entries} entries in id2e, which should have {expected}");
@@ -118,7 +118,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The new slapd writes the names of attributes as its schema does.
+/// Refuses descriptions that the new schema spells differently, since the new slapd would, too.
 fn require_same_descriptions(checker: &EntryChecker<'_>) -> Result<()> {
     for (text, column) in &checker.columns {
         match column {

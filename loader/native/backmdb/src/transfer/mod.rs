@@ -1,9 +1,9 @@
-//! A database made again for another slapd with its records as they are: another file format, other indexes.
+//! Converts a database for another slapd, with other file format or indexes, without decoding its records.
 //!
-//! Every entry is looked at ([`check`]): is it stored as the new slapd would store it? Beside that, the tables of entries
-//! and names are copied record by record ([`records`]), IDs and all; then the index tables are written from keys that
-//! were made on the way. Nothing is decoded and encoded again. Else [`Code::Unproven`] says why, and what was copied is
-//! of no use.
+//! Every entry is checked ([`check`]): would the new slapd store it the same way? In parallel the tables of entries and
+//! names are copied record by record with their IDs ([`records`]). Then the index tables are written from keys that the
+//! check generated. If an entry would be stored differently, it fails with [`Code::Unproven`], and the copy must be
+//! discarded.
 
 mod check;
 mod records;
@@ -28,20 +28,20 @@ use crate::verify::Resources;
 use crate::{Code, Error, Result, Settings, postings};
 pub use records::{Records, records};
 
-/// What was made.
+/// The result of a conversion.
 #[derive(Debug)]
 pub struct Transferred {
     pub entries: u64,
-    /// Of all that was copied.
+    /// Checksum of all copied records.
     pub records: Records,
-    /// Table -> values in it.
+    /// Table -> number of its values.
     pub tables: BTreeMap<String, u64>,
-    /// By the names of attributes.
+    /// Invalid values by attribute name.
     pub misfits: Vec<InvalidValues>,
 }
 
-/// Makes `out` anew from the file at `path`, for a slapd with these settings; on success the whole file is on the disk.
-/// `txn`: as in [`crate::audit::AuditOptions`].
+/// Writes `out` from the file at `path`, for a slapd with these settings; on success the whole file is on disk. `txn`:
+/// as in [`crate::audit::AuditOptions`].
 pub fn transfer(
     (path, txn): (&Path, Option<u64>),
     out: &Path,
@@ -61,13 +61,13 @@ pub fn transfer(
     let file = FileWriter::create(out, &settings.file_options())?;
     let mut task =
         Writing { asked: &asked, counters, file, made: Vec::new(), records: Records::default() };
-    let (sorted, misfits) = beside(&check, &reader, &mut task)?;
+    let (sorted, misfits) = check_and_copy(&check, &reader, &mut task)?;
     task.indexes(&sorted)?;
     Ok(Transferred { misfits, ..task.finish()? })
 }
 
-/// Copies while entries are checked, which says first what there is to be said.
-fn beside(
+/// Copies tables while entries are checked. If both fail, the error of the check is returned.
+fn check_and_copy(
     check: &check::Check<'_>,
     reader: &Reader,
     task: &mut Writing<'_>,
@@ -134,11 +134,11 @@ impl Writing<'_> {
     }
 }
 
-/// A record of `table`, by the new file.
+/// Returns the error for a record of `table` that the new file cannot store.
 fn not_taken(table: &str, error: lmdbfile::Error) -> Error {
     match error.kind {
         ErrorKind::TooLong => {
-            let message = format!("the new file takes no such record of {table}: {error}");
+            let message = format!("the new file cannot store a record of {table}: {error}");
             Error::new(Code::Unproven, message)
         }
         _ => error.into(),

@@ -1,4 +1,4 @@
-//! Records of the tables that are copied as they are, and a checksum of them that does not depend on their order.
+//! Copies tables record by record, and computes a checksum that does not depend on the order of records.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,18 +11,18 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 use crate::audit::ranges::{IdRange, id_ranges, side_by_side};
 use crate::{Result, lock};
 
-/// In the order in which they are written.
+/// The copied tables, in the order in which they are written.
 pub const COPIED: [tables::Table; 4] = [ID2E, ID2V, DN2I, AD2I];
 
-/// After so many records a wish to stop is heard.
+/// Records after which the cancel flag is checked.
 const PATIENCE: u64 = 4096;
 
-/// Reads that keep a disk busy, and how many for one processor: what is read back is not in the page cache, and to hash it
-/// takes less time than to read it.
+/// Parallel reads that keep a disk busy, and their limit per processor: the copy is not in the page cache, and hashing
+/// takes less time than reading.
 const AT_ONCE: usize = 6;
 const FOR_EACH: usize = 3;
 
-/// How many there are, and the sum of a hash of each.
+/// The number of records, and the sum of their hashes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Records {
     pub count: u64,
@@ -46,7 +46,7 @@ fn seed(name: &str) -> u64 {
     xxh3_64_with_seed(name.as_bytes(), 0)
 }
 
-/// Writes the table once more; an empty one where the reader's file has none. `wanted` fails when nobody wants it any more.
+/// Copies the table, or writes an empty one if the source has none. `wanted` fails if the copy was cancelled.
 pub fn copy(
     reader: &Reader,
     name: &str,
@@ -85,7 +85,7 @@ pub fn copy(
     tree.finish(file)
 }
 
-/// All such records of the file at `path`, which nobody writes to.
+/// Returns the checksum of the copied tables in the file at `path`, to which nobody may write.
 pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records> {
     let reader = tables::with_orders(Reader::open(path)?);
     let mut parts: Vec<(&str, IdRange)> = Vec::new();

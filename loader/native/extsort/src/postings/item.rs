@@ -1,5 +1,5 @@
-//! A posting as one number, so that the order of postings is the order of numbers; and their sorting by digits, the
-//! most significant one first. One digit nearly does it for hashed keys whose positions ascend already.
+//! A posting as one number, so that numbers sort like postings; and a radix sort from the most significant digit on.
+//! For hashed keys with ascending positions one digit nearly suffices.
 
 use std::fmt::Debug;
 use std::ops::{BitOr, BitXor, Shl, Shr, Sub};
@@ -33,9 +33,9 @@ pub(crate) trait Item:
     const BITS: u32;
 
     fn key(self) -> Key;
-    /// None on overflow.
+    /// Returns the sum; `None` on overflow.
     fn plus(self, other: Self) -> Option<Self>;
-    /// The lowest 64 bits.
+    /// Returns the lowest 64 bits.
     fn low(self) -> u64;
     fn leading_zeros(self) -> u32;
 
@@ -48,14 +48,14 @@ pub(crate) trait Item:
     fn same_key(self, other: Self) -> bool {
         (self ^ other) >> POSITION == Self::zeroed()
     }
-    /// 0 where `other` is more.
+    /// Returns the difference, or 0 if `other` is greater.
     #[inline]
     fn minus(self, other: Self) -> Self {
         self.max(other) - other
     }
 }
 
-/// The width of a position.
+/// Width of a position in bits.
 pub(crate) const POSITION: u32 = u32::BITS;
 
 pub(crate) fn pack(key: u32, position: u32) -> u64 {
@@ -66,7 +66,7 @@ pub(crate) fn pack_long(bits: u64, len: u8, position: u32) -> u128 {
     u128::from(bits) << 64 | u128::from(len) << POSITION | u128::from(position)
 }
 
-/// A posting with a key of four bytes, as an index of longer keys holds it.
+/// Converts a posting with a key of four bytes for an index of longer keys.
 pub(crate) fn widen(item: u64) -> u128 {
     let Key { bits, len } = item.key();
     pack_long(bits, len, item.position())
@@ -115,9 +115,9 @@ impl Item for u128 {
     }
 }
 
-/// Below it, comparing is faster than counting digits.
+/// Below this number of items, comparing is faster than counting digits.
 const FEW: usize = 256;
-/// The widest digit whose counters stay in the fastest cache.
+/// Width in bits of the largest digit whose counters stay in the fastest cache.
 const WIDEST: u32 = 11;
 
 /// Sorts `items`; `spare` is overwritten.
@@ -129,7 +129,7 @@ pub(crate) fn sort<I: Item>(items: &mut Vec<I>, spare: &mut Vec<I>) {
     }
 }
 
-/// Whether there are so few `items`, or so well sorted ones, that they are sorted now.
+/// Sorts `items` if they are few, and returns whether they are sorted now.
 fn sort_few<I: Item>(items: &mut [I]) -> bool {
     if items.len() < FEW {
         items.sort_unstable();
@@ -138,7 +138,7 @@ fn sort_few<I: Item>(items: &mut [I]) -> bool {
     items.is_sorted()
 }
 
-/// Sorts `items` into `sorted`. The depth is that of the digits of an item.
+/// Sorts `items` into `sorted`. The recursion is as deep as an item has digits.
 fn sort_to<I: Item>(items: &mut [I], sorted: &mut [I]) {
     let ends = by_digit(items, sorted);
     let mut start = 0;
@@ -153,14 +153,14 @@ fn sort_to<I: Item>(items: &mut [I], sorted: &mut [I]) {
 }
 
 /// Copies `items` to `sorted` in the order of the first digit in which they differ, and otherwise
-/// as they were. Returns where each digit ends.
+/// in their old order. Returns the end of each digit's items.
 #[allow(clippy::cast_possible_truncation)] // digits are small
 fn by_digit<I: Item>(items: &[I], sorted: &mut [I]) -> Vec<usize> {
     let first = items[0];
     let differing = items.iter().fold(I::zeroed(), |bits, item| bits | (*item ^ first));
     let top = I::BITS - differing.leading_zeros();
     let digits = items.len().ilog2().min(WIDEST);
-    // Positions of different keys are never compared.
+    // Positions of different keys are never compared, so a digit is of the key or the position.
     let least = if top > POSITION { POSITION } else { 0 };
     let bit = top.saturating_sub(digits).max(least);
     let mask = (1_usize << digits) - 1;
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::postings::item::{pack, pack_long};
 
-    /// Numbers that differ in some bits only.
+    /// Generates numbers that differ only in some bits.
     fn number() -> impl Strategy<Value = Vec<u32>> {
         let mask = prop_oneof![Just(0), Just(1), Just(0xff), Just(0x8000_0000), any::<u32>()];
         (mask, prop::collection::vec(any::<u32>(), 3000))

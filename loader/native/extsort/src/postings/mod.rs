@@ -1,4 +1,4 @@
-//! Postings: which keys an index has, and at which positions (entry IDs) each stands.
+//! Postings: the keys of an index, and the positions (entry IDs) of each key.
 
 mod item;
 mod run;
@@ -15,10 +15,10 @@ use item::{pack, pack_long, widen};
 pub use sorted::{Sorted, Visitor};
 use store::Store;
 
-/// Bytes of a buffer, at most: it and what it is parted into fit in the cache of a core.
+/// Maximum size of a buffer in bytes: it and its buckets fit in the cache of a core.
 const BUFFER: usize = 512 << 10;
 
-/// How long the keys of an index are. Those of four bytes take half the memory.
+/// The length of an index's keys. Keys of four bytes take half the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeySize {
     /// Each of four bytes.
@@ -27,7 +27,7 @@ pub enum KeySize {
     UpToEight,
 }
 
-/// The postings of several indexes on their way to be sorted.
+/// The postings of several indexes, to be sorted.
 ///
 /// ```
 /// # use extsort::{KeySize, Postings};
@@ -61,8 +61,8 @@ enum Index {
 }
 
 impl Postings {
-    /// One index for each of `indexes`. Uses about `memory` bytes (at least 16 MiB are sensible),
-    /// then a temporary file in `dir`. When `stop` is raised, all calls end with
+    /// Creates an index for each of `indexes`. Uses about `memory` bytes (at least 16 MiB are
+    /// sensible), then a temporary file in `dir`. When `stop` is raised, all calls end with
     /// [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(indexes: &[KeySize], memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let indexes = indexes.iter().map(|size| match size {
@@ -78,7 +78,7 @@ impl Postings {
         Self { shared: Arc::new(shared) }
     }
 
-    /// For one thread. All writers must be dropped before [`finish`](Self::finish).
+    /// Returns a writer for one thread, which must be dropped before [`finish`](Self::finish).
     pub fn writer(&self) -> Writer {
         let indexes = self.shared.indexes.len();
         let number = self.shared.writers.fetch_add(1, Ordering::Relaxed);
@@ -92,10 +92,11 @@ impl Postings {
         }
     }
 
-    /// All is pushed; each visit may use `threads` threads besides the visitor's own.
+    /// Ends the input. Each visit may use `threads` threads besides the visitor's own.
     pub fn finish(self, threads: usize) -> Result<Sorted> {
-        let shared = Arc::into_inner(self.shared)
-            .ok_or_else(|| Error::damaged("postings are finished while a writer still has some"))?;
+        let shared = Arc::into_inner(self.shared).ok_or_else(|| {
+            Error::damaged("postings were finished before all writers were dropped")
+        })?;
         if shared.misused.into_inner() {
             return Err(Error::damaged("a long key was pushed to an index of keys of four bytes"));
         }
@@ -108,15 +109,15 @@ impl Postings {
 pub struct Writer {
     shared: Arc<Shared>,
     number: usize,
-    /// One for each index, as is `long`.
+    /// One buffer per index, as in `long`.
     four: Vec<Vec<u64>>,
     long: Vec<Vec<u128>>,
-    /// Bytes from which on a buffer is handed over.
+    /// Size in bytes at which a buffer is handed over.
     buffer: usize,
 }
 
 impl Writer {
-    /// The four bytes of the key are those of `key`, big-endian.
+    /// Adds a posting. Its key has the four bytes of `key`, big-endian.
     ///
     /// # Panics
     /// If there is no such index.
@@ -125,7 +126,7 @@ impl Writer {
         self.four[index].push(pack(key, position));
     }
 
-    /// The same of many keys at one position.
+    /// Adds postings of many keys at one position.
     ///
     /// # Panics
     /// If there is no such index.
@@ -134,7 +135,7 @@ impl Writer {
         self.four[index].extend(keys.map(|key| pack(key, position)));
     }
 
-    /// The key is the first `len` (1 to 8) bytes of `bits`, big-endian; the others must be 0.
+    /// Adds a posting whose key is the first `len` (1 to 8) bytes of `bits`; the others must be 0.
     ///
     /// # Panics
     /// If there is no such index.
@@ -143,14 +144,14 @@ impl Writer {
         self.long[index].push(pack_long(bits, len, position));
     }
 
-    /// To be called after a block of entries: this is where postings are parted and spilled.
+    /// Divides postings among buckets and spills them; to be called after a block of entries.
     pub fn finish_index(&mut self) -> Result<()> {
         self.shared.means.check_cancelled()?;
         self.hand_over(self.buffer);
         self.shared.spill()
     }
 
-    /// Hands over the buffers of at least `bytes` bytes.
+    /// Hands over all buffers of at least `bytes` bytes.
     fn hand_over(&mut self, bytes: usize) {
         let indexes = self.shared.indexes.iter().zip(&mut self.four).zip(&mut self.long);
         for ((index, four), long) in indexes {
@@ -176,7 +177,7 @@ impl Drop for Writer {
 }
 
 impl Shared {
-    /// Spills until what is held is half of the memory; the other half is for buffers and sorting.
+    /// Spills until half of the memory is free, which is needed for buffers and sorting.
     fn spill(&self) -> Result<()> {
         let writers = self.writers.load(Ordering::Relaxed).max(1);
         while self.indexes.iter().map(Index::bytes).sum::<usize>() > self.means.memory / 2 {

@@ -1,5 +1,5 @@
-//! Postings of one index, parted by ranges of keys; and sorted ones in the temporary file: each as the difference from
-//! the one before, in groups of seven bits (LEB128), so that entries in a row under one key cost a byte each.
+//! Postings of one index, divided by ranges of keys, and sorted runs in the temporary file. A posting is stored as its
+//! difference from the previous one, in groups of seven bits (LEB128): adjacent entries under one key take a byte each.
 
 use std::ops::Range;
 use std::slice::Iter;
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::scratch::{Resources, Window};
 use crate::sorter::{Part, Run};
 
-/// Where a bucket of a run is.
+/// The location of a run's bucket in the temporary file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent {
     /// In bytes.
@@ -19,9 +19,9 @@ pub(crate) struct Extent {
     pub items: usize,
 }
 
-/// The longest form of an item.
+/// Maximum encoded size of an item, in bytes.
 const LONGEST: usize = 19;
-/// Items that are decoded at once.
+/// Items that are decoded at a time.
 const DECODED: usize = 256;
 
 /// Sorts chunks of one index and writes them. Returns the extent of each bucket.
@@ -36,7 +36,7 @@ pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], means: &Resources) -> Result<V
         item::sort(&mut items, &mut spare);
         let start = bytes.len();
         encode(&items, &mut bytes);
-        // The offset is that in `bytes` until these are written.
+        // The offset is relative to `bytes` until that buffer is written.
         let len = bytes.len() - start;
         extents[bucket] = Extent { offset: start as u64, len, items: items.len() };
         if bytes.len() >= means.write_size() || bucket + 1 == BUCKETS {
@@ -62,7 +62,7 @@ fn encode<I: Item>(items: &[I], bytes: &mut Vec<u8>) {
     }
 }
 
-/// The item after `last`, and the bytes after it. None if there is no whole one.
+/// Returns the item after `last`, and the remaining bytes; `None` if the item is incomplete.
 #[inline]
 fn decode_one<I: Item>(bytes: &[u8], last: I) -> Option<(I, &[u8])> {
     let (mut difference, mut shift) = (I::zeroed(), 0);
@@ -96,7 +96,7 @@ pub(crate) fn read<I: Item>(
     if rest.is_empty() { Ok(()) } else { Err(means.scratch.damaged()) }
 }
 
-/// An extent that is read little by little.
+/// Returns a part that reads an extent in small pieces.
 pub(crate) fn part<I: Item>(
     extent: Extent,
     read_size: usize,
@@ -110,7 +110,7 @@ pub(crate) fn part<I: Item>(
 struct Reader<'a, I> {
     means: &'a Resources,
     window: Window,
-    /// How many are not decoded yet.
+    /// Number of items that are not decoded yet.
     left: usize,
     last: I,
 }
@@ -134,8 +134,8 @@ impl<I: Item> Run<I> for Reader<'_, I> {
 pub(crate) const BUCKETS: usize = 256;
 const BUCKET_BITS: u32 = BUCKETS.ilog2();
 
-/// Which items go to which bucket. Buckets are in the order of the items, so any split is right;
-/// the one made from the first items of an index is mostly an even one.
+/// Divides items among buckets. Buckets are in the order of items, so any split is correct; the one
+/// computed from the first items of an index is mostly even.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BucketBounds<I> {
     base: I,
@@ -143,7 +143,7 @@ pub(crate) struct BucketBounds<I> {
 }
 
 impl<I: Item> BucketBounds<I> {
-    /// Even between the least and the greatest of `items`.
+    /// Splits the range from the least to the greatest of `items` evenly.
     pub fn new(items: &[I]) -> Self {
         let base = items.iter().copied().min().unwrap_or(I::zeroed());
         let most = items.iter().copied().max().unwrap_or(base);
@@ -151,7 +151,7 @@ impl<I: Item> BucketBounds<I> {
         Self { base, shift: width.saturating_sub(BUCKET_BITS) }
     }
 
-    /// What is beyond the range that this was made for is in the first or in the last bucket.
+    /// Returns an item's bucket; items outside the split range go to the first or the last bucket.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // less than BUCKETS
     fn bucket(self, item: I) -> usize {
@@ -162,15 +162,15 @@ impl<I: Item> BucketBounds<I> {
 
 #[derive(Debug)]
 pub(crate) struct Chunk<I> {
-    /// Who pushed the items.
+    /// Number of the writer that pushed the items.
     pub writer: usize,
     items: Vec<I>,
-    /// Where each bucket starts, and the end.
+    /// Start of each bucket, and the end of the last.
     starts: Vec<usize>,
 }
 
 impl<I: Item> Chunk<I> {
-    /// Items of a bucket stay in the order that they come in.
+    /// Divides items among buckets, each of which keeps their order.
     pub fn new(split: BucketBounds<I>, items: &[I], writer: usize) -> Self {
         let mut next = [0; BUCKETS];
         for &item in items {
@@ -208,10 +208,10 @@ impl<I: Item> Chunk<I> {
     }
 }
 
-/// Appends a bucket of `chunks`, which are in the order of their writers, to `items`. If positions
-/// ascend in each writer, then so they do in `items`, which is half of the sorting.
+/// Appends a bucket of `chunks`, which are sorted by writer, to `items`. If positions ascend within
+/// each writer, they ascend in `items`, which is half of the sorting.
 pub(crate) fn gather<I: Item>(chunks: &[Chunk<I>], bucket: usize, items: &mut Vec<I>) {
-    // What remains of each writer's: items of a chunk, and the chunks behind it.
+    // For each writer: the remaining items of a chunk, and the later chunks.
     let mut streams = Vec::new();
     for chunks in chunks.chunk_by(|one, other| one.writer == other.writer) {
         let mut later = chunks.iter();
@@ -228,7 +228,7 @@ pub(crate) fn gather<I: Item>(chunks: &[Chunk<I>], bucket: usize, items: &mut Ve
     }
 }
 
-/// Which of the positions is the least, and the least of all others.
+/// Returns the index of the least position, and the least of all other positions.
 fn least(positions: impl Iterator<Item = u32>) -> (usize, u32) {
     let (mut least, mut position, mut bound) = (0, u32::MAX, u32::MAX);
     for (at, head) in positions.enumerate() {
@@ -241,7 +241,7 @@ fn least(positions: impl Iterator<Item = u32>) -> (usize, u32) {
     (least, bound)
 }
 
-/// The next items of a bucket that there are.
+/// Returns the next non-empty part of a bucket.
 fn next<'c, I: Item>(later: &mut Iter<'c, Chunk<I>>, bucket: usize) -> Option<&'c [I]> {
     later.map(|chunk| chunk.bucket(bucket)).find(|items| !items.is_empty())
 }
@@ -252,7 +252,7 @@ mod tests {
     use crate::postings::item::pack_long;
 
     #[test]
-    fn entries_in_a_row_cost_a_byte_each() {
+    fn consecutive_entries_take_a_byte_each() {
         let mut bytes = Vec::new();
         encode(&(7 << 32..(7 << 32) + 1000).collect::<Vec<u64>>(), &mut bytes);
         assert_eq!(bytes.len(), 999 + 5);

@@ -1,4 +1,4 @@
-//! Reading sorted postings.
+//! Reads sorted postings.
 
 use std::sync::Mutex;
 
@@ -15,16 +15,16 @@ const BATCH: usize = 16 << 10;
 
 pub(crate) type TaskSender = workers::Outlet<Batch, Error>;
 
-/// Is told the postings of an index, key by key.
+/// Receives the postings of an index, key by key.
 pub trait Visitor {
     type Error: From<Error>;
 
-    /// A key: the first `len` bytes of `bits`, big-endian. Keys ascend as byte strings do.
+    /// Begins a key: the first `len` bytes of `bits`, big-endian. Keys ascend like byte strings.
     fn key(&mut self, bits: u64, len: u8) -> std::result::Result<(), Self::Error>;
-    /// Positions of this key, ascending, also from one call to the next. A position that was
-    /// pushed more than once for this key comes as often.
+    /// Adds positions of this key, ascending, also from one call to the next. A position that was
+    /// pushed several times for this key comes as often.
     fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Self::Error>;
-    /// The key has no more positions.
+    /// Ends the key.
     fn end(&mut self) -> std::result::Result<(), Self::Error>;
 }
 
@@ -42,8 +42,8 @@ impl Sorted {
         Self { indexes, means, threads }
     }
 
-    /// Tells all postings of index `index`, and forgets them. Different indexes may be visited by
-    /// different threads at the same time.
+    /// Passes all postings of index `index` to `visitor`, and drops them. Several threads may visit
+    /// different indexes at once.
     pub fn visit<V: Visitor>(
         &self,
         index: usize,
@@ -69,8 +69,8 @@ impl Sorted {
     ) -> std::result::Result<(), V::Error> {
         let closed: FinishedIndex<I> =
             store.close(self.means.memory / 16 / self.threads, self.threads);
-        let mut telling = BatchJoiner { visitor, key: None };
-        // To pass on a batch wakes a thread.
+        let mut joiner = BatchJoiner { visitor, key: None };
+        // Each batch wakes a thread, so small buckets are sent together.
         let groups = closed.groups(BATCH);
         workers::in_order(
             self.threads,
@@ -82,22 +82,22 @@ impl Sorted {
                     closed.send(groups[task].clone(), &mut buffers, &self.means, outlet)
                 }
             },
-            |batch| telling.tell(&batch),
+            |batch| joiner.join(&batch),
         )?;
-        telling.end()
+        joiner.end()
     }
 }
 
 /// Sorted postings grouped by key, on their way from the threads that sort to the visitor.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// Each key, and where its positions start. The first may go on from the batch before.
+    /// Each key with the start of its positions; the first may continue the previous batch.
     pub keys: Vec<(Key, usize)>,
-    /// Of all keys, ascending for each.
+    /// Positions of all keys, ascending for each key.
     pub positions: Vec<u32>,
 }
 
-/// Makes batches from sorted items.
+/// Builds batches from sorted items.
 pub(crate) struct Grouper<'a, I> {
     outlet: &'a TaskSender,
     batch: Batch,
@@ -140,7 +140,7 @@ impl<'a, I: Item> Grouper<'a, I> {
     }
 }
 
-/// How many of the first items have the key of `first`. Steps double, because many keys have many positions.
+/// Returns how many of the first items have the key of `first`. Steps double, because many keys have many positions.
 fn of_one_key<I: Item>(items: &[I], first: I) -> usize {
     let mut step = 1;
     while items.get(step).is_some_and(|item| item.same_key(first)) {
@@ -151,14 +151,14 @@ fn of_one_key<I: Item>(items: &[I], first: I) -> usize {
     known + unknown.partition_point(|item| item.same_key(first))
 }
 
-/// Joins batches: a key may be in several.
+/// Joins batches, because the positions of a key may be in several.
 struct BatchJoiner<'a, V> {
     visitor: &'a mut V,
     key: Option<Key>,
 }
 
 impl<V: Visitor> BatchJoiner<'_, V> {
-    fn tell(&mut self, batch: &Batch) -> std::result::Result<(), V::Error> {
+    fn join(&mut self, batch: &Batch) -> std::result::Result<(), V::Error> {
         let ends = batch.keys.iter().skip(1).map(|&(_, start)| start);
         let ends = ends.chain([batch.positions.len()]);
         for (&(key, start), end) in batch.keys.iter().zip(ends) {

@@ -23,9 +23,9 @@ pub(crate) struct Store<I> {
 #[derive(Debug, Default)]
 struct Buffered<I> {
     chunks: VecDeque<Chunk<I>>,
-    /// Of all chunks.
+    /// Bytes of all chunks.
     bytes: usize,
-    /// The extents of each run, one a bucket.
+    /// The extents of each run, one per bucket.
     runs: Vec<Vec<Extent>>,
 }
 
@@ -34,7 +34,7 @@ impl<I: Item> Store<I> {
         Self { split: OnceLock::new(), held: Mutex::default() }
     }
 
-    /// Takes over what is in `buffer`, at least one item, of a writer.
+    /// Takes the items in the `buffer` of a writer, at least one.
     pub fn take(&self, buffer: &mut Vec<I>, writer: usize) {
         let split = self.split.get_or_init(|| BucketBounds::new(buffer));
         let chunk = Chunk::new(*split, buffer, writer);
@@ -44,12 +44,12 @@ impl<I: Item> Store<I> {
         held.chunks.push_back(chunk);
     }
 
-    /// Bytes held in memory.
+    /// Returns the bytes held in memory.
     pub fn bytes(&self) -> usize {
         lock(&self.held).bytes
     }
 
-    /// Moves the oldest chunks to the file: at least one, and of `bytes` bytes if there are so many.
+    /// Spills the oldest chunks: at least one, and at least `bytes` bytes if there are as many.
     pub fn spill_oldest(&self, bytes: usize, means: &Resources) -> Result<()> {
         let chunks = self.oldest(bytes);
         if chunks.is_empty() {
@@ -74,7 +74,7 @@ impl<I: Item> Store<I> {
         chunks
     }
 
-    /// Ready to be read. A bucket of more than `limit` bytes will be merged, not sorted as a whole.
+    /// Prepares for reading. A bucket of more than `limit` bytes is merged instead of sorted.
     pub fn close(self, limit: usize, threads: usize) -> FinishedIndex<I> {
         let held = self.held.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut chunks = Vec::from(held.chunks);
@@ -90,7 +90,7 @@ impl<I: Item> Store<I> {
     }
 }
 
-/// What a thread sorts in, kept from bucket to bucket because new memory is slow.
+/// The buffers of a sorting thread, kept from bucket to bucket because new memory is slow.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<I> {
     items: Vec<I>,
@@ -98,7 +98,7 @@ pub(crate) struct Buffers<I> {
     bytes: Vec<u8>,
 }
 
-/// All postings of one index, none to come.
+/// All postings of one index, complete.
 #[derive(Debug)]
 pub(crate) struct FinishedIndex<I> {
     chunks: Vec<Chunk<I>>,
@@ -120,7 +120,7 @@ impl<I: Item> FinishedIndex<I> {
         self.items(bucket) * size_of::<I>() > self.limit
     }
 
-    /// The buckets in groups, each of at most `most` items where a bucket has no more.
+    /// Groups the buckets; a group has at most `most` items unless a single bucket has more.
     pub fn groups(&self, most: usize) -> Vec<Range<usize>> {
         let (mut groups, mut start, mut sum) = (Vec::new(), 0, 0);
         for bucket in 0..BUCKETS {

@@ -31,7 +31,7 @@ impl Siblings {
         Self { numbers: vec![number], within: Within::default(), parent: None }
     }
 
-    /// The overflow pages of a value.
+    /// Returns the overflow pages of a value.
     pub fn value(first: u64, count: u64) -> Self {
         let numbers = (first..first.saturating_add(count)).collect();
         Self { numbers, ..Self::root(first) }
@@ -98,7 +98,7 @@ pub(super) struct Leaf {
 }
 
 impl Pointer {
-    /// Number of leaf pages of the table that the pointer leads to.
+    /// Returns the number of leaf pages of the table that the pointer leads to.
     fn table_pages(&self) -> u64 {
         if let Self::Table(record) = self { record.leaf_pages } else { 0 }
     }

@@ -30,7 +30,7 @@ pub(super) struct Copier<'p> {
     page: Vec<u8>,
 }
 
-/// A tree, and the counts of what has been copied of it so far.
+/// A tree, and the counts of its copied pages and values.
 struct Tree {
     rules: TreeRules,
     bulk: Bulk,
@@ -45,7 +45,7 @@ impl Tree {
         Self { rules, bulk, overflow_pages: 0, leaf_pages: 0 }
     }
 
-    /// Encodes the record of a tree of values as the new file has it, and counts that tree for its key.
+    /// Encodes the record of a copied tree of values, and counts its values.
     fn values(&mut self, record: &Table, copy: &Table) -> Vec<u8> {
         self.bulk.table.entries += record.entries - 1; // The key counted as one.
         copy.encode().to_vec()

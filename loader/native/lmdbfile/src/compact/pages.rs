@@ -10,7 +10,7 @@ use crate::source::{PageSource, runs};
 
 /// Runs of at least this many bytes are read past the page cache.
 const LONG_RUN: usize = 128 << 10;
-/// Gaps of up to this many pages are read along, which takes a device no longer than a second request.
+/// Gaps of up to this many pages are read, too, which takes a device no longer than a second request.
 const MAX_GAP: u64 = 8;
 
 impl PageSource {
@@ -50,7 +50,7 @@ impl PageSource {
         }
     }
 
-    /// Whether the run is adjacent to a long one, whose read bypasses the cache and includes its neighbours.
+    /// Returns whether the run is adjacent to a long one, whose uncached read includes its neighbours.
     fn is_next_to_long(&self, runs: &[(u64, usize)], at: usize) -> bool {
         let (before, after) = (at.checked_sub(1).map(|one| runs[one]), runs.get(at + 1));
         let end = |run: (u64, usize)| run.0.saturating_add(run.1 as u64);
@@ -58,7 +58,7 @@ impl PageSource {
             || after.is_some_and(|one| self.is_long(one.1) && is_near(end(runs[at]), one.0))
     }
 
-    /// Whether a run of `count` pages should be read past the cache.
+    /// Returns whether a run of `count` pages should be read past the cache.
     fn is_long(&self, count: usize) -> bool {
         count * self.layout.page_size >= LONG_RUN
     }

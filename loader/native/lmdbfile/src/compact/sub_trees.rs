@@ -77,7 +77,7 @@ impl<'a> ReferencedDataOfLeaves<'a> {
     }
 }
 
-/// Number of pages of the data if it is small, as far as the pointer says.
+/// Returns the number of pages of the data if the pointer shows that they are few.
 fn small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
     let count = match pointer {
         Pointer::Large(node) => pages.layout.overflow_pages(node.size),

@@ -11,7 +11,7 @@ use crate::{Error, ErrorKind, Result};
 const MAGIC: &[u8; 16] = b"ditseed clone 1\n";
 const HEADER: usize = 48;
 const FRAME: usize = 24;
-/// Most bytes in a block.
+/// Maximum size of a block in bytes.
 pub(super) const BLOCK: usize = 1 << 20;
 const DATA: u64 = 1;
 const END: u64 = 2;

@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind, Result, Seen};
 use frame::{Frames, Header};
 pub use receive::{ResumePoint, receive};
 
-/// Restricted by the user's umask.
+/// File mode, restricted by the user's umask.
 const MODE: u32 = 0o666;
 
 /// The content of the copy.
@@ -156,8 +156,8 @@ impl Iterator for Data<'_> {
     }
 }
 
-/// Returns the start and end of the next data at or after `from`. If the file system does not failure holes, all is
-/// data.
+/// Returns the start and end of the next data at or after `from`. If the file system does not report holes, everything
+/// is data.
 fn data(file: &File, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     if from >= end {
         return Ok(None);

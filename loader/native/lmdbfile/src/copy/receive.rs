@@ -58,7 +58,7 @@ pub fn receive(
     result.map_err(|error| error.of_file(target)).map(|()| header.length)
 }
 
-/// Whether the target has everything that the stream omits.
+/// Returns whether the target has everything that the stream omits.
 fn has_omitted_part(header: &Header, target: &Path, journal: &Path) -> bool {
     let part = std::fs::read_to_string(journal).ok().and_then(|text| text.trim_end().parse().ok());
     let part = part.filter(|part: &ResumePoint| part.image == header.image);
@@ -86,7 +86,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Syncs what has been received, and records it in the journal.
+    /// Syncs the received data, and records its length in the journal.
     fn checkpoint(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable = self.have;

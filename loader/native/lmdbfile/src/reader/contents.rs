@@ -93,13 +93,13 @@ impl Default for Ascending {
 }
 
 impl Ascending {
-    /// Whether keys ascend in `order`, which must be in `orders`.
+    /// Returns whether keys ascend in `order`, which must be in `orders`.
     pub fn has(self, order: Order, orders: &[Order]) -> bool {
         let place = orders.iter().position(|known| known.is(order));
         place.is_some_and(|at| self.0 & 1 << at != 0)
     }
 
-    /// Most wrong orders are ruled out by the second or third key. The first key of a branch has no meaning.
+    /// Returns the orders in which the keys ascend; most wrong ones fail at the second or third key.
     pub fn of(view: &View, orders: &[Order]) -> Self {
         let first = view.first();
         let ascends = |order: &Order| {
@@ -146,7 +146,7 @@ impl Branch {
         Self { ascending, children: children.into(), keys: keys.into() }
     }
 
-    /// The separators of the second child and of the last.
+    /// Returns the separators of the second child and of the last.
     pub fn ends(&self) -> (&[u8], &[u8]) {
         let last = self.len() - 1;
         (self.key(last.min(1)), self.key(last))
@@ -165,7 +165,7 @@ impl Branch {
         &self.keys[self.children[at].1 as usize..end]
     }
 
-    /// The bounds of the child's keys, if `outer` are those of this page.
+    /// Returns the bounds of the child's keys, if `outer` are those of this page.
     pub fn within<'k>(&'k self, at: usize, outer: Within<&'k [u8]>) -> Within<&'k [u8]> {
         let from = if at > 0 { Some(self.key(at)) } else { outer.from };
         let to = if at + 1 < self.len() { Some(self.key(at + 1)) } else { outer.to };
@@ -257,7 +257,7 @@ impl Others {
 /// Pages with their numbers, in order; `None` once [`Seen::take`] has returned the page.
 type Piece = Vec<(u64, Option<Contents>)>;
 
-/// The page contents recorded while a file was copied: some 130 bytes per 4096.
+/// The page contents recorded while a file was copied: some 130 bytes per page of 4096 bytes.
 #[derive(Debug)]
 pub struct Seen {
     layout: Layout,
@@ -307,7 +307,7 @@ impl Seen {
         Some(Contents::new(&view, self.orders()))
     }
 
-    /// Returns a page to the first caller.
+    /// Returns the contents of a page, to the first caller only.
     pub(super) fn take(&self, number: u64) -> Option<Contents> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, piece) = pieces.range_mut(..=number).next_back()?;
@@ -315,12 +315,12 @@ impl Seen {
         piece[at].1.take()
     }
 
-    /// The orders that were checked in the pages.
+    /// Returns the orders that were checked in the pages.
     pub(super) fn orders(&self) -> Orders<'_> {
         Orders { keys: &self.orders, values: &self.orders }
     }
 
-    /// Whether a walk with the orders `wanted` needs no others.
+    /// Returns whether all `wanted` orders were checked.
     pub(super) fn covers(&self, wanted: &[Order]) -> bool {
         wanted.iter().all(|order| self.orders.iter().any(|known| known.is(*order)))
     }

@@ -73,7 +73,7 @@ impl<'r> Cursor<'r> {
     }
 
     /// Returns the next key and value, or `None` after the last.
-    #[allow(clippy::should_implement_trait)] // What it lends is valid until the next call only.
+    #[allow(clippy::should_implement_trait)] // The returned bytes are valid until the next call.
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.named(Self::step)?;
         if self.state == State::End {
@@ -191,9 +191,9 @@ pub struct Peekable<'r> {
     cursor: Cursor<'r>,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    /// Whether there is such a record; otherwise the cursor is at the end.
+    /// The cursor is at a record, not at the end.
     pub live: bool,
-    /// Whether the record before it had another key.
+    /// The record is the first of its key.
     pub is_first: bool,
 }
 
@@ -231,7 +231,7 @@ impl<'r> Peekable<'r> {
         Ok(())
     }
 
-    /// Whether the current record has this key.
+    /// Returns whether the current record has this key.
     pub fn is_at(&self, key: &[u8]) -> bool {
         self.live && self.key == key
     }
@@ -260,14 +260,14 @@ pub struct KeyValues<'k> {
 }
 
 impl<'r> TableReader<'r> {
-    /// An iterator over keys, before the first.
+    /// Returns an iterator over keys, before the first.
     pub fn keys(&self) -> Result<Keys<'r>> {
         let path = Path::new(&self.record, self.rules, self.store.source.pages);
         let path = path.map_err(|error| error.of_table(self.name))?;
         Ok(Keys { table: *self, path, few: None, begun: false })
     }
 
-    /// Number of pages of the table's tree, without those of its trees of values.
+    /// Returns the number of pages of the table's tree, without those of its trees of values.
     pub fn pages(&self) -> Result<u64> {
         tree_pages(&self.record, self.store.source.pages).map_err(|error| error.of_table(self.name))
     }
@@ -275,7 +275,7 @@ impl<'r> TableReader<'r> {
 
 impl Keys<'_> {
     /// Returns the next key, or `None` after the last.
-    #[allow(clippy::should_implement_trait)] // What it lends is valid until the next call only.
+    #[allow(clippy::should_implement_trait)] // The returned bytes are valid until the next call.
     pub fn next(&mut self) -> Result<Option<KeyValues<'_>>> {
         let name = self.table.name;
         self.step().map_err(|error| error.of_table(name))
@@ -304,7 +304,7 @@ impl Keys<'_> {
     }
 }
 
-/// Returns the number of pages of a tree, which must not exceed `most`, that of the file.
+/// Returns the number of pages of a tree, which must not exceed the file's `most` pages.
 fn tree_pages(tree: &Table, most: u64) -> Result<u64> {
     let parts = [tree.branch_pages, tree.leaf_pages, tree.overflow_pages];
     let report = parts.into_iter().try_fold(0_u64, u64::checked_add);

@@ -54,37 +54,37 @@ impl Reader {
         self.store.source.layout
     }
 
-    /// The size in bytes up to which LMDB may let the file grow.
+    /// Returns the size in bytes up to which LMDB may let the file grow.
     pub fn map_size(&self) -> u64 {
         self.meta.map_size
     }
 
-    /// Number of pages up to the last one in use, including the meta pages.
+    /// Returns the number of pages up to the last one in use, including the meta pages.
     pub fn pages(&self) -> u64 {
         self.meta.last_page + 1
     }
 
-    /// The transaction number of the snapshot.
+    /// Returns the transaction number of the snapshot.
     pub fn txn(&self) -> u64 {
         self.meta.txn
     }
 
-    /// Whether the file has all pages; pages at its end may legitimately be missing while they are free.
+    /// Returns whether the file has all pages; it may lack the last ones while they are free.
     pub fn is_whole(&self) -> bool {
         self.store.source.pages == self.pages()
     }
 
-    /// The records of the table of free pages and of the main table, from the meta page.
+    /// Returns the records of the table of free pages and of the main table, from the meta page.
     pub fn system_tables(&self) -> [Table; 2] {
         [self.meta.free, self.meta.main]
     }
 
-    /// The names of all tables, in order.
+    /// Returns the names of all tables, in order.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.tables.keys().map(Vec::as_slice)
     }
 
-    /// The tables by name, in order.
+    /// Returns the tables by name, in order.
     pub(crate) fn records(&self) -> impl Iterator<Item = (&[u8], Table)> {
         self.tables.iter().map(|(name, table)| (name.as_slice(), table.record))
     }
@@ -96,22 +96,22 @@ impl Reader {
         }
     }
 
-    /// The rules of the table with this name; if there is no such table, those that `flags` imply.
+    /// Returns the rules of the table with this name, or those that `flags` imply if there is none.
     pub(crate) fn rules_of(&self, name: &[u8], flags: Flags) -> TreeRules {
         let known = self.tables.get(self.layout().name(name));
         known.map_or_else(|| TreeRules::of_flags(flags), |table| table.rules)
     }
 
-    /// All orders that occur in the tables.
+    /// Returns all orders that occur in the tables.
     fn orders(&self) -> Vec<Order> {
-        let mut orders = vec![Order::Bytes, Order::Integer]; // The latter of the table of free pages.
+        let mut orders = vec![Order::Bytes, Order::Integer]; // Integer: of the free pages.
         let own = self.tables.values().flat_map(|table| table.rules.both_orders());
         for order in own {
             if !orders.iter().any(|known| known.is(order)) {
                 orders.push(order);
             }
         }
-        debug_assert!(orders.len() <= 32, "a bit for each");
+        debug_assert!(orders.len() <= 32, "`Ascending` has 32 bits");
         orders
     }
 
@@ -121,7 +121,7 @@ impl Reader {
 }
 
 impl NamedTable {
-    /// With the orders that follow from the table's flags.
+    /// Uses the orders that the table's flags imply.
     fn new(name: &[u8], record: Table) -> Self {
         let rules = TreeRules::of_flags(record.flags);
         Self { name: name.escape_ascii().to_string(), record, rules }
@@ -137,7 +137,7 @@ impl<'r> TableReader<'r> {
         self.record
     }
 
-    /// A cursor before the first key.
+    /// Returns a cursor before the first key.
     pub fn cursor(&self) -> Result<Cursor<'r>> {
         Cursor::new(*self).map_err(|error| error.of_table(self.name))
     }
@@ -172,12 +172,12 @@ impl<'r> TableReader<'r> {
         self.cursor()?.counted(key)
     }
 
-    /// The greatest key.
+    /// Returns the greatest key.
     pub fn last_key(&self) -> Result<Option<Vec<u8>>> {
         self.cursor()?.last_key()
     }
 
-    /// Whether the key has the value.
+    /// Returns whether the key has the value.
     pub fn contains(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         Ok(self.find(key, value)?.is_some_and(|found| found == value))
     }
@@ -200,7 +200,7 @@ impl<'r> TableReader<'r> {
         Ok(keys)
     }
 
-    /// The children of branch pages and the keys between them; `keys` are the separators between `pages`.
+    /// Returns the children of branch pages, and the keys between them; `keys` separate `pages`.
     fn level_below(&self, keys: &[Vec<u8>], pages: &[u64]) -> Result<(Vec<Vec<u8>>, Vec<u64>)> {
         let (mut below, mut children) = (Vec::new(), Vec::new());
         for (at, &page) in pages.iter().enumerate() {

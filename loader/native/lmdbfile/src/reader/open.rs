@@ -16,7 +16,7 @@ use crate::meta::{Head, Meta};
 use crate::source::PageSource;
 use crate::{Error, Layout, Result};
 
-/// Most attempts to read the meta pages until two in a row agree.
+/// Maximum number of attempts to read the meta pages until two in a row agree.
 const TRIES: u32 = 1000;
 
 impl Reader {
@@ -86,12 +86,12 @@ impl Reader {
     }
 }
 
-/// Number of pages that may be in use. A file may end before its last page if that page is free.
+/// Returns the number of pages that may be in use: a file may lack its last pages if they are free.
 fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
     let in_file = file.metadata()?.len() / layout.page_size as u64;
     let pages = in_file.min(meta.last_page + 1);
     if pages < META_PAGES {
-        return Err(Error::corrupt(meta.txn % 2, "an impossible number of the last page"));
+        return Err(Error::corrupt(meta.txn % 2, "an impossible last page number"));
     }
     Ok(pages)
 }

@@ -160,7 +160,7 @@ impl Path {
         })
     }
 
-    /// The number of the node's page.
+    /// Returns the number of the node's page.
     pub fn page(&self) -> u64 {
         self.levels.last().map_or(NO_PAGE, |level| level.number)
     }
@@ -200,7 +200,7 @@ impl Path {
         Ok(())
     }
 
-    /// The bounds of the keys below the position, which is on a branch.
+    /// Returns the bounds of the keys below the position, which is on a branch.
     fn within(&self) -> Within<&[u8]> {
         let mut levels = self.levels.iter().rev();
         let from = levels.clone().find(|level| level.at > 0);

@@ -11,7 +11,7 @@ const OUT_OF_ORDER: &str = "keys or values that are not in ascending order";
 /// The rules of one tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeRules {
-    /// Flags of the table that the tree is, or belongs to.
+    /// Flags of the tree's table.
     flags: Flags,
     role: Role,
     order: Order,
@@ -24,7 +24,7 @@ enum Role {
     /// The table of tables.
     Main,
     Table,
-    /// The values of one key, each of which is a key of the tree; `Kind` is that of its leaves.
+    /// The values of one key, each of which is a key of the tree; `Kind` is the kind of its leaves.
     Values(Kind),
 }
 
@@ -40,7 +40,7 @@ impl TreeRules {
         Self { role: Role::Main, ..Self::of_flags(flags) }
     }
 
-    /// The rules of a table with the orders that its flags imply.
+    /// Returns the rules of a table with the orders that its flags imply.
     pub const fn of_flags(flags: Flags) -> Self {
         Self::table(flags, flags.key_order(), flags.value_order())
     }
@@ -49,7 +49,7 @@ impl TreeRules {
         Self { flags, role: Role::Table, order, value_order }
     }
 
-    /// The rules of a tree of values. `size` is the size of each value, or 0 if sizes differ.
+    /// Returns the rules of a tree of values. `size` is that of each value, or 0 if sizes differ.
     pub const fn values(&self, size: u32) -> Self {
         let kind = match size as usize {
             0 => Kind::Leaf,
@@ -58,14 +58,14 @@ impl TreeRules {
         Self { role: Role::Values(kind), order: self.value_order, ..*self }
     }
 
-    /// The orders to check on a page of the tree.
+    /// Returns the orders to check on a page of the tree.
     pub const fn orders(&self) -> Orders<'_> {
         let (keys, values) =
             (std::slice::from_ref(&self.order), std::slice::from_ref(&self.value_order));
         Orders { keys, values }
     }
 
-    /// The order of keys and the order of values.
+    /// Returns the order of keys and the order of values.
     pub const fn both_orders(&self) -> [Order; 2] {
         [self.order, self.value_order]
     }
@@ -163,7 +163,7 @@ impl TreeRules {
         leaf.others.as_ref().map_or(Ok(()), |others| self.check_others(others, found))
     }
 
-    /// A leaf may begin with the separator before it; keys of a branch must follow it, because keys lie between them.
+    /// A leaf's first key may equal the separator before it, but a branch's separators must be greater.
     fn check_within(&self, (first, last): (&[u8], &[u8]), place: Place<'_>) -> PageCheck<()> {
         let above = place.within.from.is_none_or(|from| match self.order.compare(from, first) {
             Ordering::Less => true,

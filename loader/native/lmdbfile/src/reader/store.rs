@@ -31,7 +31,7 @@ type Slot = Option<Block>;
 struct Block {
     number: u64,
     bytes: Arc<Buffer>,
-    /// Its pages that have passed the rules of a tree, each with these rules.
+    /// Pages of the block that passed the rules of a tree, with these rules.
     checked: Vec<Option<(TreeRules, View)>>,
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct BlockCache {
     slots: RefCell<Vec<Slot>>,
     /// Bytes of a block.
     block: Cell<usize>,
-    /// The pages are in no order, so at most one is read at a time.
+    /// The pages of trees are scattered over the file, so blocks are single pages.
     scattered: Cell<bool>,
-    /// Number of blocks that did not follow the previous one on the way through a tree, minus those that did.
+    /// Blocks of a tree that did not follow the previously read block, minus those that did.
     jumps: Cell<u32>,
 }
 
@@ -52,7 +52,7 @@ impl BlockCache {
         Self::of(Arc::new(source), BLOCK, SLOTS, false)
     }
 
-    /// A cache that reads single pages, through the page cache.
+    /// Returns a cache that reads single pages, through the page cache.
     pub fn scattered(source: PageSource) -> Self {
         let block = source.layout.page_size;
         Self::of(Arc::new(source), block, SCATTERED_SLOTS, true)
@@ -64,7 +64,7 @@ impl BlockCache {
         Self { source, slots, block, scattered, jumps }
     }
 
-    /// Another cache of the same file, for another thread.
+    /// Returns another cache of the same file, for another thread.
     pub fn fork(&self) -> Self {
         let slots = self.slots.borrow().len();
         Self::of(Arc::clone(&self.source), self.block.get(), slots, self.scattered.get())
@@ -130,7 +130,7 @@ impl BlockCache {
         self.view(number)
     }
 
-    /// Whether the block of the page, or the previous block, is cached.
+    /// Returns whether the block of the page, or the previous block, is cached.
     fn is_near(&self, number: u64) -> bool {
         let (block, _) = self.place(number);
         let mut slots = self.slots.borrow_mut();
@@ -304,7 +304,7 @@ mod tests {
                     assert_eq!(row, Some((&key[..], &key.repeat(16)[..])), "pass {pass}");
                 }
                 assert!(cursor.next().unwrap().is_none());
-                assert_eq!(reader.store.scattered.get(), mixed, "it shows on the first pass");
+                assert_eq!(reader.store.scattered.get(), mixed, "the first pass detects it");
             }
             let expected = if mixed { reader.layout().page_size } else { super::BLOCK };
             assert_eq!(reader.store.block.get(), expected);

@@ -37,13 +37,13 @@ pub(crate) struct Node<'a> {
     pub data: &'a [u8],
 }
 
-/// Ok, or what is wrong with a page; the caller adds the page number and table.
+/// The result of checking a page. An error states the defect; the caller adds page and table.
 pub(crate) type PageCheck<T> = Result<T, &'static str>;
 
 pub(crate) const OTHER_KIND: &str = "a page of the wrong kind for its position";
 
 impl View {
-    /// A view of a page of a tree. `range` lies within the block.
+    /// Returns a view of a page of a tree. `range` lies within the block.
     pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> PageCheck<Self> {
         let header = layout.header(&block[range.clone()]);
         let kind = kind(header.flags, header.pad)?;
@@ -61,7 +61,7 @@ impl View {
         }
     }
 
-    /// A view of the sub-page in a leaf's node.
+    /// Returns a view of the sub-page in a leaf's node.
     pub fn sub_page(&self, at: usize) -> PageCheck<Self> {
         let (_, data) = self.node_ranges(self.pointer(at));
         let start = self.range.start;
@@ -70,7 +70,7 @@ impl View {
             return Err("a sub-page smaller than its header");
         }
         if self.layout.header(&self.block[range.clone()]).flags & page::SUBP == 0 {
-            return Err("a sub-page without the flag of one");
+            return Err("a sub-page without the sub-page flag");
         }
         Self::page(Arc::clone(&self.block), range, self.layout)
     }
@@ -122,20 +122,20 @@ impl View {
         (key, data..data + size)
     }
 
-    /// Length of the longest key that LMDB puts on such a page.
+    /// Returns the length of the longest key that LMDB puts on such a page.
     #[inline]
     pub const fn max_key(&self) -> usize {
         self.layout.max_key()
     }
 
-    /// Flags and key size of a node; `at` is below `count`, and the page is a leaf of nodes.
+    /// Returns flags and key size of a node; `at` is below `count`, the page a leaf of nodes.
     #[inline]
     pub fn node_head(&self, at: usize) -> (u16, usize) {
         let (bytes, start) = (self.bytes(), self.pointer(at));
         (read_u16(bytes, start + 4), read_u16(bytes, start + 6).into())
     }
 
-    /// The node at `at`, which is below `count`; the page is not a branch.
+    /// Returns the node at `at`, which is below `count`; the page is not a branch.
     #[inline]
     pub fn node(&self, at: usize) -> Node<'_> {
         let bytes = self.bytes();
@@ -149,29 +149,29 @@ impl View {
         Node { flags, size: size(bytes, start), key: &bytes[key], data: &bytes[data] }
     }
 
-    /// Offset of a node's data on the page; `at` is below `count`, and the page is not LEAF2.
+    /// Returns the offset of a node's data; `at` is below `count`, and the page is not LEAF2.
     pub fn data_start(&self, at: usize) -> usize {
         self.node_ranges(self.pointer(at)).1.start
     }
 
-    /// The child of a branch at `at`, which is below `count`.
+    /// Returns the child of a branch at `at`, which is below `count`.
     pub fn child(&self, at: usize) -> u64 {
         let start = self.pointer(at);
         let part = |offset| u64::from(read_u16(self.bytes(), start + offset));
         part(0) | part(2) << 16 | part(4) << 32
     }
 
-    /// Index of the first key that has a meaning: the key of a branch's first child has none.
+    /// Returns the index of the first key with a meaning: that of a branch's first child has none.
     pub fn first(&self) -> usize {
         (self.count - 1).min(usize::from(self.kind == Kind::Branch))
     }
 
-    /// The first key that has a meaning, and the last key.
+    /// Returns the first key that has a meaning, and the last key.
     pub fn ends(&self) -> (&[u8], &[u8]) {
         (self.key(self.first()), self.key(self.count - 1))
     }
 
-    /// The key at `at`, for any kind of page.
+    /// Returns the key at `at`, for any kind of page.
     #[inline]
     pub fn key(&self, at: usize) -> &[u8] {
         if let Kind::Leaf2(_) = self.kind {
@@ -183,10 +183,10 @@ impl View {
 }
 
 impl Node<'_> {
-    /// The large pointer, if the value is on overflow pages.
+    /// Returns the large pointer, if the value is on overflow pages.
     pub fn large(&self) -> Option<LargeNode> {
         (self.flags & node::BIGDATA != 0).then(|| {
-            // Format 3 stores the number of pages behind the transaction.
+            // Format 3 stores the number of pages after the transaction.
             let count = self.data.get(16..).filter(|rest| !rest.is_empty());
             let pages = count.map(|rest| u32::try_from(read_u64(rest, 0)).unwrap_or(u32::MAX));
             LargeNode { first: read_u64(self.data, 0), size: self.size, pages }
@@ -194,14 +194,14 @@ impl Node<'_> {
     }
 }
 
-/// Range of the key of the node at `start`.
+/// Returns the range of the key of the node at `start`.
 #[inline]
 fn key_range(bytes: &[u8], start: usize) -> Range<usize> {
     let key = start + NODE_HEADER;
     key..key + usize::from(read_u16(bytes, start + 6))
 }
 
-/// The size of the value of the node at `start` of a leaf.
+/// Returns the size of the value of the node at `start` of a leaf.
 #[inline]
 fn size(bytes: &[u8], start: usize) -> usize {
     usize::from(read_u16(bytes, start)) | usize::from(read_u16(bytes, start + 2)) << 16

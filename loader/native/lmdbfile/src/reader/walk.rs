@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind, Result, Table};
 /// The name of the main table in messages.
 const MAIN: &str = "main";
 
-/// What a page is used for.
+/// The use of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
     Meta,
@@ -34,7 +34,7 @@ pub struct PageUse<'a> {
     pub table: &'a str,
 }
 
-/// How the pages of a file are used.
+/// Number of a file's pages by use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageUsage {
     pub branch: u64,
@@ -97,8 +97,8 @@ impl Reader {
         (walk.found, damage)
     }
 
-    /// Returns the pages of those of these tables that exist, of the main table and of the table of free pages, but not
-    /// the free pages. Checks as [`walk`](Self::walk) does.
+    /// Returns the pages of the existing tables among `names`, of the main table and of the table of free pages, but
+    /// not the free pages. Checks as [`walk`](Self::walk) does.
     pub(crate) fn pages_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Result<Runs> {
         let (used, found) = (Runs::default(), PageUsage::default());
         let mut walk = Walk { seen: None, visit: &mut |_| true, used, found };
@@ -142,7 +142,7 @@ impl Reader {
             let mut numbers = list.chunks_exact(8).map(|number| read_u64(number, 0));
             let count = numbers.next().and_then(|count| usize::try_from(count).ok());
             let Some(count) = count.filter(|count| *count <= numbers.len()) else {
-                let message = "a list of free pages shorter than it says";
+                let message = "a list of free pages shorter than its count";
                 return Err(Error::corrupt(table.record.root, message).of_table(table.name));
             };
             for number in numbers.take(count) {
@@ -164,7 +164,7 @@ struct Walk<'v> {
     found: PageUsage,
 }
 
-/// A tree, and the counts of what has been seen of it so far.
+/// A tree, and the counts of its pages and values so far.
 struct Tree<'r> {
     table: TableReader<'r>,
     /// The record of this tree, which may be that of one key's values.
@@ -286,12 +286,12 @@ impl Runs {
         true
     }
 
-    /// All numbers in descending order.
+    /// Returns all numbers in descending order.
     pub fn descending(&self) -> impl Iterator<Item = u64> {
         self.0.iter().rev().flat_map(|(&start, &end)| (start..end).rev())
     }
 
-    /// The runs of numbers below `end` that are not in the set.
+    /// Returns the runs of numbers below `end` that are not in the set.
     pub fn gaps(&self, end: u64) -> Vec<Range<u64>> {
         let ends = std::iter::once(0).chain(self.0.values().copied());
         let starts = self.0.keys().copied().chain(std::iter::once(end));

@@ -1,5 +1,5 @@
 //! Random tables around every threshold of the format.
-#![allow(dead_code)] // Each test file takes what it needs.
+#![allow(dead_code)] // Each test file uses a part of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use lmdbfile::{FileWriter, Flags, Format, Options, Order, Reader, Summary, Table
 
 pub const MAP_SIZE: u64 = 1 << 30;
 
-/// A directory, and the path of the data file in it.
+/// Returns a directory, and the path of the data file in it.
 pub fn place() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data.mdb");
@@ -26,14 +26,14 @@ pub fn lmdb(directory: &Path) -> Env {
     unsafe { options.open(directory) }.unwrap()
 }
 
-/// A reader of a file in which every page is accounted for.
+/// Opens a file and checks that every page is accounted for.
 pub fn intact(path: &Path) -> Reader {
     let reader = Reader::open(path).unwrap();
     assert_eq!(reader.walk(&mut |_| {}).unwrap().unreachable, vec![]);
     reader
 }
 
-/// Checks what the reader finds in these tables.
+/// Checks that the reader returns the contents of these tables.
 pub fn check(reader: &Reader, tables: &[(String, Content)]) {
     for (name, content) in tables {
         assert!(rows(reader, name.as_bytes()).unwrap() == content.rows, "{name}");
@@ -50,7 +50,7 @@ pub struct Content {
     pub rows: Rows,
 }
 
-/// The kinds of table to test, those of slapd's database first (slapd-mdb(5)).
+/// Returns the kinds of table to test, those of slapd's database first (slapd-mdb(5)).
 pub fn kinds() -> Vec<Flags> {
     vec![
         Flags::INTEGERKEY,
@@ -64,7 +64,7 @@ pub fn kinds() -> Vec<Flags> {
     ]
 }
 
-/// `page_size` decides where the thresholds are.
+/// Returns random content. `page_size` determines the thresholds.
 pub fn content(rng: &mut Rng, flags: Flags, page_size: usize) -> Content {
     let keys = [0, 1, 2, 3, 50, 300, 3000][rng.usize(..7)];
     let key_size = [1, 4, 10, 200, 510, 511][rng.usize(..6)];
@@ -116,7 +116,7 @@ fn values(
     values.into_iter().map(|value| value.0).collect()
 }
 
-/// Sizes around the limits of a leaf and of whole overflow pages, and random ones.
+/// Returns a value with a size near the limits of a leaf or of overflow pages, or random.
 fn large(rng: &mut Rng, page_size: usize) -> Vec<u8> {
     let size = match rng.u8(..12) {
         0 => 0,
@@ -129,7 +129,7 @@ fn large(rng: &mut Rng, page_size: usize) -> Vec<u8> {
     bytes(rng, size)
 }
 
-/// Counts around the limits of a sub-page of 8-byte values, of a page, and of several levels.
+/// Returns a count near the limits of a sub-page of 8-byte values, a page, or several levels.
 fn dup_count(rng: &mut Rng, page_size: usize) -> usize {
     match rng.u8(..6) {
         0 => page_size / 16 - 8 + rng.usize(..12),
@@ -215,7 +215,7 @@ pub fn write_as(path: &Path, options: &Options, tables: &[(String, Content)]) ->
     file.finish(written).unwrap()
 }
 
-/// Some tables of random kinds.
+/// Returns some tables of random kinds.
 pub fn tables(rng: &mut Rng, page_size: usize) -> Vec<(String, Content)> {
     let kinds = kinds();
     let count = rng.usize(0..5);
@@ -226,7 +226,7 @@ pub fn tables(rng: &mut Rng, page_size: usize) -> Vec<(String, Content)> {
     (0..count).map(&mut one).collect()
 }
 
-/// All keys and values as the reader returns them.
+/// Returns all keys and values from the reader.
 pub fn rows(reader: &Reader, name: &[u8]) -> lmdbfile::Result<Rows> {
     let mut rows = Rows::new();
     let Some(table) = reader.table(name) else { return Ok(rows) };

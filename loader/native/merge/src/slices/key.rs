@@ -61,7 +61,7 @@ impl Keys {
         rdns.iter().rev().fold(ROOT, |above, rdn| self.below(above, rdn))
     }
 
-    /// The parts of an RDN have no order, so their hashes are added.
+    /// Returns the key of an RDN below `above`. Its parts have no order, so their hashes are added.
     fn below(&mut self, above: u64, rdn: &[u8]) -> u64 {
         let parts = name::pieces(rdn, |text| end(text, b"+"));
         let sum = parts.fold(0, |sum: u64, part| sum.wrapping_add(self.assertion(part)));

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::key::{Key, Keys};
 use super::walk::{RecordLocation, walk};
 
-/// Most sample positions that are kept while the number of entries is unknown.
+/// Maximum number of sample positions while the number of entries is unknown.
 const MOST_SAMPLES: usize = 8192;
 
 /// The beginning of a slice.
@@ -68,7 +68,7 @@ pub fn plan(
     Ok(Plan { shared, leaves, unknown, cuts: marks.cuts(shards) })
 }
 
-/// A slice counts its entries in 32 bits, as a build does.
+/// Refuses too many entries: a slice counts them in 32 bits, as a build does.
 fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     let entries = shared.saturating_add(leaves);
     if entries > MOST_ENTRIES {
@@ -80,7 +80,7 @@ fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     Ok(())
 }
 
-/// The keys of all parents, whether or not the input has entries for them.
+/// Returns the keys of all parents, whether or not the input has entries for them.
 fn parents(
     paths: &[PathBuf],
     keys: &mut Keys,

@@ -41,7 +41,7 @@ fn its_base_counts_as_used() {
 }
 
 #[test]
-fn pages_before_it_that_are_new_do_not_hide_what_it_was() {
+fn new_pages_before_it_do_not_hide_its_base() {
     let mut backups = Backups::new();
     let contents: Vec<u16> = (0..50).map(|one| one * 8).collect();
     backups.take(&pages(&contents, 2));
@@ -63,15 +63,15 @@ fn a_page_that_is_short_by_itself_is_stored_whole() {
 }
 
 #[test]
-fn what_was_read_of_a_frame_is_kept() {
+fn a_frame_that_was_read_is_cached() {
     let (cache, stored) = (Cache::default(), [0; 21]);
     let digest = *blake3::hash(&stored).as_bytes();
     let entry = Entry { pages: 1, packed: 1, digest, differences: false };
     cache.get((0, 0), || Frame::head(&stored, &entry, SIZE)).unwrap();
-    assert!(cache.get((0, 0), || panic!("it is read again")).is_ok());
+    assert!(cache.get((0, 0), || panic!("the frame is read again")).is_ok());
 }
 
-/// A page stored as a difference to the one at `base`; `lie` changes the difference before it is stored.
+/// Stores a page as a difference to the page at `base`; `lie` changes the difference before.
 fn forged(base: Place, lie: impl Fn(&mut Difference)) -> (Backups, Segment) {
     let mut backups = Backups::new();
     backups.take(&pages(&[9, 17], 2));
@@ -101,7 +101,7 @@ fn an_invalid_base_is_refused() {
 }
 
 #[test]
-fn what_makes_another_page_or_none_is_refused() {
+fn differences_that_yield_another_page_or_none_are_refused() {
     let whole = Place { pack: 0, page: 0 };
     let (backups, segment) = forged(whole, |_| ());
     let page = pages(&[13], 2);

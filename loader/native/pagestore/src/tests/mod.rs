@@ -16,7 +16,7 @@ use crate::{Assembly, Backup, Known, Pack, Piece, Segment, Shape, Sifted, sift};
 const SIZE: usize = 512;
 const SHAPE: Shape = Shape { page_size: SIZE, transaction: None };
 
-/// Pages with these contents, numbered from `first` on; pages with odd contents have no number. Groups of eight
+/// Returns pages with these contents, numbered from `first` on; pages with odd contents have no number. Groups of eight
 /// contents differ in one byte.
 fn pages(contents: &[u16], first: u64) -> Vec<u8> {
     let one = |(number, content): (u64, &u16)| {
@@ -63,7 +63,7 @@ impl Backups {
         Ok(data)
     }
 
-    /// Restores as with a list that has the sum of `data`.
+    /// Restores a segment whose list has the checksum of `data`.
     fn restore(&self, segment: &Segment, own: u32, data: &[u8]) -> Result<()> {
         let piece = Piece { segment: segment.clone(), sum: xxh3_128(data) };
         let backup = Backup { head: &[], pieces: &[piece], own };
@@ -134,7 +134,7 @@ fn a_flipped_bit_is_found_wherever_it_is() {
 }
 
 #[test]
-fn an_index_of_what_is_never_written_is_refused() {
+fn an_index_with_impossible_sizes_is_refused() {
     for (pages, packed) in [(0_u32, 9_u32), (257, 9), (1, 1 << 30)] {
         let index = [&pages.to_le_bytes()[..], &packed.to_le_bytes(), &[0; 32]].concat();
         Pack::open(Path::new("/dev/null"), Path::new("x"), &index, SIZE).unwrap_err();
@@ -143,7 +143,7 @@ fn an_index_of_what_is_never_written_is_refused() {
 }
 
 #[test]
-fn pages_of_frames_that_are_used_least_are_not_known() {
+fn pages_of_the_least_used_frames_are_not_reused() {
     let mut backups = Backups::new();
     let (contents, few): (Vec<u16>, _) = ((0..500).map(|one| 2 * one).collect(), 3);
     backups.take(&pages(&contents, 2));
@@ -174,7 +174,7 @@ fn in_format_3_the_transaction_does_not_count() {
 }
 
 #[test]
-fn runs_are_what_was_written() {
+fn runs_are_read_back() {
     let mut writer = RunWriter::new(9);
     for (pack, index) in [(1, 70_000), (1, 70_001), (9, 0), (2, 5), (1, 70_003), (9, 1), (2, 4)] {
         writer.add(pack, index);
