@@ -1,4 +1,4 @@
-//! The calls that read a schema, and build databases with it.
+//! Calls that read a schema and build databases with it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl Schema {
     }
 }
 
-/// Returns name -> result of `rule`, without types for which `rule` returns `None`.
+/// Maps the name of each attribute type to the result of `rule`, unless `rule` returns `None`.
 fn told<'a>(
     kinds: impl Iterator<Item = &'a schema::AttributeType>,
     rule: impl Fn(&schema::AttributeType) -> Option<&str>,
@@ -47,7 +47,8 @@ impl Schema {
         told(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
-    /// Returns kind, name, all names, whether it is compiled in, and what determines stored bytes and index keys.
+    /// Returns for each definition: its kind, its name, all names, whether it is compiled into slapd, and the
+    /// properties that determine stored bytes and index keys.
     fn facts(&self) -> Vec<SchemaFact> {
         let attributes = self.0.attributes().map(|one| {
             let names = names_of(&one.names, &one.oid);
@@ -118,12 +119,12 @@ impl From<backmdb::Rejection> for Rejection {
     }
 }
 
-/// Returns at most a hundred rejections; the reject file has all.
+/// Returns at most a hundred rejections; the reject file contains all of them.
 pub fn reported<R: Into<Rejection>>(all: Vec<R>) -> Vec<Rejection> {
     all.into_iter().take(100).map(R::into).collect()
 }
 
-/// Attribute description, syntax, and number of values that the syntax forbids.
+/// An attribute description, its syntax, and the number of values that the syntax forbids.
 pub type Misfits = Vec<(String, String, u64)>;
 
 pub fn misfits_of(all: Vec<backmdb::InvalidValues>) -> Misfits {
@@ -147,7 +148,7 @@ record!(Built from backmdb::Built {
     rejected: usize = rejections.len(),
 });
 
-/// A database's configuration in slapd, and its schema.
+/// The configuration of a database in slapd, and its schema.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Database {
@@ -161,7 +162,7 @@ impl Database {
     }
 }
 
-/// `loader.sinks.mdb.Target`.
+/// The fields of `loader.sinks.mdb.Target`.
 #[derive(FromPyObject)]
 pub struct Target {
     schema: Py<Schema>,
@@ -171,7 +172,7 @@ pub struct Target {
     server_id: u16,
 }
 
-/// `loader.backmdb.Settings`.
+/// The fields of `loader.backmdb.Settings`.
 #[derive(FromPyObject)]
 struct Configured {
     suffixes: Vec<String>,
@@ -254,7 +255,7 @@ impl Input {
     }
 }
 
-/// `loader.sinks.mdb.BuildRules`.
+/// The fields of `loader.sinks.mdb.BuildRules`.
 #[derive(FromPyObject)]
 pub struct BuildRules {
     now: String,

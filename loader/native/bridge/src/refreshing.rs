@@ -1,4 +1,4 @@
-//! The calls that refresh a database, rebuild its indexes, and convert its records for another slapd.
+//! Calls that refresh a database, rebuild its indexes, and convert its records for another release of slapd.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ record!(Refreshed from ChangeCounts {
         unsettled.iter().map(|uuid| uuid.to_be_bytes().to_vec()).collect(),
 });
 
-/// `loader.sinks.changing.SyncResult`.
+/// The fields of `loader.sinks.changing.SyncResult`.
 #[derive(FromPyObject)]
 pub struct Sent {
     changed: Vec<PathBuf>,
@@ -55,7 +55,7 @@ pub fn refresh(
         jobs,
         rejects: scratch.join("rejects.ldif"),
         scratch,
-        // Entries from the provider are not checked.
+        // Entries that the provider sent are not checked.
         ..Options::default()
     };
     let (known, allowed) = (database.parts(), duplicate(allowed)?);

@@ -1,4 +1,4 @@
-//! Synthetic trees: learns a template from LDIF, and generates LDIF from a template.
+//! Calls that learn a template from LDIF, and that generate LDIF from a template.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::error::raised;
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{Shard, record};
 
-/// A template that is compiled for a seed, a suffix and a number of entries.
+/// A template, compiled for a seed, a suffix and a number of entries.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Template {
@@ -20,7 +20,7 @@ pub struct Template {
     tree: Tree,
 }
 
-/// `loader.sources.dit.TreeSpec`.
+/// The fields of `loader.sources.dit.TreeSpec`.
 #[derive(FromPyObject)]
 struct TreeSpec {
     path: PathBuf,
@@ -32,7 +32,7 @@ struct TreeSpec {
     operational: bool,
 }
 
-/// `loader.sources.dit.PlanOptions`.
+/// The fields of `loader.sources.dit.PlanOptions`.
 #[derive(FromPyObject)]
 struct Planned<'py> {
     operations: u64,

@@ -13,7 +13,7 @@ fn learned(ldif: &str, jobs: usize) -> common::Result<Learned> {
     learn(vec![Source::Path(file.path().to_path_buf())], jobs, &Counters::default())
 }
 
-/// The LDIF that the template generates for `entries` entries of its main kind.
+/// Returns the LDIF that the template generates for `entries` entries of its main kind.
 fn made(template: &str, entries: u64) -> String {
     let read = synth::toml::parse(Path::new("learned.toml"), template, &[]).unwrap();
     let options = synth::Options { entries: Some(entries), ..synth::Options::default() };
@@ -42,7 +42,7 @@ fn line<'t>(template: &'t str, name: &str) -> &'t str {
 }
 
 #[test]
-fn sorts_of_values() {
+fn values_are_classified() {
     let ldif = people(400, |number| {
         format!(
             "enabled: {}\nseen: 20{:02}0101000000Z\nmanager: uid=p{:05},ou=people,dc=corp,dc=test\n\
@@ -70,7 +70,7 @@ fn sorts_of_values() {
 }
 
 #[test]
-fn chances_and_numbers_of_values() {
+fn frequencies_and_counts_of_values_are_kept() {
     let ldif = people(1000, |number| {
         let phones = (0..number % 3).fold(String::new(), |text, phone| {
             text + &format!("phone: {}\n", 100_000 + number * 7 + phone)
@@ -109,7 +109,7 @@ fn naming_values_are_unique() {
 }
 
 #[test]
-fn jobs_change_nothing() {
+fn the_number_of_jobs_does_not_matter() {
     let ldif = people(3000, |number| format!("sn: name{}\n", number % 77));
     assert_eq!(learned(&ldif, 1).unwrap(), learned(&ldif, 3).unwrap());
 }
@@ -124,7 +124,7 @@ fn a_tree_without_its_suffix_can_be_learned_from() {
 }
 
 #[test]
-fn odd_names_of_attributes_do_not_stand_in_the_way() {
+fn unusual_attribute_names_are_accepted() {
     let ldif = people(100, |number| {
         format!(
             "number: {number}\nx;lang-en: a{number}\nx;binary: b\ndn2: {number}\n1.2.3: {{brace}}{number}\n"
@@ -142,7 +142,7 @@ fn an_empty_source_is_refused() {
 }
 
 #[test]
-fn many_kinds_are_bounded() {
+fn the_number_of_kinds_is_bounded() {
     let mut ldif = HEAD.to_owned();
     for number in 0..6000 {
         let kind = number / 2;
@@ -156,7 +156,7 @@ fn many_kinds_are_bounded() {
 }
 
 #[test]
-fn values_too_long_to_be_kept_and_empty_ones() {
+fn overlong_and_empty_values_are_accepted() {
     let ldif = people(50, |number| {
         format!("long: {}\nempty:\nmarks: - - - - - - -\n", "x y ".repeat(400 + number))
     });

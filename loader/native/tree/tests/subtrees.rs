@@ -18,7 +18,7 @@ fn filled(mut digest: Digest, records: &[(&str, &str)]) -> Digest {
     digest
 }
 
-/// A normalized name, the number of entries on either side, and the number of differences.
+/// Returns for each subtree its normalized DN, its numbers of entries on both sides, and its number of differences.
 fn told(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
     let told = |one: &Subtree| {
         let dn = one.dn.clone().unwrap_or_default().to_lowercase().replace(' ', "");
@@ -42,7 +42,7 @@ fn differences_are_reported_by_subtree() {
 }
 
 #[test]
-fn a_base_may_be_anywhere() {
+fn the_base_may_have_any_depth() {
     let one = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "a")]);
     let two = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "b")]);
     let found = Difference::between(&one, &two, 9).unwrap();
@@ -50,7 +50,7 @@ fn a_base_may_be_anywhere() {
 }
 
 #[test]
-fn what_memory_does_not_hold_is_compared_too() {
+fn rows_in_the_temporary_file_are_compared_too() {
     let names: Vec<_> = (0..200_000).map(|number| format!("uid={number},ou=p,dc=x")).collect();
     let entries = |changed: &'static str| -> Vec<(&str, &str)> {
         let cn = |number: usize| if number % 50_000 == 7 { changed } else { "a" };

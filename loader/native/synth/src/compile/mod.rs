@@ -12,20 +12,20 @@ use crate::problem::{Location, Problem};
 use crate::tags::time::Clock;
 use crate::tree::Tree;
 
-/// Most entries of a tree.
+/// Maximum number of entries in a tree; more are an error.
 pub const ENTRIES: u64 = 1 << 40;
-/// Most bytes of an entry: the limit of the LDIF readers.
+/// Maximum size of an entry in bytes, as in the LDIF readers.
 pub const ENTRY: u64 = 256 << 20;
 
-/// Everything besides the template that decides the output.
+/// The caller's options: with the template, they decide the output.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub seed: i64,
     /// Replaces the suffix of the template.
     pub suffix: Option<String>,
-    /// Number of entries of the kind that has no count of its own.
+    /// Number of entries of the kind that has no count in the template.
     pub entries: Option<u64>,
-    /// Used if `entries` is not set and the template leaves a count open.
+    /// Replaces `entries` if that is not set and the template leaves a count open.
     pub otherwise: Option<u64>,
     /// Whether to add the operational attributes that slapd would generate: entryUUID, entryCSN, names and times.
     pub operational: bool,
@@ -59,7 +59,7 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
     Ok(tree)
 }
 
-/// Two files with the same meaning have the same fingerprint.
+/// Returns a checksum that is equal for two template files with the same meaning.
 fn fingerprint(template: &Template) -> String {
     let content = (
         &template.lists,
@@ -71,7 +71,7 @@ fn fingerprint(template: &Template) -> String {
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{content:?}").as_bytes()))
 }
 
-/// Shared by all parts of the compiler.
+/// State that all parts of the compiler share.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     template: &'a Template,

@@ -1,4 +1,4 @@
-//! Picks one of several texts; if `phrases` limits the distinct values, the same ones recur.
+//! Chooses one of several texts. If `phrases` limits the number of distinct values, the same phrases recur.
 
 use std::sync::OnceLock;
 
@@ -11,9 +11,9 @@ use crate::distribution::Alias;
 use crate::draw::{Stream, again};
 use crate::vocabulary::Ranks;
 
-/// Up to this many phrases are made distinct; of more, some may be equal.
+/// Up to this many phrases are made distinct; with more phrases, some may be equal.
 const MOST_DISTINCT: u64 = 1 << 16;
-/// Most attempts to make a distinct phrase.
+/// Maximum number of attempts to make a distinct phrase.
 const TRIES: u8 = 16;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Shape {
     alias: Alias,
     texts: Vec<Text>,
     phrases: Option<Ranks>,
-    /// The attempt that made each phrase.
+    /// For each phrase, the number of the attempt that made it distinct.
     tries: OnceLock<Vec<u8>>,
 }
 
@@ -58,7 +58,7 @@ impl Shape {
         self.texts[text].write(at, out);
     }
 
-    /// Writes phrase `number` as made by the given attempt.
+    /// Writes phrase `number` as the given attempt generates it.
     fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;

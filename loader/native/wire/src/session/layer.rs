@@ -1,5 +1,5 @@
-//! Our own layer on top of a connection: it gives access to the layers below (TLS, SASL, the socket), bypassing
-//! libldap's parsing of messages.
+//! Our own layer on top of a connection. It bypasses libldap's parsing of messages, and accesses the layers below: TLS,
+//! SASL, the socket.
 
 #![allow(unsafe_code, reason = "liblber is C")]
 
@@ -10,7 +10,7 @@ use std::ptr;
 
 use super::ffi::{self, Layer, LayerIo, Sockbuf};
 
-/// Belongs to a session and ends with it.
+/// The layer of one session; ends together with the session.
 #[derive(Debug)]
 pub(super) struct BufferedLayer {
     sockbuf: *mut Sockbuf,
@@ -30,7 +30,7 @@ pub(crate) enum IoResult {
     End,
 }
 
-/// Mutable in liblber's interface, but liblber never writes to it.
+/// `static`, because liblber's interface has a mutable pointer but never writes through it.
 static IO: LayerIo = LayerIo {
     setup: Some(remember),
     remove: None,
@@ -76,8 +76,8 @@ impl BufferedLayer {
         self.judge(count)
     }
 
-    /// Unless it returns `Bytes`, the same bytes at the same address must be passed again, because encrypting layers
-    /// may have buffered them.
+    /// If the result is not `Bytes`, the next call must pass the same bytes at the same address, because encrypting
+    /// layers may have buffered them.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         forget_error();
         // SAFETY: the layers below read at most `bytes.len()` bytes and modify none.
@@ -86,7 +86,8 @@ impl BufferedLayer {
         self.judge(count)
     }
 
-    /// To wait, one TLS library returns 0, the other and the socket -1; all say for which event.
+    /// Interprets the result of a read or write. When it must wait, one TLS library returns 0, the other one and the
+    /// socket return -1; all say for which event.
     fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {
@@ -111,7 +112,7 @@ impl BufferedLayer {
     }
 }
 
-/// Clears errno: a security layer may fail without setting it, and an old value would be reported.
+/// Clears errno: if a security layer fails without setting it, an old value would be reported.
 fn forget_error() {
     // SAFETY: `errno` belongs to this thread.
     unsafe { *ffi::__errno_location() = 0 };
