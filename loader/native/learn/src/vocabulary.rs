@@ -93,8 +93,8 @@ const LEAST_LIKE: usize = 20;
 const LOOKED_UP: usize = 200;
 
 impl Vocabulary {
-    /// Whether nearly all words of the smaller vocabulary are also in the larger one, and their numbers are similar or
-    /// differ only because the smaller one saw few draws.
+    /// Whether two vocabularies are the same: nearly all words of the smaller are in the larger, and their sizes are
+    /// similar, or differ only because the smaller was learned from few draws.
     pub fn is_like(&self, other: &Self) -> bool {
         let (small, large) =
             if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
