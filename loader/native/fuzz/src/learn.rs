@@ -1,4 +1,4 @@
-//! LDIF to a template.
+//! Learns templates from LDIF.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use ::ldif::{Code, Counters};
 use ::learn::{Learned, Source};
 use synth::{Maker, Options, compile, toml};
 
-/// As a value, or a part of one, it gets into no template. Names of attribute types and object classes do.
+/// A text that must not get into a template as a value or a part of one; names of attribute types and classes may.
 const SECRET: &str = "zq4711";
-/// Stands for the number of the copy, so that a short input makes many entries.
+/// A placeholder for the number of the copy, so that a short input yields many entries.
 const NUMBER: &str = "@";
 
-/// Two bytes of switches, then LDIF. What is learned of entries that a server could hold is a template that the generator
-/// takes; it holds no value; it says the same whenever it is learned, by however many workers.
+/// The input is two bytes of switches, then LDIF. If a server could hold the entries, the learned template must be
+/// valid. It must contain no value of the input, and must be the same with any number of workers.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some(([copies, more], text)) = crate::switches::<2>(data) else { return };
     let text = repeated(&String::from_utf8_lossy(text), 1 << (copies % 8));
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The first record once, what follows it as often as that.
+/// Returns the first record once, and the other records `copies` times.
 fn repeated(text: &str, copies: usize) -> String {
     let (head, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let rest = (0..copies).map(|copy| rest.replace(NUMBER, &copy.to_string()) + "\n\n");
@@ -66,12 +66,12 @@ fn taken(learned: &Learned, entries: u64) {
     assert!(made.starts_with(b"dn: ") || made.starts_with(b"dn:: "));
 }
 
-/// What the input is like.
+/// Properties of the input.
 #[derive(Default)]
 struct Input {
-    /// The secret stands where names do: in a description, in a DN, as an object class.
+    /// Whether the secret is used as a name: in a description, in a DN, or as an object class.
     told: bool,
-    /// An entry lacks the attribute that it is named by, which no server takes: others may get the same name then.
+    /// Whether an entry lacks its naming attribute. No server accepts that, and generated entries may then share a DN.
     unnamed: bool,
 }
 
@@ -96,7 +96,7 @@ fn look(text: &str) -> Input {
     found
 }
 
-/// Escapes are not looked at: then it may say that a good one is none.
+/// Whether an entry has its naming attributes. Escapes are ignored, so it may wrongly return false.
 fn is_named(dn: &[u8], names: &[Vec<u8>]) -> bool {
     let rdn = dn.split(|byte| *byte == b',').next().unwrap_or_default();
     rdn.split(|byte| *byte == b'+').all(|part| {

@@ -1,4 +1,4 @@
-//! Templates of synthetic trees: read, compiled, and some entries made.
+//! Reads and compiles templates of synthetic trees, and generates some entries.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use synth::{EntryRef, Maker, Options, Tree, compile, toml};
 
 use crate::switches;
 
-/// A password of Argon2 takes its time on purpose; many of them are no hang of ours.
+/// A tag that is slow on purpose, and how often an input may use it: many Argon2 hashes would look like a hang.
 const SLOW: (&str, usize) = ("argon2", 2);
 
-/// What is no template is refused with a place; what is one makes entries that read as LDIF, each the same whenever it is
-/// made, and below a parent with a smaller number.
+/// An invalid template must be refused with a location. The entries of a valid template must parse as LDIF, must be the
+/// same each time, and must have a parent with a smaller number.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some(([entries, more], text)) = switches(data) else { return };
     let text = String::from_utf8_lossy(text);
@@ -53,7 +53,7 @@ fn look(tree: &Tree) {
 }
 
 fn read(made: &[u8]) {
-    let bytes = made.strip_suffix(b"\n").expect("an empty line behind it");
+    let bytes = made.strip_suffix(b"\n").expect("an empty line after the record");
     let record = Record { bytes, line: 1, closed: true, last: false };
     let entry = record.entry().expect("a record");
     assert!(!entry.dn.is_empty());

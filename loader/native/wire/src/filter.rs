@@ -176,7 +176,7 @@ impl Parser<'_> {
         if !name.is_empty() && name.iter().all(letter) {
             return Ok(());
         }
-        self.refuse(&format!("{:?} is no attribute", String::from_utf8_lossy(name)))
+        self.refuse(&format!("{:?} is not an attribute description", String::from_utf8_lossy(name)))
     }
 
     /// Decodes the escapes of RFC 4515. The crate `select` also accepts older escapes, as slapd does.

@@ -279,7 +279,7 @@ impl Descriptions {
     fn learn(&self, text: &[u8]) -> Result<Description> {
         Description::learn(text, &self.drop, &self.ignore).ok_or_else(|| {
             let name = text.escape_ascii().to_string();
-            Error::protocol(format!("\"{name}\" is no attribute description"))
+            Error::protocol(format!("\"{name}\" is not an attribute description"))
         })
     }
 }

@@ -168,7 +168,7 @@ fn extended(left: &str, value: &str) -> Result<Item> {
             let rule = parts.first().map(|rule| (*rule).to_owned());
             Ok(Item { attribute, asks: ItemKind::Extended { rule, dn, value: unescape(value)? } })
         }
-        _ => refuse(format!("\"{left}:=\" is no extensible match")),
+        _ => refuse(format!("\"{left}:=\" is not an extensible match")),
     }
 }
 
@@ -178,7 +178,7 @@ fn described(name: &str) -> Result<String> {
     if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && name.bytes().all(letter) {
         Ok(name.to_owned())
     } else {
-        refuse(format!("\"{name}\" is no attribute"))
+        refuse(format!("\"{name}\" is not an attribute description"))
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Setting {
 /// The contents of the input files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Lines of slapd's log.
+    /// Lines of slapd's log with `loglevel stats`.
     Log,
     /// One filter per line, taken as a search of the whole subtree.
     Filters,
