@@ -47,8 +47,8 @@ impl Schema {
         told(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
-    /// Returns for each definition: its kind, its name, all names, whether it is compiled into slapd, and the
-    /// properties that determine stored bytes and index keys.
+    /// Returns the kind, name, all names and origin of each definition, and what determines stored bytes and index
+    /// keys.
     fn facts(&self) -> Vec<SchemaFact> {
         let attributes = self.0.attributes().map(|one| {
             let names = names_of(&one.names, &one.oid);

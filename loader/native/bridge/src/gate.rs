@@ -43,8 +43,7 @@ pub fn enter<T: Send, E: Raise + Send>(
     }
 }
 
-/// Waits until the worker ends and drops its end of the channel. Returns the exception that a signal handler raised, if
-/// any.
+/// Waits until the worker drops its end of the channel. Returns the exception that a signal handler raised, if any.
 fn watch(worker: &Receiver<()>, counters: &common::Counters) -> Option<PyErr> {
     while worker.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
         if let Some(interrupt) = Python::attach(|py| py.check_signals().err()) {

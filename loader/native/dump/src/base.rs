@@ -29,8 +29,7 @@ pub(crate) fn find(tables: &Tables<'_>, dn: &str) -> Result<Found> {
     Err(Error::new(Code::NoSuchBase, format!("there is no entry {dn}")))
 }
 
-/// Returns the key of a DN. A database of an older slapd may contain DNs that the strict parser refuses; they get a
-/// fallback.
+/// Returns the key of a DN. A database of an older slapd may contain DNs that only the fallback parser accepts.
 fn key(dn: &[u8]) -> Vec<u8> {
     schema::dn_key(dn).unwrap_or_else(|_| ParsedDn::new(dn).key().to_vec())
 }

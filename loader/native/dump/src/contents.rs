@@ -68,8 +68,7 @@ impl Contents {
         Ok(names.into_iter().find(|(_, text)| text.eq_ignore_ascii_case(name)).map(|one| one.0))
     }
 
-    /// Returns the suffixes in dn2i, in normal form, with their entry IDs. A suffix is one node, even if it has several
-    /// RDNs.
+    /// Returns the suffixes in dn2i, in normal form, with their entry IDs. Each suffix is one node, whatever its RDNs.
     pub fn suffixes(&self) -> Result<Vec<(String, u64)>> {
         let mut suffixes = Vec::new();
         for record in self.table("dn2i")?.get_all(&0_u64.to_ne_bytes())? {

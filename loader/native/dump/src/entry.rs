@@ -137,8 +137,7 @@ impl Entry<'_> {
         Ok(())
     }
 
-    /// Passes the values in id2v. Like slapd, it takes a number of values that differs from the recorded number for
-    /// corruption.
+    /// Passes the values in id2v. As in slapd, a number of values other than the recorded number means corruption.
     fn apart(
         &self,
         stored: &Stored<'_>,

@@ -30,7 +30,7 @@ pub(crate) struct ParentDn {
 }
 
 impl ParentDn {
-    /// Sets all fields for the entry `id` with the RDN `name`. `parent` is the ID of its parent, `above` the parent's
+    /// Sets all fields for the entry `id` with the RDN `name`; `parent` is its parent's ID, `above` the parent's
     /// fields.
     pub(crate) fn set(&mut self, id: u64, name: &[u8], parent: u64, above: &Self, base: u64) {
         self.dn.clear();

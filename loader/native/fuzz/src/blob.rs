@@ -2,8 +2,7 @@
 
 use codec::id2e::{StoredEntry, numbers, read, renumber, write};
 
-/// An entry that was decoded and encoded must decode to the same entry, and encode to the same bytes. No decoder may
-/// panic.
+/// An entry that was decoded must be encoded to bytes that decode to the same entry. No decoder may panic.
 ///
 /// # Panics
 /// If any of this does not hold.

@@ -1,5 +1,4 @@
-//! Settings of a slapd 2.6 database `dc=example,dc=com`, and build options, for the targets and the tests of two
-//! crates.
+//! Settings of a slapd 2.6 database `dc=example,dc=com`, and build options, for the targets and for tests.
 
 use std::path::Path;
 

@@ -56,8 +56,7 @@ fn stays(schema: &Schema, dn: &Dn) {
     }
 }
 
-/// Accepts that a pretty DN is refused if its escapes exceed the length or nesting of DNs; any other error is a
-/// failure.
+/// Accepts that the escapes make a pretty DN too long or too deeply nested; any other refusal is a failure.
 fn within_length(read: Result<Dn, InvalidValue>) -> Result<Dn, InvalidValue> {
     if let Err(refusal) = &read {
         let text = refusal.0.as_ref();

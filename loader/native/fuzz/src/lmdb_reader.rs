@@ -103,8 +103,7 @@ fn scan(table: &lmdbfile::TableReader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns sound files of both formats: an empty one, files with each kind of table and page, and files that a build
-/// wrote.
+/// Returns sound files of both formats: empty, with each kind of table and page, and written by a build.
 fn files() -> &'static [Vec<u8>] {
     static FILES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     FILES.get_or_init(|| {

@@ -58,7 +58,7 @@ fn describe(schema: &Schema, name: &str, options: &str) {
         [name.to_owned(), format!("{name};{options}"), format!("{name};binary;lang-en;x-b;x-a")]
     {
         let Ok(found) = schema.describe(text.as_bytes()) else { continue };
-        let again = schema.describe(found.text.as_bytes()).expect("the text of a description is a description");
+        let again = schema.describe(found.text.as_bytes()).expect("its text is a description");
         assert_eq!(again, found);
         let _ = schema.describe_stored(text.as_bytes());
     }

@@ -23,8 +23,7 @@ fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the words in libFuzzer's dictionary: each line has a word in quotes, with bytes as `\x` and hexadecimal
-/// digits.
+/// Returns the words in libFuzzer's dictionary: one per line in quotes, with bytes as `\x` and two hexadecimal digits.
 fn words(target: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("dictionaries");
     let text = std::fs::read_to_string(directory.join(target).with_extension("dict")).unwrap();
@@ -63,8 +62,7 @@ fn seeds_and_regressions() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Runs random inputs like those libFuzzer tries first: seeds with changed bytes and words, sequences of words, random
-/// bytes.
+/// Runs random inputs as libFuzzer tries first: seeds with changed bytes and words, sequences of words, random bytes.
 #[test]
 fn random_changes_of_seeds_and_words() {
     let mut broken = Vec::new();

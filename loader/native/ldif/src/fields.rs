@@ -196,8 +196,7 @@ impl<'a> Fields<'a> {
         self.plain_value(head.strip(&self.bytes[self.position..]), head.text.len())
     }
 
-    /// Skips the next line if it begins with `head` and has a value that [`Self::next_plain`] has returned for an
-    /// earlier line.
+    /// Skips the next line if it begins with `head` and has a value that [`Self::next_plain`] returned earlier.
     #[inline]
     pub fn pass_value(&mut self, head: &LineHead, value: &[u8]) -> bool {
         let text = head.strip(&self.bytes[self.position..]);
@@ -236,8 +235,7 @@ impl<'a> Fields<'a> {
         self.line += 1;
     }
 
-    /// Implements [`Self::next_plain`]. `value` is the text after a head of `length` bytes, including all further
-    /// lines.
+    /// Implements [`Self::next_plain`]. `value` is the text after a head of `length` bytes, with all further lines.
     #[inline]
     fn plain_value(&mut self, value: Option<&'a [u8]>, length: usize) -> Option<&'a [u8]> {
         let value =
@@ -320,9 +318,7 @@ fn end_of_description(text: &[u8]) -> std::result::Result<(usize, usize), &'stat
     match text.get(colon) {
         Some(b':') if end > 0 => Ok((end, colon)),
         _ if text.contains(&b':') => Err("the text before the colon is not an attribute"),
-        _ => {
-            Err("a line without a colon; a continuation line begins with a space")
-        }
+        _ => Err("a line without a colon; a continuation line begins with a space"),
     }
 }
 

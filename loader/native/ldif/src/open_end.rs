@@ -1,5 +1,4 @@
-//! Accepts an uncompressed file without a line end after its last line, as slapadd does; the length of the file is
-//! known.
+//! Accepts an uncompressed file of known length whose last line has no line end, as slapadd does.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};

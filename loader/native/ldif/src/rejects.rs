@@ -38,8 +38,7 @@ fn source(path: Option<&Path>) -> String {
     path.map_or_else(|| "the stream".to_owned(), |path| path.display().to_string())
 }
 
-/// Escapes control sequences and line breaks, because the text becomes one comment line and may quote values of the
-/// entry.
+/// Escapes control sequences and line breaks: the text becomes one comment line, and may quote values of the entry.
 fn printable(text: &str) -> String {
     let shown = |one: char| if unfit(one) { one.escape_default().to_string() } else { one.into() };
     text.chars().map(shown).collect()

@@ -2,8 +2,7 @@
 
 use crate::{Code, Error, Field, Record, Result};
 
-/// Detects truncation of a file. Pass it each record and the record's fields, and call [`Self::end`] at the end of the
-/// file.
+/// Detects truncated files. Pass it each record with its fields, and call [`Self::end`] at the end of each file.
 #[derive(Debug, Default)]
 pub struct TruncationDetector {
     records: u64,
@@ -80,8 +79,7 @@ pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
     }
 }
 
-/// Returns an error if the last record is `empty`, or is the only one without one of the [`STAMPS`]: the file was
-/// truncated.
+/// Returns an error if the last record is `empty`, or alone lacks one of the [`STAMPS`]: the file was truncated.
 pub fn judge(empty: bool, missing: [bool; 2]) -> Result<()> {
     let stamp = STAMPS.iter().zip(missing).find(|(_, missing)| *missing);
     let message = match stamp {

@@ -1,5 +1,4 @@
-//! Writes attribute lines as slapcat does, but without folds: slapcat uses base64 for more values than RFC 2849
-//! requires.
+//! Writes attribute lines as slapcat does, but unfolded. slapcat uses base64 for more values than RFC 2849 requires.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,8 +27,7 @@ pub fn line_in_base64(out: &mut Vec<u8>, description: &[u8], value: &[u8]) {
     out.push(b'\n');
 }
 
-/// Whether a value needs no base64: printable ASCII without a space at either end (RFC 2849, note 8) or a leading `:`
-/// or `<`.
+/// Whether a value needs no base64: printable ASCII, no space at either end (RFC 2849, note 8), no leading `:` or `<`.
 pub fn is_safe(value: &[u8]) -> bool {
     let Some((first, last)) = value.first().zip(value.last()) else { return true };
     is_printable(value) && !matches!(first, b' ' | b':' | b'<') && *last != b' '
@@ -44,8 +42,7 @@ pub fn is_printable(value: &[u8]) -> bool {
     eights.fold(unprintable(*end), |found, eight| found | unprintable(eight)) == 0
 }
 
-/// Returns 0 if all bytes are from ` ` to `~`: adding 1 to a byte above sets its upper bit, adding 0x60 to a byte below
-/// does not.
+/// Returns 0 if all bytes are from ` ` to `~`: 1 added to a byte above sets its upper bit, 0x60 to one below does not.
 fn unprintable(bytes: [u8; 8]) -> u64 {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     const UPPER: u64 = EACH << 7;

@@ -67,8 +67,8 @@ impl Letters {
         }
     }
 
-    /// Returns a row for the beginning of a word and one for each symbol. It has a digit for each possible next symbol:
-    /// 9 for the most frequent, 0 for a rare or impossible one.
+    /// Returns one row for the beginning of a word and one per symbol: digits from 9 (frequent) to 0 (never) for the
+    /// next.
     ///
     /// Pairs alone would yield more varied words than the real ones. So the rows are sharpened until as many generated
     /// words have the same number of distinct sequences of four letters.

@@ -10,8 +10,7 @@ use crate::statistics::{Kind, described};
 use crate::token::{self, Token, TokenKind};
 use crate::vocabulary::Words;
 
-/// Limits of the shapes of an attribute: their number, the reciprocal of the minimum share, the minimum number of
-/// values.
+/// Limits of an attribute's shapes: their number, the reciprocal of the minimum share, the minimum number of values.
 const MOST_SHAPES: usize = 8;
 const LEAST_SHARE: u64 = 50;
 pub const LEAST_SEEN: u64 = 5;

@@ -228,8 +228,7 @@ pub struct Choice {
 }
 
 impl Registry {
-    /// Adds a vocabulary and returns its name: if another one has the same words, that name; otherwise `stem` and a
-    /// number.
+    /// Adds a vocabulary. Returns the name of an earlier one with the same words, or a new name of `stem` and a number.
     pub fn add_words(&mut self, stem: &str, vocabulary: Vocabulary) -> String {
         let same = self.words.iter_mut().rev().take(MOST_COMPARED);
         if let Some((name, known)) = same.into_iter().find(|(_, one)| one.is_like(&vocabulary)) {

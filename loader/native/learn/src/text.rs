@@ -70,8 +70,7 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     })
 }
 
-/// Returns the token that makes values unique: a number or UUID that never repeats, otherwise the token with the most
-/// distinct words.
+/// Returns the token that makes values unique: a number or UUID without repetitions, or the one with the most words.
 fn bearer(variant: &Variant) -> Option<usize> {
     let places = || variant.places.iter().enumerate();
     let counts = |place: &Place| place.sort == TokenKind::Digits && place.words.is_unique();

@@ -78,8 +78,7 @@ struct Single<'g> {
     entries: Vec<(String, Place)>,
 }
 
-/// Finds the kinds whose entries become branches: they have few entries, these have children, and they are not all
-/// parents of the same kind.
+/// Finds the kinds whose entries become branches: few entries, with children, and not all parents of the same kind.
 fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     let mut found = Single { keys: FxHashSet::default(), entries: Vec::new() };
     let least = kinds.iter().map(|(key, _)| length(&key.path)).min().unwrap_or(0);
@@ -166,8 +165,7 @@ fn rdn(place: &Place, number: usize) -> String {
     if is_neutral(value) { format!("{kind}={value}") } else { format!("{kind}=unit-{number}") }
 }
 
-/// Returns the parent of a kind: a branch if nearly all entries are below it, otherwise the largest kind at the parent
-/// path.
+/// Returns the parent of a kind: a branch if nearly all entries are below it, or the largest kind at the parent path.
 fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) -> ParentRule {
     let parents = kind.parents.sorted();
     let seen: u64 = parents.iter().map(|(_, count)| **count).sum();

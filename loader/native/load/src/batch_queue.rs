@@ -1,8 +1,7 @@
 //! The queue of batches between the reader and the connections. It also tracks dependencies between batches.
 //!
-//! A batch depends on every earlier unsettled batch that contains the parent of one of its entries, an entry that one
-//! of its entries names, or an entry with the same DN. Batches are taken in order and never wait for later ones, so
-//! there is no deadlock.
+//! A batch depends on every earlier unsettled batch with the parent of one of its entries, an entry that one of its
+//! entries names, or an entry with the same DN. Batches are taken in order, and never wait for later ones: no deadlock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

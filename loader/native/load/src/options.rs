@@ -20,8 +20,7 @@ pub enum OnExists {
     Skip,
     /// Replace the user attributes of the server's entry with those of the LDIF.
     Replace,
-    /// Does the same as `Replace` if the entry in the LDIF is newer by entryCSN or modifyTimestamp; otherwise as
-    /// `Skip`.
+    /// `Replace` if the entry in the LDIF is newer by entryCSN or modifyTimestamp, otherwise `Skip`.
     Newer,
 }
 

@@ -129,10 +129,9 @@ impl<'a> Shared<'a> {
 
     /// Whether an add outside of transactions has already used each of these attribute descriptions.
     ///
-    /// back-mdb assigns a number to a description when it writes the first value. If a transaction is the first to use
-    /// a description and is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number. Entries that are
-    /// written later cannot be read, or have the wrong attributes. So a transaction must not be the first to use a
-    /// description.
+    /// back-mdb assigns a number to a description when it writes the first value. If a transaction that was the first
+    /// to use a description is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number: entries written
+    /// later cannot be read, or have the wrong attributes. So a transaction must not be the first to use a description.
     pub fn all_descriptions_added(&self, descriptions: &[u64]) -> bool {
         let known = lock(&self.known);
         descriptions.iter().all(|one| known.contains(one))

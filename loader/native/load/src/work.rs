@@ -104,8 +104,7 @@ impl<'a> BatchWork<'a> {
         self.todo.iter().copied().take(most.max(1)).take_while(fits).collect()
     }
 
-    /// Returns the first of these entries, and those directly after it that must also be added outside of a
-    /// transaction.
+    /// Returns the first of these entries, and those directly after it that must be added outside of a transaction too.
     pub fn outside(&self, list: &[usize]) -> Vec<usize> {
         let alone = list.iter().skip(1).take_while(|at| self.states[**at].alone);
         list.iter().take(1).chain(alone).copied().collect()

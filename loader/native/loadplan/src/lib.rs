@@ -176,8 +176,7 @@ fn require(
     }
     if requested(Action::Modify) && !subjects.iter().any(|one| !one.changing.is_empty()) {
         return Err(
-            "nothing can be modified: searches use all attributes of the template"
-                .to_owned(),
+            "nothing can be modified: searches use all attributes of the template".to_owned()
         );
     }
     if !options.looks.is_empty() && subjects.iter().all(|one| one.looks.is_empty()) {

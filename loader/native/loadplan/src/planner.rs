@@ -292,8 +292,7 @@ fn filter(
     Some((filter, found))
 }
 
-/// Returns the first three to six letters of an ASCII value. In other values a letter might be separated from its
-/// accent.
+/// Returns the first three to six letters of an ASCII value; other values might lose the accent of a letter.
 fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
     let length = usize::try_from(3 + random.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;

@@ -81,8 +81,7 @@ fn is_special(kind: &Kind) -> bool {
     })
 }
 
-/// Returns the attributes that may be modified. If searches use all attributes, one that is not unique is removed from
-/// `looks`.
+/// Returns the attributes that may be modified. If searches use all, one that is not unique is removed from `looks`.
 fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
     let all = kind.attributes.iter().map(|one| &one.description).filter(|name| {
         let fixed = ["objectClass", PASSWORD].iter().any(|fixed| fixed.eq_ignore_ascii_case(name));

@@ -169,8 +169,7 @@ impl Schema {
         self.class(name).map_or_else(|| refuse(format!("unknown object class '{}'", shown())), Ok)
     }
 
-    /// Whether `structuralObjectClass` differs from the entry's own class. That is an error unless it is the class of a
-    /// glue entry.
+    /// Whether `structuralObjectClass` differs from the entry's own class; an error unless it is that of a glue entry.
     fn differs(&self, given: &[u8], own: ClassId) -> Result<bool> {
         let class = self.known_class(given)?;
         let (given, name) = (self.object_class(class), &self.object_class(own).name);
@@ -186,8 +185,7 @@ impl Schema {
         Ok(class != own)
     }
 
-    /// Returns the required attributes. Those of abstract classes, and of superiors of the structural class, are
-    /// inherited.
+    /// Returns the required attributes; abstract classes and superiors of the structural class pass theirs on.
     fn required(
         &self,
         classes: &[ClassId],

@@ -26,8 +26,7 @@ pub enum ValueForm {
     Text,
     /// See [`values::telephone`].
     Telephone,
-    /// A value with hyphens in the right places and hexadecimal digits elsewhere is valid; its normal form is its 16
-    /// octets.
+    /// A value of hyphens and hexadecimal digits in the right places is valid; its normal form is its 16 octets.
     Uuid,
     /// CSNs; a CSN is valid if it has a normal form.
     Csn,

@@ -53,8 +53,7 @@ impl Default for Settings {
 }
 
 impl Definition {
-    /// Returns the definition without its position `{n}`, and whether it is compiled in; such definitions have no
-    /// `{n}`.
+    /// Returns the definition without its position `{n}`, and whether it is compiled in: then it has no `{n}`.
     fn unnumbered(&self) -> (&str, bool) {
         let text = self.text.trim();
         let numbered = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
@@ -75,8 +74,7 @@ pub struct Macros {
 }
 
 impl Macros {
-    /// Reads the macros. slapd stores those of slapd.conf before the compiled-in macros, but they may refer to the
-    /// latter.
+    /// Reads the macros. Those of slapd.conf come before the compiled-in macros, but may refer to them.
     pub fn read(definitions: &[Definition]) -> Result<Self, Problem> {
         let mut macros = Self::default();
         for builtin in [true, false] {

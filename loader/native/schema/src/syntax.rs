@@ -88,8 +88,7 @@ const BINARY: [&str; 7] = [
 ];
 
 impl Syntax {
-    /// Finds the syntax with this dotted OID (without `{len}`). If neither slapd nor its modules register it, it is
-    /// unproven.
+    /// Finds the syntax with this dotted OID (without `{len}`); unproven if neither slapd nor its modules register it.
     pub fn from_oid(oid: &str) -> Self {
         let binary = BINARY.contains(&oid);
         if let Some(&(_, check, pretty)) = OWN.iter().find(|own| own.0 == oid) {

@@ -108,8 +108,7 @@ pub fn is_of(description: &Description, kind: &AttributeType, listed: &Descripti
             .all(|option| description.options().split(';').any(|own| own == option))
 }
 
-/// Returns the attributes that a name in a list stands for; for a class (`@name`), those that it requires or allows
-/// (RFC 4529).
+/// Returns the attributes for a name in a list; for a class (`@name`) those that it requires or allows (RFC 4529).
 fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>> {
     if let Some(class) = name.strip_prefix('@') {
         let Some(class) = schema.class(class.as_bytes()) else {
@@ -131,8 +130,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
     }
 }
 
-/// Resolves `exattrs`. slapd compares a name only with the first name of a type, ignoring case: `surname` excludes
-/// nothing.
+/// Resolves `exattrs`. Like slapd, it compares only the first name of a type, ignoring case: `surname` has no effect.
 fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     let mut excluded = Vec::new();
     for name in names {

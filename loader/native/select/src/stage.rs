@@ -14,8 +14,7 @@ use crate::glue::Glue;
 use crate::place::{ConsumerDn, DnNormaliser};
 use crate::selection::Selection;
 
-/// slapd's flag of the object class `subentry` (RFC 3672); searches return such entries only if they request
-/// subentries.
+/// slapd's flag of the object class `subentry` (RFC 3672); a search returns such entries only on request.
 const SUBENTRY: u32 = 0x4;
 /// Bytes per write.
 const CHUNK: usize = 256 * 1024;

@@ -175,8 +175,7 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Ends the line that begins at `start`, in base64 if necessary. If `printable`, only the first and last characters of
-/// the value can require base64.
+/// Ends the line that begins at `start`, in base64 if necessary. If `printable`, only the value's ends can require it.
 fn end_line(
     out: &mut Vec<u8>,
     start: usize,
@@ -282,8 +281,7 @@ pub fn write_rdn(parts: &[(Vec<u8>, usize)], slots: &[Slot], out: &mut Vec<u8>) 
 }
 
 /// Escapes a value for a DN (RFC 4514, 2.4). Accepts any bytes, unlike `schema::dn`, which writes DNs as slapd does and
-/// refuses invalid UTF-8. Special and control characters become two hexadecimal digits, so that a line break never
-/// splits a line.
+/// refuses invalid UTF-8. Special and control characters become hexadecimal digits, so that no line is split.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) {
     if value.iter().all(|&byte| byte.is_ascii_alphanumeric()) {
         out.extend_from_slice(value);

@@ -48,8 +48,7 @@ pub struct Branch {
     pub spot: Location,
     /// DN relative to the suffix; empty for the suffix itself.
     pub dn: String,
-    /// The attributes of the entry. If there are none, those that the naming attribute requires are generated. The
-    /// naming attribute may be omitted.
+    /// Attributes of the entry; if empty, those that its name requires. The naming attribute itself may be omitted.
     pub attributes: Vec<Attribute>,
 }
 
@@ -174,8 +173,7 @@ pub enum Tag {
         distribution: Distribution,
         width: usize,
     },
-    /// A number with this many digits in the base 10 or 16, from a permutation of all of them: looks random and never
-    /// repeats.
+    /// A number of this many digits in base 10 or 16, from a permutation of all: looks random and never repeats.
     Unique {
         base: u32,
         width: usize,

@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
-/// A location in a file. Its debug form is constant, because fingerprints contain the debug form of the model but must
-/// not depend on locations.
+/// A location in a file. Its debug form is constant, because fingerprints are computed from debug forms.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Location {
     /// Line number from 1; 0 if unknown.

@@ -131,8 +131,7 @@ impl EntryContext<'_> {
     }
 }
 
-/// Offset of the draw numbers of an entry's second and later values: keeps them apart from repeated draws for its first
-/// value.
+/// Offset of the draws for an entry's second and later values, which keeps them apart from repeated first draws.
 const OTHERS: u64 = 1 << 32;
 
 /// A value drawn for the entry; `text` is empty if the entry has no such value.

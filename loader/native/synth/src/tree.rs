@@ -1,7 +1,6 @@
 //! A compiled template: the entries, their order and their parents.
 //!
-//! Entry 0 is the suffix; the branches follow, then one kind after the other. So a parent always has a smaller number
-//! than its children.
+//! Entry 0 is the suffix, then come the branches, then one kind after the other: children have greater numbers.
 
 use crate::body::Body;
 use crate::distribution::{Zipf, normal};
@@ -159,8 +158,8 @@ impl ParentChooser {
         }
     }
 
-    /// Chooses an entry for one of several values. With [`Pick::Each`] and [`Pick::Uniform`], the choices for one entry
-    /// differ from each other.
+    /// Chooses an entry for one of several values; with [`Pick::Each`] and [`Pick::Uniform`], an entry's choices
+    /// differ.
     pub fn choose_another(&self, index: u64, occurrence: u64) -> u64 {
         let bits = self.stream.at(index);
         match &self.way {

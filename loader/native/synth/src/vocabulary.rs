@@ -65,8 +65,7 @@ pub enum Case {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranks(Vec<Step>);
 
-/// One step of [`Ranks`]: the ranks from the previous step's `to` up to, but not including, this step's `to`. `share`
-/// is their part of all draws, `letters` the mean length of their words.
+/// A step of [`Ranks`]: from the previous `to` up to, but not including, `to`. `letters` is the words' mean length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub to: u64,

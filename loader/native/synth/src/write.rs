@@ -1,5 +1,4 @@
-//! Writes a range of numbered items, such as entries, with several threads; the number of threads does not affect the
-//! output.
+//! Writes a range of numbered items, such as entries, with several threads, whose number does not affect the output.
 
 use std::fmt::Debug;
 use std::mem;

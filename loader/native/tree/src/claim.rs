@@ -48,8 +48,7 @@ impl Claim {
         self.older(entry_csn).map(|(csn, _)| csn)
     }
 
-    /// Whether a consumer with the claimed contextCSN has seen the change; false if the claim lacks the change's server
-    /// ID.
+    /// Whether a consumer with the claimed contextCSN has seen the change; false if the claim lacks its server ID.
     pub fn covers(&self, entry_csn: &[u8]) -> bool {
         let sid = csn::sid(entry_csn);
         let claimed = sid.and_then(|sid| self.by_server.get(&sid));

@@ -7,8 +7,7 @@ use ldif::write::{is_safe, line, line_in_base64};
 use crate::fingerprint::{hash_text, hash_value};
 use crate::names::Names;
 
-/// Bytes copied at the beginning of a line, even if its prefix is shorter: a copy of constant size takes few
-/// instructions.
+/// Bytes copied at the beginning of a line, even of a shorter prefix: copying a constant size takes few instructions.
 const COPIED: usize = 32;
 
 /// Maximum number of cached values per attribute: the many members of a group do not recur in the next entry.

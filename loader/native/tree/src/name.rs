@@ -113,8 +113,7 @@ pub fn rdns(dn: &[u8]) -> impl Iterator<Item = &[u8]> {
     split(dn, b',').filter(move |_| !trim_spaces(dn).is_empty())
 }
 
-/// Whether a DN equals `context` or is below it. Both must be in the same normal form, in which commas in values are
-/// escaped.
+/// Whether a DN is `context` or below it. Both must be in the same normal form, with commas in values escaped.
 pub fn is_within(dn: &[u8], context: &[u8]) -> bool {
     let above = dn.strip_suffix(context);
     above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())

@@ -33,8 +33,7 @@ impl Aliases {
         Self(pairs.into_iter().map(|(name, main)| (lower(name), lower(main))).collect())
     }
 
-    /// Hashes the field's description so that all names of its type are equal; `own` is the hash with the name in the
-    /// field.
+    /// Hashes the field's description so that all names of its type are equal; `own` is the hash of the actual name.
     pub fn hash(&self, field: &Field<'_>, own: u64) -> u64 {
         if self.0.is_empty() {
             return own;

@@ -35,8 +35,7 @@ pub enum Syntax {
     Uuid,
     /// A syntax without valid values.
     Void,
-    /// slapd registers the syntax without a validator: slapadd accepts any value, LDAP operations refuse all. So does
-    /// `check` accept any value.
+    /// Accepts any value: slapd registers no validator, so slapadd accepts all values (LDAP operations refuse them).
     Unchecked,
 }
 

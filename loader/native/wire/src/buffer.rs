@@ -12,8 +12,7 @@ const READ_SIZE: usize = 512 * 1024;
 /// Maximum size of a message in bytes; a larger one is a protocol error.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
-/// Splits received bytes into messages. Its memory grows with the bytes received, not with the length that a server
-/// claims.
+/// Splits received bytes into messages. Memory grows with these bytes, not with the length that a server claims.
 #[derive(Debug)]
 pub struct Input {
     memory: Vec<u8>,
@@ -58,8 +57,7 @@ impl Input {
         self.filled.end = (self.filled.end + count).min(self.memory.len());
     }
 
-    /// Moves pending bytes to the front, and makes room for `length` bytes in total. Frees the memory of a large
-    /// message.
+    /// Moves pending bytes to the front, with room for `length` bytes in total. Frees the memory of a large message.
     fn make_room(&mut self, length: usize) {
         if self.filled.start > 0 {
             self.memory.copy_within(self.filled.clone(), 0);

@@ -211,8 +211,7 @@ impl Channel {
         }
     }
 
-    /// Writes without waiting. Returns the event to wait for before the rest can be written, or `None` if nothing is
-    /// left.
+    /// Writes without waiting. Returns the event for which the rest must wait, or `None` if nothing is left.
     fn push_out(&mut self) -> Result<Option<PollFlags>> {
         while !self.output.is_empty() {
             match moved(self.session.write(self.output.next()), PollFlags::OUT)? {

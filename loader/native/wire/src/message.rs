@@ -161,8 +161,7 @@ impl Entry<'_> {
     }
 }
 
-/// Iterates over attribute descriptions with their values. An attribute may occur several times, each time with some of
-/// its values.
+/// Iterates over attributes with their values. An attribute may recur, each time with some of its values.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a>(Reader<'a>);
 

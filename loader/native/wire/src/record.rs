@@ -30,8 +30,7 @@ impl Recorder {
         Self { descriptions, seen: Vec::new(), printer: Fingerprinter::default(), interior: false }
     }
 
-    /// Appends the DN, entryUUID and entryCSN of the last recorded entry if the server reports that it has
-    /// subordinates.
+    /// Appends the DN, entryUUID and entryCSN of the last recorded entry if the server says that it has subordinates.
     pub fn note(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !self.interior {
             return Ok(());

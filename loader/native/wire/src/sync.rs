@@ -48,8 +48,7 @@ pub struct SyncCounts {
     pub repeated: Vec<Vec<u8>>,
     /// The cookie for the next refresh; `None` if it has not changed.
     pub cookie: Option<Vec<u8>>,
-    /// Whether the provider reported everything that exists. If so, entries neither received nor listed as present have
-    /// been deleted.
+    /// Whether the provider reported all that exists: entries neither received nor listed as present were deleted.
     pub names_present: bool,
     /// Whether there were more than `most` entries. If so, the rest was not read, and the channel is unusable.
     pub cut: bool,
@@ -104,8 +103,7 @@ fn requested(cookie: &[u8]) -> Vec<u8> {
     value.bytes().to_vec()
 }
 
-/// Writes the Sync Request control. It is critical: a server that does not support it would otherwise run an ordinary
-/// search.
+/// Writes the critical Sync Request control; if it were not, some servers would run an ordinary search.
 pub(crate) fn control(out: &mut Writer, value: &[u8]) {
     out.octets(REQUEST);
     out.boolean(true);
@@ -192,7 +190,7 @@ impl SyncReceiver {
     }
 
     fn done(&mut self, message: &Message<'_>) -> Result<()> {
-        let missing = || Error::protocol("a content synchronization ended without the Sync Done control");
+        let missing = || Error::protocol("a synchronization ended without the Sync Done control");
         let mut value = Reader::new(message.control(DONE)?.ok_or_else(missing)?).sequence()?;
         self.synced.cookie = value.optional(OCTETS)?.map(<[u8]>::to_vec);
         self.synced.names_present = !value.boolean()?;

@@ -53,8 +53,7 @@ impl Worker<'_> {
         self.put_aside(work, open, &missing)
     }
 
-    /// Defers the entries whose parents are missing; in the second pass, marks them to be added outside of the
-    /// transaction.
+    /// Defers the entries whose parents are missing; in the second pass, marks them to be added without a transaction.
     fn put_aside(
         &self,
         work: &mut BatchWork<'_>,

@@ -133,8 +133,7 @@ impl Worker<'_> {
             }
             return;
         };
-        // The server accepted the entries before the guilty one. If that is added alone, the response says why it
-        // fails.
+        // The server accepted the entries before the guilty one, which alone will get a response with the reason.
         work.states[at].alone = true;
         let before = queued.iter().position(|one| *one == at).unwrap_or(0);
         work.size = before.max(LEAST);

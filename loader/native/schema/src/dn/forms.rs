@@ -12,8 +12,7 @@ use crate::{
     refuse,
 };
 
-/// Maximum nesting of DNs in values of DNs; deeper nesting is refused. slapd limits a DN to 8192 bytes instead; in
-/// practice there are at most two levels.
+/// Maximum nesting of DNs in values of DNs (in practice two levels); slapd limits a DN to 8192 bytes instead.
 const MAX_DEPTH: u32 = 16;
 
 /// The form to which a DN is converted, with the level of nesting.

@@ -1,5 +1,4 @@
-//! Parses DNs, and converts them to pretty and normal form as slapd does (`libraries/libldap/getdn.c`,
-//! `servers/slapd/dn.c`).
+//! Parses DNs, and converts them to slapd's pretty and normal form (`libraries/libldap/getdn.c`, `servers/slapd/dn.c`).
 
 mod forms;
 mod key;

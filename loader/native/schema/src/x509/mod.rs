@@ -158,8 +158,7 @@ fn first_two(number: u64) -> String {
     format!("{first}.{}", number - 40 * first)
 }
 
-/// Returns the value in UTF-8. Values of other types are copied byte by byte, even if they are not strings, as in
-/// libldap.
+/// Returns the value in UTF-8. Like libldap, it copies values of any other type byte by byte, even if not strings.
 fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     match value.tag {
         UNIVERSAL => wide(value.content, 4),

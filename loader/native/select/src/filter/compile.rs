@@ -1,5 +1,5 @@
-//! Compiles a parsed filter with a schema: resolves names, and validates and normalizes values (`ava.c`, `filter.c`,
-//! `mra.c`). An item that slapd cannot assert becomes Undefined; an item that cannot be evaluated here as in slapd is
+//! Compiles a parsed filter with a schema: resolves names, validates and normalizes values (`ava.c`, `filter.c`,
+//! `mra.c`). Items that slapd cannot assert become Undefined; items that cannot be evaluated here as in slapd are
 //! refused.
 
 use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
@@ -126,8 +126,7 @@ impl<'a> Compiler<'a> {
         self.normal(kind, value).map(Test::Equal)
     }
 
-    /// Compiles an approximate match. Rules for strings have an approximate rule (metaphone), which is refused; all
-    /// other rules fall back to equality.
+    /// Compiles an approximate match: refused for string rules, which use metaphone; an equality match for other rules.
     fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>> {
         if kind.equality.as_ref().is_some_and(schema::Rule::approximate) {
             return refuse(format!("{}~=: approximate matching cannot be evaluated", kind.name));

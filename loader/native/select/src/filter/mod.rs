@@ -61,8 +61,7 @@ impl Compiled {
     }
 }
 
-/// Returns False if any part is False, else Undefined if any part is Undefined, else True. No parts are True (RFC
-/// 4526).
+/// Returns False if any part is False, else Undefined if any is Undefined, else True, even without parts (RFC 4526).
 fn all(parts: impl Iterator<Item = FilterResult>) -> FilterResult {
     let mut found = Some(true);
     for part in parts {

@@ -57,8 +57,7 @@ pub struct Group {
     pub indexed: bool,
     pub used: Vec<IndexKind>,
     pub lacking: Vec<IndexKind>,
-    /// Totals of the searches whose result is in the log: their number, the entries returned, and the seconds if
-    /// logged.
+    /// Totals of the searches whose result is in the log: their number, entries returned, and seconds where logged.
     pub answered: u64,
     pub entries: u64,
     pub seconds: f64,
@@ -169,8 +168,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a search reaches this database. If its base is above the suffix, that depends on this database being
-    /// subordinate to the one with the base.
+    /// Whether a search reaches this database: its base is in it, or above it in a database to which it is subordinate.
     fn is_ours(&mut self, base: &str, scope: u8) -> bool {
         if let Some(known) = self.bases.get(base) {
             return *known;

@@ -69,8 +69,7 @@ pub fn parse(text: &str) -> Option<i64> {
     Some(date.with_time(time).assume_utc().unix_timestamp())
 }
 
-/// Generates operational attributes, which slapd would otherwise generate anew in each load; with them in the LDIF, two
-/// builds of the same template are equal.
+/// Generates the operational attributes that slapd would generate anew in each load; with them, two builds are equal.
 #[derive(Debug)]
 pub struct Clock {
     when: Operational,

@@ -95,8 +95,7 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
     Vocabulary::new(words).map_err(|reason| table.wrong("count", reason))
 }
 
-/// Parses the steps of the ranks: each is a list of the rank where the step ends, its share of all draws, and the mean
-/// number of letters of its words.
+/// Parses the steps of ranks: lists of a step's last rank, its share of all draws, and the mean letters of its words.
 fn ranks(table: &Table<'_, '_>) -> Result<Ranks, Problem> {
     let wrong = |reason: String| table.wrong("ranks", reason);
     let steps = table.all("ranks");

@@ -103,8 +103,7 @@ impl Lines {
         Self { starts, is_ascii: text.is_ascii() }
     }
 
-    /// Returns the location of a byte; its column is 0 if the line has non-ASCII characters and more than `LONG` bytes
-    /// before it.
+    /// Returns the location of a byte; after `LONG` bytes of a line with non-ASCII characters, its column is 0.
     fn spot(&self, text: &str, byte: usize) -> Location {
         let line = self.starts.partition_point(|&start| start <= byte);
         let start = self.starts[line - 1];
@@ -129,8 +128,8 @@ impl Document<'_> {
         self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
-    /// Returns an error located at a byte of the string `text`, which is quoted at `span`; if the string has escapes,
-    /// the location is its opening quote.
+    /// Returns an error at a byte of the string `text`, quoted at `span`; at the opening quote if the string has
+    /// escapes.
     fn wrong_within(self, span: &Range<usize>, text: &str, wrong: tags::TextError) -> Problem {
         let written = self.text.get(span.clone()).unwrap_or_default();
         let at = written.find(text).map_or(span.start, |start| span.start + start + wrong.at);

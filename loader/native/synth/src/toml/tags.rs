@@ -9,8 +9,7 @@ use crate::tags::{Slots, time};
 
 /// Maximum number of literals and tags in a text; more are an error.
 const PIECES: usize = 10_000;
-/// Default memory of an Argon2 hash, in KiB. A million such hashes take a minute; a realistic cost is a thousand times
-/// that.
+/// Default memory of an Argon2 hash in KiB: a million hashes take a minute; a realistic cost is a thousand times that.
 const KIB: u32 = 64;
 
 /// The tags and their syntax.

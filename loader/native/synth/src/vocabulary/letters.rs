@@ -100,8 +100,7 @@ fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
     if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
 }
 
-/// Returns `row`, or `spare` (the beginning of a word) if no succession was seen in `row`, or equal weights if `spare`
-/// is empty too.
+/// Returns `row`, or `spare` (the beginning of a word) if `row` is empty, or equal weights if both are empty.
 fn filled(row: [u8; SYMBOLS], spare: &[u8; SYMBOLS]) -> [u8; SYMBOLS] {
     [row, *spare].into_iter().find(|row| row.iter().any(|mark| *mark > 0)).unwrap_or([1; SYMBOLS])
 }

@@ -80,8 +80,7 @@ fn text(bytes: &[u8]) -> String {
 /// The input and options of an arrangement.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
-    /// Shards from a parallel read: of two entries with the same DN or entryUUID, the one with the greater CSN is
-    /// newer.
+    /// Shards from a parallel read: of two entries with the same DN or entryUUID, the greater CSN is newer.
     pub paths: &'a [PathBuf],
     /// Shards that were read after `paths`, in this order: an entry in a later shard is newer.
     pub again: &'a [PathBuf],

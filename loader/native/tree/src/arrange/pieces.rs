@@ -43,8 +43,7 @@ impl Pieces {
         path.as_os_str().as_encoded_bytes().ends_with(self.suffix.as_bytes())
     }
 
-    /// Turns a finished file into the shard by a hard link, or by a copy if the file system has none. Returns its new
-    /// name.
+    /// Turns a finished file into the shard by a hard link, or a copy if that is impossible. Returns its new name.
     pub(super) fn take(&mut self, path: &Path, shard: usize, tally: Totals) -> Result<String> {
         let target = self.shard(shard);
         let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));

@@ -135,10 +135,9 @@ impl Plan<'_> {
         Ok(([uuids, dns], parents))
     }
 
-    /// Keeps the newest of the rows with the same key, and returns whether any row was removed. An entry must be the
-    /// newest by both entryUUID and DN: if another entry replaced it at its DN, it is gone, even if its successor moved
-    /// on. Rows from `again` on count as newer whatever their CSN, because an entry that moved with its parent keeps
-    /// its CSN.
+    /// Keeps the newest row of each key, and returns whether any row was removed. An entry must be the newest by both
+    /// entryUUID and DN: if another one replaced it at its DN, it is gone, even if its successor moved on. Rows from
+    /// `again` on are newer whatever their CSN, because an entry that moved with its parent keeps its CSN.
     fn drop_older(&mut self, keys: &mut [Key], again: usize) -> bool {
         let mut any = false;
         let age = |key: &Key| if key.at < again { (key.csn, key.at) } else { (u128::MAX, key.at) };
@@ -177,8 +176,7 @@ impl Plan<'_> {
         self.each_kept(|verdict, _, row| verdict.orphan = all.remove(&row.parent))
     }
 
-    /// Drops entries whose parent is missing; the next call drops their children. Returns the number of dropped
-    /// entries.
+    /// Drops entries whose parent is missing; the next call drops their children. Returns how many were dropped.
     fn drop_orphans(&mut self, root: &ParsedDn) -> Result<usize> {
         let Parents { all: mut missing, .. } = self.parents()?;
         self.each_kept(|_, _, row| {

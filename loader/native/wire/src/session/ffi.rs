@@ -122,8 +122,7 @@ const SONAMES: [&str; 2] = ["libldap.so.2", "libldap-2.5.so.0"];
 
 static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
 
-/// Loads libldap at the first call. Returns the reason if it cannot be loaded. Must be called before any function
-/// below.
+/// Loads libldap at the first call; returns the reason if that fails. Must be called before any function below.
 pub fn missing() -> Option<&'static str> {
     FUNCTIONS.get_or_init(load).as_ref().err().map(String::as_str)
 }

@@ -86,8 +86,8 @@ impl BufferedLayer {
         self.judge(count)
     }
 
-    /// Interprets the result of a read or write. When it must wait, one TLS library returns 0, the other one and the
-    /// socket return -1; all say for which event.
+    /// Interprets the result of an I/O call. To wait, TLS libraries and the socket return 0 or -1, and say for which
+    /// event.
     fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {

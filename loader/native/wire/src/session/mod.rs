@@ -25,8 +25,7 @@ use opening::PendingSession;
 use crate::error::PARAM_ERROR;
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
-/// Serializes the creation of sessions: libldap initializes itself with the first, and not in every version
-/// thread-safely.
+/// Serializes the creation of sessions: the first initializes libldap, in some versions not thread-safely.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
 /// Owns a libldap session and ends it when dropped; the guard is dropped after the session.
