@@ -13,7 +13,7 @@ use schema::{Definition, Kind};
 use values::keys::Substrings;
 
 use crate::error::{both, one_of, raised};
-use crate::feed::{Asked, Feed, Live};
+use crate::feed::{LiveReader, Feed, Live};
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{argument, record};
 
@@ -28,7 +28,7 @@ impl Schema {
 }
 
 /// Maps the name of each attribute type to the result of `rule`, unless `rule` returns `None`.
-fn told<'a>(
+fn rules_by_name<'a>(
     kinds: impl Iterator<Item = &'a schema::AttributeType>,
     rule: impl Fn(&schema::AttributeType) -> Option<&str>,
 ) -> HashMap<String, String> {
@@ -44,7 +44,7 @@ fn names_of(names: &[String], oid: &str) -> Vec<String> {
 #[pymethods]
 impl Schema {
     fn foreign(&self) -> HashMap<String, String> {
-        told(self.0.attributes(), schema::AttributeType::of_other_module)
+        rules_by_name(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
     /// Returns the kind, name, all names and origin of each definition, and what determines stored bytes and index
@@ -70,7 +70,7 @@ impl Schema {
     fn unproven(&self, descriptions: Vec<String>) -> HashMap<String, String> {
         let base = |text: &String| text.split(';').next().unwrap_or_default().to_owned();
         let named = descriptions.iter().filter_map(|text| self.0.attribute(base(text).as_bytes()));
-        told(named.map(|id| self.0.get(id)), schema::AttributeType::unsupported_rule)
+        rules_by_name(named.map(|id| self.0.get(id)), schema::AttributeType::unsupported_rule)
     }
 }
 
@@ -301,10 +301,10 @@ pub fn build(
     };
     let sources = inputs.into_iter().map(Input::source).collect::<PyResult<Vec<_>>>()?;
     let (schema, settings) = database.parts();
-    let asked = live.map(Asked::new);
+    let reader = live.map(LiveReader::new);
     let built = enter(py, &counters.0, || {
-        let source = asked.as_ref().map(|asked| {
-            (|orphans| asked.reread(orphans), |uuids| asked.renamed(uuids), asked.head())
+        let source = reader.as_ref().map(|reader| {
+            (|orphans| reader.reread(orphans), |uuids| reader.renamed(uuids), reader.head())
         });
         let live = source.as_ref().map(|(read_again, renamed, head)| LiveSource {
             head: *head,
@@ -313,7 +313,7 @@ pub fn build(
         });
         backmdb::build(sources, live, &out_path, schema, settings, &options, &counters.0)
     });
-    match (built, asked.and_then(Asked::exception)) {
+    match (built, reader.and_then(LiveReader::exception)) {
         (Err(_), Some(raised)) => Err(raised),
         (built, _) => Ok(built?.into()),
     }

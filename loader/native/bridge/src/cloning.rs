@@ -57,7 +57,7 @@ pub fn clone_compact(
         let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
         reader.compact(&target, &|bytes| counted(counters, bytes))
     };
-    enter(py, &counters.0, work).map(|made| made.bytes)
+    enter(py, &counters.0, work).map(|copied| copied.bytes)
 }
 
 #[pyfunction]

@@ -45,12 +45,12 @@ pub struct Live {
 
 /// A live source, and the exception that one of its Python functions raised; the exception ends the build.
 #[derive(Debug)]
-pub struct Asked {
+pub struct LiveReader {
     live: Live,
     raised: Mutex<Option<PyErr>>,
 }
 
-impl Asked {
+impl LiveReader {
     pub const fn new(live: Live) -> Self {
         Self { live, raised: Mutex::new(None) }
     }
@@ -60,8 +60,8 @@ impl Asked {
     }
 
     pub fn reread(&self, orphans: Vec<Orphan>) -> common::Result<Vec<PathBuf>> {
-        let told: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
-        let answer = Python::attach(|py| self.live.read_again.call1(py, (told,))?.extract(py));
+        let missing: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
+        let answer = Python::attach(|py| self.live.read_again.call1(py, (missing,))?.extract(py));
         answer.map_err(|error| self.refused(error))
     }
 

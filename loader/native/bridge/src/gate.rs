@@ -89,10 +89,10 @@ impl Counters {
 
     #[getter]
     fn files(&self) -> Vec<(OsString, u64, String)> {
-        let told = |file: common::WholeFile| {
+        let fields = |file: common::WholeFile| {
             (file.path.into_os_string(), file.bytes, format!("{:032x}", file.checksum))
         };
-        self.0.files().into_iter().map(told).collect()
+        self.0.files().into_iter().map(fields).collect()
     }
 
     #[getter]

@@ -47,7 +47,7 @@ pub fn refresh(
     let Resources { memory, jobs, scratch } = limits;
     let Sent { changed, present, deleted, lost, reached, claimed } = sent;
     let lost = lost.into_iter().map(u128::from_be_bytes).collect();
-    let told = SyncResult { changed, present, deleted, lost, reached };
+    let sync = SyncResult { changed, present, deleted, lost, reached };
     let options = Options {
         now,
         claimed: Some(claimed),
@@ -59,7 +59,7 @@ pub fn refresh(
         ..Options::default()
     };
     let (known, allowed) = (database.parts(), duplicate(allowed)?);
-    let work = || ::refresh::refresh(&directory, known, &options, &told, allowed, &counters.0);
+    let work = || ::refresh::refresh(&directory, known, &options, &sync, allowed, &counters.0);
     Ok(enter(py, &counters.0, work)?.into())
 }
 

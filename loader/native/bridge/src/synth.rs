@@ -143,8 +143,8 @@ impl Template {
             let options = PlanOptions { operations, mix, miss, skew, seed, looks };
             Plan::new(&self.template, &self.tree, &options)
         });
-        let asked = |message| Problem::asked(&self.template.path, message);
-        let plan = raised(py, planned.map_err(asked))?;
+        let usage = |message| Problem::asked(&self.template.path, message);
+        let plan = raised(py, planned.map_err(usage))?;
         let lines = Lines { plan: &plan, ldif };
         let task = Task { items: &lines, first: 0, end: operations, jobs };
         enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))

@@ -333,10 +333,10 @@ impl HeldBackEntries {
     /// Adds an entry as LDIF, with its fingerprint `print`.
     fn push(&self, id: u64, place: &ParentDn, print: u128, text: &[u8]) -> Result<()> {
         let kept = [&print.to_le_bytes(), text].concat();
-        let mut held = lock(&self.0);
-        held.count += 1;
+        let mut held_back = lock(&self.0);
+        held_back.count += 1;
         let prefix = u128::from(place.depth) << 64 | u128::from(id);
-        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
+        held_back.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
     }
 
     /// Writes the entries to files whose numbers begin at `number`. Returns the number of entries, and the files.
@@ -361,15 +361,15 @@ impl HeldBackEntries {
     /// Calls `see` with the fingerprint and the LDIF of each entry, parents first. Returns the number of entries, which
     /// is 0 for a second call.
     fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
-        let mut held = lock(&self.0);
-        let Some(sorter) = held.sorter.take() else { return Ok(0) };
+        let mut held_back = lock(&self.0);
+        let Some(sorter) = held_back.sorter.take() else { return Ok(0) };
         let mut records = sorter.finish()?;
         while let Some((_, kept)) = records.next()? {
             if let Some((print, text)) = kept.split_first_chunk() {
                 see(u128::from_le_bytes(*print), text)?;
             }
         }
-        Ok(held.count)
+        Ok(held_back.count)
     }
 }
 

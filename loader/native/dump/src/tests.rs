@@ -83,8 +83,8 @@ fn sampled(build: &Build, least: u64, share: f64, most: u64) -> (Option<usize>, 
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 1 };
     let size = SampleSize { least, share, most };
-    let taken = crate::sample(&source, size, &Counters::default()).unwrap();
-    (taken.windows, taken.records, String::from_utf8(taken.text).unwrap())
+    let sample = crate::sample(&source, size, &Counters::default()).unwrap();
+    (sample.windows, sample.records, String::from_utf8(sample.text).unwrap())
 }
 
 #[test]

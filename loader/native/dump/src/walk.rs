@@ -178,7 +178,7 @@ impl<'w> Walker<'w> {
         if let Some(from) = range.0 {
             cursor.seek(&from.to_ne_bytes())?;
         }
-        let (mut told, mut bytes) = (self.met.entries, 0);
+        let (mut counted, mut bytes) = (self.met.entries, 0);
         while let Some((key, value)) = cursor.next()? {
             let id = id(key)?;
             if range.1.is_some_and(|to| id >= to) {
@@ -187,11 +187,11 @@ impl<'w> Walker<'w> {
             bytes += self.record(id, value, &mut see)?;
             if self.met.records % STEP == 0 {
                 go_on()?;
-                counters.add(self.met.entries - told, bytes);
-                (told, bytes) = (self.met.entries, 0);
+                counters.add(self.met.entries - counted, bytes);
+                (counted, bytes) = (self.met.entries, 0);
             }
         }
-        counters.add(self.met.entries - told, bytes);
+        counters.add(self.met.entries - counted, bytes);
         Ok(())
     }
 

@@ -116,7 +116,7 @@ fn rejected(built: &Built, path: &Path) {
 
 fn again(place: &Place, settings: &Settings, options: &Options) {
     let options = Options { jobs: 2, memory: 64 << 10, ..options.clone() };
-    // A build makes its reject file anew and refuses one that is there.
+    // A build creates its reject file, and never replaces an existing one.
     let _ = std::fs::remove_file(place.path("rejects.ldif"));
     place.build("again.mdb", settings, &options).expect("the first build succeeded");
     let read = |name| std::fs::read(place.path(name)).expect("the file can be read");

@@ -29,9 +29,9 @@ pub fn run(data: &[u8]) {
     };
     let input = look(&text);
     if !input.unnamed {
-        taken(&first, 1 + u64::from(more));
+        generate(&first, 1 + u64::from(more));
     }
-    if !input.told {
+    if !input.in_names {
         assert!(!first.template.to_lowercase().contains(SECRET), "{}", first.template);
     }
     if more & 1 > 0 {
@@ -52,25 +52,25 @@ fn learn(text: &str, jobs: usize) -> ::ldif::Result<Learned> {
     ::learn::learn(vec![Source::Path(file.path().to_owned())], jobs, &Counters::default())
 }
 
-fn taken(learned: &Learned, entries: u64) {
+fn generate(learned: &Learned, entries: u64) {
     let template = &learned.template;
     let read = toml::parse(Path::new("learned.toml"), template, &[]);
     let read = read.unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
     let options = Options { otherwise: Some(entries), ..Options::default() };
     let tree = compile(&read, &options)
         .unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
-    let (mut maker, mut made) = (Maker::new(&tree), Vec::new());
+    let (mut maker, mut record) = (Maker::new(&tree), Vec::new());
     for number in [0, tree.entries() / 2, tree.entries() - 1] {
-        maker.entry(number, &mut made);
+        maker.entry(number, &mut record);
     }
-    assert!(made.starts_with(b"dn: ") || made.starts_with(b"dn:: "));
+    assert!(record.starts_with(b"dn: ") || record.starts_with(b"dn:: "));
 }
 
 /// Properties of the input.
 #[derive(Default)]
 struct Input {
     /// Whether the secret is used as a name: in a description, in a DN, or as an object class.
-    told: bool,
+    in_names: bool,
     /// Whether an entry lacks its naming attribute. No server accepts that, and generated entries may then share a DN.
     unnamed: bool,
 }
@@ -82,17 +82,17 @@ fn look(text: &str) -> Input {
     let walked = each_record(source, &Counters::default(), |record| {
         let entry = record.entry()?;
         let (mut names, dn) = (Vec::new(), entry.dn.to_ascii_lowercase());
-        found.told |= has(&dn);
+        found.in_names |= has(&dn);
         for field in entry.fields {
             let field = field?;
             let name = field.description().to_ascii_lowercase();
-            found.told |= has(&name) || name == b"objectclass" && has(&field.value()?);
+            found.in_names |= has(&name) || name == b"objectclass" && has(&field.value()?);
             names.push(name);
         }
         found.unnamed |= !is_named(&dn, &names);
         Ok(())
     });
-    found.told |= walked.is_err();
+    found.in_names |= walked.is_err();
     found
 }
 

@@ -1,4 +1,4 @@
-//! Fuzz targets check the promises that each reader makes for any input, besides not to panic.
+//! Fuzz targets check the promises that each reader makes for any input, beyond not panicking.
 //!
 //! Each target is a function of bytes, so that libFuzzer and the replaying test run the same code. A broken promise is
 //! a panic.

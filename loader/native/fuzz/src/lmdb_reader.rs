@@ -43,9 +43,9 @@ fn look(path: &Path, scratch: &Path) {
         let look =
             AuditOptions { path, txn, level, sample, known, new, seen, limit, means, counters };
         let found = audit(&look).expect("an audit reports damage, not an error");
-        let told =
+        let described =
             found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());
-        assert!(told, "{found:?}");
+        assert!(described, "{found:?}");
     }
 }
 

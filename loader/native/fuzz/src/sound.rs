@@ -14,9 +14,9 @@ pub fn check(path: &Path, built: &Built) {
     let reader = tables::with_orders(Reader::open(path).expect("the file opens"));
     let found = reader.walk(&mut |_| {}).expect("the file is sound");
     assert!(found.unreachable.is_empty(), "{:?}", found.unreachable);
-    let told = built.tables.iter().map(|(name, values)| (name.as_bytes(), *values));
-    let held = reader.names().map(|name| (name, table(&reader, name).record().entries));
-    assert!(told.eq(held), "the tables have the reported numbers of records");
+    let reported = built.tables.iter().map(|(name, values)| (name.as_bytes(), *values));
+    let stored = reader.names().map(|name| (name, table(&reader, name).record().entries));
+    assert!(reported.eq(stored), "the tables have the reported numbers of records");
     let attributes = built.tables["ad2i"];
     entries(&table(&reader, b"id2e"), built.entries, attributes);
     tree(&table(&reader, b"dn2i"), built.entries);
@@ -58,14 +58,14 @@ fn entries(id2e: &TableReader<'_>, count: u64, attributes: u64) {
 
 /// Checks that each entry is below its parent once, that the parent has a lower ID, and that subtree counts are right.
 fn tree(dn2i: &TableReader<'_>, count: u64) {
-    let (mut parents, mut told, mut below) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut parents, mut recorded, mut below) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     each(dn2i, |key, node| {
         let (key, mark) = (number(key), node[0] & 0x80 != 0);
         let tail = |from_end: usize| number(&node[node.len() - from_end..]);
         if mark {
             assert!(key < tail(16), "a child must have a higher ID than its parent");
             assert!(below.insert(tail(16), key).is_none());
-            told.insert(tail(16), tail(8));
+            recorded.insert(tail(16), tail(8));
         } else if key > 0 {
             assert!(parents.insert(key, tail(8)).is_none());
         }
@@ -81,7 +81,7 @@ fn tree(dn2i: &TableReader<'_>, count: u64) {
         *sizes.entry(*parent).or_default() += size;
     }
     sizes.remove(&0);
-    assert_eq!(sizes, told);
+    assert_eq!(sizes, recorded);
 }
 
 /// Checks that index keys have IDs of existing entries, or a zero and a range of such IDs.

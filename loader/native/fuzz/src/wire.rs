@@ -52,8 +52,8 @@ fn cut(mut bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, bool) {
 fn look(message: &Message<'_>, recorder: &mut Recorder) {
     let _ = (message.control(PAGED), message.extended(), message.intermediate(PAGED));
     if let Ok(result) = message.result() {
-        let told = result.check().map_err(|error| error.to_string());
-        assert_eq!(told.is_ok(), result.code == 0);
+        let outcome = result.check().map_err(|error| error.to_string());
+        assert_eq!(outcome.is_ok(), result.code == 0);
     }
     if let Ok(entry) = message.entry() {
         record(&entry, recorder);

@@ -63,13 +63,13 @@ impl<R: Read> Blocks<R> {
         loop {
             self.fill(wanted)?;
             if !self.begun {
-                expect_utf8(self.held())?;
+                expect_utf8(self.filled_bytes())?;
                 self.begun = true;
             }
             if self.ended {
                 return self.remainder();
             }
-            if let Some(cut) = last_cut(self.held()) {
+            if let Some(cut) = last_cut(self.filled_bytes()) {
                 return Ok(Some(self.give(cut, false)));
             }
             if self.filled >= self.max_record {
@@ -89,12 +89,12 @@ impl<R: Read> Blocks<R> {
         self.filled = rest.len();
         spare.resize(spare.len().max(rest.len()), 0);
         spare[..rest.len()].copy_from_slice(rest);
-        let mut taken = std::mem::replace(&mut self.buffer, spare);
-        taken.truncate(length);
-        taken
+        let mut block = std::mem::replace(&mut self.buffer, spare);
+        block.truncate(length);
+        block
     }
 
-    fn held(&self) -> &[u8] {
+    fn filled_bytes(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
@@ -123,7 +123,7 @@ impl<R: Read> Blocks<R> {
     }
 
     fn remainder(&mut self) -> Result<Option<Block<'_>>> {
-        match self.held().last() {
+        match self.filled_bytes().last() {
             None => Ok(None),
             Some(b'\n') => Ok(Some(self.give(self.filled, true))),
             Some(_) => {
@@ -133,7 +133,7 @@ impl<R: Read> Blocks<R> {
     }
 
     fn line_at_end(&self) -> u64 {
-        self.line + count_lines(self.held())
+        self.line + count_lines(self.filled_bytes())
     }
 
     fn give(&mut self, length: usize, last: bool) -> Block<'_> {

@@ -56,12 +56,12 @@ impl TruncationDetector {
         if this.records == 0 {
             return Ok(());
         }
-        let told = |error: Error| error.at(last.line).of_entry(Some(&last.dn));
+        let located = |error: Error| error.at(last.line).of_entry(Some(&last.dn));
         if last.closed && last.fields == 0 {
-            return Err(told(Error::new(Code::Syntax, EMPTY)));
+            return Err(located(Error::new(Code::Syntax, EMPTY)));
         }
         let missing = [0, 1].map(|at| !last.closed && this.always[at] && !last.stamps[at]);
-        judge(last.fields == 0, missing).map_err(told)
+        judge(last.fields == 0, missing).map_err(located)
     }
 }
 

@@ -36,9 +36,9 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 
 fn pairs() -> impl Strategy<Value = Pairs> {
     let name = "[a-zA-Z][a-zA-Z0-9-]{0,8}(;[a-z]{1,4})?";
-    let taken = ["dn", "changetype", "control", "version"];
+    let reserved = ["dn", "changetype", "control", "version"];
     let name = name.prop_filter("has a meaning of its own", move |name| {
-        !taken.contains(&name.to_ascii_lowercase().as_str())
+        !reserved.contains(&name.to_ascii_lowercase().as_str())
     });
     prop::collection::vec((name, value()), 1..8)
 }

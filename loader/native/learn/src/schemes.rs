@@ -63,7 +63,7 @@ pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
     STRUCTURAL.split(' ').find(|name| name.eq_ignore_ascii_case(found))
 }
 
-/// Returns the structural class of the given ones, if it is a well-known class.
+/// Returns the structural class among `classes`, if it is well known.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
     let find = |name: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(name)).copied();
     STRUCTURAL.split(' ').find_map(find)

@@ -93,9 +93,9 @@ fn names(outline: &Outline<'_>) -> Vec<String> {
         let name = structural_name(&classes).or_else(longest).filter(|name| !name.is_empty());
         let name = name.unwrap_or("entry").replace('.', "-");
         let same =
-            |taken: &&String| **taken == name || taken.strip_prefix(&name).is_some_and(is_number);
-        let taken = names.iter().filter(same).count();
-        names.push(if taken == 0 { name } else { format!("{name}-{}", taken + 1) });
+            |other: &&String| **other == name || other.strip_prefix(&name).is_some_and(is_number);
+        let count = names.iter().filter(same).count();
+        names.push(if count == 0 { name } else { format!("{name}-{}", count + 1) });
     }
     names
 }

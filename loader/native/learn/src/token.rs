@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes() {
+    fn values_have_the_expected_shapes() {
         for (value, expected) in [
             ("Smith", "L"),
             ("u000000017", "LD"),

@@ -136,7 +136,7 @@ fn dn(record: &[u8]) -> Option<String> {
 /// Assigns branches names that reveal nothing; the first branch is the suffix.
 fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
     let (mut names, mut branches) = (Branches::default(), Vec::new());
-    let mut taken = FxHashSet::default();
+    let mut used = FxHashSet::default();
     for (at, (_, place)) in single.entries.iter().enumerate() {
         let parent = names.get(&place.parent()).cloned().unwrap_or_default();
         if at == 0 {
@@ -147,7 +147,7 @@ fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
         if !parent.is_empty() {
             name = format!("{name},{parent}");
         }
-        if !taken.insert(name.clone()) {
+        if !used.insert(name.clone()) {
             let behind = if parent.is_empty() { "" } else { "," };
             name = format!("ou=unit-{}{behind}{parent}", branches.len() + 1);
         }

@@ -14,7 +14,7 @@ fn learned(ldif: &str, jobs: usize) -> common::Result<Learned> {
 }
 
 /// Returns the LDIF that the template generates for `entries` entries of its main kind.
-fn made(template: &str, entries: u64) -> String {
+fn generated(template: &str, entries: u64) -> String {
     let read = synth::toml::parse(Path::new("learned.toml"), template, &[]).unwrap();
     let options = synth::Options { entries: Some(entries), ..synth::Options::default() };
     let tree = synth::compile(&read, &options).unwrap();
@@ -64,9 +64,9 @@ fn values_are_classified() {
     ] {
         assert!(line(&template, name).contains(part), "{name}: {}", line(&template, name));
     }
-    let made = made(&template, 100);
-    assert_eq!(made.matches("\ndn: uid=").count(), 100);
-    assert_eq!(made.matches("\nmanager: uid=").count(), 100);
+    let ldif = generated(&template, 100);
+    assert_eq!(ldif.matches("\ndn: uid=").count(), 100);
+    assert_eq!(ldif.matches("\nmanager: uid=").count(), 100);
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn frequencies_and_counts_of_values_are_kept() {
     assert!(line(&template, "room").contains("chance = 0.1 "), "{}", line(&template, "room"));
     assert!(line(&template, "phone").contains("count = \"histogram:1=5"), "{template}");
     assert!(!template.contains("secret"), "{template}");
-    let made = made(&template, 1000);
-    let phones = made.matches("\nphone: ").count();
+    let ldif = generated(&template, 1000);
+    let phones = ldif.matches("\nphone: ").count();
     assert!((950..1050).contains(&phones), "{phones}");
 }
 
@@ -101,8 +101,8 @@ fn naming_values_are_unique() {
         );
     }
     let template = learned(&ldif, 1).unwrap().template;
-    let made = made(&template, 5000);
-    let mut names: Vec<&str> = made.lines().filter(|line| line.starts_with("dn: cn=")).collect();
+    let ldif = generated(&template, 5000);
+    let mut names: Vec<&str> = ldif.lines().filter(|line| line.starts_with("dn: cn=")).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), 5000);
@@ -120,7 +120,7 @@ fn a_tree_without_its_suffix_can_be_learned_from() {
     let people = &ldif[HEAD.len()..];
     let learned = learned(people, 1).unwrap();
     assert_eq!((learned.main, learned.kinds), (500, 1));
-    assert_eq!(made(&learned.template, 20).matches("dn: uid=").count(), 20);
+    assert_eq!(generated(&learned.template, 20).matches("dn: uid=").count(), 20);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn unusual_attribute_names_are_accepted() {
         )
     });
     let template = learned(&ldif, 1).unwrap().template;
-    assert_eq!(made(&template, 10).matches("dn: uid=").count(), 10);
+    assert_eq!(generated(&template, 10).matches("dn: uid=").count(), 10);
 }
 
 #[test]
@@ -161,6 +161,6 @@ fn overlong_and_empty_values_are_accepted() {
         format!("long: {}\nempty:\nmarks: - - - - - - -\n", "x y ".repeat(400 + number))
     });
     let template = learned(&ldif, 1).unwrap().template;
-    let size = made(&template, 50).len();
+    let size = generated(&template, 50).len();
     assert!((ldif.len() * 9 / 10..ldif.len() * 11 / 10).contains(&size), "{size} {}", ldif.len());
 }

@@ -174,8 +174,8 @@ mod tests {
         for names in batches {
             assert!(queue.put(names.iter().map(|dn| entry(dn)).collect(), || false));
         }
-        let taken = (0..batches.len()).map(|_| queue.take(|| false).unwrap()).collect();
-        (queue, taken)
+        let queued = (0..batches.len()).map(|_| queue.take(|| false).unwrap()).collect();
+        (queue, queued)
     }
 
     #[test]

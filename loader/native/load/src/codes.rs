@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons() {
+    fn a_reason_has_the_name_and_the_code() {
         assert_eq!(reason(68, ""), "entryAlreadyExists (68)");
         assert_eq!(reason(65, "no sn"), "objectClassViolation (65): no sn");
         assert_eq!(reason(4711, ""), "result 4711");

@@ -138,17 +138,17 @@ impl RequestPipeline {
     /// Starts a transaction. Returns its identifier, or the response in which the server refuses it.
     pub fn start(&mut self) -> Result<std::result::Result<Vec<u8>, Answer>> {
         let message = self.ask(requests::start)?;
-        let told = message.extended()?;
-        if told.result.code != 0 {
+        let response = message.extended()?;
+        if response.result.code != 0 {
             return Ok(Err(answer(&message)?));
         }
-        Ok(Ok(told.value.unwrap_or_default().to_vec()))
+        Ok(Ok(response.value.unwrap_or_default().to_vec()))
     }
 
     pub fn end(&mut self, commit: bool, transaction: &[u8]) -> Result<TransactionOutcome> {
         let message = self.ask(|out, id| requests::end(out, id, commit, transaction))?;
-        let told = message.extended()?;
-        let guilty = told.value.and_then(|value| {
+        let response = message.extended()?;
+        let guilty = response.value.and_then(|value| {
             let mut list = wire::ber::Reader::new(value).sequence().ok()?;
             list.integer().ok()
         });

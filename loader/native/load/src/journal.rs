@@ -1,7 +1,7 @@
 //! The journal of a load, from which a killed load is resumed. Each record describes consecutive entries of the input
 //! by the range of their positions; records are only appended.
 //!
-//! Before an entry is sent, a record is synced that reserves the positions up to and beyond it. An entry that is not
+//! Before an entry is sent, a record is synced that reserves its position and all lower ones. An entry that is not
 //! reserved was never sent. An entry that is reserved but not recorded as done may or may not be on the server. Records
 //! of finished entries are not synced: after a crash of the host, the load looks up these entries on the server, and
 //! finds them.
@@ -51,7 +51,7 @@ impl Counts {
     }
 }
 
-/// What the journal says about earlier runs.
+/// State of the journal after earlier runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PreviousRun {
     /// Ranges of positions whose entries are done: disjoint, in ascending order, without their end.
@@ -99,7 +99,7 @@ impl Journal {
         let length = (records.len() * RECORD) as u64;
         file.set_len(length).in_file(Some(path))?;
         let directory = path.parent().unwrap_or(Path::new("."));
-        File::open(directory).and_then(|held| held.sync_all()).in_file(Some(directory))?;
+        File::open(directory).and_then(|opened| opened.sync_all()).in_file(Some(directory))?;
         let (before, counts) = summed(&records);
         let state = State { file, length, reserved: before.reserved, counts };
         Ok((Self { state: Mutex::new(state) }, before))
@@ -222,9 +222,9 @@ mod tests {
 
     /// Runs this test in another process, whose file size limit allows two and a half records, and later more.
     #[test]
-    fn an_append_that_the_disk_cuts_does_not_hide_the_next() {
+    fn a_truncated_append_does_not_hide_the_next() {
         const PATH: &str = "DITSEED_TEST_JOURNAL";
-        const NAME: &str = "journal::tests::an_append_that_the_disk_cuts_does_not_hide_the_next";
+        const NAME: &str = "journal::tests::a_truncated_append_does_not_hide_the_next";
         let prlimit = |arguments: &[&str]| {
             let mut command = Command::new("sh");
             command.args(["-c", "trap '' XFSZ; exec prlimit \"$@\"", "sh"]).args(arguments);

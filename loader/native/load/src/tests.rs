@@ -304,10 +304,10 @@ fn one_rejection_too_many_stops_the_load() {
         assert!(!shared.queue.is_stopped());
         shared.reject(&entry(3, "ou=3,dc=example,dc=com"), "early".into(), true);
         assert!(shared.queue.is_stopped());
-        let told = shared.rejections();
-        let told: Vec<_> =
-            told.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();
-        assert_eq!(told, [(3, "early", true), (7, "late", false)]);
+        let rejections = shared.rejections();
+        let rejections: Vec<_> =
+            rejections.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();
+        assert_eq!(rejections, [(3, "early", true), (7, "late", false)]);
     });
 }
 

@@ -207,10 +207,10 @@ impl<'p> Planner<'p> {
         let target = self.once(item)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
         let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
-        let held =
+        let is_attribute =
             |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
         let naming = self.naming(&target).0;
-        let values = target.record.values.into_iter().filter(|(name, _)| held(name));
+        let values = target.record.values.into_iter().filter(|(name, _)| is_attribute(name));
         let values = values.map(|(name, value)| {
             let is_name = name.eq_ignore_ascii_case(&naming) && value == old;
             (name, if is_name { new.clone() } else { value })

@@ -146,9 +146,9 @@ impl<'t> Texts<'t> {
     pub fn new(template: &'t Template) -> Self {
         let mut by_type: HashMap<String, Vec<_>> = HashMap::new();
         for kind in &template.kinds {
-            for held in &kind.attributes {
-                let texts = held.items.iter().map(|item| flattened(kind, &item.text));
-                let known = by_type.entry(type_of(&held.description)).or_default();
+            for attribute in &kind.attributes {
+                let texts = attribute.items.iter().map(|item| flattened(kind, &item.text));
+                let known = by_type.entry(type_of(&attribute.description)).or_default();
                 known.extend(texts.map(|text| (kind.name.as_str(), text)));
             }
         }

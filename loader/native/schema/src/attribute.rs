@@ -72,7 +72,6 @@ pub struct AttributeType {
     pub oid: String,
     /// The first NAME as spelled in the schema; the OID if there is no NAME.
     pub name: String,
-    /// All names.
     pub names: Vec<String>,
     /// The supertypes from the top down, then this type: the types whose indexes contain values of this type.
     pub chain: Vec<AttributeId>,
@@ -126,7 +125,7 @@ const LOG_TIMES: [&str; 2] = ["reqStart", "reqEnd"];
 /// The attribute whose values slapo-ppolicy looks up in the schema (`overlays/ppolicy.c`).
 const PASSWORD_ATTRIBUTE: &str = "pwdAttribute";
 
-/// Attributes compiled into slapd whose values begin with the name or OID of a schema element (`schema_prep.c`).
+/// Attributes compiled into slapd whose values it takes for names or OIDs of schema elements (`schema_prep.c`).
 const NAMES_OR_OIDS: [&str; 5] =
     ["dITContentRules", "matchingRules", "attributeTypes", "objectClasses", "matchingRuleUse"];
 

@@ -96,7 +96,7 @@ impl ObjectClassSet {
         Ok(())
     }
 
-    /// Whether it is a glue entry: slapd neither checks nor adds the naming attributes of glue entries.
+    /// Whether the entry is a glue entry, whose naming attributes slapd neither checks nor adds.
     pub fn is_glue(&self) -> bool {
         self.flags & GLUE != 0
     }

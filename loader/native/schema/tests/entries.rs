@@ -116,12 +116,12 @@ fn some_attributes_cannot_name_an_entry() {
 #[test]
 fn rdn_values_are_compared_by_their_rule() {
     let schema = schema();
-    let held = |name: &str, asserted: &str, stored: &str| {
+    let has_value = |name: &str, asserted: &str, stored: &str| {
         let attribute = schema.attribute(name.as_bytes()).unwrap();
         let ava = Ava { attribute, value: Vec::new() };
         schema.rdn_value_held(&ava, asserted.as_bytes(), [stored.as_bytes()])
     };
-    assert!(held("cn", "x", "x") && !held("cn", "x", "y"));
-    assert!(held("objectClass", "person", "organizationalPerson"));
-    assert!(!held("objectClass", "organizationalPerson", "person"));
+    assert!(has_value("cn", "x", "x") && !has_value("cn", "x", "y"));
+    assert!(has_value("objectClass", "person", "organizationalPerson"));
+    assert!(!has_value("objectClass", "organizationalPerson", "person"));
 }

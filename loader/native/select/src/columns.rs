@@ -18,7 +18,7 @@ pub struct AttributeDescription {
     /// Whether values are DNs, so that `suffixmassage` rewrites them.
     pub dn: bool,
     /// Indexes of descriptions in the filter of which this one is equal or a subtype.
-    pub asked: Vec<usize>,
+    pub in_filter: Vec<usize>,
     pub part: SpecialAttribute,
 }
 
@@ -75,8 +75,8 @@ impl<'a> AttributeDescriptions<'a> {
             return AttributeDescription { keep, ..AttributeDescription::default() };
         };
         let kind = self.schema.get(description.attribute);
-        let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::asked);
-        let asked = filter.iter().enumerate().filter(|(_, one)| is_of(&description, kind, one));
+        let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::descriptions);
+        let matching = filter.iter().enumerate().filter(|(_, one)| is_of(&description, kind, one));
         let part = match kind.name.as_str() {
             "objectClass" => SpecialAttribute::Class,
             "entryCSN" => SpecialAttribute::Csn,
@@ -88,7 +88,7 @@ impl<'a> AttributeDescriptions<'a> {
         AttributeDescription {
             keep: attributes.keep(&description, self.schema),
             dn: kind.syntax_oid == DN_SYNTAX && self.selection.suffixes.has_suffixmassage(),
-            asked: asked.map(|(number, _)| number).collect(),
+            in_filter: matching.map(|(number, _)| number).collect(),
             part,
             description: Some(description),
         }

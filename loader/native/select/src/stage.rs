@@ -73,7 +73,7 @@ enum LineAction {
 struct RecordInfo {
     /// The lines of the output, each with the number of its attribute description.
     lines: Vec<(usize, LineAction)>,
-    asked: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
+    filtered: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
     classes: Vec<Vec<u8>>,
     csn: Option<Vec<u8>>,
     own: [bool; 4],
@@ -131,8 +131,8 @@ impl<'a> Stage<'a> {
 
     /// Parses the lines of a record.
     fn look(&mut self, fields: ldif::fields::Fields<'_>) -> Result<()> {
-        let asked = self.selection.filter.as_ref().map_or(0, |filter| filter.asked().len());
-        self.found = RecordInfo { asked: vec![Vec::new(); asked], ..RecordInfo::default() };
+        let count = self.selection.filter.as_ref().map_or(0, |filter| filter.descriptions().len());
+        self.found = RecordInfo { filtered: vec![Vec::new(); count], ..RecordInfo::default() };
         for field in fields {
             let field = field?;
             let number = self.columns.number(field.description());
@@ -166,7 +166,7 @@ impl<'a> Stage<'a> {
             SpecialAttribute::Own(own) => self.found.own[own] = column.keep,
             SpecialAttribute::Other => {}
         }
-        let Some(description) = column.description.as_ref().filter(|_| !column.asked.is_empty())
+        let Some(description) = column.description.as_ref().filter(|_| !column.in_filter.is_empty())
         else {
             return Ok(());
         };
@@ -175,8 +175,8 @@ impl<'a> Stage<'a> {
         if !self.schema.normalise(id, &value, &mut normal).with_code(Code::Syntax)? {
             normal = value.into_owned();
         }
-        for &asked in &column.asked {
-            let attributes = &mut self.found.asked[asked];
+        for &index in &column.in_filter {
+            let attributes = &mut self.found.filtered[index];
             match attributes.iter_mut().find(|(known, _)| *known == id) {
                 Some((_, values)) => values.push(normal.clone()),
                 None => attributes.push((id, vec![normal.clone()])),
@@ -190,7 +190,7 @@ impl<'a> Stage<'a> {
         if self.schema.flags(&classes) & SUBENTRY != 0 && self.selection.scope != Scope::Base {
             return false;
         }
-        let values = Values(&self.found.asked);
+        let values = Values(&self.found.filtered);
         let filter = self.selection.filter.as_ref();
         filter.is_none_or(|filter| filter.test(self.schema, &values) == Some(true))
     }

@@ -118,17 +118,17 @@ impl Body {
 impl Attribute {
     pub fn new(description: &str, items: Vec<Item>, may_repeat: bool) -> Self {
         let head = format!("{description}: ").into_bytes();
-        let mut made =
+        let mut attribute =
             Self { description: description.to_owned(), head, items, may_repeat, constant: None };
-        for item in &mut made.items {
-            item.lead.clone_from(&made.head);
+        for item in &mut attribute.items {
+            item.lead.clone_from(&attribute.head);
             if let Some(Step::Literal(bytes)) = item.text.steps.first() {
                 item.lead.extend_from_slice(bytes);
                 item.text.steps.remove(0);
             }
         }
-        made.constant = made.lines();
-        made
+        attribute.constant = attribute.lines();
+        attribute
     }
 
     /// Returns the attribute's lines, if they are the same in every entry.

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn below_is_even() {
+    fn below_is_uniform() {
         let stream = Stream::new(3, &["even"]);
         let mut counts = [0; 10];
         (0..100_000)

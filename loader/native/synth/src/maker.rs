@@ -144,8 +144,8 @@ impl<'t> Maker<'t> {
         let wanted = item.count.as_ref().map_or(1, |count| count.draw(index));
         // A duplicate value is drawn again, but only a limited number of times.
         let tries = wanted.saturating_mul(2).saturating_add(16);
-        let mut made = 0;
-        while made < wanted && at.occurrence < tries {
+        let mut written = 0;
+        while written < wanted && at.occurrence < tries {
             let start = out.len();
             out.extend_from_slice(&item.lead);
             item.text.write(&mut at, out);
@@ -160,7 +160,7 @@ impl<'t> Maker<'t> {
             }
             let description = attribute.description.as_bytes();
             end_line(out, start, description, item.text.printable, &mut self.spare);
-            made += 1;
+            written += 1;
         }
     }
 
@@ -257,7 +257,7 @@ impl Names {
         if self.slots.len() < known.body.slots.len() {
             self.slots.resize_with(known.body.slots.len(), Slot::default);
         }
-        // Names do not refer to other names, so these buffers stay empty.
+        // An RDN never refers to other DNs, so these buffers stay empty.
         let mut others = Self::default();
         for &slot in &known.naming {
             let at =

@@ -125,7 +125,7 @@ pub struct Item {
     pub text: Text,
     /// Probability of being present, 0 to 1.
     pub chance: f64,
-    /// Present only if all of these are met.
+    /// The value is present only if all these conditions are met.
     pub conditions: Vec<Condition>,
     /// Number of values; None means one. A named value of the entry ([`Named`]) always has one.
     pub count: Option<Distribution>,
@@ -178,7 +178,7 @@ pub enum Tag {
         base: u32,
         width: usize,
     },
-    /// A line of a list of the template.
+    /// A value from a list of the template.
     Pick {
         list: String,
     },
@@ -238,7 +238,7 @@ pub enum Tag {
     Word {
         vocabulary: String,
     },
-    /// A word in the style of a vocabulary that no other entry has.
+    /// A word in the style of a vocabulary; no other entry has the same word.
     NewWord {
         vocabulary: String,
     },

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_range_is_walked() {
+    fn the_largest_range_can_be_permuted() {
         let permutation = Permutation::new(u64::MAX);
         assert!(permutation.place(1, u64::MAX - 1) < u64::MAX);
     }

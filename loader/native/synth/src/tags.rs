@@ -184,7 +184,7 @@ impl Part {
 
 /// Compiles a tag at the position `scope`, or returns an error message.
 pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
-    let (most, printable, made) = match tag {
+    let (most, printable, compiled) = match tag {
         Tag::Suffix => return Ok(Part::literal(scope.suffix.as_bytes())),
         Tag::Value { name } => {
             let SlotFacts { at, most, printable } = scope.slot(name)?;
@@ -217,8 +217,8 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
         }
         Tag::Pick { list } => picked(scope.list(list)?.clone()),
         Tag::Base64 { list } => {
-            let (most, _, made) = picked(Arc::new(scope.list(list)?.decoded()?));
-            (most, false, made)
+            let (most, _, compiled) = picked(Arc::new(scope.list(list)?.decoded()?));
+            (most, false, compiled)
         }
         Tag::Uuid => (36, true, Made::Uuid),
         Tag::Bytes { low, high } => {
@@ -279,7 +279,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
             (most, true, Made::Chars { alphabet: alphabet(*class), length: length.drawer()? })
         }
     };
-    Ok(Part { step: Step::Tag(scope.stream, made), most, printable })
+    Ok(Part { step: Step::Tag(scope.stream, compiled), most, printable })
 }
 
 fn picked(list: Arc<List>) -> (u64, bool, Made) {

@@ -297,8 +297,8 @@ mod tests {
     #[test]
     fn few_entries_make_few_levels() {
         for (count, levels) in [(1, 9), (2, 9), (3, 1), (0, 4)] {
-            let made = Levels::new(count, levels, Pick::Each, Stream::new(1, &["few"])).unwrap();
-            assert!((0..count).all(|index| made.parent(index).is_none_or(|parent| parent < index)));
+            let levels = Levels::new(count, levels, Pick::Each, Stream::new(1, &["few"])).unwrap();
+            assert!((0..count).all(|index| levels.parent(index).is_none_or(|parent| parent < index)));
         }
     }
 }

@@ -100,7 +100,7 @@ impl Ranks {
         from + below(again(bits, 1), self.0[step].to - from)
     }
 
-    /// One past the last rank.
+    /// Returns the exclusive upper bound of the ranks.
     pub fn end(&self) -> u64 {
         self.0.last().map_or(0, |step| step.to)
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_are_none() {
+    fn invalid_ranks_are_refused() {
         let step = |to, share| Step { to, share, letters: 1.0 };
         for steps in [
             vec![],

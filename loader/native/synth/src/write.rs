@@ -77,7 +77,7 @@ pub fn to_file(task: &Task<'_>, path: &Path, counters: &Counters) -> Result<Shar
     Ok(Shard { entries: task.end.saturating_sub(task.first), bytes, checksum: checksum.hex() })
 }
 
-/// Bounds an unreasonable number of threads.
+/// Limits the number of threads to a reasonable number.
 fn threads(task: &Task<'_>) -> u32 {
     u32::try_from(task.jobs.clamp(1, 200)).unwrap_or(1)
 }

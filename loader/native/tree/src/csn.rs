@@ -1,7 +1,7 @@
 //! Change sequence numbers: `20261121070000.123456Z#000000#001#000000` (time, change count, server ID, modification;
 //! draft-ietf-ldup-model, libldap `ldap_pvt_csnstr`).
 //!
-//! Compares values in LDIF, so an invalid CSN counts as 0. The crate `values` validates CSNs as slapd does.
+//! These functions compare values in LDIF: an invalid CSN counts as 0. The crate `values` validates CSNs as slapd does.
 
 /// Packs a CSN into a number so that numbers have the order of the CSNs; returns 0 if the CSN is invalid.
 ///

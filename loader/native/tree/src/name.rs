@@ -72,12 +72,12 @@ impl ParsedDn {
         &self.key
     }
 
-    /// The parent's normalized DN; empty for a single RDN.
+    /// Returns the parent's normalized DN; empty if the DN has a single RDN.
     pub fn parent(&self) -> &[u8] {
         self.key.get(self.parent_at + 1..).unwrap_or_default()
     }
 
-    /// Number of RDNs.
+    /// Returns the number of RDNs.
     pub fn depth(&self) -> usize {
         self.depth
     }
@@ -102,7 +102,7 @@ impl ParsedDn {
     }
 }
 
-/// The parent's DN as spelled in the child's.
+/// Returns the parent's DN, as spelled in the child's DN.
 pub fn parent_text(dn: &[u8]) -> &[u8] {
     let end = unescaped(dn, b',').map_or(dn.len(), |comma| comma + 1);
     trim_value(&dn[end..])
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn parents() {
+    fn the_parent_begins_after_an_unescaped_comma() {
         let name = ParsedDn::new(b"cn=a, OU=b ,dc=c");
         assert_eq!(name.parent(), ParsedDn::new(b"ou=B,dc=c").key());
         assert_eq!(parent_text(br"cn=a\,x, OU=b ,dc=c"), b"OU=b ,dc=c");

@@ -85,7 +85,7 @@ impl Error {
         Failure::new(Phase::Lost, SERVER_DOWN, text).into()
     }
 
-    /// Returns the error of every use after the channel has failed.
+    /// Returns the error for any use of a channel that has already failed.
     pub fn closed() -> Self {
         Self::lost("the connection is closed")
     }

@@ -85,8 +85,8 @@ impl<'a> Message<'a> {
 
     /// Returns the error that an unsolicited notice of disconnection contains.
     pub(crate) fn notice_of_disconnection(&self) -> Error {
-        let told = (self.tag == tag::EXTENDED).then(|| self.extended());
-        match told {
+        let extended = (self.tag == tag::EXTENDED).then(|| self.extended());
+        match extended {
             Some(Ok(notice)) if notice.name == Some(DISCONNECTION) => {
                 Failure { phase: Phase::Lost, ..notice.result.failure() }.into()
             }

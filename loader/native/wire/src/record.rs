@@ -226,7 +226,7 @@ struct Descriptions {
     ignore: Names,
     cached: Vec<Description>,
     expected: usize,
-    /// Every description of the entry so far has a smaller index.
+    /// Greater than the index of every description of the entry so far.
     beyond: usize,
     /// Whether two cached descriptions may be spellings of one attribute.
     twins: bool,

@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_messages_are_errors(attributes in attributes(), at in any::<prop::sample::Index>()) {
+    fn truncated_messages_are_errors(attributes in attributes(), at in any::<prop::sample::Index>()) {
         let bytes = entry(b"cn=a,dc=x", &attributes);
         let cut = &bytes[..at.index(bytes.len())];
         prop_assert!(Message::read(cut).is_err());

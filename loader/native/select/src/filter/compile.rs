@@ -19,12 +19,12 @@ const UNDEFINED: Compiled = Compiled::Known(None);
 #[derive(Debug)]
 pub struct Compiler<'a> {
     schema: &'a Schema,
-    pub asked: Vec<Description>,
+    pub descriptions: Vec<Description>,
 }
 
 impl<'a> Compiler<'a> {
     pub fn new(schema: &'a Schema) -> Self {
-        Self { schema, asked: Vec::new() }
+        Self { schema, descriptions: Vec::new() }
     }
 
     pub fn node(&mut self, node: Node) -> Result<Compiled> {
@@ -70,10 +70,10 @@ impl<'a> Compiler<'a> {
     }
 
     fn ask(&mut self, description: Description, test: Test) -> Compiled {
-        let known = self.asked.iter().position(|one| *one == description);
+        let known = self.descriptions.iter().position(|one| *one == description);
         let number = known.unwrap_or_else(|| {
-            self.asked.push(description);
-            self.asked.len() - 1
+            self.descriptions.push(description);
+            self.descriptions.len() - 1
         });
         Compiled::Ask(number, test)
     }

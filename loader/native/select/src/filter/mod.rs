@@ -17,7 +17,7 @@ pub type FilterResult = Option<bool>;
 #[derive(Debug)]
 pub struct Filter {
     root: Compiled,
-    asked: Vec<Description>,
+    descriptions: Vec<Description>,
 }
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ enum Compiled {
     And(Vec<Compiled>),
     Or(Vec<Compiled>),
     Not(Box<Compiled>),
-    /// A test of the description with this index in [`Filter::asked`].
+    /// A test of the description with this index in [`Filter::descriptions`].
     Ask(usize, Test),
 }
 
@@ -35,15 +35,15 @@ impl Filter {
     pub fn read(text: &str, schema: &Schema) -> Result<Self> {
         let mut compiler = compile::Compiler::new(schema);
         let root = compiler.node(parse::filter(text)?)?;
-        Ok(Self { root, asked: compiler.asked })
+        Ok(Self { root, descriptions: compiler.descriptions })
     }
 
     /// Returns the attribute descriptions in the filter, without duplicates.
-    pub fn asked(&self) -> &[Description] {
-        &self.asked
+    pub fn descriptions(&self) -> &[Description] {
+        &self.descriptions
     }
 
-    /// Evaluates the filter; `entry` has the values of each description in [`asked`](Self::asked).
+    /// Evaluates the filter; `entry` has the values of each description in [`descriptions`](Self::descriptions).
     pub fn test(&self, schema: &Schema, entry: &Values<'_>) -> FilterResult {
         self.root.test(schema, entry)
     }

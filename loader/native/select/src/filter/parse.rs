@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_of_one_filter() {
+    fn spellings_of_a_filter_are_equal() {
         for (one, other) in [
             ("a=b", "(a=b)"), // an item needs no parentheses
             (" (a=b) ", "(a=b)"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn items_and_empty_sets() {
+    fn items_and_empty_sets_are_parsed() {
         let item = |attribute: &str, asks| Node::Item(Item { attribute: attribute.into(), asks });
         for (text, expected) in [
             (r"(cn=a\2ab\28c)", item("cn", ItemKind::Equal(b"a*b(c".to_vec()))),

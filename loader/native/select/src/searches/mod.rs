@@ -43,7 +43,7 @@ pub struct Setting {
 pub enum Kind {
     /// Lines of slapd's log with `loglevel stats`.
     Log,
-    /// One filter per line, taken as a search of the whole subtree.
+    /// One filter per line, which counts as a search of the whole subtree.
     Filters,
 }
 
@@ -168,7 +168,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a search reaches this database: its base is in it, or above it in a database to which it is subordinate.
+    /// Whether a search reaches this database: its base is in it or above it, as if it were subordinate to that
+    /// database.
     fn is_ours(&mut self, base: &str, scope: u8) -> bool {
         if let Some(known) = self.bases.get(base) {
             return *known;
@@ -237,11 +238,11 @@ fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool> {
             return Ok(!line.is_empty());
         }
         let end = block.iter().position(|&byte| byte == b'\n');
-        let taken = end.unwrap_or(block.len());
+        let length = end.unwrap_or(block.len());
         if line.len() < LONGEST {
-            line.extend_from_slice(&block[..taken]);
+            line.extend_from_slice(&block[..length]);
         }
-        input.consume(taken + usize::from(end.is_some()));
+        input.consume(length + usize::from(end.is_some()));
         if end.is_some() {
             return Ok(true);
         }

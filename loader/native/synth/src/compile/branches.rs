@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions() {
+    fn attribute_descriptions_are_recognized() {
         for good in ["cn", "cn;lang-de", "2.5.4.3", "userCertificate;binary"] {
             assert!(is_description(good), "{good}");
         }

@@ -92,8 +92,8 @@ impl<'a> KindCompiler<'a> {
         let (rdn, naming) = self.rdn(&mut drawn)?;
         let mut attributes = self.place(&drawn.known).attributes(&declared.attributes)?;
         let mut most = self.facts[self.place].dn.saturating_mul(2);
-        for (declared, made) in declared.attributes.iter().zip(&attributes) {
-            most = most.saturating_add(items::most(declared, made));
+        for (declared, compiled) in declared.attributes.iter().zip(&attributes) {
+            most = most.saturating_add(items::most(declared, compiled));
         }
         if most > ENTRY {
             return Err(
@@ -281,7 +281,7 @@ fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribu
     Ok(found)
 }
 
-/// Whether every parent has just one such entry, so that all may have the same name.
+/// Whether every parent has just one entry of this kind, so that all of them may have the same RDN.
 const fn is_only(kind: &Kind) -> bool {
     match (&kind.count, &kind.parent) {
         (Count::Fixed(1), _) => true,

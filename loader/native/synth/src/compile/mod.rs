@@ -99,7 +99,7 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
         let reason = format!("kind {:?} has no count, like another one before it", second.name);
         return Err(context.wrong(second.spot, reason));
     }
-    let asked = match (open.first(), options.entries) {
+    let requested = match (open.first(), options.entries) {
         (Some(_), None) if options.otherwise.is_some() => options.otherwise,
         (Some(kind), None) => {
             let reason = format!("say how many entries of kind {:?}: -n N", kind.name);
@@ -110,11 +110,11 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
             return Err(Problem::asked(&context.template.path, reason));
         }
         (None, _) => None,
-        (_, asked) => asked,
+        (_, requested) => requested,
     };
     let mut counts = Vec::new();
     for kind in kinds {
-        counts.push(count(context, kind, asked, &counts)?);
+        counts.push(count(context, kind, requested, &counts)?);
     }
     let total = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
     if total.is_none_or(|total| total > ENTRIES) {
@@ -126,16 +126,16 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
 fn count(
     context: &Context<'_>,
     kind: &Kind,
-    asked: Option<u64>,
+    requested: Option<u64>,
     before: &[u64],
 ) -> Result<u64, Problem> {
     let wrong = |reason: String| context.wrong(kind.spot, reason);
     let too_many = || wrong(format!("kind {:?}: more than {ENTRIES} entries", kind.name));
-    let entries = match (kind.count, asked) {
+    let entries = match (kind.count, requested) {
         (Count::Fixed(count), _) => count,
-        (Count::Asked, asked) => asked.unwrap_or(0),
-        (Count::Share { ones, of }, Some(asked)) if of > 0 => {
-            let wide = (u128::from(asked) * u128::from(ones)).div_ceil(u128::from(of));
+        (Count::Asked, requested) => requested.unwrap_or(0),
+        (Count::Share { ones, of }, Some(requested)) if of > 0 => {
+            let wide = (u128::from(requested) * u128::from(ones)).div_ceil(u128::from(of));
             u64::try_from(wide).map_err(|_| too_many())?
         }
         (Count::Share { .. }, _) => {

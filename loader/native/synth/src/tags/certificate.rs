@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn a_certificate_has_the_requested_length() {
         for length in [300, 1000, 1500, 70_000] {
-            let made = whole(7, length - BARE).len() as u64;
-            assert!(made.abs_diff(length) < 20, "{length}: {made}");
+            let size = whole(7, length - BARE).len() as u64;
+            assert!(size.abs_diff(length) < 20, "{length}: {size}");
         }
         assert_ne!(whole(1, 100), whole(2, 100));
         assert_eq!(whole(1, 100)[..2], [SEQUENCE, 0x82]);

@@ -53,7 +53,7 @@ impl Shape {
         })
     }
 
-    fn made(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
+    fn draw(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let text = self.alias.pick(at.bits(self.stream.part(0)));
         self.texts[text].write(at, out);
     }
@@ -62,7 +62,7 @@ impl Shape {
     fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;
-        self.made(&mut EntryContext { index, occurrence: 0, names, ..*at }, out);
+        self.draw(&mut EntryContext { index, occurrence: 0, names, ..*at }, out);
     }
 
     fn find_tries(&self, count: u64, at: &mut EntryContext<'_>) -> Vec<u8> {
@@ -80,7 +80,7 @@ impl Shape {
     }
 
     pub fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
-        let Some(phrases) = &self.phrases else { return self.made(at, out) };
+        let Some(phrases) = &self.phrases else { return self.draw(at, out) };
         let number = phrases.draw(again(at.bits(self.stream), 1));
         let tries = self.tries.get_or_init(|| self.find_tries(phrases.end(), at));
         let turn = usize::try_from(number).ok().and_then(|number| tries.get(number).copied());

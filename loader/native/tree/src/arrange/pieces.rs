@@ -46,8 +46,8 @@ impl Pieces {
     /// Turns a finished file into the shard by a hard link, or a copy if that is impossible. Returns its new name.
     pub(super) fn take(&mut self, path: &Path, shard: usize, tally: Totals) -> Result<String> {
         let target = self.shard(shard);
-        let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
-        taken.in_file(Some(&target))?;
+        let linked = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
+        linked.in_file(Some(&target))?;
         self.done.push((self.name(shard), tally));
         Ok(self.name(shard))
     }

@@ -128,7 +128,7 @@ pub fn missing() -> Option<&'static str> {
 }
 
 fn functions() -> &'static Functions {
-    FUNCTIONS.get_or_init(load).as_ref().expect("missing() is asked before a session is opened")
+    FUNCTIONS.get_or_init(load).as_ref().expect("missing() is called before any other function")
 }
 
 fn load() -> Result<Functions, String> {

@@ -45,20 +45,20 @@ impl BufferedLayer {
     ///
     /// # Safety
     ///
-    /// `sockbuf` belongs to a connected session and outlives this layer.
+    /// `sockbuf` must belong to a connected session, and outlive this layer.
     pub(super) unsafe fn install(sockbuf: *mut Sockbuf) -> io::Result<Self> {
         let mut layer: *mut Layer = ptr::null_mut();
         let mut socket: RawFd = -1;
         let io = ptr::from_ref(&IO).cast_mut();
         // SAFETY: the caller guarantees `sockbuf`. `remember` gets the address of `layer` and writes to it only during
         // the call. The options require an int to write to, and any pointer that is not null.
-        let taken = unsafe {
+        let installed = unsafe {
             let place = (&raw mut layer).cast();
             ffi::ber_sockbuf_add_io(sockbuf, io, ffi::LEVEL_APPLICATION, place) == 0
                 && ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_GET_FD, (&raw mut socket).cast()) == 1
                 && ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_SET_NONBLOCK, place) == 1
         };
-        if taken && !layer.is_null() && socket >= 0 {
+        if installed && !layer.is_null() && socket >= 0 {
             return Ok(Self { sockbuf, layer, socket });
         }
         Err(io::Error::other("libldap does not expose its connection"))
@@ -148,7 +148,7 @@ unsafe extern "C" fn pass_write(layer: *mut Layer, bytes: *mut c_void, length: c
 
 /// # Safety
 ///
-/// `layer` is ours and on a connection, so that there is one below it; `room` has `length` bytes.
+/// `layer` must be our layer on a connection, so that there is a layer below it; `room` must have `length` bytes.
 unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -159,7 +159,7 @@ unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c
 
 /// # Safety
 ///
-/// As `read_below`.
+/// The conditions of `read_below`.
 unsafe fn write_below(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
     // SAFETY: guaranteed by the caller.
     unsafe {

@@ -135,9 +135,9 @@ fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     if code == ffi::SUCCESS {
         return Ok(());
     }
-    let told =
+    let message =
         format!("libldap knows no SASL security properties {}", properties.to_string_lossy());
-    Err(Failure::new(Phase::Bind, PARAM_ERROR, told).into())
+    Err(Failure::new(Phase::Bind, PARAM_ERROR, message).into())
 }
 
 fn set_options(handle: &Handle, link: &ConnectionOptions) {
