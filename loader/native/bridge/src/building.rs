@@ -13,7 +13,7 @@ use schema::{Definition, Kind};
 use values::keys::Substrings;
 
 use crate::error::{both, one_of, raised};
-use crate::feed::{LiveReader, Feed, Live};
+use crate::feed::{Feed, Live, LiveReader};
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{argument, record};
 
@@ -47,8 +47,7 @@ impl Schema {
         rules_by_name(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
-    /// Returns the kind, name, all names and origin of each definition, and what determines stored bytes and index
-    /// keys.
+    /// Returns the kind, name, all names and origin of each definition, and what decides stored bytes and keys.
     fn facts(&self) -> Vec<SchemaFact> {
         let attributes = self.0.attributes().map(|one| {
             let names = names_of(&one.names, &one.oid);

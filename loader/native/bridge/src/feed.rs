@@ -60,8 +60,8 @@ impl LiveReader {
     }
 
     pub fn reread(&self, orphans: Vec<Orphan>) -> common::Result<Vec<PathBuf>> {
-        let missing: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
-        let answer = Python::attach(|py| self.live.read_again.call1(py, (missing,))?.extract(py));
+        let rows: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
+        let answer = Python::attach(|py| self.live.read_again.call1(py, (rows,))?.extract(py));
         answer.map_err(|error| self.refused(error))
     }
 

@@ -30,8 +30,7 @@ pub(crate) struct ParentDn {
 }
 
 impl ParentDn {
-    /// Sets all fields for the entry `id` with the RDN `name`; `parent` is its parent's ID, `above` the parent's
-    /// fields.
+    /// Sets all fields for the entry `id` with the RDN `name`; `parent` and `above` are the parent's ID and fields.
     pub(crate) fn set(&mut self, id: u64, name: &[u8], parent: u64, above: &Self, base: u64) {
         self.dn.clear();
         self.dn.extend_from_slice(name);

@@ -58,14 +58,14 @@ fn entries(id2e: &TableReader<'_>, count: u64, attributes: u64) {
 
 /// Checks that each entry is below its parent once, that the parent has a lower ID, and that subtree counts are right.
 fn tree(dn2i: &TableReader<'_>, count: u64) {
-    let (mut parents, mut recorded, mut below) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut parents, mut sums, mut below) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     each(dn2i, |key, node| {
         let (key, mark) = (number(key), node[0] & 0x80 != 0);
         let tail = |from_end: usize| number(&node[node.len() - from_end..]);
         if mark {
             assert!(key < tail(16), "a child must have a higher ID than its parent");
             assert!(below.insert(tail(16), key).is_none());
-            recorded.insert(tail(16), tail(8));
+            sums.insert(tail(16), tail(8));
         } else if key > 0 {
             assert!(parents.insert(key, tail(8)).is_none());
         }
@@ -81,7 +81,7 @@ fn tree(dn2i: &TableReader<'_>, count: u64) {
         *sizes.entry(*parent).or_default() += size;
     }
     sizes.remove(&0);
-    assert_eq!(sizes, recorded);
+    assert_eq!(sizes, sums);
 }
 
 /// Checks that index keys have IDs of existing entries, or a zero and a range of such IDs.

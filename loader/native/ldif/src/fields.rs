@@ -417,7 +417,7 @@ fn not_taken(description: &[u8], line: u64) -> Error {
 /// Returns the error for a NUL in a value: slapadd ends the line there, and takes the next line for its continuation.
 fn holds_nul(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
-    syntax(format!("the value of {name} has a NUL in it; LDIF has such values in base64"), line)
+    syntax(format!("the value of {name} contains a NUL, which LDIF requires in base64"), line)
 }
 
 fn syntax(message: impl Into<String>, line: u64) -> Error {

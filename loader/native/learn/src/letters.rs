@@ -67,8 +67,7 @@ impl Letters {
         }
     }
 
-    /// Returns a row for the beginning of a word and for each symbol: digits for the next symbol, 9 frequent, 0 never.
-    /// next.
+    /// Returns a row for the beginning of a word and for each symbol: a digit per next symbol, 9 frequent, 0 never.
     ///
     /// Pairs alone would yield more varied words than the real ones. So the rows are sharpened until as many generated
     /// words have the same number of distinct sequences of four letters.
@@ -80,13 +79,13 @@ impl Letters {
         let (mut blunt, mut sharp) = (BLUNTEST, SHARPEST);
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(blunt, sharp);
-            if self.count_generated(&rows(middle)) > wanted { blunt = middle } else { sharp = middle }
+            if self.generated(&rows(middle)) > wanted { blunt = middle } else { sharp = middle }
         }
         rows(f64::midpoint(blunt, sharp))
     }
 
     /// Counts the distinct sequences in as many words generated from these rows as the vocabulary has.
-    fn count_generated(&self, rows: &[String]) -> usize {
+    fn generated(&self, rows: &[String]) -> usize {
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let Some(table) = Table::new(&rows) else { return 0 };
         let (mut words, mut sequences) = (FxHashSet::default(), FxHashSet::default());

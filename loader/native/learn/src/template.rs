@@ -53,12 +53,11 @@ pub fn write(gathered: &Statistics) -> Result<Learned> {
 
 fn head(entries: u64, left_out: u64, branches: &[String]) -> String {
     let mut out = String::from(
-        "# Learned by `ditseed generate learn`. It holds no value of the source: words are made up.\n",
+        "# Learned by `ditseed generate learn`. It contains no value of the source: all words are made up.\n",
     );
     if left_out > 0 {
         let about = rough(left_out);
-        let _ =
-            writeln!(out, "# Left out: entries of which there were hardly any alike ({about}).");
+        let _ = writeln!(out, "# Omitted: entries with too few similar ones ({about}).");
     }
     let size = rough(entries);
     let _ = writeln!(out, "\ndescription = \"learned from a tree of about {size} entries\"");

@@ -171,13 +171,13 @@ mod tests {
 
     fn changes(found: &ServerEntry, lines: &str, loosely: bool) -> Vec<String> {
         let aliases = vec![("commonname".to_owned(), "cn".to_owned())];
-        let modifications = found.changes(&entry(lines), &tree::Names::default(), &aliases, loosely);
+        let changes = found.changes(&entry(lines), &tree::Names::default(), &aliases, loosely);
         let named = |(name, values): &Modification| {
             let values: Vec<_> =
                 values.iter().map(|value| String::from_utf8_lossy(value)).collect();
             format!("{}: {}", String::from_utf8_lossy(name), values.join("|"))
         };
-        modifications.unwrap().iter().map(named).collect()
+        changes.unwrap().iter().map(named).collect()
     }
 
     #[test]

@@ -54,14 +54,14 @@ pub fn subjects(
 ) -> Vec<TargetKind> {
     let texts = Texts::new(template);
     let mut found = Vec::new();
-    for (place, compiled) in tree.kinds().iter().enumerate().filter(|(_, compiled)| compiled.count > 0) {
-        let kind = template.kinds.iter().find(|kind| kind.name == compiled.name);
+    for (place, entries) in tree.kinds().iter().enumerate().filter(|(_, kind)| kind.count > 0) {
+        let kind = template.kinds.iter().find(|kind| kind.name == entries.name);
         let Some(kind) = kind.filter(|kind| !is_special(kind)) else { continue };
-        let mut looks = looks(&texts, kind, compiled.count, wanted);
+        let mut looks = looks(&texts, kind, entries.count, wanted);
         let changing = if changes { changing(kind, &mut looks) } else { Vec::new() };
         found.push(TargetKind {
             kind: place,
-            count: compiled.count,
+            count: entries.count,
             looks,
             password: password(kind),
             changing,
@@ -106,8 +106,8 @@ fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
 
 /// Returns the first password that every entry of the kind has.
 fn password(kind: &Kind) -> Option<Password> {
-    let attribute = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
-    let item = attribute.items.iter().find(|item| item.chance >= 1.0 && item.conditions.is_empty())?;
+    let own = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
+    let item = own.items.iter().find(|item| item.chance >= 1.0 && item.conditions.is_empty())?;
     let text = flattened(kind, &item.text);
     match text.as_slice() {
         [Piece::Tag(Tag::Ssha { name } | Tag::Argon2 { name, .. })] => {

@@ -44,11 +44,11 @@ impl Attributes {
             found.extend(described("attrs", name, schema)?);
         }
         if found.iter().any(|one: &Description| one.tagged || one.binary) && (star || plus) {
-            return refuse("attrs: slapd ends with a list of options and \"*\" or \"+\"");
+            return refuse("attrs: slapd terminates on a list of options and \"*\" or \"+\"");
         }
         if !listed.exattrs.is_empty() && names().any(|name| name.starts_with('@')) {
             return refuse(
-                "exattrs beside a class in attrs: slapd's consumer removes some of them at random",
+                "exattrs and a class in attrs: slapd's consumer removes random ones of them",
             );
         }
         // Empty lists request all attributes.
@@ -119,7 +119,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
         return class.must.iter().chain(&class.may).map(of).collect();
     }
     if name.starts_with(['!', '-', '+']) {
-        return refuse(format!("{list}: \"{name}\" is a form that only some slapds take"));
+        return refuse(format!("{list}: \"{name}\" is a form that not every slapd accepts"));
     }
     match schema.describe(name.as_bytes()) {
         Ok(description) if description.text.ends_with('-') => {
@@ -136,7 +136,7 @@ fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     for name in names {
         if ALWAYS.iter().any(|one| one.eq_ignore_ascii_case(name) && one != name) {
             return refuse(format!(
-                "exattrs: {name} is needed, and slapd knows that only when it is spelled right"
+                "exattrs: {name} is required, which slapd sees only in its canonical spelling"
             ));
         }
         for one in described("exattrs", name, schema)? {

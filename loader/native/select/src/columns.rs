@@ -18,7 +18,7 @@ pub struct AttributeDescription {
     /// Whether values are DNs, so that `suffixmassage` rewrites them.
     pub dn: bool,
     /// Indexes of descriptions in the filter of which this one is equal or a subtype.
-    pub in_filter: Vec<usize>,
+    pub asked: Vec<usize>,
     pub part: SpecialAttribute,
 }
 
@@ -88,7 +88,7 @@ impl<'a> AttributeDescriptions<'a> {
         AttributeDescription {
             keep: attributes.keep(&description, self.schema),
             dn: kind.syntax_oid == DN_SYNTAX && self.selection.suffixes.has_suffixmassage(),
-            in_filter: matching.map(|(number, _)| number).collect(),
+            asked: matching.map(|(number, _)| number).collect(),
             part,
             description: Some(description),
         }

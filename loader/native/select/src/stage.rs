@@ -166,7 +166,7 @@ impl<'a> Stage<'a> {
             SpecialAttribute::Own(own) => self.found.own[own] = column.keep,
             SpecialAttribute::Other => {}
         }
-        let Some(description) = column.description.as_ref().filter(|_| !column.in_filter.is_empty())
+        let Some(description) = column.description.as_ref().filter(|_| !column.asked.is_empty())
         else {
             return Ok(());
         };
@@ -175,7 +175,7 @@ impl<'a> Stage<'a> {
         if !self.schema.normalise(id, &value, &mut normal).with_code(Code::Syntax)? {
             normal = value.into_owned();
         }
-        for &index in &column.in_filter {
+        for &index in &column.asked {
             let attributes = &mut self.found.filtered[index];
             match attributes.iter_mut().find(|(known, _)| *known == id) {
                 Some((_, values)) => values.push(normal.clone()),

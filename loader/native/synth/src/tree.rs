@@ -158,8 +158,7 @@ impl ParentChooser {
         }
     }
 
-    /// Chooses an entry for one of several values; with [`Pick::Each`] and [`Pick::Uniform`], an entry's choices
-    /// differ.
+    /// Chooses an entry for one of several values; [`Pick::Each`] and [`Pick::Uniform`] never repeat an entry.
     pub fn choose_another(&self, index: u64, occurrence: u64) -> u64 {
         let bits = self.stream.at(index);
         match &self.way {
@@ -298,7 +297,7 @@ mod tests {
     fn few_entries_make_few_levels() {
         for (count, levels) in [(1, 9), (2, 9), (3, 1), (0, 4)] {
             let levels = Levels::new(count, levels, Pick::Each, Stream::new(1, &["few"])).unwrap();
-            assert!((0..count).all(|index| levels.parent(index).is_none_or(|parent| parent < index)));
+            assert!((0..count).all(|index| levels.parent(index).is_none_or(|above| above < index)));
         }
     }
 }

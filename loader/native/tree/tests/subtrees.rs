@@ -19,12 +19,12 @@ fn filled(mut digest: Digest, records: &[(&str, &str)]) -> Digest {
 }
 
 /// Returns for each subtree its normalized DN, its numbers of entries on both sides, and its number of differences.
-fn summaries(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
-    let summary = |one: &Subtree| {
+fn totals(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
+    let row = |one: &Subtree| {
         let dn = one.dn.clone().unwrap_or_default().to_lowercase().replace(' ', "");
         (dn, one.left.entries, one.right.entries, one.changes)
     };
-    found.iter().map(summary).collect()
+    found.iter().map(row).collect()
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn differences_are_reported_by_subtree() {
     let two = digest(&[&both[..], &right].concat());
     let found = Difference::between(&one, &two, 9).unwrap();
     assert_eq!((found.only_left, found.only_right, found.changed), (1, 1, 1));
-    assert_eq!(summaries(&found.subtrees), [("ou=p,dc=x".into(), 2, 1, 2), (String::new(), 4, 5, 1)]);
+    assert_eq!(totals(&found.subtrees), [("ou=p,dc=x".into(), 2, 1, 2), (String::new(), 4, 5, 1)]);
     let sums = |one: &Subtree| one.left.checksum == one.right.checksum;
     assert!(!found.subtrees.iter().any(sums));
 }
@@ -46,7 +46,7 @@ fn the_base_may_have_any_depth() {
     let one = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "a")]);
     let two = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "b")]);
     let found = Difference::between(&one, &two, 9).unwrap();
-    assert_eq!(summaries(&found.subtrees), [("cn=1,ou=p,dc=x".into(), 1, 1, 1)]);
+    assert_eq!(totals(&found.subtrees), [("cn=1,ou=p,dc=x".into(), 1, 1, 1)]);
 }
 
 #[test]

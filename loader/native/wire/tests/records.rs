@@ -110,7 +110,7 @@ proptest! {
         let mut last = String::new();
         for line in text.lines().skip(1).filter(|line| !line.is_empty()) {
             let name = line.split(':').next().unwrap().to_lowercase();
-            prop_assert!(name == last || !found.contains_key(&name), "{} stands apart in {}", name, text);
+            prop_assert!(name == last || !found.contains_key(&name), "the values of {} are apart in {}", name, text);
             *found.entry(name.clone()).or_default() += 1;
             last = name;
         }

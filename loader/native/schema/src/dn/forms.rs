@@ -199,7 +199,7 @@ impl Schema {
             | Normalise::CertificateList
             | Normalise::AttributeCertificate
             | Normalise::Value(Normaliser::CsnSid) => {
-                return refuse(format!("a value of \"{}\" cannot stand in a DN", kind.name));
+                return refuse(format!("a value of \"{}\" cannot be in a DN", kind.name));
             }
             _ => self.normalise_nested(attribute, value, deeper(depth)?, out)?,
         }
@@ -290,7 +290,7 @@ fn has_none(kind: &AttributeType) -> String {
 fn sort(parts: &mut [PartialAva<'_>]) -> Result<()> {
     parts.sort_by(|a, b| a.name.cmp(b.name));
     match parts.windows(2).find(|pair| pair[0].attribute == pair[1].attribute) {
-        Some(twice) => refuse(format!("an RDN holds \"{}\" twice", twice[0].name)),
+        Some(twice) => refuse(format!("an RDN contains \"{}\" twice", twice[0].name)),
         None => Ok(()),
     }
 }

@@ -112,7 +112,7 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn new(text: &'a [u8]) -> Result<Self> {
         if memchr::memchr(0, text).is_some() {
-            return refuse("a DN holds a NUL byte");
+            return refuse("a DN contains a NUL byte");
         }
         Ok(Self { text, at: 0 })
     }

@@ -175,7 +175,7 @@ fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
     for unit in content.chunks_exact(width) {
         let code = unit.iter().fold(0_u32, |code, byte| code << 8 | u32::from(*byte));
         if code > 0x10_ffff {
-            return refuse("a name in the certificate holds a character beyond Unicode");
+            return refuse("a name in the certificate contains a character beyond Unicode");
         }
         values::utf8::encode(code, &mut out);
     }

@@ -1,6 +1,5 @@
 //! Compiles a parsed filter with a schema: resolves names, validates and normalizes values (`ava.c`, `filter.c`,
-//! `mra.c`). Items that slapd cannot assert become Undefined; items that cannot be evaluated here as in slapd are
-//! refused.
+//! `mra.c`). Items that slapd cannot assert become Undefined; items that only slapd itself can evaluate are refused.
 
 use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
 use values::{Normaliser, refuse};

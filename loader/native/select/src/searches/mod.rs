@@ -168,8 +168,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a search reaches this database: its base is in it or above it, as if it were subordinate to that
-    /// database.
+    /// Whether a search reaches this database: its base is in it or above it, as if it were a subordinate database.
     fn is_ours(&mut self, base: &str, scope: u8) -> bool {
         if let Some(known) = self.bases.get(base) {
             return *known;

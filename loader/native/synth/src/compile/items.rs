@@ -157,7 +157,7 @@ impl Place<'_> {
                     .iter()
                     .any(|piece| matches!(piece, Piece::Tag(Tag::Argon2 { .. }))) =>
             {
-                return Err("passwords that are made slowly on purpose have no count".to_owned());
+                return Err("an Argon2 password must be a single value, without a count".to_owned());
             }
             Some(count) => {
                 let is_histogram = matches!(count, Distribution::Histogram(_));

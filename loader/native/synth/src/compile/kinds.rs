@@ -274,7 +274,7 @@ fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribu
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
     let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
     if !is_unique && !is_only(kind) {
-        let reason = "names the entries: without {number} or {unique:...} two could have one name";
+        let reason = "names the entries: without {number} or {unique:...} two could be equal";
         let names = kind.rdn.join(" and ");
         return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
     }
@@ -314,17 +314,17 @@ fn attribute<'a>(
 fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> {
     let is_always = item.chance >= 1.0 && item.conditions.is_empty();
     if !is_always || item.count.is_some() {
-        let reason = format!("{name} names the entries: it must always be there, once");
+        let reason = format!("{name} names the entries: it must always be present, once");
         return Err(context.wrong(item.spot, reason));
     }
     if item.text.windows(2).any(run_together) {
-        let reason = "a number beside {number}: without a width, two entries could have one name";
+        let reason = "a number next to {number} needs a width: two entries could have one name";
         return Err(context.wrong(item.spot, format!("{name}: {reason}")));
     }
     for piece in &item.text {
         let Piece::Tag(tag) = piece else { continue };
         if !tags::may_name(tag) {
-            let reason = format!("{name} names the entries: it cannot hold other names, or bytes");
+            let reason = format!("{name} names the entries: it cannot contain a DN or bytes");
             return Err(context.wrong(item.spot, reason));
         }
     }

@@ -106,7 +106,7 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
             return Err(Problem::asked(&context.template.path, reason));
         }
         (None, Some(_)) if !kinds.iter().any(|kind| matches!(kind.count, Count::Share { .. })) => {
-            let reason = "its kinds have counts of their own, so that -n has no meaning";
+            let reason = "all its kinds have counts, so -n has no effect";
             return Err(Problem::asked(&context.template.path, reason));
         }
         (None, _) => None,
@@ -139,7 +139,7 @@ fn count(
             u64::try_from(wide).map_err(|_| too_many())?
         }
         (Count::Share { .. }, _) => {
-            let reason = "a share needs a kind without a count, which it is a share of";
+            let reason = "a share needs another kind without a count";
             return Err(wrong(format!("kind {:?}: {reason}", kind.name)));
         }
         (Count::Each(each), _) => {

@@ -15,7 +15,7 @@ const FIRST: i64 = -62_167_219_200;
 /// Compiles a range of times in seconds since 1970; it includes both bounds.
 pub fn between(from: i64, to: i64) -> Result<Made, String> {
     if from < FIRST || to > LAST || from > to {
-        return Err("the times must be of years 0 to 9999, the earlier one first".to_owned());
+        return Err("the times must be in the years 0 to 9999, the earlier time first".to_owned());
     }
     Ok(Made::Time { from, seconds: from.abs_diff(to) + 1 })
 }

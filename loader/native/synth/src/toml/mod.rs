@@ -128,8 +128,7 @@ impl Document<'_> {
         self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
-    /// Returns an error at a byte of the string `text`, quoted at `span`; at the opening quote if the string has
-    /// escapes.
+    /// Returns an error at a byte of the string `text`, quoted at `span`; at the quote if the string has escapes.
     fn wrong_within(self, span: &Range<usize>, text: &str, wrong: tags::TextError) -> Problem {
         let written = self.text.get(span.clone()).unwrap_or_default();
         let at = written.find(text).map_or(span.start, |start| span.start + start + wrong.at);

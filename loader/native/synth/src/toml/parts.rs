@@ -152,7 +152,7 @@ fn kind(
     let values = reading.values(table)?;
     let rdn = table.all("rdn").into_iter().map(|value| value.get_ref().as_str().map(str::to_owned));
     let rdn: Option<Vec<String>> = rdn.collect();
-    let reason = "must be the name of an attribute, or a list of such";
+    let reason = "must be the name of an attribute, or a list of names";
     let rdn = rdn.ok_or_else(|| table.wrong("rdn", reason))?;
     if rdn.is_empty() {
         return Err(table.wrong("rdn", "rdn is missing"));
@@ -336,7 +336,7 @@ fn condition(
     value: &Value<'_>,
 ) -> Result<Condition, Problem> {
     let Some(text) = value.get_ref().as_str() else {
-        return Err(table.wrong(key, "must be a name, or NAME=TEXT, or a list of such"));
+        return Err(table.wrong(key, "must be a name, or NAME=TEXT, or a list of these"));
     };
     let (name, equals) = match text.split_once('=') {
         Some((name, text)) => (name.trim(), Some(text.trim().as_bytes().to_vec())),

@@ -86,8 +86,7 @@ impl BufferedLayer {
         self.judge(count)
     }
 
-    /// Interprets the result of an I/O call. To wait, TLS libraries and the socket return 0 or -1, and say for which
-    /// event.
+    /// Interprets the result of an I/O call: to wait, the layers below return 0 or -1, and say for which event.
     fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {

@@ -203,7 +203,7 @@ fn text_option(handle: &Handle, option: c_int) -> Option<CString> {
 }
 
 fn text(value: &str, what: &str) -> Result<CString> {
-    let refused = |_| Failure::new(Phase::Connect, -9, format!("{what} has a NUL in it"));
+    let refused = |_| Failure::new(Phase::Connect, -9, format!("{what} contains a NUL"));
     Ok(CString::new(value).map_err(refused)?)
 }
 
