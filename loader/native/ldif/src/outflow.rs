@@ -16,7 +16,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Ends an aborted stream, so that its reader does not take it for complete: slapadd, ldapadd and ditseed refuse a
 /// record without a DN. It is short enough for one atomic write to a pipe.
-const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early, the rest of it could not be made\n\n";
+const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early because of an error\n\n";
 
 /// The beginning of the text in [`BROKEN`].
 pub(crate) const MARK: &[u8] = b"ditseed: the LDIF ends early";

@@ -75,7 +75,7 @@ const ATTRIBUTES: [(&str, bool); 45] = [
     ("manager", false),
     ("carLicense", true),
 ];
-/// Attributes of which users type the beginning of a value.
+/// Attributes that users search for by the beginning of a value.
 const TYPED: [&str; 6] = ["cn", "sn", "givenName", "displayName", "mail", "uid"];
 
 const NAMING: u64 = 100;

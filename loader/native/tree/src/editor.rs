@@ -19,7 +19,7 @@ pub struct Editor {
     /// The lines to keep: for each its index in `descriptions`, and its range in the record.
     lines: Vec<(usize, Range<usize>)>,
     descriptions: Vec<u64>,
-    /// Whether the record differs from its copy.
+    /// Whether the copy must differ from the record.
     edited: bool,
     lower: Vec<u8>,
 }
