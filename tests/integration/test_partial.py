@@ -236,7 +236,7 @@ def refused(target: Slapd, *given: object) -> str:
         ('filter="(cn~=x)"', "ldif", "approximate"),
         ('filter="(hasSubordinates=TRUE)"', "ldif", "hasSubordinates"),
         ('attrs="*,sn;lang-de"', "search", "options"),
-        ('attrs="@person" exattrs="cn"', "search", "exattrs beside a class"),
+        ('attrs="@person" exattrs="cn"', "search", "exattrs and a class"),
         ("scope=one", "clone", "a copy of a database holds every entry"),
         ('exattrs="OBJECTCLASS,cn"', "search", "OBJECTCLASS"),
     ],

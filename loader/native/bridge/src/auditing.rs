@@ -1,4 +1,4 @@
-//! The calls that audit a database, measure its indexes, and find entries with the same entryUUID.
+//! Calls that audit a database, measure its indexes, and find entries with the same entryUUID.
 
 use std::path::PathBuf;
 
@@ -96,7 +96,7 @@ pub fn index_costs(
     Ok(enter(py, &counters.0, || backmdb::index_costs(&path, txn, &counters.0))?.into())
 }
 
-/// Returns each shared entryUUID with two of its DNs.
+/// Returns each entryUUID that several entries share, with two of their DNs.
 #[pyfunction]
 #[pyo3(signature = (path, counters, limits, *, txn, limit))]
 pub fn shared_uuids(

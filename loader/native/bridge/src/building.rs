@@ -1,4 +1,4 @@
-//! The calls that read a schema, and build databases with it.
+//! Calls that read a schema and build databases with it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use schema::{Definition, Kind};
 use values::keys::Substrings;
 
 use crate::error::{both, one_of, raised};
-use crate::feed::{Asked, Feed, Live};
+use crate::feed::{Feed, Live, LiveReader};
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{argument, record};
 
@@ -27,8 +27,8 @@ impl Schema {
     }
 }
 
-/// Returns name -> result of `rule`, without types for which `rule` returns `None`.
-fn told<'a>(
+/// Maps the name of each attribute type to the result of `rule`, unless `rule` returns `None`.
+fn rules_by_name<'a>(
     kinds: impl Iterator<Item = &'a schema::AttributeType>,
     rule: impl Fn(&schema::AttributeType) -> Option<&str>,
 ) -> HashMap<String, String> {
@@ -44,10 +44,10 @@ fn names_of(names: &[String], oid: &str) -> Vec<String> {
 #[pymethods]
 impl Schema {
     fn foreign(&self) -> HashMap<String, String> {
-        told(self.0.attributes(), schema::AttributeType::of_other_module)
+        rules_by_name(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
-    /// Returns kind, name, all names, whether it is compiled in, and what determines stored bytes and index keys.
+    /// Returns the kind, name, all names and origin of each definition, and what decides stored bytes and keys.
     fn facts(&self) -> Vec<SchemaFact> {
         let attributes = self.0.attributes().map(|one| {
             let names = names_of(&one.names, &one.oid);
@@ -69,7 +69,7 @@ impl Schema {
     fn unproven(&self, descriptions: Vec<String>) -> HashMap<String, String> {
         let base = |text: &String| text.split(';').next().unwrap_or_default().to_owned();
         let named = descriptions.iter().filter_map(|text| self.0.attribute(base(text).as_bytes()));
-        told(named.map(|id| self.0.get(id)), schema::AttributeType::unsupported_rule)
+        rules_by_name(named.map(|id| self.0.get(id)), schema::AttributeType::unsupported_rule)
     }
 }
 
@@ -118,12 +118,12 @@ impl From<backmdb::Rejection> for Rejection {
     }
 }
 
-/// Returns at most a hundred rejections; the reject file has all.
+/// Returns at most a hundred rejections; the reject file contains all of them.
 pub fn reported<R: Into<Rejection>>(all: Vec<R>) -> Vec<Rejection> {
     all.into_iter().take(100).map(R::into).collect()
 }
 
-/// Attribute description, syntax, and number of values that the syntax forbids.
+/// An attribute description, its syntax, and the number of values that the syntax forbids.
 pub type Misfits = Vec<(String, String, u64)>;
 
 pub fn misfits_of(all: Vec<backmdb::InvalidValues>) -> Misfits {
@@ -147,7 +147,7 @@ record!(Built from backmdb::Built {
     rejected: usize = rejections.len(),
 });
 
-/// A database's configuration in slapd, and its schema.
+/// The configuration of a database in slapd, and its schema.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Database {
@@ -161,7 +161,7 @@ impl Database {
     }
 }
 
-/// `loader.sinks.mdb.Target`.
+/// The fields of `loader.sinks.mdb.Target`.
 #[derive(FromPyObject)]
 pub struct Target {
     schema: Py<Schema>,
@@ -171,7 +171,7 @@ pub struct Target {
     server_id: u16,
 }
 
-/// `loader.backmdb.Settings`.
+/// The fields of `loader.backmdb.Settings`.
 #[derive(FromPyObject)]
 struct Configured {
     suffixes: Vec<String>,
@@ -254,7 +254,7 @@ impl Input {
     }
 }
 
-/// `loader.sinks.mdb.BuildRules`.
+/// The fields of `loader.sinks.mdb.BuildRules`.
 #[derive(FromPyObject)]
 pub struct BuildRules {
     now: String,
@@ -300,10 +300,10 @@ pub fn build(
     };
     let sources = inputs.into_iter().map(Input::source).collect::<PyResult<Vec<_>>>()?;
     let (schema, settings) = database.parts();
-    let asked = live.map(Asked::new);
+    let reader = live.map(LiveReader::new);
     let built = enter(py, &counters.0, || {
-        let source = asked.as_ref().map(|asked| {
-            (|orphans| asked.reread(orphans), |uuids| asked.renamed(uuids), asked.head())
+        let source = reader.as_ref().map(|reader| {
+            (|orphans| reader.reread(orphans), |uuids| reader.renamed(uuids), reader.head())
         });
         let live = source.as_ref().map(|(read_again, renamed, head)| LiveSource {
             head: *head,
@@ -312,7 +312,7 @@ pub fn build(
         });
         backmdb::build(sources, live, &out_path, schema, settings, &options, &counters.0)
     });
-    match (built, asked.and_then(Asked::exception)) {
+    match (built, reader.and_then(LiveReader::exception)) {
         (Err(_), Some(raised)) => Err(raised),
         (built, _) => Ok(built?.into()),
     }

@@ -1,4 +1,4 @@
-//! The module's functions: each converts its arguments, makes one call to the core, and converts the result.
+//! The functions of the module: each converts its arguments, calls the core once, and converts the result.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
@@ -21,7 +21,7 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Returns `None` for text that is not a DN.
+/// Returns `None` if the text is not a DN.
 #[pyfunction]
 pub fn dn_key(text: &[u8]) -> Option<Vec<u8>> {
     schema::dn_key(text).ok()
@@ -75,7 +75,7 @@ pub fn records(
     enter(py, counters, work)
 }
 
-/// Returns whether the DN's key is in `keys`, and removes it, because only the first record of a DN counts.
+/// Returns whether `keys` contains the key of the DN, and removes it: only the first record with a DN counts.
 fn is_among(dn: &[u8], keys: &mut HashSet<Vec<u8>>) -> bool {
     schema::dn_key(dn).is_ok_and(|key| keys.remove(&key))
 }
@@ -124,7 +124,7 @@ pub fn parents_first(
     enter(py, &counters.0, work)
 }
 
-/// `loader.ldif.ArrangeTask`.
+/// The fields of `loader.ldif.ArrangeTask`.
 #[derive(FromPyObject)]
 pub struct ArrangeTask {
     paths: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! Copies data files: to files, through descriptors, and as pieces that Python takes.
+//! Calls that copy a data file: to a file, through a descriptor, or to Python in pieces.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -57,7 +57,7 @@ pub fn clone_compact(
         let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
         reader.compact(&target, &|bytes| counted(counters, bytes))
     };
-    enter(py, &counters.0, work).map(|made| made.bytes)
+    enter(py, &counters.0, work).map(|copied| copied.bytes)
 }
 
 #[pyfunction]
@@ -93,16 +93,16 @@ pub fn clone_receive(
     enter(py, &counters.0, || receive(&mut input, &target, &journal, &watch))
 }
 
-/// Counts bytes. Returns whether the call should continue.
+/// Counts bytes, and returns whether the call should continue.
 fn counted(counters: &Counters, bytes: u64) -> bool {
     counters.0.add(0, bytes);
     !counters.0.is_cancelled()
 }
 
-/// Bytes of LMDB's largest page; pieces contain whole pages.
+/// Size of LMDB's largest page in bytes; every piece contains whole pages.
 const LARGEST_PAGE: usize = 64 << 10;
 
-/// Consecutive whole pages.
+/// Consecutive whole pages of a data file.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct PageBlock(pub Buffer);

@@ -1,4 +1,4 @@
-//! The calls that read meta pages and facts of a database, and those that change a stored entry.
+//! Calls that read meta pages and other facts of a database, and calls that change a stored entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The calls that read the entries of a back-mdb database from its pages.
+//! Calls that read the entries of a back-mdb database from its pages.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{EntryDigests, record};
 
-/// A snapshot of a data file, and the part of it to read.
+/// A snapshot of a data file, and the base DN below which entries are read.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Dump {
@@ -83,7 +83,7 @@ impl Dump {
     }
 }
 
-/// `loader.sources.mdb.LdifFormat`.
+/// The fields of `loader.sources.mdb.LdifFormat`.
 #[derive(FromPyObject)]
 struct LdifFormat {
     compress: bool,

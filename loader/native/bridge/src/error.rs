@@ -1,7 +1,7 @@
-//! Converts errors of the core to Python exceptions, and rejects invalid arguments before a call.
+//! Converts errors of the core to Python exceptions, and refuses invalid arguments before a call.
 //!
-//! The facts are attributes of the exception, not arguments: before Python 3.12, the stable ABI does not
-//! allow fields in an exception class. Attributes survive pickling too, so child processes can raise it.
+//! The facts are attributes of the exception, not fields: the stable ABI before Python 3.12 allows no fields in an
+//! exception class. Attributes also survive pickling, so that a child process can raise the exception.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 create_exception!(loader._native, NativeError, PyException, "An error of the native core.");
 
-/// Gives the class default attributes, so that an exception created in Python has them too.
+/// Sets defaults for the attributes on the class, so that exceptions created in Python have them too.
 pub fn give_attributes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let class = module.py().get_type::<NativeError>();
     Facts::default().set(&class)
@@ -42,12 +42,12 @@ impl Facts {
     }
 }
 
-/// An error of the core; its text becomes that of the exception.
+/// An error of the core. Its text becomes the text of the exception.
 pub trait Raise: ToString {
     fn facts(self) -> Facts;
 }
 
-/// Converts a result of the core to one for Python.
+/// Converts the result of a call: an error becomes a `NativeError`.
 pub fn raised<T>(py: Python<'_>, result: Result<T, impl Raise>) -> PyResult<T> {
     result.map_err(|error| {
         let raised = NativeError::new_err(error.to_string());
@@ -55,12 +55,12 @@ pub fn raised<T>(py: Python<'_>, result: Result<T, impl Raise>) -> PyResult<T> {
     })
 }
 
-/// Returns `found`; if it is `None`, an error that says that `given` is not a valid `what`.
+/// Returns `found`; if it is `None`, returns an error which says that `given` is not a valid `what`.
 pub fn one_of<T>(found: Option<T>, given: &str, what: &str) -> PyResult<T> {
     found.ok_or_else(|| PyValueError::new_err(format!("{given} is not a {what}")))
 }
 
-/// Returns two arguments that must be given together or not at all.
+/// Returns two arguments of which the caller must pass both or none.
 pub fn both<A, B>(one: Option<A>, other: Option<B>, names: &str) -> PyResult<Option<(A, B)>> {
     if one.is_some() != other.is_some() {
         return Err(PyValueError::new_err(format!("{names} go together")));

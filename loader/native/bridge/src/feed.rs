@@ -1,4 +1,4 @@
-//! Passes LDIF that is read from a live server directly to a build.
+//! Passes LDIF from a running server directly to a build.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use backmdb::Orphan;
 use common::{Code, Error, lock};
 use pyo3::prelude::*;
 
-/// Maximum number of waiting blocks: about ten megabytes.
+/// Maximum number of waiting blocks, which take about 10 MB.
 const CAPACITY: usize = 24;
 
-/// A queue of LDIF blocks from connections to a build.
+/// A queue of LDIF blocks between connections and a build.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Feed(pub Arc<ldif::Feed>);
@@ -35,7 +35,7 @@ impl Feed {
     }
 }
 
-/// `loader.sinks.mdb.LiveSource`.
+/// The fields of `loader.sinks.mdb.LiveSource`.
 #[derive(Debug, FromPyObject)]
 pub struct Live {
     head: Option<PathBuf>,
@@ -43,14 +43,14 @@ pub struct Live {
     renamed: Py<PyAny>,
 }
 
-/// A live source, and the exception that one of its functions raised, which ends the build.
+/// A live source, and the exception that one of its Python functions raised; the exception ends the build.
 #[derive(Debug)]
-pub struct Asked {
+pub struct LiveReader {
     live: Live,
     raised: Mutex<Option<PyErr>>,
 }
 
-impl Asked {
+impl LiveReader {
     pub const fn new(live: Live) -> Self {
         Self { live, raised: Mutex::new(None) }
     }
@@ -60,8 +60,8 @@ impl Asked {
     }
 
     pub fn reread(&self, orphans: Vec<Orphan>) -> common::Result<Vec<PathBuf>> {
-        let told: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
-        let answer = Python::attach(|py| self.live.read_again.call1(py, (told,))?.extract(py));
+        let rows: Vec<_> = orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect();
+        let answer = Python::attach(|py| self.live.read_again.call1(py, (rows,))?.extract(py));
         answer.map_err(|error| self.refused(error))
     }
 
@@ -75,7 +75,7 @@ impl Asked {
         Error::new(Code::Cancelled, "reading entries again from the server failed")
     }
 
-    /// Returns the exception that a function raised.
+    /// Returns the exception that a Python function raised, if any.
     pub fn exception(self) -> Option<PyErr> {
         self.raised.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

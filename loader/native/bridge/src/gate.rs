@@ -1,4 +1,4 @@
-//! Calls the core without the interpreter lock, and cancels it on Ctrl-C. Wraps the counters of a call.
+//! Calls the core without the interpreter lock, and cancels the call on Ctrl-C. Wraps the counters of a call.
 
 use std::ffi::OsString;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -14,12 +14,12 @@ use pyo3::prelude::*;
 
 use crate::error::{Raise, raised};
 
-/// Maximum delay of a signal's Python handler.
+/// Maximum delay before a signal's Python handler runs.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Runs `work` on a new thread while this thread checks for signals. Python runs signal handlers only on
-/// its main thread, so calls from other threads just wait. If a handler raises (as for Ctrl-C), the work
-/// is cancelled, and the exception is returned after the work has stopped.
+/// Runs `work` on a new thread while this thread checks for signals. Python runs signal handlers only on its main
+/// thread, so a call from another thread just waits. If a handler raises an exception (as for Ctrl-C), the work is
+/// cancelled, and the exception is returned after the work has stopped.
 pub fn enter<T: Send, E: Raise + Send>(
     py: Python<'_>,
     counters: &common::Counters,
@@ -43,7 +43,7 @@ pub fn enter<T: Send, E: Raise + Send>(
     }
 }
 
-/// Waits until the worker ends, which drops its end of the channel. Returns the exception of a signal handler.
+/// Waits until the worker drops its end of the channel. Returns the exception that a signal handler raised, if any.
 fn watch(worker: &Receiver<()>, counters: &common::Counters) -> Option<PyErr> {
     while worker.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
         if let Some(interrupt) = Python::attach(|py| py.check_signals().err()) {
@@ -54,7 +54,7 @@ fn watch(worker: &Receiver<()>, counters: &common::Counters) -> Option<PyErr> {
     None
 }
 
-/// Duplicates a descriptor; the caller must still close the original.
+/// Duplicates a descriptor; the caller still owns the original.
 pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(PyValueError::new_err(format!("{fd} is not a file descriptor")));
@@ -65,7 +65,7 @@ pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
     Ok(borrowed.try_clone_to_owned()?)
 }
 
-/// Python's view of the counters of a running call.
+/// Gives Python access to the counters of a running call.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug, Default)]
 pub struct Counters(pub Arc<common::Counters>);
@@ -89,10 +89,10 @@ impl Counters {
 
     #[getter]
     fn files(&self) -> Vec<(OsString, u64, String)> {
-        let told = |file: common::WholeFile| {
+        let fields = |file: common::WholeFile| {
             (file.path.into_os_string(), file.bytes, format!("{:032x}", file.checksum))
         };
-        self.0.files().into_iter().map(told).collect()
+        self.0.files().into_iter().map(fields).collect()
     }
 
     #[getter]

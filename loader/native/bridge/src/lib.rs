@@ -1,7 +1,7 @@
-//! `loader._native`: only the Python interface of the native core. `loader/_native.pyi` is the contract;
-//! other crates, such as `ldif` and `tree`, implement the calls.
+//! `loader._native`: the Python interface of the native core. `loader/_native.pyi` is the contract; the work is done by
+//! other crates, such as `ldif` and `tree`.
 
-// A call is one phase, so it has many arguments: positional ones for its data and counters, keywords for its options.
+// A call is a whole phase, so it has many arguments: positional ones are its data and counters, keywords are options.
 #![allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 #![allow(clippy::struct_excessive_bools)]
 
@@ -78,7 +78,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        // The stub already lists the names; `__all__` would be a second list to maintain.
+        // `loader/_native.pyi` already lists the names, so `__all__` would be a second list to maintain.
         module.delattr("__all__")?;
         super::error::give_attributes(module)
     }

@@ -1,4 +1,4 @@
-//! The call that adds LDIF to a running server.
+//! The call that adds entries from LDIF to a running server.
 
 use std::path::PathBuf;
 

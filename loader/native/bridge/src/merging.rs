@@ -1,4 +1,4 @@
-//! Slices LDIF for several slapadds, and merges their databases.
+//! Calls that slice LDIF for several slapadds, and merge their databases.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ use crate::error::both;
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::record;
 
-/// The start of a slice: index of the file, offset, line, and number of entries before it.
+/// The start of a slice: the index of its file, the offset, the line, and the number of entries before the slice.
 type SliceStartFields = (usize, u64, u64, u64);
-/// Path, line, DN.
+/// The path, the line and the DN of a record.
 type RecordLocation = (PathBuf, u64, String);
 
 record!(Plan from slices::Plan {
@@ -28,7 +28,7 @@ record!(Plan from slices::Plan {
         cuts.iter().map(|cut| (cut.file, cut.offset, cut.line, cut.before)).collect(),
 });
 
-/// `loader.sinks.slapadd.SlicedLdif`.
+/// The fields of `loader.sinks.slapadd.SlicedLdif`.
 #[derive(Debug, FromPyObject)]
 pub struct SlicedLdif {
     paths: Vec<PathBuf>,

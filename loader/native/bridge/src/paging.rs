@@ -1,4 +1,4 @@
-//! Stores pages of backups by their content. All calls except `restore` are short and come from many threads.
+//! Calls that store the pages of backups by content. All calls except `restore` are short, and come from many threads.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use crate::cloning::PageBlock;
 use crate::error::raised;
 use crate::gate::{Counters, duplicate, enter};
 
-/// Runs, number of the first of the backup's own pages, number of pages.
+/// The runs, the number of the first page that is new in this backup, and the number of pages.
 type SegmentFields = (Vec<u8>, u32, u64);
 
-/// Runs, frames, entries of the index, XXH3; number of new pages.
+/// The runs, the frames, the index entries and the XXH3 checksum; the number of new pages.
 type SiftedFields<'py> = ([Bound<'py, PyBytes>; 4], u32);
 
 fn segment((runs, first, pages): SegmentFields) -> Segment {
@@ -47,7 +47,7 @@ impl PagePacks {
         Ok(Self(Arc::new(raised(py, opened.map(assembly))?)))
     }
 
-    /// `head`: both meta pages. `pieces`: each with its XXH3, big-endian.
+    /// `head` is both meta pages; `pieces` are the segments, each with its XXH3 checksum (big-endian).
     fn restore(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The calls that refresh a database, replay a log on it, rebuild its indexes, and convert its records for another slapd.
+//! Calls that refresh a database, replay a log on it, rebuild its indexes, and convert its records for another release.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ record!(Refreshed from ChangeCounts {
         unsettled.iter().map(|uuid| uuid.to_be_bytes().to_vec()).collect(),
 });
 
-/// `loader.sinks.changing.SyncResult`.
+/// The fields of `loader.sinks.changing.SyncResult`.
 #[derive(FromPyObject)]
 pub struct Sent {
     changed: Vec<PathBuf>,
@@ -47,7 +47,7 @@ pub fn refresh(
     let Resources { memory, jobs, scratch } = limits;
     let Sent { changed, present, deleted, lost, reached, claimed } = sent;
     let lost = lost.into_iter().map(u128::from_be_bytes).collect();
-    let told = SyncResult { changed, present, deleted, lost, reached };
+    let sync = SyncResult { changed, present, deleted, lost, reached };
     let options = Options {
         now,
         claimed: Some(claimed),
@@ -55,11 +55,11 @@ pub fn refresh(
         jobs,
         rejects: scratch.join("rejects.ldif"),
         scratch,
-        // Entries from the provider are not checked.
+        // Entries that the provider sent are not checked.
         ..Options::default()
     };
     let (known, allowed) = (database.parts(), duplicate(allowed)?);
-    let work = || ::refresh::refresh(&directory, known, &options, &told, allowed, &counters.0);
+    let work = || ::refresh::refresh(&directory, known, &options, &sync, allowed, &counters.0);
     Ok(enter(py, &counters.0, work)?.into())
 }
 

@@ -1,4 +1,4 @@
-//! The results of the calls.
+//! Python classes for the results of calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,8 +9,8 @@ use tree::Digest;
 
 use crate::gate::{self, Counters};
 
-/// Declares a Python class with the fields of a result of the core. If the types of a field differ, an expression
-/// converts it; the fields in `beside` are always computed.
+/// Declares a Python class with the fields of a result of the core. If a field has another type there, an expression
+/// converts it; the fields in `beside` are always computed by an expression.
 macro_rules! record {
     ($name:ident from $core:path {
         $($field:ident: $kind:ty $(= $value:expr)?),* $(,)?
@@ -34,7 +34,7 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// Declares an argument: a Python object with the fields of a struct of the core. If a field's types differ, an
+/// Declares an argument: a Python object with the fields of a struct of the core. If a field has another type there, an
 /// expression converts it.
 macro_rules! argument {
     ($(#[$meta:meta])* $name:ident for $core:path {
@@ -101,7 +101,7 @@ record!(Difference from tree::Difference {
     subtrees: Vec<Subtree> = subtrees.into_iter().map(subtree).collect(),
 });
 
-/// Name, number of entries and checksum of each side, number of different entries.
+/// The subtree's name; number of entries and checksum on both sides; number of entries that differ.
 type Subtree = (Option<String>, (u64, String), (u64, String), u64);
 
 fn subtree(found: tree::Subtree) -> Subtree {
@@ -121,7 +121,7 @@ impl EntryDigests {
         Self { digest: Mutex::new(digest), counters: Arc::clone(&counters.0) }
     }
 
-    /// Waits without the interpreter lock, because another thread may be adding.
+    /// Locks the digest without the interpreter lock, because another thread may hold it while it adds entries.
     fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut Digest) -> T + Send) -> T {
         py.detach(|| act(&mut lock(&self.digest)))
     }
@@ -148,7 +148,7 @@ impl EntryDigests {
             return Ok(tree::Difference::default().into());
         }
         let found = gate::enter(py, &self.counters, || {
-            // Locks in the same order for a.diff(b) and b.diff(a), so that they cannot deadlock.
+            // Locks in the same order for a.diff(b) as for b.diff(a), so that these cannot deadlock.
             let (left, right) = lock_both(&self.digest, &other.digest);
             tree::Difference::between(&left, &right, limit)
         })?;

@@ -1,4 +1,4 @@
-//! The calls that select a partial replica's entries, and compare searches with the indexes of a database.
+//! Calls that select the entries of a partial replica, and that check searches against the indexes of a database.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::error::{one_of, raised};
 use crate::gate::{Counters, enter};
 use crate::results::record;
 
-/// A consumer's syncrepl, parsed with its schema.
+/// A consumer's syncrepl configuration, parsed with its schema.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Selection {

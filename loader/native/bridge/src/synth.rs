@@ -1,4 +1,4 @@
-//! Synthetic trees: learns a template from LDIF, and generates LDIF from a template.
+//! Calls that learn a template from LDIF, and that generate LDIF from a template.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::error::raised;
 use crate::gate::{Counters, duplicate, enter};
 use crate::results::{Shard, record};
 
-/// A template that is compiled for a seed, a suffix and a number of entries.
+/// A template, compiled for a seed, a suffix and a number of entries.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Template {
@@ -20,7 +20,7 @@ pub struct Template {
     tree: Tree,
 }
 
-/// `loader.sources.dit.TreeSpec`.
+/// The fields of `loader.sources.dit.TreeSpec`.
 #[derive(FromPyObject)]
 struct TreeSpec {
     path: PathBuf,
@@ -32,7 +32,7 @@ struct TreeSpec {
     operational: bool,
 }
 
-/// `loader.sources.dit.PlanOptions`.
+/// The fields of `loader.sources.dit.PlanOptions`.
 #[derive(FromPyObject)]
 struct Planned<'py> {
     operations: u64,
@@ -143,8 +143,8 @@ impl Template {
             let options = PlanOptions { operations, mix, miss, skew, seed, looks };
             Plan::new(&self.template, &self.tree, &options)
         });
-        let asked = |message| Problem::asked(&self.template.path, message);
-        let plan = raised(py, planned.map_err(asked))?;
+        let usage = |message| Problem::asked(&self.template.path, message);
+        let plan = raised(py, planned.map_err(usage))?;
         let lines = Lines { plan: &plan, ldif };
         let task = Task { items: &lines, first: 0, end: operations, jobs };
         enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))

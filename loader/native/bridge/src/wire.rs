@@ -1,4 +1,4 @@
-//! Reads a running server: connections, and their searches.
+//! Calls that connect to a running server and search it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -68,7 +68,7 @@ record!(Synced from wire::sync::SyncCounts {
     cut: bool,
 });
 
-/// A bound connection, for one search at a time. After an error it is closed.
+/// A bound connection, used for one search at a time. An error closes it.
 #[pyclass(frozen, module = "loader._native")]
 #[derive(Debug)]
 pub struct Channel {
@@ -77,7 +77,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Runs a search; closes the channel if the search fails.
+    /// Runs a search; closes the channel if it fails.
     fn search<T: Send>(
         &self,
         py: Python<'_>,

@@ -15,11 +15,11 @@ pub(crate) struct Found {
     pub(crate) dn: Vec<u8>,
 }
 
-/// Finds the entry with this DN.
+/// Finds the entry with this DN; an error if there is none.
 pub(crate) fn find(tables: &Tables<'_>, dn: &str) -> Result<Found> {
     let wanted = key(dn.as_bytes());
     let mut here = Found { id: 0, dn: Vec::new() };
-    // This ends: the DN grows by at least one RDN with each step.
+    // The loop ends, because each step adds at least one RDN to the DN.
     while let Some(below) = step(tables, &here, &wanted)? {
         if key(&below.dn) == wanted {
             return Ok(below);
@@ -29,23 +29,23 @@ pub(crate) fn find(tables: &Tables<'_>, dn: &str) -> Result<Found> {
     Err(Error::new(Code::NoSuchBase, format!("there is no entry {dn}")))
 }
 
-/// A database written by an older slapd may contain DNs that the strict parser rejects, so there is a fallback.
+/// Returns the key of a DN. A database of an older slapd may contain DNs that only the fallback parser accepts.
 fn key(dn: &[u8]) -> Vec<u8> {
     schema::dn_key(dn).unwrap_or_else(|_| ParsedDn::new(dn).key().to_vec())
 }
 
-/// The suffixes: the nodes directly below the root node (ID 0).
+/// Returns the suffixes: the nodes directly below the root node (ID 0).
 pub(crate) fn suffixes(tables: &Tables<'_>) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     children(tables, &Found { id: 0, dn: Vec::new() }, |child| {
         found.push(child);
-        // A limit for damaged databases; no configuration has that many suffixes.
+        // Bounds the suffixes of a damaged database; no configuration has so many.
         found.len() < 1000
     })?;
     Ok(found)
 }
 
-/// Finds the child of `here` that is the wanted entry or one of its ancestors.
+/// Finds the child of `here` that is the wanted entry or an ancestor of it.
 fn step(tables: &Tables<'_>, here: &Found, wanted: &[u8]) -> Result<Option<Found>> {
     let mut found = None;
     children(tables, here, |child| {
@@ -79,7 +79,7 @@ fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> boo
     Ok(())
 }
 
-/// Returns the entries with these DNs as LDIF. DNs without an entry are skipped.
+/// Returns the entries with these DNs as LDIF; DNs without an entry are skipped.
 pub fn pick(source: &Source<'_>, names: &[String], counters: &Counters) -> Result<Vec<u8>> {
     let snapshot = open(source.path, source.txn)?;
     let tables = Tables::of(&snapshot)?;

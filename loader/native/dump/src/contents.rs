@@ -1,4 +1,4 @@
-//! Reads single facts from a database: its tables, names, contextCSN, the newest entryCSNs, free pages.
+//! Reads single facts from a database: tables, attribute descriptions, contextCSN, the newest entryCSNs, freed pages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,19 +17,19 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Contents(Reader);
 
-/// The length of a CSN in the form of slapd 2.4 and later.
+/// Length of a CSN in the form of slapd 2.4 and later, in bytes.
 const CSN_LENGTH: usize = 40;
-/// Digits of a CSN up to the second, which are its index key.
+/// Number of digits of a CSN up to the second; these decide its index key.
 const SECOND_DIGITS: usize = 14;
 
 impl Contents {
-    /// `txn` is that of [`Source::txn`](crate::Source::txn), but `None` may also mean that the caller detects changes
-    /// from the meta pages.
+    /// Opens the snapshot `txn`, as for [`Source::txn`](crate::Source::txn). `None` may also mean that the caller
+    /// detects changes from the meta pages.
     pub fn open(path: &Path, txn: Option<u64>) -> Result<Self> {
         open(path, txn).map(Self)
     }
 
-    /// The snapshot of this meta page, for which the caller holds a reader slot.
+    /// Opens the snapshot of this meta page, for which the caller must have a reader slot.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
         Ok(Self(tables::with_orders(Reader::open_meta(path, page)?)))
     }
@@ -47,12 +47,12 @@ impl Contents {
         table.ok_or_else(|| Error::damaged(format!("the table {name} is missing")))
     }
 
-    /// The transactions from `since` on that freed pages, with the number of those that are still free.
+    /// Returns the transactions from `since` on that freed pages, with the number of their pages that are still free.
     pub fn freed(&self, since: u64) -> Result<Vec<(u64, u64)>> {
         Ok(self.0.freed(since)?)
     }
 
-    /// Attribute descriptions by their numbers.
+    /// Returns the attribute descriptions by their numbers.
     pub fn attributes(&self) -> Result<BTreeMap<u32, String>> {
         let (mut names, mut cursor) = (BTreeMap::new(), self.table("ad2i")?.cursor()?);
         while let Some((key, name)) = cursor.next()? {
@@ -62,13 +62,13 @@ impl Contents {
         Ok(names)
     }
 
-    /// The number of an attribute description, in upper or lower case; `None` before its first use.
+    /// Returns the number of an attribute description, ignoring case; `None` if it was never used.
     fn number(&self, name: &str) -> Result<Option<u32>> {
         let names = self.attributes()?;
         Ok(names.into_iter().find(|(_, text)| text.eq_ignore_ascii_case(name)).map(|one| one.0))
     }
 
-    /// The suffixes from dn2i, normalized, with their entry IDs. A suffix is one node, even with several RDNs.
+    /// Returns the suffixes in dn2i, in normal form, with their entry IDs. Each suffix is one node, whatever its RDNs.
     pub fn suffixes(&self) -> Result<Vec<(String, u64)>> {
         let mut suffixes = Vec::new();
         for record in self.table("dn2i")?.get_all(&0_u64.to_ne_bytes())? {
@@ -80,13 +80,13 @@ impl Contents {
         Ok(suffixes)
     }
 
-    /// The greatest entry ID, 0 if there is none.
+    /// Returns the greatest entry ID, or 0 if there is no entry.
     pub fn last_id(&self) -> Result<u64> {
         let key = self.table("id2e")?.last_key()?;
         Ok(key.and_then(|key| id::read(&key)).unwrap_or(0))
     }
 
-    /// The values of an attribute of entry `id`, including those in id2v; `None` if there is no such entry.
+    /// Returns the values of an attribute of the entry `id`, including those in id2v; `None` if there is no such entry.
     pub fn values(&self, id: u64, name: &str) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(blob) = self.table("id2e")?.get(&id.to_ne_bytes())? else { return Ok(None) };
         let number = self.number(name)?;
@@ -103,8 +103,8 @@ impl Contents {
         values.collect::<Option<_>>().map(Some).ok_or_else(|| damaged("a value in id2v"))
     }
 
-    /// Returns, for at most `most` entries after the ID `after`, the ID and the first value of each of these
-    /// attributes, empty if an entry has none.
+    /// Reads at most `most` entries after the ID `after`. Returns for each its ID and the first values of the
+    /// attributes `names`; a value is empty if the entry does not have the attribute.
     pub fn first_values(
         &self,
         after: u64,
@@ -127,7 +127,7 @@ impl Contents {
         Ok(entries)
     }
 
-    /// The greatest entryCSN per server ID among the entries that [`Self::each_csn`] visits.
+    /// Returns the greatest entryCSN of each server ID among the entries that [`Self::each_csn`] visits.
     pub fn newest_csns(
         &self,
         stop: Option<&str>,
@@ -147,7 +147,7 @@ impl Contents {
         Ok(newest.values().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
-    /// The entries whose entryCSN is greater than `since`.
+    /// Returns the entries whose entryCSN is greater than `since`.
     pub fn csns_after(&self, since: &str, counters: &Counters) -> Result<Vec<(u64, String)>> {
         let mut later = Vec::new();
         self.each_csn(Some(since), None, counters, &mut |id, text| {
@@ -158,8 +158,8 @@ impl Contents {
         Ok(later)
     }
 
-    /// Calls `see` with entryCSNs and entry IDs, from the index: from its last second back to that of `stop`, and at
-    /// most `most` entries, those with the highest IDs of a second. Without an index, reads all entries.
+    /// Calls `see` with entry IDs and entryCSNs from the index, from its last second back to the second of `stop`, for
+    /// at most `most` entries: within a second, those with the highest IDs. Without an index, visits all entries.
     fn each_csn(
         &self,
         stop: Option<&str>,
@@ -170,7 +170,7 @@ impl Contents {
         let Some(number) = self.number("entryCSN")? else { return Ok(()) };
         let entries = self.table("id2e")?;
         let mut latest = Vec::new();
-        // Reads entries from `low` to `high`; an ID without an entry has an empty record.
+        // Reads the entries with IDs from `low` to `high`; an ID without an entry has an empty record.
         let mut range = |low: u64, high: u64, latest: &mut Vec<u8>| {
             let mut cursor = entries.cursor()?;
             cursor.seek(&low.to_ne_bytes())?;
@@ -227,7 +227,7 @@ impl Contents {
         Ok(())
     }
 
-    /// The keys of an index, and the number of IDs of each.
+    /// Returns the keys of an index, each with its number of IDs.
     pub fn index_counts(&self, name: &str, counters: &Counters) -> Result<Vec<(Vec<u8>, u64)>> {
         let index = self.table(name)?;
         let (mut keys, mut counts) = (index.keys()?, Vec::new());
@@ -247,7 +247,7 @@ impl Contents {
     }
 }
 
-/// The stored form of the attribute with this number, if the entry has it.
+/// Returns the stored form of the attribute with this number, if the entry has the attribute.
 fn stored(blob: &[u8], number: u32) -> Result<Option<Stored<'_>>> {
     for attribute in id2e::attributes(blob).ok_or_else(|| damaged("an entry in id2e"))? {
         let attribute = attribute.ok_or_else(|| damaged("an entry in id2e"))?;

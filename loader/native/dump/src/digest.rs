@@ -1,4 +1,4 @@
-//! Computes the digest of a database.
+//! Computes the fingerprints of all entries in a database.
 
 use std::sync::Mutex;
 
@@ -11,10 +11,10 @@ use crate::tables::{Tables, open};
 use crate::walk::{Plan, Worker};
 use crate::{Result, Source};
 
-/// The size of the pages of one range, in bytes.
+/// Size of the pages in a range, in bytes.
 const PIECE: u64 = 16 << 20;
 const MOST: usize = 10_000;
-/// A worker adds its fingerprints to the shared digest in batches, so that it rarely waits for the lock.
+/// Number of fingerprints that a worker adds to the shared digest at a time, so that it rarely waits for the lock.
 const BATCH: usize = 1024;
 
 /// Adds every entry of `source` to `digest`.
@@ -33,11 +33,11 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
     plan.run(&snapshot, taker, || ()).map(drop)
 }
 
-/// The state of one worker.
+/// State of a worker.
 struct DigestWorker<'a, 'd> {
     all: &'a Mutex<&'d mut Digest>,
     printer: Fingerprinter,
-    /// Each fingerprint with the end of its DN in `names`.
+    /// Each fingerprint, with the end of its DN in `names`.
     batch: Vec<(Fingerprint, usize)>,
     names: Vec<u8>,
 }

@@ -13,13 +13,13 @@ use crate::parents::ParentDn;
 use crate::tables::Descriptions;
 use crate::{Error, Result};
 
-/// An entry that borrows its value from the pages of the database.
+/// An entry whose stored value is borrowed from the pages of the database.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) id: u64,
     pub(crate) place: &'a ParentDn,
     pub(crate) descriptions: &'a Descriptions,
-    /// That of the key `id` in id2e.
+    /// The value of the key `id` in id2e.
     pub(crate) value: &'a [u8],
     pub(crate) id2v: Option<TableReader<'a>>,
 }
@@ -29,9 +29,9 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Value<'a> {
     pub(crate) description: &'a Description,
     pub(crate) bytes: &'a [u8],
-    /// Its index among the values of the attribute.
+    /// Position among the values of the attribute.
     at: usize,
-    /// Whether the attribute has only this value.
+    /// Whether the attribute has no other value.
     single: bool,
 }
 
@@ -58,7 +58,7 @@ impl Value<'_> {
 }
 
 impl Entry<'_> {
-    /// Appends the entry as LDIF and returns its fingerprint.
+    /// Appends the entry as LDIF, and returns its fingerprint.
     #[inline]
     pub(crate) fn record(&self, text: &mut Vec<u8>, printer: &mut Fingerprinter) -> Result<u128> {
         line(text, b"dn", &self.place.dn);
@@ -75,9 +75,9 @@ impl Entry<'_> {
         Ok(printer.end(&self.place.dn).combined())
     }
 
-    /// Calls `see` for every value, with the values of one attribute together: slapd 2.6.11 to 2.6.14 corrupt an entry
-    /// that is loaded with the values of an attribute in several places. The first call passes `None`. If an attribute
-    /// turns out to be stored in several places, `None` is passed again, and the caller discards the values so far.
+    /// Calls `see` for every value. All values of an attribute are passed together, because slapd 2.6.11 to 2.6.14
+    /// corrupt entries that are loaded with the values apart. The first call passes `None`. If an attribute turns out
+    /// to be stored in several places, `None` is passed again, and the caller must discard the values so far.
     #[inline]
     pub(crate) fn each(&self, mut see: impl FnMut(Option<&Value<'_>>)) -> Result<()> {
         self.shown(&mut see).map_err(|error| {
@@ -137,7 +137,7 @@ impl Entry<'_> {
         Ok(())
     }
 
-    /// Reads the values from id2v. Like slapd, it treats a number of values other than the recorded one as corruption.
+    /// Passes the values in id2v. As in slapd, a number of values other than the recorded number means corruption.
     fn apart(
         &self,
         stored: &Stored<'_>,
@@ -167,13 +167,13 @@ impl Entry<'_> {
     }
 }
 
-/// A bitmap of the attribute numbers seen so far, by their low 9 bits. A set bit means that the number may have been
-/// seen before; a clear bit means that it has not.
+/// A bitmap of the attribute numbers seen so far, indexed by their low 9 bits. A clear bit means that the number is
+/// new; a set bit may belong to another number.
 #[derive(Debug, Default)]
 struct SeenDescriptions([u64; 8]);
 
 impl SeenDescriptions {
-    /// Sets the bit of `number` and returns whether it was set before.
+    /// Sets the bit of `number`, and returns whether it was already set.
     #[inline]
     fn add(&mut self, number: u32) -> bool {
         let (word, bit) = (&mut self.0[number as usize / 64 % 8], 1 << (number % 64));
@@ -183,7 +183,7 @@ impl SeenDescriptions {
     }
 }
 
-/// Reorders attributes so that those with the same number follow one another, in the place of the first.
+/// Reorders attributes so that those with the same number follow the first of them.
 fn bring_together(all: &mut [Stored<'_>]) {
     let mut firsts = FxHashMap::default();
     for (at, one) in all.iter().enumerate() {

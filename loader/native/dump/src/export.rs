@@ -1,7 +1,7 @@
-//! Exports a database as LDIF: to files, or as one stream that the workers write in the order of IDs.
+//! Exports a database as LDIF: to files, or to one stream, to which the workers write in the order of entry IDs.
 //!
-//! Entries with a lower ID than their parent, as after a rename (modrdn) to a newer parent, and all entries below them are
-//! held back until all other entries are written.
+//! A rename (modrdn) below a newer entry gives an entry a lower ID than its parent's. Such entries, and all entries
+//! below them, are held back until all other entries are written.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -22,53 +22,53 @@ use crate::tables::{Tables, open};
 use crate::walk::{Plan, WalkCounts, Worker};
 use crate::{Result, Source};
 
-/// The size of the pages that go to one file, in bytes.
+/// Size of the pages whose entries go to one file, in bytes.
 const PIECE: u64 = 64 << 20;
-/// The highest number of files, those of held-back entries not included.
+/// Maximum number of files, without those of held-back entries.
 const MOST: usize = 2000;
-/// The size of one write to a file, in bytes.
+/// Size of a write to a file, in bytes.
 const CHUNK: usize = 256 << 10;
-/// The size of the pages of one range of a stream, in bytes.
+/// Size of the pages in one range of a stream, in bytes.
 const STREAM_PIECE: u64 = 2 << 20;
-/// The highest number of ranges of a stream.
+/// Maximum number of ranges of a stream.
 const STREAM_MOST: usize = 100_000;
-/// The size of the LDIF that a worker buffers before it waits for its turn to write to a stream, in bytes.
+/// LDIF in bytes that a worker buffers before it waits for its turn to write to a stream.
 const BUFFER_BYTES: usize = 4 << 20;
-/// The highest number of zstd threads.
+/// Maximum number of zstd threads.
 const THREADS: usize = 200;
-/// The held-back entries that exceed this size, in bytes, go to an unlinked temporary file.
+/// Memory for held-back entries, in bytes; beyond it they go to an unlinked temporary file.
 const HELD_BACK_BYTES: usize = 32 << 20;
 
-/// How the LDIF is written.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LdifFormat {
-    /// Compress with zstd, and append `.zst` to the file names.
+    /// Whether to compress with zstd, and to append `.zst` to file names.
     pub compress: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
     pub entries: u64,
-    /// Entries that have children but were never added themselves; the export does not contain them.
+    /// Entries that have children but were never added themselves, so that the export omits them.
     pub holes: u64,
-    /// Entries with a lower ID than their parent, and all entries below them. They come last, parents first.
+    /// Entries with a lower ID than their parent, and the entries below these. They are written last, parents first.
     pub late: u64,
-    /// The size of the LDIF before compression.
+    /// Size of the LDIF before compression, in bytes.
     pub bytes: u64,
-    /// The checksum of a [`tree::Digest`] of all files that ignores no attribute.
+    /// Checksum of all files, as of a [`tree::Digest`] that ignores no attribute.
     pub checksum: String,
-    /// In the order in which they must be loaded; empty for a stream.
+    /// The files in the order in which they must be loaded; empty for a stream.
     pub files: Vec<Finished>,
-    /// The base, or else the suffix, as the database spells it; empty if there is no base but several suffixes.
+    /// The base DN, otherwise the suffix, as spelled in the database; empty if there are several suffixes and no base.
     pub base: String,
-    /// The values of contextCSN of the suffix entry.
+    /// The values of contextCSN in the suffix entry.
     pub context_csns: Vec<String>,
-    /// The number of ID ranges that the workers shared.
+    /// Number of ID ranges that the workers shared.
     pub ranges: usize,
 }
 
-/// Writes all entries of `source` to files in the empty directory of `place`, parents before children. The files are
-/// synced when it returns, and depend only on the contents of the database.
+/// Writes all entries of `source` to files in the directory of `place`, which must be empty; parents come before
+/// children. The files are synced, and depend on nothing but the contents of the database.
 pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> Result<Exported> {
     let snapshot = open(source.path, source.txn)?;
     let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
@@ -84,10 +84,10 @@ pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> 
     Ok(done)
 }
 
-/// What a report says about the database as a whole.
+/// The parts of the report that do not depend on the entries read.
 #[derive(Debug)]
 struct ExportHead {
-    /// The ID of the base; 0 selects all entries.
+    /// ID of the base entry; 0 selects all entries.
     id: u64,
     dn: String,
     context_csns: Vec<String>,
@@ -100,7 +100,7 @@ impl ExportHead {
         let rooted = tables.id2e.get(&0u64.to_ne_bytes())?.is_some();
         let root = Found { id: 0, dn: Vec::new() };
         let suffix = match &base {
-            // If the suffix is "", the entry with the empty DN holds contextCSN.
+            // If the suffix is "", contextCSN is in the entry with the empty DN.
             _ if rooted => Some(&root),
             Some(base) => suffixes.iter().find(|suffix| base.dn.ends_with(&suffix.dn)),
             None => suffixes.first().filter(|_| suffixes.len() == 1),
@@ -139,7 +139,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The results of all workers.
+/// The results that all workers share.
 #[derive(Debug)]
 struct Gathered {
     late: HeldBackEntries,
@@ -161,14 +161,14 @@ impl Gathered {
     }
 }
 
-/// The state of one worker.
+/// State of a worker that writes files.
 #[derive(Debug)]
 struct Writer<'g> {
     place: &'g ShardTarget,
     all: &'g Gathered,
     printer: Fingerprinter,
     shard: Option<Shard>,
-    /// The previous shard. It is synced while the worker writes the current one.
+    /// The previous file, which is synced while the worker writes the current one.
     before: Option<ClosingShard>,
 }
 
@@ -215,7 +215,7 @@ impl Worker for Writer<'_> {
 
 // --- files ---
 
-/// The directory of the files, and their format.
+/// The directory for the files, and their format.
 #[derive(Debug, Clone)]
 pub struct ShardTarget {
     pub directory: PathBuf,
@@ -223,32 +223,32 @@ pub struct ShardTarget {
 }
 
 impl ShardTarget {
-    /// File names sort in the order of their numbers.
+    /// Returns the name of a file; names have the order of the numbers.
     fn name(&self, number: usize) -> String {
         let suffix = if self.format.compress { "ldif.zst" } else { "ldif" };
         format!("{number:04}.{suffix}")
     }
 }
 
-/// A file under way. It is created when the first data is written, so that a range without entries leaves no file.
+/// A file that is being written. It is created with the first data, so that a range without entries leaves no file.
 #[derive(Debug)]
 struct Shard {
     name: String,
     path: PathBuf,
     output: Option<Output>,
     text: Vec<u8>,
-    /// Before compression.
+    /// Size before compression, in bytes.
     bytes: u64,
     tally: Totals,
 }
 
-/// A file that is complete and synced.
+/// A complete and synced file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     pub name: String,
-    /// The 128-bit XXH3 checksum of the file, in hexadecimal.
+    /// XXH3 checksum of the file (128 bits) in hexadecimal.
     pub sum: String,
-    /// Before compression.
+    /// Size before compression, in bytes.
     pub bytes: u64,
     pub tally: Totals,
 }
@@ -260,7 +260,7 @@ impl Shard {
         Self { name, path, output: None, text, bytes: 0, tally: Totals::default() }
     }
 
-    /// Writes `text` if there is enough of it. The caller has appended complete entries only.
+    /// Writes `text` if it is long enough; it must consist of complete entries.
     #[inline]
     fn written(&mut self) -> Result<()> {
         if self.text.len() < CHUNK { Ok(()) } else { self.flush() }
@@ -281,12 +281,12 @@ impl Shard {
         written
     }
 
-    /// Closes the file and waits until it is synced; `None` if there was no entry.
+    /// Ends the file and waits until it is synced; returns `None` if there was no entry.
     fn finish(self) -> Result<Option<Finished>> {
         self.end()?.map(ClosingShard::wait).transpose()
     }
 
-    /// Ends the file without waiting for the sync.
+    /// Ends the file without waiting for the sync; returns `None` if there was no entry.
     fn end(mut self) -> Result<Option<ClosingShard>> {
         self.flush()?;
         let Some(output) = self.output else { return Ok(None) };
@@ -312,34 +312,34 @@ impl ClosingShard {
     }
 }
 
-/// They are held back until all other entries are written, and then sorted by depth, so that parents come first.
+/// The held-back entries. They are sorted by depth, so that parents come first.
 #[derive(Debug)]
 struct HeldBackEntries(Mutex<HeldBack>);
 
 #[derive(Debug)]
 struct HeldBack {
-    /// `None` after [`HeldBackEntries::each`].
+    /// `None` once [`HeldBackEntries::each`] was called.
     sorter: Option<RecordSorter>,
     count: u64,
 }
 
 impl HeldBackEntries {
-    /// `scratch` is the directory of the temporary file.
+    /// `scratch` is the directory for the temporary file.
     fn new(scratch: &Path, counters: &Counters) -> Self {
         let sorter = RecordSorter::new(HELD_BACK_BYTES, 1, scratch, counters.flag());
         Self(Mutex::new(HeldBack { sorter: Some(sorter), count: 0 }))
     }
 
-    /// `text` is the entry as LDIF, `print` is its fingerprint.
+    /// Adds an entry as LDIF, with its fingerprint `print`.
     fn push(&self, id: u64, place: &ParentDn, print: u128, text: &[u8]) -> Result<()> {
         let kept = [&print.to_le_bytes(), text].concat();
-        let mut held = lock(&self.0);
-        held.count += 1;
+        let mut held_back = lock(&self.0);
+        held_back.count += 1;
         let prefix = u128::from(place.depth) << 64 | u128::from(id);
-        held.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
+        held_back.sorter.as_mut().map_or(Ok(()), |sorter| sorter.push(prefix, &kept))
     }
 
-    /// Writes the entries to files numbered from `number` on, and returns the number of entries and the files.
+    /// Writes the entries to files whose numbers begin at `number`. Returns the number of entries, and the files.
     fn write(&self, place: &ShardTarget, mut number: usize) -> Result<(u64, Vec<Finished>)> {
         let mut shard = Shard::new(&place.directory, place.name(number));
         let mut files = Vec::new();
@@ -358,26 +358,25 @@ impl HeldBackEntries {
         Ok((count, files))
     }
 
-    /// Calls `see` with the fingerprint and the LDIF of each entry, parents first; returns the number of entries. A
-    /// second call finds none.
+    /// Calls `see` with the fingerprint and the LDIF of each entry, parents first. Returns the number of entries, which
+    /// is 0 for a second call.
     fn each(&self, mut see: impl FnMut(u128, &[u8]) -> Result<()>) -> Result<u64> {
-        let mut held = lock(&self.0);
-        let Some(sorter) = held.sorter.take() else { return Ok(0) };
+        let mut held_back = lock(&self.0);
+        let Some(sorter) = held_back.sorter.take() else { return Ok(0) };
         let mut records = sorter.finish()?;
         while let Some((_, kept)) = records.next()? {
             if let Some((print, text)) = kept.split_first_chunk() {
                 see(u128::from_le_bytes(*print), text)?;
             }
         }
-        Ok(held.count)
+        Ok(held_back.count)
     }
 }
 
 // --- one stream ---
 
-/// Writes all entries of `source` to `fd`: the same records in the same order as
-/// [`export`]. `scratch` is the directory of a temporary file for the entries that are held back,
-/// which is used if they exceed the memory limit.
+/// Writes all entries of `source` to `fd`: the same records in the same order as [`export`]. Held-back entries beyond
+/// the memory limit go to a temporary file in the directory `scratch`.
 pub fn stream(
     source: &Source<'_>,
     fd: OwnedFd,
@@ -421,7 +420,7 @@ fn write(
     Ok(Exported { late, bytes, checksum: checksum.hex(), ..root.exported(met) })
 }
 
-/// The output, which the workers use in the order of the ranges.
+/// The output stream, which the workers use in the order of their ranges.
 struct StreamOutput<'l, 'o> {
     out: &'l mut StreamWriter<'o>,
     done: Done,
@@ -433,7 +432,7 @@ struct Done {
     bytes: u64,
 }
 
-/// The state of one worker.
+/// State of a worker that writes to a stream.
 struct StreamWorker<'t, 'l, 'o> {
     turn: &'t Turn<StreamOutput<'l, 'o>>,
     late: &'t HeldBackEntries,

@@ -1,13 +1,13 @@
 //! Reads the entries of a back-mdb database from the pages of one LMDB snapshot, with several threads.
 //!
-//! id2e holds the attributes of an entry, dn2i its RDN and the ID of its parent, and id2v the values of attributes that
-//! exceed the `multival` threshold. Each worker takes ranges of entry IDs and reads id2e and dn2i in
-//! parallel ([`walk`]). The DNs of parents are cached ([`parents`]). Neither the schema nor slapd's configuration is
+//! The table id2e contains the attributes of an entry, dn2i its RDN and its parent's ID, and id2v the values of
+//! attributes that exceed the `multival` threshold. Each worker takes ranges of entry IDs, and reads id2e and dn2i in
+//! parallel ([`walk`]). The DNs of parents are cached ([`parents`]). Neither a schema nor slapd's configuration is
 //! needed.
 //!
 //! [`export`](export()) writes the entries to LDIF files, [`stream`](stream()) writes them to one stream, [`digest`]
-//! adds their fingerprints to a digest, [`sample`](sample()) reads a few of them, and [`pick`] returns the entries of
-//! the given DNs. [`Contents`] reads single facts, for which no worker is needed.
+//! adds their fingerprints to a digest, [`sample`](sample()) reads some of them, and [`pick`] returns the entries with
+//! given DNs. [`Contents`] reads single facts without workers.
 
 mod base;
 mod contents;
@@ -30,22 +30,22 @@ pub use digest::digest;
 pub use export::{Exported, Finished, LdifFormat, ShardTarget, export, stream};
 pub use sample::{Sample, SampleSize, sample};
 
-/// The database to read, and the part of it that is wanted.
+/// The database to read, and the subtree to read from it.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The data file.
     pub path: &'a Path,
-    /// The transaction for which the caller holds a slot in LMDB's reader table, so that its pages are not reused while
+    /// The transaction for which the caller has a slot in LMDB's reader table, so that its pages are not reused while
     /// they are read. `None` means that no process writes to the database.
     pub txn: Option<u64>,
-    /// The DN of the subtree to read; `None` reads all entries.
+    /// DN of the subtree to read; `None` reads all entries.
     pub base: Option<&'a str>,
-    /// The number of worker threads.
+    /// Number of worker threads.
     pub jobs: usize,
 }
 
 impl Source<'_> {
-    /// The ID of the base; 0 without one.
+    /// Returns the ID of the base, or 0 if there is no base.
     fn base_id(&self, tables: &tables::Tables<'_>) -> Result<u64> {
         self.base.map_or(Ok(0), |dn| Ok(base::find(tables, dn)?.id))
     }

@@ -1,4 +1,4 @@
-//! Reads dn2i in the order of entry IDs; and a cache of the DNs of entries that have children.
+//! Reads dn2i in the order of entry IDs, and caches the DNs of entries that have children.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use rustc_hash::FxHashMap;
 
 use crate::{Error, Result};
 
-/// The size limit of the cache, in bytes.
+/// Maximum size of the cache in bytes; beyond it, the cache is emptied.
 const CACHE_BYTES: usize = 16 << 20;
-/// The estimated overhead of a cached DN, in bytes.
+/// Estimated overhead of a cached DN in bytes.
 const DN_OVERHEAD: usize = 100;
-/// slapd accepts no DN longer than 8,192 bytes (`SLAP_LDAPDN_MAXLEN`), but the rename of an ancestor may make it
-/// longer. A DN beyond this limit is taken for a cycle in dn2i.
+/// slapd accepts DNs of up to 8,192 bytes (`SLAP_LDAPDN_MAXLEN`), but the rename of an ancestor may make one longer. A
+/// DN beyond this limit means that dn2i has a cycle.
 const LONGEST_DN: usize = 1 << 16;
 
-/// The DN of an entry, and what follows from its ancestors.
+/// The DN of an entry, and properties that it inherits from its ancestors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ParentDn {
-    /// In pretty form, as slapcat prints it.
+    /// The DN in pretty form, as slapcat writes it.
     pub(crate) dn: Vec<u8>,
-    /// The number of nodes on the path from the root.
+    /// Number of nodes on the path from the root.
     pub(crate) depth: u32,
-    /// The entry, or one of its ancestors, has a lower ID than its parent.
+    /// Whether the entry or one of its ancestors has a lower ID than its parent.
     pub(crate) late: bool,
-    /// The entry is the base or below it.
+    /// Whether the entry is at or below the base.
     pub(crate) inside: bool,
 }
 
 impl ParentDn {
-    /// Sets all fields for the entry `id` with the RDN `name`, whose parent has the ID `parent` and the values `above`.
+    /// Sets all fields for the entry `id` with the RDN `name`; `parent` and `above` are the parent's ID and fields.
     pub(crate) fn set(&mut self, id: u64, name: &[u8], parent: u64, above: &Self, base: u64) {
         self.dn.clear();
         self.dn.extend_from_slice(name);
@@ -44,7 +44,7 @@ impl ParentDn {
     }
 }
 
-/// Finds the DNs of parents by ID. The cache is emptied when it exceeds its limit.
+/// Finds the DNs of parents by ID, with a cache that is emptied when it exceeds its limit.
 #[derive(Debug)]
 pub(crate) struct Parents<'r> {
     nodes: Nodes<'r>,
@@ -56,7 +56,7 @@ pub(crate) struct Parents<'r> {
 }
 
 impl<'r> Parents<'r> {
-    /// `base` is the ID of the base; 0 is the root node, which selects all entries.
+    /// `base` is the ID of the base entry; 0 is the root node, which selects all entries.
     pub(crate) fn new(dn2i: &TableReader<'r>, base: u64) -> Result<Self> {
         let root = Arc::new(ParentDn { inside: base == 0, ..ParentDn::default() });
         let last = (0, Arc::clone(&root));
@@ -122,7 +122,7 @@ fn cycle(id: u64) -> Error {
     Error::damaged(format!("entry {id}: its ancestors form a cycle (table dn2i)"))
 }
 
-/// Reads the first record of each node, which holds its RDN and its parent's ID, and skips the records of its children.
+/// Reads the first record of each node, which has its RDN and its parent's ID; the records of its children are skipped.
 #[derive(Debug)]
 pub(crate) struct Nodes<'r> {
     cursor: Cursor<'r>,
@@ -136,7 +136,7 @@ impl<'r> Nodes<'r> {
         Ok(Self { cursor, id: None, record: Vec::new() })
     }
 
-    /// Returns the node `id`. This needs no search of the B+tree if `id` is the next key of the table.
+    /// Returns the node `id`. If `id` is the next key of the table, no search in the B+tree is needed.
     pub(crate) fn find(&mut self, id: u64) -> Result<Node<'_>> {
         if self.id.is_some_and(|here| here < id) {
             self.cursor.skip();

@@ -1,4 +1,4 @@
-//! Reads a sample of the entries: those of windows of IDs that lie evenly over the table.
+//! Reads a sample of the entries: those in windows of IDs that are evenly distributed over the table.
 
 use common::Counters;
 use tree::Names;
@@ -8,14 +8,13 @@ use crate::tables::{Descriptions, Tables, open};
 use crate::walk::{Range, Walker, id};
 use crate::{Result, Source};
 
-/// The number of IDs in a window. Children often stand near their parents, and to seek takes as long as to read some
-/// entries.
+/// Number of IDs in a window. Children are often near their parents, and a seek takes as long as reading some entries.
 const WINDOW: u64 = 64;
 
 /// The size of a sample.
 #[derive(Debug, Clone, Copy)]
 pub struct SampleSize {
-    /// At least this number of entries and this share of all, but at most that number.
+    /// The sample has at least `least` entries and the share `share` of all entries, but at most `most` entries.
     pub least: u64,
     pub share: f64,
     pub most: u64,
@@ -23,16 +22,16 @@ pub struct SampleSize {
 
 #[derive(Debug, Default)]
 pub struct Sample {
-    /// LDIF, parents before children.
+    /// The entries as LDIF, parents before children.
     pub text: Vec<u8>,
-    /// The number of records of id2e: entries, and those that were never added but have children.
+    /// Number of records in id2e: entries, and records of entries that have children but were never added.
     pub records: u64,
-    /// The number of windows; `None` if all entries were read.
+    /// Number of windows; `None` if all entries were read.
     pub windows: Option<usize>,
 }
 
-/// Returns about as many entries as `size` says, or all if there are fewer than twice as many. Every entry is equally
-/// likely to be included.
+/// Returns about as many entries as `size` says, or all entries if there are fewer than twice as many. All entries are
+/// equally likely to be in the sample.
 pub fn sample(source: &Source<'_>, size: SampleSize, counters: &Counters) -> Result<Sample> {
     let snapshot = open(source.path, source.txn)?;
     let tables = Tables::of(&snapshot)?;
@@ -73,8 +72,8 @@ fn wanted(size: SampleSize, records: u64) -> u64 {
     size.least.max((records as f64 * size.share) as u64).min(size.most)
 }
 
-/// Places each window in the middle of its part of the IDs, not of the pages, because otherwise large entries would be
-/// sampled more often than small ones. Returns `None` if all entries are to be read.
+/// Places each window in the middle of its part of the IDs. Parts of the pages would favour large entries over small
+/// ones. Returns `None` if all entries must be read.
 fn windows(tables: &Tables<'_>, records: u64, wanted: u64) -> Result<Option<Vec<Range>>> {
     let mut cursor = tables.id2e.cursor()?;
     let ends = (cursor.next()?.map(|(key, _)| id(key)), tables.id2e.last_key()?);
@@ -84,7 +83,7 @@ fn windows(tables: &Tables<'_>, records: u64, wanted: u64) -> Result<Option<Vec<
     }
     let (first, last) = (first?, id(&last)?);
     let ids = last.saturating_sub(first).saturating_add(1);
-    // IDs of deleted entries are not reused, so windows have fewer entries than IDs.
+    // IDs of deleted entries are not reused, so a window has fewer entries than IDs.
     let filled = u128::from(wanted) * u128::from(ids) / (u128::from(records) * u128::from(WINDOW));
     let count = u64::try_from(filled).unwrap_or(wanted).clamp(1, wanted.max(1));
     let step = ids / count;

@@ -1,4 +1,4 @@
-//! Opens the tables that hold the entries, and reads their attribute descriptions.
+//! Opens the tables with the entries, and reads their attribute descriptions.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::entry::Entry;
 use crate::parents::ParentDn;
 use crate::{Error, Result};
 
-/// Opens the snapshot of transaction `txn`, for which the caller holds a reader slot. `None` means that nobody writes,
-/// or that the caller detects writes from the meta pages.
+/// Opens the snapshot of transaction `txn`, for which the caller must have a reader slot. `None` means that no process
+/// writes, or that the caller detects writes from the meta pages.
 pub(crate) fn open(path: &Path, txn: Option<u64>) -> Result<Reader> {
     Ok(codec::tables::with_orders(Reader::open_at(path, txn)?))
 }
@@ -20,7 +20,7 @@ pub(crate) struct Tables<'r> {
     pub(crate) id2e: TableReader<'r>,
     pub(crate) dn2i: TableReader<'r>,
     pub(crate) ad2i: TableReader<'r>,
-    /// Exists in databases of slapd 2.5 and later.
+    /// The table id2v, which databases of slapd 2.5 and later have.
     pub(crate) id2v: Option<TableReader<'r>>,
 }
 
@@ -28,14 +28,14 @@ impl<'r> Tables<'r> {
     pub(crate) fn of(reader: &'r Reader) -> Result<Self> {
         let table = |name: &str| {
             reader.table(name.as_bytes()).ok_or_else(|| {
-                Error::damaged(format!("the table {name} is missing: no database of back-mdb"))
+                Error::damaged(format!("the table {name} is missing: not a database of back-mdb"))
             })
         };
         let (id2e, dn2i, ad2i) = (table("id2e")?, table("dn2i")?, table("ad2i")?);
         Ok(Self { id2e, dn2i, ad2i, id2v: reader.table(b"id2v") })
     }
 
-    /// Calls `see` with the entry `id`, unless it was never added. The entry has no DN.
+    /// Calls `see` with the entry `id`, unless it was never added. The entry is passed without its DN.
     pub(crate) fn show(&self, id: u64, see: impl FnOnce(&Entry<'_>) -> Result<()>) -> Result<()> {
         let value = self.id2e.get(&id.to_ne_bytes())?.unwrap_or_default();
         if value.is_empty() {
@@ -47,19 +47,19 @@ impl<'r> Tables<'r> {
     }
 }
 
-/// slapd supports no more attribute descriptions in one database (`servers/slapd/back-mdb/attr.c`).
+/// Maximum number of attribute descriptions that slapd supports in a database (`servers/slapd/back-mdb/attr.c`).
 const MOST: usize = 65_536;
 
 #[derive(Debug)]
 pub(crate) struct Descriptions {
-    /// Indexed by the number in ad2i.
+    /// Descriptions, indexed by their number in ad2i.
     known: Vec<Option<Description>>,
-    /// Whether each description has only one number. slapd never assigns two, but a damaged table may contain them.
+    /// Whether no description has two numbers. slapd never assigns two, but a damaged table may contain them.
     pub(crate) distinct: bool,
 }
 
 impl Descriptions {
-    /// `ignore` names the attributes that fingerprints leave out.
+    /// Reads ad2i; `ignore` names the attributes that fingerprints omit.
     pub(crate) fn read(ad2i: &TableReader<'_>, ignore: &Names) -> Result<Self> {
         let (mut found, drop) = (Vec::new(), Names::default());
         let mut cursor = ad2i.cursor()?;
@@ -70,7 +70,7 @@ impl Descriptions {
             }
             let description = Description::learn(text, &drop, ignore).ok_or_else(|| {
                 let text = text[..text.len().min(80)].escape_ascii();
-                Error::damaged(format!("\"{text}\" is no attribute description (table ad2i)"))
+                Error::damaged(format!("\"{text}\" is not an attribute description (table ad2i)"))
             })?;
             found.resize_with(found.len().max(number + 1), || None);
             found[number] = Some(description);

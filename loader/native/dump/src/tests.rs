@@ -1,4 +1,4 @@
-//! Reads databases that the builder wrote as LDIF, some with a record removed.
+//! Reads databases that were built from LDIF; in some of them, records are missing.
 
 #[path = "../../backmdb/src/tests/fixture.rs"]
 mod fixture;
@@ -21,7 +21,7 @@ fn built(text: &str) -> Build {
     build
 }
 
-/// Exports the subtree of `base` with `jobs` workers, and returns the report and all files in order.
+/// Exports the subtree of `base` with `jobs` workers. Returns the report, and the text of all files in order.
 fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, String)> {
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base, jobs };
@@ -39,13 +39,13 @@ fn text(build: &Build) -> String {
     export(build, None, 2).unwrap().1
 }
 
-/// The DNs of LDIF, in order.
+/// Returns the DNs in the LDIF, in order.
 fn dns(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("dn: ")).collect()
 }
 
 #[test]
-fn an_entry_comes_as_slapcat_prints_it() {
+fn an_entry_is_written_as_by_slapcat() {
     let mut build = Build::new();
     build.settings.last_mod = false;
     let long = "word ".repeat(2000) + "end";
@@ -67,14 +67,14 @@ fn an_entry_comes_as_slapcat_prints_it() {
 }
 
 #[test]
-fn entries_come_in_the_order_of_their_ids_however_many_work() {
+fn entries_are_ordered_by_id_with_any_number_of_workers() {
     let units = (0..3000).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n"));
     let build = built(&below_suffix(units));
     let (alone, all) = export(&build, None, 1).unwrap();
     let (shared, same) = export(&build, None, 4).unwrap();
     assert_eq!((alone.entries, shared.entries), (3001, 3001));
     assert!(shared.files.len() > 4 && shared.checksum == alone.checksum);
-    assert!(all == same, "the number of workers changes the text");
+    assert!(all == same, "the number of workers must not affect the text");
     let wanted = (0..3000).map(|at| format!("ou={at},dc=example,dc=com"));
     assert!(dns(&all)[1..].iter().copied().eq(wanted));
 }
@@ -83,12 +83,12 @@ fn sampled(build: &Build, least: u64, share: f64, most: u64) -> (Option<usize>, 
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 1 };
     let size = SampleSize { least, share, most };
-    let taken = crate::sample(&source, size, &Counters::default()).unwrap();
-    (taken.windows, taken.records, String::from_utf8(taken.text).unwrap())
+    let sample = crate::sample(&source, size, &Counters::default()).unwrap();
+    (sample.windows, sample.records, String::from_utf8(sample.text).unwrap())
 }
 
 #[test]
-fn a_sample_is_windows_at_even_places() {
+fn the_windows_of_a_sample_are_evenly_spaced() {
     let units = (0..5999).map(|at| unit(&format!("ou={at},dc=example,dc=com"), ""));
     let build = built(&below_suffix(units));
     let all = text(&build);
@@ -96,7 +96,7 @@ fn a_sample_is_windows_at_even_places() {
         let (windows, records, text) = sampled(&build, least, share, most);
         assert_eq!((windows, records, dns(&text).len()), (Some(10), 6000, 640));
         let places: Vec<_> = dns(&text).chunks(64).map(|window| place(window[0])).collect();
-        assert_eq!(places[0], 267, "the middle of the first 600");
+        assert_eq!(places[0], 267, "the window must be in the middle of the first 600 IDs");
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] == 600), "{places:?}");
         assert!(text.split_inclusive("\n\n").all(|record| all.contains(record)));
     }
@@ -105,12 +105,12 @@ fn a_sample_is_windows_at_even_places() {
     }
 }
 
-/// The number in the name of one of many units.
+/// Returns the number in the RDN of a generated unit.
 fn place(dn: &str) -> u64 {
     dn[3..].split_once(',').unwrap().0.parse().unwrap()
 }
 
-/// A build beside a live server leaves a child the lesser ID, as slapd does when it moves an entry below a newer one.
+/// Builds a database in which a child has a lower ID than its parent, as after a rename below a newer entry.
 fn with_late_parent() -> Build {
     let build = Build::new();
     let text = [
@@ -129,7 +129,7 @@ fn with_late_parent() -> Build {
 }
 
 #[test]
-fn entries_with_a_lesser_id_than_an_ancestor_come_last_parents_first() {
+fn entries_with_a_lower_id_than_an_ancestor_come_last() {
     let build = with_late_parent();
     let (report, text) = export(&build, None, 2).unwrap();
     assert_eq!((report.entries, report.late), (5, 2));
@@ -177,7 +177,7 @@ fn small() -> Build {
 }
 
 #[test]
-fn a_subtree_is_its_base_and_all_below_however_the_base_is_spelled() {
+fn a_base_in_any_spelling_selects_its_subtree() {
     let build = small();
     let (report, text) = export(&build, Some("OU=A , DC=example,dc=com"), 2).unwrap();
     assert_eq!((report.entries, &*report.base), (2, "ou=a,dc=example,dc=com"));
@@ -185,7 +185,7 @@ fn a_subtree_is_its_base_and_all_below_however_the_base_is_spelled() {
 }
 
 #[test]
-fn a_name_that_only_ends_like_the_base_is_not_on_the_way_to_it() {
+fn an_rdn_that_is_a_suffix_of_another_does_not_match() {
     let text = [
         SUFFIX,
         "dn: c=de,dc=example,dc=com\nobjectClass: country\n\n",
@@ -196,14 +196,14 @@ fn a_name_that_only_ends_like_the_base_is_not_on_the_way_to_it() {
 }
 
 #[test]
-fn a_base_that_is_not_there_is_refused() {
+fn a_missing_base_is_refused() {
     for base in ["ou=c,dc=example,dc=com", "dc=com", "ou=b,dc=example,dc=com"] {
         assert_eq!(export(&small(), Some(base), 2).unwrap_err().code, Code::NoSuchBase, "{base}");
     }
 }
 
 #[test]
-fn single_entries_are_picked_by_their_names_and_missing_ones_left_out() {
+fn pick_returns_existing_entries_and_skips_missing_ones() {
     let build = small();
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 1 };
@@ -215,7 +215,7 @@ fn single_entries_are_picked_by_their_names_and_missing_ones_left_out() {
 }
 
 #[test]
-fn values_come_from_id2v_too() {
+fn values_in_id2v_are_exported() {
     let mut build = Build::new();
     build.settings.apart_above = vec![("description".into(), 2)];
     let lines = "description: a\ndescription: b\ndescription: c\n";
@@ -227,7 +227,7 @@ fn values_come_from_id2v_too() {
     assert_eq!(refused.message, "entry 2: 2 values instead of 3 of description (table id2v)");
 }
 
-/// Rewrites the database without the records for which `is_lost` is true.
+/// Rewrites the database without the records for which `is_lost` returns true.
 fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     let path = build.path("data.mdb");
     let reader = codec::tables::with_orders(Reader::open(&path).unwrap());
@@ -262,7 +262,7 @@ fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
     fs::rename(copy, path).unwrap();
 }
 
-/// The error of an export, which must report damage whatever the other workers say.
+/// Returns the error of an export, which must be the damage, whatever errors the other workers have.
 fn refused(build: &Build) -> Error {
     let refused = export(build, None, 4).unwrap_err();
     assert_eq!(refused.code, Code::Damaged, "{refused}");
@@ -270,7 +270,7 @@ fn refused(build: &Build) -> Error {
 }
 
 #[test]
-fn a_node_missing_in_dn2i_is_reported_with_the_entry() {
+fn a_missing_node_in_dn2i_is_reported_with_its_entry() {
     for lost in [2, 4] {
         let build = small();
         without(&build, |table, key, value| {
@@ -285,7 +285,7 @@ fn a_node_missing_in_dn2i_is_reported_with_the_entry() {
 }
 
 #[test]
-fn an_attribute_number_missing_in_ad2i_is_reported_with_the_entry_among_many() {
+fn a_missing_number_in_ad2i_is_reported_with_the_entry() {
     let units = (0..3000).map(|at| {
         let line = if at == 1500 { "street: here\n" } else { "description: x\n" };
         unit(&format!("ou={at},dc=example,dc=com"), line)
@@ -297,18 +297,18 @@ fn an_attribute_number_missing_in_ad2i_is_reported_with_the_entry_among_many() {
 }
 
 #[test]
-fn a_file_that_is_no_database_of_back_mdb_is_refused() {
+fn a_file_that_is_not_of_back_mdb_is_refused() {
     let build = small();
     let options = Options { format: Format::V1, page_size: 4096, map_size: 1 << 30 };
     let file = FileWriter::create(&build.path("other.mdb"), &options).unwrap();
     file.finish(Vec::new()).unwrap();
     fs::rename(build.path("other.mdb"), build.path("data.mdb")).unwrap();
     let message = refused(&build).message;
-    assert_eq!(message, "the table id2e is missing: no database of back-mdb");
+    assert_eq!(message, "the table id2e is missing: not a database of back-mdb");
 }
 
 #[test]
-fn a_database_of_2_4_has_no_id2v_and_reads_all_the_same() {
+fn a_database_of_2_4_without_id2v_can_be_read() {
     let mut build = Build::new();
     (build.settings.has_id2v, build.settings.has_ixck, build.settings.of_2_4) =
         (false, false, true);
@@ -319,7 +319,7 @@ fn a_database_of_2_4_has_no_id2v_and_reads_all_the_same() {
 }
 
 #[test]
-fn a_cancelled_export_ends_as_such() {
+fn a_cancelled_export_reports_cancelled() {
     let build = small();
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, jobs: 4 };

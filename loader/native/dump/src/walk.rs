@@ -10,61 +10,61 @@ use crate::parents::{Nodes, ParentDn, Parents};
 use crate::tables::{Descriptions, Tables};
 use crate::{Error, Result};
 
-/// After this number of records, a worker updates the counters and checks whether it has been told to stop.
+/// Number of records after which a worker updates the counters and checks whether it must stop.
 const STEP: u64 = 256;
 
-/// From the first ID (inclusive) to the second (exclusive); `None` means no bound.
+/// A range of IDs: the first (inclusive) and the end (exclusive); `None` means no bound.
 pub(crate) type Range = (Option<u64>, Option<u64>);
 
-/// The numbers of records and entries read.
+/// Numbers of what a walk has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WalkCounts {
-    /// Records of id2e.
+    /// Number of records in id2e.
     pub(crate) records: u64,
-    /// Entries at or below the base.
+    /// Number of entries at or below the base.
     pub(crate) entries: u64,
-    /// Records without content: entries that have children but were never added themselves.
+    /// Number of records without content: their entries have children but were never added themselves.
     pub(crate) holes: u64,
-    /// ID ranges that the workers shared.
+    /// Number of ID ranges that the workers shared.
     pub(crate) ranges: usize,
 }
 
-/// What a worker does with its entries.
+/// Processes the entries of one thread.
 pub(crate) trait Worker {
-    /// Called before the first entry of a range, with the number of the range.
+    /// Begins a range; called with the number of the range before its first entry.
     fn begin(&mut self, _range: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Processes an entry, and returns the number of bytes to count as progress.
+    /// Processes an entry. Returns the number of bytes that count as progress.
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64>;
 
-    /// Called after the last entry of a range.
+    /// Ends a range; called after its last entry.
     fn end(&mut self) -> Result<()>;
 
-    /// Called after the last range of this worker.
+    /// Ends the work; called after the last range of this worker.
     fn close(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// A walk over all entries of a database, or those below a base.
+/// A walk over all entries of a database, or over those below a base.
 #[derive(Debug)]
 pub(crate) struct Plan<'p> {
     pub(crate) jobs: usize,
-    /// The ID of the base; 0 selects all entries.
+    /// ID of the base; 0 selects all entries.
     pub(crate) base: u64,
     pub(crate) ignore: &'p Names,
-    /// The size of the pages of one range, in bytes.
+    /// Size of the pages in a range, in bytes.
     pub(crate) piece: u64,
-    /// The highest number of ranges.
+    /// Maximum number of ranges.
     pub(crate) most: usize,
     pub(crate) counters: &'p Counters,
 }
 
 impl Plan<'_> {
-    /// Processes all ranges, and fails if the number of records read is not the one that id2e claims. `stop` is called
-    /// when a worker fails; it must wake workers that wait.
+    /// Processes all ranges. Returns an error if the number of records read is not the number that id2e claims. If a
+    /// worker fails, `stop` is called, which must wake workers that wait.
     pub(crate) fn run<W: Worker>(
         &self,
         snapshot: &Reader,
@@ -97,7 +97,7 @@ impl Plan<'_> {
         )))
     }
 
-    /// Divides id2e: at least four ranges for each worker. A small table may have fewer.
+    /// Divides id2e into ranges, at least four for each worker; a small table may yield fewer.
     fn ranges(&self, tables: &Tables<'_>, page_size: u64) -> Result<Vec<Range>> {
         let (record, least) = (tables.id2e.record(), 4 * self.jobs);
         let pages = record.leaf_pages.saturating_add(record.overflow_pages);
@@ -138,7 +138,7 @@ impl Plan<'_> {
     }
 }
 
-/// Reads ranges, and keeps its cache of parents from one range to the next.
+/// Reads ranges, and keeps its cache of parents from range to range.
 #[derive(Debug)]
 pub(crate) struct Walker<'w> {
     tables: Tables<'w>,
@@ -165,8 +165,8 @@ impl<'w> Walker<'w> {
         })
     }
 
-    /// Calls `see` for every entry of the range that is at or below the base. `see` returns the number of bytes to add
-    /// to `counters`. An error of `go_on`, which is called at intervals, ends the walk.
+    /// Calls `see` for every entry of the range that is at or below the base; the bytes that it returns are added to
+    /// `counters`. `go_on` is called at intervals; its error ends the walk.
     pub(crate) fn range(
         &mut self,
         range: Range,
@@ -178,7 +178,7 @@ impl<'w> Walker<'w> {
         if let Some(from) = range.0 {
             cursor.seek(&from.to_ne_bytes())?;
         }
-        let (mut told, mut bytes) = (self.met.entries, 0);
+        let (mut counted, mut bytes) = (self.met.entries, 0);
         while let Some((key, value)) = cursor.next()? {
             let id = id(key)?;
             if range.1.is_some_and(|to| id >= to) {
@@ -187,11 +187,11 @@ impl<'w> Walker<'w> {
             bytes += self.record(id, value, &mut see)?;
             if self.met.records % STEP == 0 {
                 go_on()?;
-                counters.add(self.met.entries - told, bytes);
-                (told, bytes) = (self.met.entries, 0);
+                counters.add(self.met.entries - counted, bytes);
+                (counted, bytes) = (self.met.entries, 0);
             }
         }
-        counters.add(self.met.entries - told, bytes);
+        counters.add(self.met.entries - counted, bytes);
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl<'w> Walker<'w> {
     }
 }
 
-/// Reads the ID from a key.
+/// Decodes the ID in a key.
 pub(crate) fn id(key: &[u8]) -> Result<u64> {
-    codec::id::read(key).ok_or_else(|| Error::damaged("a key that is no ID (table id2e)"))
+    codec::id::read(key).ok_or_else(|| Error::damaged("a key that is not an ID (table id2e)"))
 }

@@ -1,11 +1,11 @@
-//! Entries of id2e as back-mdb stores them.
+//! Decodes entries as back-mdb stores them in id2e.
 
 use codec::id2e::{StoredEntry, numbers, read, renumber, write};
 
-/// What reads, reads the same after it was written, and from then on nothing changes. No way to read it panics.
+/// An entry that was decoded must be encoded to bytes that decode to the same entry. No decoder may panic.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let _ = (StoredEntry::read_whole(data), numbers(data).count());
     let _ = renumber(&mut data.to_vec(), || (), Ok);

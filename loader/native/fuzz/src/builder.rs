@@ -1,4 +1,4 @@
-//! Whole builds of small LDIF.
+//! Builds databases from small LDIF.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use crate::database;
 use crate::definitions::schema;
 use crate::sound;
 
-/// Three bytes of switches, then LDIF. What a build makes is sound and holds every record that was not
-/// rejected; jobs, memory and folded lines change nothing.
+/// The input is three bytes of switches, then LDIF. A database that was built must be sound, and must contain every
+/// record that was not rejected; the number of jobs, the memory limit and folded lines must not affect it.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some((switches, text)) = crate::switches::<3>(data) else { return };
     let place = Place::new(text);
@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A directory with an input.
+/// A temporary directory with the input.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -88,7 +88,7 @@ fn set([first, second, choice]: [u8; 3]) -> Settings {
         3 => settings.suffixes.insert(0, "ou=inner,dc=example,dc=com".into()),
         _ => {}
     }
-    // As the seeds of OpenLDAP 2.7 have them; in the others both bits are set.
+    // In the seeds for OpenLDAP 2.7, these bits are clear; in all other seeds they are set.
     settings.of_2_7 = !on(first, 6);
     if settings.of_2_7 && !on(second, 6) {
         settings.page_size = 16384;
@@ -99,7 +99,7 @@ fn set([first, second, choice]: [u8; 3]) -> Settings {
     settings
 }
 
-/// Every rejected record stands in the reject file.
+/// Checks that the reject file contains every rejected record.
 fn rejected(built: &Built, path: &Path) {
     let count = built.rejections.len();
     assert_eq!(path.exists(), count > 0);
@@ -116,26 +116,26 @@ fn rejected(built: &Built, path: &Path) {
 
 fn again(place: &Place, settings: &Settings, options: &Options) {
     let options = Options { jobs: 2, memory: 64 << 10, ..options.clone() };
-    // A build makes its reject file anew and refuses one that is there.
+    // A build creates its reject file, and never replaces an existing one.
     let _ = std::fs::remove_file(place.path("rejects.ldif"));
-    place.build("again.mdb", settings, &options).expect("it was built before");
-    let read = |name| std::fs::read(place.path(name)).expect("it reads");
+    place.build("again.mdb", settings, &options).expect("the first build succeeded");
+    let read = |name| std::fs::read(place.path(name)).expect("the file can be read");
     let text = &read("in.ldif");
-    assert!(read("data.mdb") == read("again.mdb"), "jobs and memory make another file");
+    assert!(read("data.mdb") == read("again.mdb"), "jobs and memory must not affect the file");
     let _ = std::fs::remove_file(place.path("rejects.ldif"));
     std::fs::write(place.path("in.ldif"), folded(text)).expect("a file");
-    place.build("again.mdb", settings, &options).expect("it was built before");
-    assert!(read("data.mdb") == read("again.mdb"), "folded lines make another file");
+    place.build("again.mdb", settings, &options).expect("the first build succeeded");
+    assert!(read("data.mdb") == read("again.mdb"), "folded lines must not affect the file");
     let _ = std::fs::remove_file(place.path("rejects.ldif"));
     std::fs::write(place.path("in.ldif"), parted(text)).expect("a file");
-    // Where entries get a CSN, it is that of their position.
+    // A generated CSN depends on the position of the record, which the added records change.
     let is_built = !settings.last_mod && place.build("again.mdb", settings, &options).is_ok();
     let same = !is_built || read("data.mdb") == read("again.mdb");
-    assert!(same, "entries that do not follow each other make another file");
+    assert!(same, "rejected records between entries must not affect the file");
 }
 
-/// The same records with one that is rejected before each but the first, when some of its lines are read: entries that are
-/// like the one before are read and stored by another way than others.
+/// Inserts a record that is rejected before each record but the first, after some of its lines were read: entries
+/// similar to the previous one are read and stored on another path.
 fn parted(text: &[u8]) -> Vec<u8> {
     let odd = b"dn: cn=odd,dc=example,dc=com\nuid: odd\nnowhere: odd\n\n";
     let mut out = Vec::new();
@@ -148,7 +148,7 @@ fn parted(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same records with each line folded that is long enough: folded lines are read by another way than plain ones.
+/// Folds each line that is long enough: folded lines are read on another path than plain lines.
 fn folded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in text.split_inclusive(|&byte| byte == b'\n') {
@@ -164,7 +164,7 @@ fn folded(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A database of three entries, in the format of LMDB 0.9 or of 1.0.
+/// Returns a database of three entries, in the format of LMDB 0.9 or of LMDB 1.0.
 pub(crate) fn small_file(format: Format) -> Vec<u8> {
     let text = b"dn: dc=example,dc=com\nobjectClass: domain\n\n\
         dn: ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\ndescription: some words\n\n\

@@ -1,4 +1,4 @@
-//! The settings of a database that uses most of the schema.
+//! Settings of a database that uses most of the schema.
 
 use backmdb::{Method, Settings};
 
@@ -32,7 +32,7 @@ const INDEXES: [(&str, &str); 24] = [
     ("gNameUid", "eq"),
 ];
 
-/// Three indexes, for each costs a build about a millisecond; all for 255.
+/// Returns three indexes, because each index costs a build about a millisecond; returns all indexes for 255.
 fn indexes(choice: u8) -> Vec<(String, Vec<Method>)> {
     let methods = |names: &str| names.split(' ').filter_map(Method::from_name).collect();
     let first = usize::from(choice) % (INDEXES.len() / 3) * 3;
@@ -40,7 +40,7 @@ fn indexes(choice: u8) -> Vec<(String, Vec<Method>)> {
     chosen.iter().map(|(name, names)| ((*name).to_owned(), methods(names))).collect()
 }
 
-/// The settings of the tests, with these indexes.
+/// Returns the settings of the tests with these indexes.
 pub(crate) fn settings(choice: u8) -> Settings {
     Settings { indexes: indexes(choice), ..database::settings() }
 }

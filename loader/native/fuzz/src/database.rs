@@ -1,4 +1,4 @@
-//! A database for `dc=example,dc=com` of slapd 2.6, and a build of it, for the targets and the tests of two crates.
+//! Settings of a slapd 2.6 database `dc=example,dc=com`, and build options, for the targets and for tests.
 
 use std::path::Path;
 

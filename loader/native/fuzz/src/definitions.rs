@@ -1,14 +1,14 @@
-//! A schema for all targets, and for the tests of crates that read one.
+//! A schema for all targets, and for the tests of crates that read a schema.
 
 use std::sync::OnceLock;
 
 use ::schema::{Definition, Kind, Schema, Settings};
 
-/// The definitions of `slapcat -n0` without their descriptions: what is compiled into slapd, core,
-/// cosine, inetorgperson, nis, and one attribute type for every rule and syntax.
+/// The definitions of `slapcat -n0` without their descriptions: those compiled into slapd, core, cosine, inetorgperson,
+/// nis, and an attribute type for every rule and every syntax.
 pub const DEFINITIONS: &str = include_str!("schema.txt");
 
-/// One definition a line. The first letter tells the kind, a capital that it is compiled in.
+/// Parses one definition per line. The first letter is its kind; a capital letter means that it is compiled into slapd.
 pub fn definitions(text: &str) -> Vec<Definition> {
     text.lines().filter_map(definition).collect()
 }

@@ -1,12 +1,12 @@
-//! DNs as names of entries and as values.
+//! Parses DNs as names of entries and as values.
 
 use ::schema::{Dn, InvalidValue, Schema, dn_key, split_leaf};
 
 use crate::definitions::schema;
 
-/// Values in which DNs stand.
+/// Attributes whose values contain DNs.
 const VALUES: [&str; 5] = ["member", "uniqueMember", "gDn", "gNameUid", "seeAlso"];
-/// Other values that have a structure.
+/// Attributes with other structured values.
 const STRUCTURED: [&str; 11] = [
     "gCertificate",
     "gCertificateList",
@@ -21,11 +21,11 @@ const STRUCTURED: [&str; 11] = [
     "cn",
 ];
 
-/// A pretty DN is read as itself; cutting a DN and reading the halves is reading it whole; as a value
-/// it has one normal form.
+/// A pretty DN must parse to itself; the two halves of a DN must parse to the same RDNs as the whole; the normal form
+/// of a value must be its own normal form.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let schema = schema();
     let whole = schema.dn(data);
@@ -56,7 +56,7 @@ fn stays(schema: &Schema, dn: &Dn) {
     }
 }
 
-/// Escapes may make a DN longer than DNs may be; any other refusal is none.
+/// Accepts that the escapes make a pretty DN too long or too deeply nested; any other refusal is a failure.
 fn within_length(read: Result<Dn, InvalidValue>) -> Result<Dn, InvalidValue> {
     if let Err(refusal) = &read {
         let text = refusal.0.as_ref();
@@ -89,7 +89,7 @@ fn value(schema: &Schema, name: &str, data: &[u8]) {
     let _ = schema.check_value(id, data);
     if let Ok(stored) = schema.normalise(id, data, &mut once) {
         assert!(stored);
-        // Folding comes before decomposing, so that beyond ASCII a second pass may go further.
+        // Folding precedes decomposition, so a second pass may change characters beyond ASCII further.
         if data.is_ascii()
             && !data.contains(&b'\\')
             && schema.normalise(id, &once, &mut twice).is_ok()

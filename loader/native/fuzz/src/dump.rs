@@ -1,4 +1,4 @@
-//! Damaged databases, exported.
+//! Exports damaged databases.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use tree::{Digest, Names};
 
 use crate::lmdb_reader::{PIECE, damage};
 
-/// The first byte chooses a format, the rest damages a small sound database of it. It is exported or refused; what is exported is LDIF, whose records and
-/// digest are those that were told, and that of the pages.
+/// The first byte chooses a format, the other bytes damage a small sound database. It must be exported or refused. The
+/// records and the digest of an export must equal those reported, and the digest of the pages.
 ///
 /// # Panics
-/// When the sound database is refused, or something does not fit.
+/// If the sound database is refused, or any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some(([format], pieces)) = crate::switches(data) else { return };
     let format = if format & 1 == 0 { Format::V1 } else { Format::V3 };
@@ -26,24 +26,24 @@ pub fn run(data: &[u8]) {
     let source = Source { path: &path, txn: None, base: None, jobs: 2 };
     let place = ShardTarget { directory: out.clone(), format: LdifFormat::default() };
     match dump::export(&source, &place, &Counters::default()) {
-        Ok(told) => check(&source, &told, &out),
+        Ok(report) => check(&source, &report, &out),
         Err(error) => assert!(pieces.len() >= PIECE && !error.message.is_empty(), "{error}"),
     }
     let _ = dump::pick(&source, &["cn=x,dc=example,dc=com".into()], &Counters::default());
 }
 
-fn check(source: &Source<'_>, told: &Exported, out: &Path) {
+fn check(source: &Source<'_>, report: &Exported, out: &Path) {
     let (mut files, mut pages) = (Digest::new(Names::default()), Digest::new(Names::default()));
-    let read = told.files.iter().try_for_each(|file| -> Result<()> {
+    let read = report.files.iter().try_for_each(|file| -> Result<()> {
         files.add_path(&out.join(&file.name), &Counters::default())
     });
     let sum = |all: u64, file: &dump::Finished| all + file.tally.entries;
-    assert_eq!(told.files.iter().fold(0, sum), told.entries);
+    assert_eq!(report.files.iter().fold(0, sum), report.entries);
     let digested = dump::digest(source, &mut pages, &Counters::default());
-    digested.expect("what was exported can be digested");
-    assert_eq!((pages.entries(), pages.checksum()), (told.entries, told.checksum.clone()));
-    // A damaged name may be too long for a record, or look like a changetype.
+    digested.expect("an exported database has a digest");
+    assert_eq!((pages.entries(), pages.checksum()), (report.entries, report.checksum.clone()));
+    // A damaged RDN may exceed the size of a record, or look like a changetype line.
     if read.is_ok() {
-        assert_eq!((files.entries(), files.checksum()), (told.entries, told.checksum.clone()));
+        assert_eq!((files.entries(), files.checksum()), (report.entries, report.checksum.clone()));
     }
 }

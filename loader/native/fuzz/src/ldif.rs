@@ -1,4 +1,4 @@
-//! LDIF: blocks, records, fields, values.
+//! Reads LDIF: blocks, records, fields and values.
 
 use ::ldif::blocks::Blocks;
 use ::ldif::records::Records;
@@ -6,17 +6,17 @@ use ::ldif::tail::TruncationDetector;
 use ::ldif::walk::each_record;
 use ::ldif::{Counters, Entry, Input, Record, Result, write};
 
-/// Limit of a record, so that it is met.
+/// Limit of a record's size: small, so that inputs reach it.
 const MAX_RECORD: usize = 4096;
 
-/// A record as read: its bytes and first line.
+/// A record: its bytes and the number of its first line.
 type Seen = (Vec<u8>, u64);
 
-/// Where the input is cut into blocks changes nothing; records lie in the input in order; lines that
-/// were read and written read the same.
+/// The division into blocks must not affect the records; the records must be in the input in this order; a line that
+/// was read and written must parse to the same field.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some(([size], text)) = crate::switches(data) else { return };
     let size = 1 + usize::from(size);
@@ -51,7 +51,7 @@ fn count_lines(bytes: &[u8]) -> u64 {
     bytes.split(|byte| *byte == b'\n').count() as u64 - 1
 }
 
-/// The walk that loading and comparing use gives the same records as long as it goes on.
+/// Checks that the walk for loading and comparing returns the same records until its first error.
 fn walk(text: &[u8], seen: &[Seen]) {
     let (mut expected, mut tail) = (seen.iter(), TruncationDetector::default());
     let counters = Counters::default();
@@ -82,7 +82,7 @@ fn look(record: &Record<'_>, tail: &mut TruncationDetector) {
     fields(entry, tail);
 }
 
-/// Reads the fields up to the first malformed one. Each, written out and read again, must be unchanged.
+/// Reads the fields up to the first malformed one. Each must be unchanged after it is written and read again.
 fn fields(entry: Entry<'_>, tail: &mut TruncationDetector) {
     let mut line = Vec::new();
     for field in entry.fields {

@@ -1,4 +1,4 @@
-//! LDIF to a template.
+//! Learns templates from LDIF.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use ::ldif::{Code, Counters};
 use ::learn::{Learned, Source};
 use synth::{Maker, Options, compile, toml};
 
-/// As a value, or a part of one, it gets into no template. Names of attribute types and object classes do.
+/// A text that must not get into a template as a value or a part of one; names of attribute types and classes may.
 const SECRET: &str = "zq4711";
-/// Stands for the number of the copy, so that a short input makes many entries.
+/// A placeholder for the number of the copy, so that a short input yields many entries.
 const NUMBER: &str = "@";
 
-/// Two bytes of switches, then LDIF. What is learned of entries that a server could hold is a template that the generator
-/// takes; it holds no value; it says the same whenever it is learned, by however many workers.
+/// The input is two bytes of switches, then LDIF. If a server could hold the entries, the learned template must be
+/// valid. It must contain no value of the input, and must be the same with any number of workers.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some(([copies, more], text)) = crate::switches::<2>(data) else { return };
     let text = repeated(&String::from_utf8_lossy(text), 1 << (copies % 8));
@@ -29,9 +29,9 @@ pub fn run(data: &[u8]) {
     };
     let input = look(&text);
     if !input.unnamed {
-        taken(&first, 1 + u64::from(more));
+        generate(&first, 1 + u64::from(more));
     }
-    if !input.told {
+    if !input.in_names {
         assert!(!first.template.to_lowercase().contains(SECRET), "{}", first.template);
     }
     if more & 1 > 0 {
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The first record once, what follows it as often as that.
+/// Returns the first record once, and the other records `copies` times.
 fn repeated(text: &str, copies: usize) -> String {
     let (head, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let rest = (0..copies).map(|copy| rest.replace(NUMBER, &copy.to_string()) + "\n\n");
@@ -52,26 +52,26 @@ fn learn(text: &str, jobs: usize) -> ::ldif::Result<Learned> {
     ::learn::learn(vec![Source::Path(file.path().to_owned())], jobs, &Counters::default())
 }
 
-fn taken(learned: &Learned, entries: u64) {
+fn generate(learned: &Learned, entries: u64) {
     let template = &learned.template;
     let read = toml::parse(Path::new("learned.toml"), template, &[]);
     let read = read.unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
     let options = Options { otherwise: Some(entries), ..Options::default() };
     let tree = compile(&read, &options)
         .unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
-    let (mut maker, mut made) = (Maker::new(&tree), Vec::new());
+    let (mut maker, mut record) = (Maker::new(&tree), Vec::new());
     for number in [0, tree.entries() / 2, tree.entries() - 1] {
-        maker.entry(number, &mut made);
+        maker.entry(number, &mut record);
     }
-    assert!(made.starts_with(b"dn: ") || made.starts_with(b"dn:: "));
+    assert!(record.starts_with(b"dn: ") || record.starts_with(b"dn:: "));
 }
 
-/// What the input is like.
+/// Properties of the input.
 #[derive(Default)]
 struct Input {
-    /// The secret stands where names do: in a description, in a DN, as an object class.
-    told: bool,
-    /// An entry lacks the attribute that it is named by, which no server takes: others may get the same name then.
+    /// Whether the secret is used as a name: in a description, in a DN, or as an object class.
+    in_names: bool,
+    /// Whether an entry lacks its naming attribute. No server accepts that, and generated entries may then share a DN.
     unnamed: bool,
 }
 
@@ -82,21 +82,21 @@ fn look(text: &str) -> Input {
     let walked = each_record(source, &Counters::default(), |record| {
         let entry = record.entry()?;
         let (mut names, dn) = (Vec::new(), entry.dn.to_ascii_lowercase());
-        found.told |= has(&dn);
+        found.in_names |= has(&dn);
         for field in entry.fields {
             let field = field?;
             let name = field.description().to_ascii_lowercase();
-            found.told |= has(&name) || name == b"objectclass" && has(&field.value()?);
+            found.in_names |= has(&name) || name == b"objectclass" && has(&field.value()?);
             names.push(name);
         }
         found.unnamed |= !is_named(&dn, &names);
         Ok(())
     });
-    found.told |= walked.is_err();
+    found.in_names |= walked.is_err();
     found
 }
 
-/// Escapes are not looked at: then it may say that a good one is none.
+/// Whether an entry has its naming attributes. Escapes are ignored, so it may wrongly return false.
 fn is_named(dn: &[u8], names: &[Vec<u8>]) -> bool {
     let rdn = dn.split(|byte| *byte == b',').next().unwrap_or_default();
     rdn.split(|byte| *byte == b'+').all(|part| {

@@ -1,7 +1,7 @@
-//! Fuzz targets: what each reader promises for any input at all, beyond not to panic.
+//! Fuzz targets check the promises that each reader makes for any input, beyond not panicking.
 //!
-//! Each target is a function of bytes, so that libFuzzer and the replaying test run the same code.
-//! A broken promise is a panic.
+//! Each target is a function of bytes, so that libFuzzer and the replaying test run the same code. A broken promise is
+//! a panic.
 
 pub mod blob;
 pub mod builder;
@@ -19,7 +19,7 @@ pub mod template;
 pub mod values;
 pub mod wire;
 
-/// A name, and what runs one input.
+/// The name of a target, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: [Target; 11] = [
@@ -36,7 +36,7 @@ pub const TARGETS: [Target; 11] = [
     ("learn", learn::run),
 ];
 
-/// Takes the first `N` bytes for switches; too short an input has none.
+/// Splits the first `N` bytes off as switches; returns None if the input is too short.
 pub(crate) fn switches<const N: usize>(data: &[u8]) -> Option<([u8; N], &[u8])> {
     let (head, rest) = data.split_first_chunk()?;
     Some((*head, rest))

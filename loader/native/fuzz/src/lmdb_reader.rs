@@ -1,4 +1,4 @@
-//! Damaged database files.
+//! Reads damaged database files.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -9,14 +9,14 @@ use backmdb::audit::{AuditOptions, Level, audit};
 use lmdbfile::{FileWriter, Flags, Format, Options, Reader, Result, TreeWriter};
 
 const PAGE: usize = 4096;
-/// Bytes of one piece of damage: kind, page, place in the page (2), value (2).
+/// Bytes that describe one damage: kind (1), page (1), offset in the page (2), value (2).
 pub(crate) const PIECE: usize = 6;
 
-/// The first byte chooses a sound file, the rest damages it. It is read to its end or refused; and whether it
-/// is a sound database is told in any case.
+/// The first byte chooses a sound file, the other bytes damage it. The reader must read it to its end or refuse it, and
+/// the audit must report in either case whether the database is sound.
 ///
 /// # Panics
-/// When a sound file is refused, or a refusal has no words.
+/// If a sound file is refused, or an error has no message.
 pub fn run(data: &[u8]) {
     let Some(([which], pieces)) = crate::switches(data) else { return };
     let files = files();
@@ -42,14 +42,14 @@ fn look(path: &Path, scratch: &Path) {
         let seen = None;
         let look =
             AuditOptions { path, txn, level, sample, known, new, seen, limit, means, counters };
-        let found = audit(&look).expect("damage is no error");
-        let told =
+        let found = audit(&look).expect("an audit reports damage, not an error");
+        let described =
             found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());
-        assert!(told, "{found:?}");
+        assert!(described, "{found:?}");
     }
 }
 
-/// `piece`: of [`PIECE`] bytes.
+/// Damages the file as described by `piece`, which has [`PIECE`] bytes.
 pub(crate) fn damage(bytes: &mut Vec<u8>, piece: &[u8]) {
     let half = |at: usize| u16::from_le_bytes([piece[at], piece[at + 1]]);
     let (value, pages) = (half(4), bytes.len() / PAGE);
@@ -57,7 +57,7 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, piece: &[u8]) {
         return;
     }
     let page = usize::from(piece[1]) % pages * PAGE;
-    // Headers and pointers stand at the start of a page.
+    // The header and the pointers are at the beginning of a page.
     let place = usize::from(half(2)) % if piece[0] & 0x80 == 0 { PAGE } else { 64 };
     let at = page + place / 2 * 2;
     match piece[0] & 7 {
@@ -72,7 +72,7 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, piece: &[u8]) {
             bytes[at..at + 8].copy_from_slice(&wide.to_le_bytes());
         }
         4 | 5 => {
-            // With its number, or with the number that is expected there.
+            // Copies a page with its page number, or keeps the number of the page that is overwritten.
             let (from, skip) = (usize::from(value) % pages * PAGE, usize::from(piece[0] & 1) * 8);
             bytes.copy_within(from + skip..from + PAGE, page + skip);
         }
@@ -103,7 +103,7 @@ fn scan(table: &lmdbfile::TableReader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Sound files of both formats: with nothing, with each kind of table and page, and those that a build made.
+/// Returns sound files of both formats: empty, with each kind of table and page, and written by a build.
 fn files() -> &'static [Vec<u8>] {
     static FILES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     FILES.get_or_init(|| {
@@ -128,7 +128,7 @@ fn write(path: &Path, format: Format, rows: u64) -> Result<()> {
     let mut fixed = TreeWriter::new(Flags::DUPFIXED | Flags::INTEGERDUP, file.layout());
     let mut dups = TreeWriter::new(Flags::DUPSORT, file.layout());
     for row in 1..=rows {
-        // Some on overflow pages, and some just not.
+        // Some values go to overflow pages, others just not.
         let size = [20, 2030, 9000, 100, 0, 2040][usize::try_from(row % 6).unwrap_or(0)];
         let size = if row < 13 { size } else { 8 };
         plain.put(&mut file, &row.to_ne_bytes(), &vec![7; size])?;

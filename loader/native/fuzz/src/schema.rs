@@ -1,16 +1,16 @@
-//! Schemas: definitions of any kind, and the questions that a build asks them.
+//! Reads schema definitions of any kind, and asks the resulting schema the questions of a build.
 
 use ::schema::{AttributeId, ObjectClassSet, Schema, Settings};
 
 use crate::definitions::definitions;
 
-/// Attribute types and classes asked about, so that a large schema takes no longer than a small one.
+/// Number of attribute types and classes to ask about, so that a large schema takes no longer than a small one.
 const ASKED: usize = 12;
 
-/// What could be read answers every question, and knows its own names.
+/// A schema that was read must answer every question, and must find its own names.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (options, text) = text.split_once('\n').unwrap_or(("", &text));
@@ -58,13 +58,13 @@ fn describe(schema: &Schema, name: &str, options: &str) {
         [name.to_owned(), format!("{name};{options}"), format!("{name};binary;lang-en;x-b;x-a")]
     {
         let Ok(found) = schema.describe(text.as_bytes()) else { continue };
-        let again = schema.describe(found.text.as_bytes()).expect("its own text describes it");
+        let again = schema.describe(found.text.as_bytes()).expect("its text is a description");
         assert_eq!(again, found);
         let _ = schema.describe_stored(text.as_bytes());
     }
 }
 
-/// A value and a DN of that type.
+/// Checks and normalizes values and DNs of this attribute type.
 fn value(schema: &Schema, id: AttributeId, name: &str) {
     for value in [&b"{1}a=b"[..], b"0", b"TRUE", name.as_bytes(), b"{2}", b"{", b""] {
         let mut out = b"kept".to_vec();

@@ -1,4 +1,4 @@
-//! Whether a database that was built hangs together.
+//! Checks whether a database that was built is consistent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,15 +8,15 @@ use codec::{id2e, tables};
 use lmdbfile::{Reader, TableReader};
 
 /// # Panics
-/// When something does not fit.
+/// If the database is not consistent.
 pub fn check(path: &Path, built: &Built) {
     assert_eq!(built.read, built.entries + built.rejections.len() as u64);
     let reader = tables::with_orders(Reader::open(path).expect("the file opens"));
     let found = reader.walk(&mut |_| {}).expect("the file is sound");
     assert!(found.unreachable.is_empty(), "{:?}", found.unreachable);
-    let told = built.tables.iter().map(|(name, values)| (name.as_bytes(), *values));
-    let held = reader.names().map(|name| (name, table(&reader, name).record().entries));
-    assert!(told.eq(held), "the tables hold what was told");
+    let reported = built.tables.iter().map(|(name, values)| (name.as_bytes(), *values));
+    let stored = reader.names().map(|name| (name, table(&reader, name).record().entries));
+    assert!(reported.eq(stored), "the tables have the reported numbers of records");
     let attributes = built.tables["ad2i"];
     entries(&table(&reader, b"id2e"), built.entries, attributes);
     tree(&table(&reader, b"dn2i"), built.entries);
@@ -41,7 +41,7 @@ fn each(table: &TableReader<'_>, mut visit: impl FnMut(&[u8], &[u8])) {
     }
 }
 
-/// IDs without gaps, and each entry reads.
+/// Checks that the IDs have no gaps, and that each entry can be decoded.
 fn entries(id2e: &TableReader<'_>, count: u64, attributes: u64) {
     let mut last = 0;
     each(id2e, |key, value| {
@@ -56,16 +56,16 @@ fn entries(id2e: &TableReader<'_>, count: u64, attributes: u64) {
     assert_eq!(last, count);
 }
 
-/// Each entry once below its parent, whose ID is lower; subtrees have as many entries as they say.
+/// Checks that each entry is below its parent once, that the parent has a lower ID, and that subtree counts are right.
 fn tree(dn2i: &TableReader<'_>, count: u64) {
-    let (mut parents, mut told, mut below) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut parents, mut sums, mut below) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     each(dn2i, |key, node| {
         let (key, mark) = (number(key), node[0] & 0x80 != 0);
         let tail = |from_end: usize| number(&node[node.len() - from_end..]);
         if mark {
-            assert!(key < tail(16), "a child before its parent");
+            assert!(key < tail(16), "a child must have a higher ID than its parent");
             assert!(below.insert(tail(16), key).is_none());
-            told.insert(tail(16), tail(8));
+            sums.insert(tail(16), tail(8));
         } else if key > 0 {
             assert!(parents.insert(key, tail(8)).is_none());
         }
@@ -81,10 +81,10 @@ fn tree(dn2i: &TableReader<'_>, count: u64) {
         *sizes.entry(*parent).or_default() += size;
     }
     sizes.remove(&0);
-    assert_eq!(sizes, told);
+    assert_eq!(sizes, sums);
 }
 
-/// IDs of entries that are there, or a range of them behind a zero.
+/// Checks that index keys have IDs of existing entries, or a zero and a range of such IDs.
 fn index(table: &TableReader<'_>, count: u64) {
     let mut lists: BTreeMap<Vec<u8>, Vec<u64>> = BTreeMap::new();
     each(table, |key, id| lists.entry(key.to_vec()).or_default().push(number(id)));

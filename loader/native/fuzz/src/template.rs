@@ -1,4 +1,4 @@
-//! Templates of synthetic trees: read, compiled, and some entries made.
+//! Reads and compiles templates of synthetic trees, and generates some entries.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use synth::{EntryRef, Maker, Options, Tree, compile, toml};
 
 use crate::switches;
 
-/// A password of Argon2 takes its time on purpose; many of them are no hang of ours.
+/// A tag that is slow on purpose, and how often an input may use it: many Argon2 hashes would look like a hang.
 const SLOW: (&str, usize) = ("argon2", 2);
 
-/// What is no template is refused with a place; what is one makes entries that read as LDIF, each the same whenever it is
-/// made, and below a parent with a smaller number.
+/// An invalid template must be refused with a location. The entries of a valid template must parse as LDIF, must be the
+/// same each time, and must have a parent with a smaller number.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some(([entries, more], text)) = switches(data) else { return };
     let text = String::from_utf8_lossy(text);
@@ -28,8 +28,8 @@ pub fn run(data: &[u8]) {
         operational: more & 1 > 0,
         ..Options::default()
     };
-    let made = toml::parse(Path::new("fuzz.toml"), &text, &[]);
-    match made.and_then(|template| compile(&template, &options)) {
+    let parsed = toml::parse(Path::new("fuzz.toml"), &text, &[]);
+    match parsed.and_then(|template| compile(&template, &options)) {
         Ok(tree) => look(&tree),
         Err(problem) => assert!(!problem.message.is_empty()),
     }
@@ -40,20 +40,20 @@ fn look(tree: &Tree) {
     for number in [0, 1, last / 2, last].map(|number| number.min(last)) {
         let place = tree.place(number);
         assert_eq!(tree.number(place), number);
-        let (mut made, mut again) = (Vec::new(), Vec::new());
+        let (mut record, mut again) = (Vec::new(), Vec::new());
         let mut maker = Maker::new(tree);
-        maker.entry(number, &mut made);
+        maker.entry(number, &mut record);
         maker.entry(number, &mut again);
-        assert_eq!(made, again);
-        read(&made);
+        assert_eq!(record, again);
+        read(&record);
         if let EntryRef::Entry { kind, index } = place {
             assert!(tree.number(tree.parent(kind, index)) < number);
         }
     }
 }
 
-fn read(made: &[u8]) {
-    let bytes = made.strip_suffix(b"\n").expect("an empty line behind it");
+fn read(record: &[u8]) {
+    let bytes = record.strip_suffix(b"\n").expect("an empty line after the record");
     let record = Record { bytes, line: 1, closed: true, last: false };
     let entry = record.entry().expect("a record");
     assert!(!entry.dn.is_empty());

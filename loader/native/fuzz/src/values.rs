@@ -1,4 +1,4 @@
-//! Values of all syntaxes: normal forms, checks, orders, index keys.
+//! Checks values of all syntaxes: normal forms, validity, orders and index keys.
 
 use ::values::keys::{self, Seed, Substrings, Width};
 use ::values::{Normaliser, Order, Syntax};
@@ -48,7 +48,7 @@ const SYNTAXES: [Syntax; 25] = [
 const ORDERS: [Order; 4] = [Order::Octets, Order::Integer, Order::Boolean, Order::NameUid];
 
 /// # Panics
-/// When a normal form is not its own, an order is none, or kinds of keys disagree.
+/// If the normal form of a normal form differs, an order is inconsistent, or kinds of keys disagree.
 pub fn run(data: &[u8]) {
     let Some(([lengths, more], value)) = crate::switches(data) else { return };
     for one in NORMALISERS {
@@ -68,7 +68,7 @@ fn normalise(by: Normaliser, value: &[u8]) {
     let result = by.apply(value, &mut once);
     assert!(once.starts_with(head));
     if result.is_err() {
-        assert_eq!(once, head, "a refused value leaves nothing");
+        assert_eq!(once, head, "a refused value appends nothing");
         return;
     }
     let once = &once[head.len()..];
@@ -79,14 +79,14 @@ fn normalise(by: Normaliser, value: &[u8]) {
         return;
     }
     let [twice, thrice] = repeat(by, once);
-    // Folding comes before decomposing, so that beyond ASCII the second pass may go further.
+    // Folding precedes decomposition, so a second pass may change characters beyond ASCII further.
     if value.is_ascii() {
         assert_eq!(once, twice, "{by:?}");
     }
     assert_eq!(twice, thrice, "{by:?}");
 }
 
-/// What is said of a value at a glance is what its syntax and its normaliser say.
+/// The fast checks must agree with the syntax and the normalizer.
 fn at_a_glance(value: &[u8]) {
     let agrees = |syntax: Syntax, by: Normaliser, normal: &[u8]| {
         let mut out = Vec::new();
@@ -103,13 +103,13 @@ fn at_a_glance(value: &[u8]) {
 
 fn repeat(by: Normaliser, value: &[u8]) -> [Vec<u8>; 2] {
     let mut out = [Vec::new(), Vec::new()];
-    by.apply(value, &mut out[0]).expect("a normal form has one");
+    by.apply(value, &mut out[0]).expect("a normal form can be normalized");
     let (first, second) = out.split_at_mut(1);
-    by.apply(&first[0], &mut second[0]).expect("a normal form has one");
+    by.apply(&first[0], &mut second[0]).expect("a normal form can be normalized");
     out
 }
 
-/// Any two values have one order, and three are no circle.
+/// Checks that the order of two values does not depend on their sequence, and that three values form no circle.
 fn order(value: &[u8], cut: usize) {
     let (a, rest) = value.split_at(cut.min(value.len()));
     let (b, c) = rest.split_at(cut.min(rest.len()));

@@ -1,4 +1,4 @@
-//! What a server sends: messages, and entries made into records and rows.
+//! Parses the bytes of a server: messages, and entries that become records and rows.
 
 use ::ldif::blocks::Block;
 use ::ldif::records::Records;
@@ -9,16 +9,16 @@ use ::wire::{Message, Recorder};
 use tree::fingerprint::Fingerprinter;
 use tree::{EntryRecord, Names, join};
 
-/// RFC 2696.
+/// OID of simple paged results (RFC 2696).
 const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
-/// What LDIF has another meaning for (RFC 2849): such an attribute no reader takes for one.
+/// Attribute names with a special meaning in LDIF (RFC 2849): no reader takes these lines for attributes.
 const WORDS: [&str; 3] = ["dn", "control", "changetype"];
 
-/// In what pieces the bytes come changes nothing; a record reads as the entry that it was made of, and its row
-/// says of it what its text says.
+/// The division of the bytes into reads must not affect the messages. A record must parse to the entry that it was
+/// written from, and the entry's row must equal the row derived from the record.
 ///
 /// # Panics
-/// When that does not hold.
+/// If any of this does not hold.
 pub fn run(data: &[u8]) {
     let Some(([step], bytes)) = crate::switches(data) else { return };
     let (messages, sound) = cut(bytes, bytes.len().max(1));
@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The messages up to the first that is none, and whether there is no such.
+/// Returns the messages before the first invalid one, and whether all are valid.
 fn cut(mut bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, bool) {
     let (mut input, mut messages) = (Input::default(), Vec::new());
     loop {
@@ -52,8 +52,8 @@ fn cut(mut bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, bool) {
 fn look(message: &Message<'_>, recorder: &mut Recorder) {
     let _ = (message.control(PAGED), message.extended(), message.intermediate(PAGED));
     if let Ok(result) = message.result() {
-        let told = result.check().map_err(|error| error.to_string());
-        assert_eq!(told.is_ok(), result.code == 0);
+        let outcome = result.check().map_err(|error| error.to_string());
+        assert_eq!(outcome.is_ok(), result.code == 0);
     }
     if let Ok(entry) = message.entry() {
         record(&entry, recorder);
@@ -66,10 +66,10 @@ fn record(entry: &Entry<'_>, recorder: &mut Recorder) {
     assert_eq!(recorder.record(entry, &mut plain).is_ok(), row.is_ok());
     let Ok(row) = row else { return };
     assert_eq!(text, plain);
-    recorder.note(entry, &mut plain).expect("a note of an entry that was recorded");
+    recorder.note(entry, &mut plain).expect("a recorded entry has a note");
     let block = Block { bytes: &text, line: 1, last: true };
     let mut records = Records::new(&block);
-    let record = records.next().expect("a record").expect("a record that is whole");
+    let record = records.next().expect("a record").expect("a complete record");
     assert!(records.next().is_none(), "two records");
     if !entry.attributes.clone().flatten().any(|(name, _)| is_word(name)) {
         reads_the_same(&record, entry, &row);
@@ -97,7 +97,7 @@ fn pair(field: &Field<'_>) -> (Vec<u8>, Vec<u8>) {
     (field.description().to_vec(), value.to_vec())
 }
 
-/// Description and value of all that is not left out.
+/// Returns the descriptions and values of all attributes that are not dropped.
 fn pairs(entry: &Entry<'_>) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     let attributes = entry.attributes.clone().flatten();
     let wanted = attributes.filter(|(name, _)| {

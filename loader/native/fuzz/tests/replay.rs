@@ -1,4 +1,4 @@
-//! Seeds and former crashes through the targets, without the fuzzing engine.
+//! Runs seeds and inputs of former crashes through the targets, without the fuzzing engine.
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fastrand::Rng;
 use targets::TARGETS;
 
-/// How many inputs there is time for: some take milliseconds each.
+/// Returns the number of random inputs for which there is time: some targets take milliseconds for each.
 fn inputs_by_chance(target: &str) -> u32 {
     match target {
         "builder" | "dump" | "lmdb_reader" | "schema" | "template" => 100,
@@ -23,7 +23,7 @@ fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The words of libFuzzer's dictionary: a line has one between quotes, with bytes in hexadecimal behind `\x`.
+/// Returns the words in libFuzzer's dictionary: one per line in quotes, with bytes as `\x` and two hexadecimal digits.
 fn words(target: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("dictionaries");
     let text = std::fs::read_to_string(directory.join(target).with_extension("dict")).unwrap();
@@ -45,7 +45,7 @@ fn words(target: &str) -> Vec<Vec<u8>> {
     text.lines().filter_map(word).collect()
 }
 
-/// All are run, and those that break are named.
+/// Runs all seeds and regressions, and names those that fail.
 #[test]
 fn seeds_and_regressions() {
     let mut broken = Vec::new();
@@ -62,9 +62,9 @@ fn seeds_and_regressions() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// What libFuzzer tries first: seeds in which bytes and words change, words in a row, and any bytes at all.
+/// Runs random inputs as libFuzzer tries first: seeds with changed bytes and words, sequences of words, random bytes.
 #[test]
-fn whatever_chance_makes_of_seeds_and_words() {
+fn random_changes_of_seeds_and_words() {
     let mut broken = Vec::new();
     for (name, run) in TARGETS {
         let read = |path: &PathBuf| std::fs::read(path).unwrap();
@@ -100,9 +100,9 @@ fn changed(mut input: Vec<u8>, words: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     input
 }
 
-/// No input, and the shortest ones.
+/// Runs the empty input and the shortest inputs.
 #[test]
-fn next_to_nothing() {
+fn the_shortest_inputs() {
     for (_, run) in TARGETS {
         run(b"");
         for byte in (0..=u8::MAX).step_by(5) {

@@ -1,4 +1,4 @@
-//! Cuts a byte stream into blocks, which contain whole records.
+//! Divides a byte stream into blocks of whole records.
 
 use std::io::{ErrorKind, Read};
 
@@ -6,20 +6,20 @@ use memchr::{Memchr, memrchr_iter};
 
 use crate::{Code, Error, Result};
 
-/// Bytes; large enough to hide the cost of a system call, small enough for the second-level cache.
+/// Size of a block in bytes: large enough to hide the cost of a system call, small enough for the second-level cache.
 pub const BLOCK_SIZE: usize = 512 * 1024;
 
-/// Bytes; input with a larger record is assumed not to be LDIF.
+/// Maximum size of a record in bytes; an input with a larger record is probably not LDIF.
 pub const MAX_RECORD: usize = 256 * 1024 * 1024;
 
-/// Uses the memory of one block, or of the largest record if that is larger.
+/// Divides a stream into blocks. Uses the memory of one block, or of the largest record if that is larger.
 #[derive(Debug)]
 pub struct Blocks<R> {
     source: R,
-    /// After the first `filled` bytes there is old data: clearing it would cost as much as reading.
+    /// Input in the first `filled` bytes, then old data: clearing the rest would cost as much as reading.
     buffer: Vec<u8>,
     filled: usize,
-    /// Bytes at the beginning of `buffer` that the last call returned.
+    /// Number of bytes at the beginning of `buffer` that the last call returned.
     given: usize,
     line: u64,
     begun: bool,
@@ -31,7 +31,7 @@ pub struct Blocks<R> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block<'a> {
     pub bytes: &'a [u8],
-    /// Number of the block's first line, from 1.
+    /// Number of the block's first line, counted from 1.
     pub line: u64,
     /// Whether this is the last block of the input.
     pub last: bool,
@@ -56,20 +56,20 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Returns the next block; `None` at the end. Fails with `Truncated` if the last line has no line end.
+    /// Returns the next block, or `None` at the end. Returns the error `Truncated` if the last line has no line end.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
         self.forget_given();
         let mut wanted = self.block_size;
         loop {
             self.fill(wanted)?;
             if !self.begun {
-                expect_utf8(self.held())?;
+                expect_utf8(self.filled_bytes())?;
                 self.begun = true;
             }
             if self.ended {
                 return self.remainder();
             }
-            if let Some(cut) = last_cut(self.held()) {
+            if let Some(cut) = last_cut(self.filled_bytes()) {
                 return Ok(Some(self.give(cut, false)));
             }
             if self.filled >= self.max_record {
@@ -80,8 +80,8 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// Returns the first `length` bytes of the last block without copying them. The next block begins at byte `resume`
-    /// of that block, and is read into `spare`.
+    /// Moves the first `length` bytes of the last block out without copying. The next block begins at byte `resume` of
+    /// that block, and uses the memory of `spare`.
     pub fn take(&mut self, length: usize, resume: usize, mut spare: Vec<u8>) -> Vec<u8> {
         self.line += count_lines(&self.buffer[..resume]);
         self.given = 0;
@@ -89,12 +89,12 @@ impl<R: Read> Blocks<R> {
         self.filled = rest.len();
         spare.resize(spare.len().max(rest.len()), 0);
         spare[..rest.len()].copy_from_slice(rest);
-        let mut taken = std::mem::replace(&mut self.buffer, spare);
-        taken.truncate(length);
-        taken
+        let mut block = std::mem::replace(&mut self.buffer, spare);
+        block.truncate(length);
+        block
     }
 
-    fn held(&self) -> &[u8] {
+    fn filled_bytes(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
@@ -123,7 +123,7 @@ impl<R: Read> Blocks<R> {
     }
 
     fn remainder(&mut self) -> Result<Option<Block<'_>>> {
-        match self.held().last() {
+        match self.filled_bytes().last() {
             None => Ok(None),
             Some(b'\n') => Ok(Some(self.give(self.filled, true))),
             Some(_) => {
@@ -133,7 +133,7 @@ impl<R: Read> Blocks<R> {
     }
 
     fn line_at_end(&self) -> u64 {
-        self.line + count_lines(self.held())
+        self.line + count_lines(self.filled_bytes())
     }
 
     fn give(&mut self, length: usize, last: bool) -> Block<'_> {
@@ -142,7 +142,7 @@ impl<R: Read> Blocks<R> {
     }
 }
 
-/// Rejects the encodings that other programs write instead of UTF-8, by the first bytes of the input.
+/// Returns an error if the first bytes of the input indicate an encoding other than UTF-8.
 fn expect_utf8(head: &[u8]) -> Result<()> {
     let what = match head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "this is UTF-32",
@@ -160,8 +160,8 @@ pub(crate) fn count_lines(bytes: &[u8]) -> u64 {
     Memchr::new(b'\n', bytes).count() as u64
 }
 
-/// Returns the start of the last record that follows a blank line. As its first byte has been read,
-/// a block that ends there is not the last one.
+/// Returns the start of the last record that follows a blank line. Its first byte has been read, so a block that ends
+/// there is not the last one.
 fn last_cut(bytes: &[u8]) -> Option<usize> {
     memrchr_iter(b'\n', bytes).find_map(|newline| {
         let after_blank = newline + 1 + line_end(&bytes[newline + 1..])?;
@@ -178,7 +178,7 @@ pub(crate) fn line_end(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether `bytes` begins with a line that is not blank. A CR without LF may still become a blank line.
+/// Whether `bytes` begins with a line that is not blank. After a CR, a blank line is still possible.
 fn begins_line(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes != b"\r" && line_end(bytes).is_none()
 }

@@ -1,4 +1,4 @@
-//! Passes blocks of whole records from several readers to one taker without a file.
+//! Passes blocks of whole records from several readers to one consumer without a file.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use common::lock;
 
 use crate::{Code, Counters, Error, Result};
 
-/// Interval at which a wait checks whether its call was cancelled.
+/// Interval at which a waiting thread checks whether its call was cancelled.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A bounded queue of blocks; the faster side waits for the other.
@@ -24,7 +24,7 @@ pub struct Feed {
 #[derive(Debug, Default)]
 struct State {
     blocks: VecDeque<Vec<u8>>,
-    /// Buffers of taken blocks, for reuse.
+    /// Buffers of consumed blocks, for reuse.
     used: Vec<Vec<u8>>,
     end: Option<FeedEnd>,
 }
@@ -33,12 +33,12 @@ struct State {
 enum FeedEnd {
     /// All blocks have been pushed.
     Closed,
-    /// A reader or the taker failed, so neither side waits any more.
+    /// One side failed, so that the other no longer waits.
     Broken,
 }
 
 impl Feed {
-    /// Holds at most `capacity` blocks.
+    /// Creates a queue of at most `capacity` blocks.
     pub fn new(capacity: usize) -> Self {
         Self {
             state: Mutex::default(),
@@ -48,10 +48,10 @@ impl Feed {
         }
     }
 
-    /// Adds a block; waits while the queue is full. Returns an empty buffer.
+    /// Adds a block as soon as the queue has room. Returns an empty buffer for the next block.
     ///
     /// # Errors
-    /// `Cancelled` when `stop` is cancelled, or the feed broken.
+    /// `Cancelled` if `stop` is cancelled or the feed is broken.
     pub fn push(&self, block: Vec<u8>, stop: &Counters) -> Result<Vec<u8>> {
         let mut state = self.wait(stop, |state| state.blocks.len() < self.capacity)?;
         state.blocks.push_back(block);
@@ -62,10 +62,10 @@ impl Feed {
         Ok(buffer)
     }
 
-    /// Returns the next block; `None` at the end. `used`: a buffer that may be reused.
+    /// Returns the next block, or `None` at the end. `used` is a buffer for reuse.
     ///
     /// # Errors
-    /// `Cancelled` when `stop` is cancelled, or the feed broken.
+    /// `Cancelled` if `stop` is cancelled or the feed is broken.
     pub fn take(&self, used: Vec<u8>, stop: &Counters) -> Result<Option<Vec<u8>>> {
         let ready = |state: &State| !state.blocks.is_empty() || state.end.is_some();
         let mut state = self.wait(stop, ready)?;
@@ -78,7 +78,7 @@ impl Feed {
         Ok(block)
     }
 
-    /// Ends the feed after the last block.
+    /// Ends the feed: no block follows the ones in the queue.
     pub fn close(&self) {
         self.end(FeedEnd::Closed);
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_come_out_as_they_went_in_and_the_faster_side_waits() {
+    fn blocks_keep_their_order_and_the_faster_side_waits() {
         let (feed, stop) = (Feed::new(2), Counters::default());
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_feed_and_a_cancelled_call_let_nobody_wait() {
+    fn a_broken_feed_or_a_cancelled_call_ends_all_waits() {
         let (feed, stop) = (Feed::new(1), Counters::default());
         feed.push(Vec::new(), &stop).unwrap();
         thread::scope(|scope| {

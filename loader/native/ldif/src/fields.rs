@@ -1,4 +1,4 @@
-//! The lines of one record: unfolded, split at the colon, decoded on demand.
+//! The lines of one record: they are unfolded, split at the colon, and decoded on demand.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,28 +10,28 @@ use memchr::{memchr, memchr2};
 use crate::outflow::MARK;
 use crate::{Code, Error, Record, Result, url};
 
-/// A record whose head has been parsed: the DN, and the unparsed attribute lines.
+/// A record whose `dn:` line has been parsed: the DN, and the unparsed attribute lines.
 #[derive(Debug)]
 pub struct Entry<'a> {
     pub dn: Cow<'a, [u8]>,
-    /// Position of the `dn:` line in the record.
+    /// Range of the `dn:` line in the record.
     pub dn_span: Range<usize>,
-    /// The record has `changetype: add`, which slapadd does not accept.
+    /// Whether the record has `changetype: add`, which slapadd does not accept.
     pub change: bool,
     pub fields: Fields<'a>,
 }
 
-/// One attribute line.
+/// An attribute line.
 #[derive(Debug, Clone)]
 pub struct Field<'a> {
     text: Cow<'a, [u8]>,
-    /// Length of the description.
+    /// Length of the attribute description.
     end: usize,
     value_at: usize,
     kind: Kind,
-    /// Number of its first line.
+    /// Number of the first line of the field in the input.
     pub line: u64,
-    /// Position in the record, including folds and line end.
+    /// Range in the record, including folds and the line end.
     pub span: Range<usize>,
 }
 
@@ -42,14 +42,14 @@ enum Kind {
     Url,
 }
 
-/// The head of a plain line: a description and `: `, before the value.
+/// The beginning of a plain line: a description and `: `.
 #[derive(Debug)]
 pub struct LineHead {
     text: Box<[u8]>,
-    /// The first 16 bytes, and a mask of those that are used.
+    /// The first 16 bytes, and a mask that selects the bytes of the head.
     word: u128,
     mask: u128,
-    /// The last 16 bytes of a longer head.
+    /// The last 16 bytes, if the head is longer than 16.
     last: Option<u128>,
 }
 
@@ -68,7 +68,7 @@ impl LineHead {
         &self.text[..self.text.len() - 2]
     }
 
-    /// Returns the rest of a line that begins with this head.
+    /// Returns the text after this head, if the line begins with it.
     #[inline]
     fn strip<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         let Some(first) = line.first_chunk() else { return line.strip_prefix(&*self.text) };
@@ -91,12 +91,12 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Returns all lines of the record, beginning with `dn:`.
+    /// Returns all lines of the record, from the `dn:` line on.
     pub fn fields(&self) -> Fields<'a> {
         Fields { bytes: self.bytes, position: 0, line: self.line, urls: false }
     }
 
-    /// Parses the head of the record: `dn:`, and an optional `changetype: add`.
+    /// Parses the head of the record: the `dn:` line, and a `changetype: add` if there is one.
     pub fn entry(&self) -> Result<Entry<'a>> {
         let mut fields = self.fields();
         let plain = fields.plain_value(self.bytes.strip_prefix(b"dn: "), 4);
@@ -112,7 +112,7 @@ impl<'a> Record<'a> {
             Some(Ok(field)) if is_dn(field.description()) => field.into_value(),
             Some(Err(error)) if starts_with_dn(self.bytes) => Err(error),
             _ if self.bytes.starts_with(MARK) => {
-                let message = "the program that wrote the LDIF failed before its end";
+                let message = "the program that wrote the LDIF failed before the end";
                 Err(Error::new(Code::Truncated, message).at(self.line))
             }
             _ => Err(syntax(why_no_record(self.bytes), self.line)),
@@ -121,12 +121,12 @@ impl<'a> Record<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Attribute description as written, including options.
+    /// Returns the attribute description as written, with its options.
     pub fn description(&self) -> &[u8] {
         &self.text[..self.end]
     }
 
-    /// Attribute description without options.
+    /// Returns the attribute description without its options.
     pub fn base(&self) -> &[u8] {
         let description = self.description();
         memchr(b';', description).map_or(description, |options| &description[..options])
@@ -136,7 +136,7 @@ impl<'a> Field<'a> {
         self.base().eq_ignore_ascii_case(base.as_bytes())
     }
 
-    /// The value's bytes, decoded from base64 if necessary.
+    /// Returns the value, decoded from base64 if necessary.
     pub fn value(&self) -> Result<Cow<'_, [u8]>> {
         match self.kind {
             Kind::Plain => Ok(Cow::Borrowed(&self.text[self.value_at..])),
@@ -145,7 +145,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Whether the value is base64 whose end is missing.
+    /// Whether the value is base64 that ends too early.
     pub(crate) fn lacks_base64(&self) -> bool {
         let text = self.text[self.value_at..].trim_ascii_end();
         self.kind == Kind::Base64
@@ -163,7 +163,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Reads the file that `attribute:< file:///path` names.
+    /// Reads the file that a line `attribute:< file:///path` names.
     fn read_file(&self) -> Result<Vec<u8>> {
         let url = String::from_utf8_lossy(&self.text[self.value_at..]);
         url::read(&url).map_err(|error| {
@@ -182,21 +182,21 @@ impl<'a> Field<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Accepts `attribute:< file:///path`. The file is read by [`Field::value`].
+    /// Makes the iterator accept `attribute:< file:///path`; [`Field::value`] then reads the file.
     #[must_use]
     pub const fn with_urls(mut self) -> Self {
         self.urls = true;
         self
     }
 
-    /// Returns the value of the next line if the line is plain: it begins with `head`, and the value is neither base64
-    /// nor folded, and has no leading space, NUL or CR. [`Iterator::next`] parses any other line.
+    /// Returns the value of the next line if the line is plain: it begins with `head`, is neither base64 nor folded,
+    /// and its value has no leading space, no NUL and no CR. [`Iterator::next`] parses any other line.
     #[inline]
     pub fn next_plain(&mut self, head: &LineHead) -> Option<&'a [u8]> {
         self.plain_value(head.strip(&self.bytes[self.position..]), head.text.len())
     }
 
-    /// Skips the next line if it begins with `head` and has this value, which [`Self::next_plain`] once returned.
+    /// Skips the next line if it begins with `head` and has a value that [`Self::next_plain`] returned earlier.
     #[inline]
     pub fn pass_value(&mut self, head: &LineHead, value: &[u8]) -> bool {
         let text = head.strip(&self.bytes[self.position..]);
@@ -209,7 +209,7 @@ impl<'a> Fields<'a> {
         is_same
     }
 
-    /// Skips the next `lines` lines if their text is `text` and the last line ends there.
+    /// Skips the next `lines` lines if their text is `text` and no continuation follows.
     #[inline]
     pub fn pass_text(&mut self, text: &[u8], lines: usize) -> bool {
         let rest = self.bytes[self.position..].strip_prefix(text);
@@ -221,21 +221,21 @@ impl<'a> Fields<'a> {
         is_same
     }
 
-    /// If the next line begins with `head`, returns the text from the last byte of `head`, its space.
+    /// If the next line begins with `head`, returns the text from the last byte of `head` on, which is a space.
     #[inline]
     pub fn behind(&self, head: &LineHead) -> Option<&'a [u8]> {
         let text = &self.bytes[self.position..];
         head.strip(text).map(|_| &text[head.text.len() - 1..])
     }
 
-    /// Skips the next line, which has a value of `length` bytes after `head`.
+    /// Skips the next line, whose value has `length` bytes after `head`.
     #[inline]
     pub fn pass(&mut self, head: &LineHead, length: usize) {
         self.position += head.text.len() + length + 1;
         self.line += 1;
     }
 
-    /// Does the work of [`Self::next_plain`]. `value`: the text after a head of `length` bytes, with all further lines.
+    /// Implements [`Self::next_plain`]. `value` is the text after a head of `length` bytes, with all further lines.
     #[inline]
     fn plain_value(&mut self, value: Option<&'a [u8]>, length: usize) -> Option<&'a [u8]> {
         let value =
@@ -249,7 +249,7 @@ impl<'a> Fields<'a> {
         Some(&value[..end])
     }
 
-    /// Whether only blank lines are left.
+    /// Whether all lines of the record are consumed.
     pub fn is_at_end(&self) -> bool {
         self.position == self.bytes.len()
     }
@@ -311,16 +311,14 @@ fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Resu
     Ok(Field { text, end, value_at, kind, line, span })
 }
 
-/// Returns the end of the description and the position of the colon; slapd's tools allow spaces between them.
+/// Returns the end of the description and the position of the colon; like slapd's tools, it allows spaces between them.
 fn end_of_description(text: &[u8]) -> std::result::Result<(usize, usize), &'static str> {
     let end = text.iter().position(|&byte| !DESCRIPTION[usize::from(byte)]).unwrap_or(text.len());
     let colon = skip_spaces(text, end);
     match text.get(colon) {
         Some(b':') if end > 0 => Ok((end, colon)),
-        _ if text.contains(&b':') => Err("what stands before the colon is not an attribute"),
-        _ => {
-            Err("a line without a colon; one that continues the line before it begins with a space")
-        }
+        _ if text.contains(&b':') => Err("the text before the colon is not an attribute"),
+        _ => Err("a line without a colon; a continuation line begins with a space"),
     }
 }
 
@@ -332,20 +330,20 @@ fn starts_with_dn(record: &[u8]) -> bool {
     record.get(..3).is_some_and(|head| head.eq_ignore_ascii_case(b"dn:"))
 }
 
-/// Explains text at a place where a record should begin.
+/// Returns the reason why no record begins with this text.
 fn why_no_record(text: &[u8]) -> &'static str {
     let line = strip_line_end(text.split_inclusive(|&byte| byte == b'\n').next().unwrap_or(text));
     let name = line.split(|&byte| byte == b':').next().unwrap_or(line);
     match line.trim_ascii_start() {
-        [b'<', ..] => "this is no LDIF, but HTML or XML",
-        [b'{' | b'[', ..] => "this is no LDIF, but JSON",
+        [b'<', ..] => "this is HTML or XML, not LDIF",
+        [b'{' | b'[', ..] => "this is JSON, not LDIF",
         [DOS_END, ..] => "the file ends with a Ctrl-Z (0x1A), as files of DOS do: remove it",
         _ if matches!(name, b"search" | b"result") => {
-            "this is what ldapsearch writes after the entries: give it -LLL, which leaves it out"
+            "ldapsearch writes this after the entries: use its option -LLL, which omits it"
         }
         _ if name == b"changetype" => "a change without the DN of its entry",
         _ if name.len() == line.len() && line.iter().any(|byte| b",;\t".contains(byte)) => {
-            "this is no LDIF, but looks like a table (CSV)"
+            "this is not LDIF; it looks like a table (CSV)"
         }
         _ => "a record begins with \"dn:\"",
     }
@@ -354,7 +352,7 @@ fn why_no_record(text: &[u8]) -> &'static str {
 /// Ctrl-Z, the end of a text file in CP/M and DOS.
 const DOS_END: u8 = 0x1a;
 
-/// Characters of attribute descriptions (RFC 4512), and `_`, which some servers accept.
+/// Characters of attribute descriptions (RFC 4512); some servers also accept `_`.
 const DESCRIPTION: [bool; 256] = {
     let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-;._";
     let mut table = [false; 256];
@@ -366,8 +364,8 @@ const DESCRIPTION: [bool; 256] = {
     table
 };
 
-/// RFC 2849 allows only spaces between colon and value; slapd's tools skip all characters that C's isspace
-/// accepts, and write no value that begins with one.
+/// Skips spaces after the colon. RFC 2849 allows only spaces, but slapd's tools skip all characters for which C's
+/// isspace is true, and never write a value that begins with one.
 fn skip_spaces(text: &[u8], from: usize) -> usize {
     from + text[from..].iter().take_while(|&&byte| matches!(byte, b' ' | b'\t'..=b'\r')).count()
 }
@@ -377,7 +375,7 @@ fn strip_line_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Returns true if the record has `changetype: add`; rejects other changes.
+/// Returns whether the record has `changetype: add`; any other change is an error.
 fn skip_changetype(fields: &mut Fields<'_>) -> Result<bool> {
     if !may_be_change(&fields.bytes[fields.position..]) {
         return Ok(false);
@@ -405,7 +403,7 @@ fn skip_changetype(fields: &mut Fields<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// A cheap check before the real one: `changetype`, `control`, or a comment before them.
+/// Whether the line may be a `changetype` or `control` line, or a comment before it: a cheap check before parsing.
 fn may_be_change(line: &[u8]) -> bool {
     matches!(line, [b'#', ..] | [b'c' | b'C', b'h' | b'H' | b'o' | b'O', ..])
 }
@@ -416,10 +414,10 @@ fn not_taken(description: &[u8], line: u64) -> Error {
     Error::new(Code::Url, format!("the value of {name} is a URL; {advice}")).at(line)
 }
 
-/// slapadd ends the line at the NUL, and treats the next line as its continuation.
+/// Returns the error for a NUL in a value: slapadd ends the line there, and takes the next line for its continuation.
 fn holds_nul(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
-    syntax(format!("the value of {name} has a NUL in it; LDIF has such values in base64"), line)
+    syntax(format!("the value of {name} contains a NUL, which LDIF requires in base64"), line)
 }
 
 fn syntax(message: impl Into<String>, line: u64) -> Error {

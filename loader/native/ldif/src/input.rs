@@ -14,12 +14,12 @@ use crate::open_end::LineEnder;
 use crate::summed::ChecksummedReader;
 use crate::{Code, Counters, Error, Result};
 
-/// The window of `zstd --long=31`, the largest that exists.
+/// Maximum window of zstd, which `zstd --long=31` uses.
 const ZSTD_WINDOW_LOG: u32 = 31;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Bytes; small, so that counters change while a slow server writes to the pipe.
+/// Size of a read from a pipe in bytes: small, so that counters advance while a slow server writes to the pipe.
 const PIPE_BLOCK: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ enum Compression {
     Gzip,
 }
 
-/// Opens a file. Waits for the writer of a FIFO only if the FIFO belongs to this account.
+/// Opens a file. A FIFO is opened only if it belongs to this account, because opening it may wait for a writer forever.
 pub(crate) fn open_unheld(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?);
@@ -40,14 +40,14 @@ pub(crate) fn open_unheld(path: &Path) -> Result<File> {
     if metadata.file_type().is_fifo() && metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(Error::new(
             Code::Io,
-            "a FIFO of another account, which may never be written to",
+            "a FIFO of another account, which might never write to it",
         ));
     }
-    // Opens the same file again, even if its path was replaced, so that reads block.
+    // Opens the same file again for blocking reads, even if its path was replaced meanwhile.
     Ok(File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?)
 }
 
-/// A stream of uncompressed LDIF, and its origin.
+/// A stream of uncompressed LDIF, with the path that it comes from.
 pub struct Input<'a> {
     pub path: Option<PathBuf>,
     pub block_size: usize,
@@ -55,7 +55,7 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Reads a file. At its end, `counters` get the size and checksum of the data read.
+    /// Reads a file. At the end of the file, its size and checksum are added to `counters`.
     pub fn from_path(path: &Path, counters: &'a Counters) -> Result<Self> {
         let open = || -> Result<Self> {
             let file = open_unheld(path)?;
@@ -71,7 +71,7 @@ impl<'a> Input<'a> {
         open().in_file(Some(path))
     }
 
-    /// Reads a file from `offset` on, in uncompressed bytes.
+    /// Reads a file from `offset` on; the offset counts uncompressed bytes.
     pub fn from_path_at(path: &Path, offset: u64, counters: &'a Counters) -> Result<Self> {
         let open = || -> Result<Self> {
             let mut file = open_unheld(path)?;
@@ -90,13 +90,13 @@ impl<'a> Input<'a> {
         Ok(Input { path: Some(path.to_path_buf()), ..input })
     }
 
-    /// Reads an uncompressed file, whose length is known, so that its last line may lack its end.
+    /// Reads an uncompressed file of known length, whose last line may lack its line end.
     fn plain(reader: impl Read + Send + 'a, path: &Path, counters: &'a Counters) -> Self {
         let reader = Box::new(LineEnder::new(reader, path, counters));
         Self { path: Some(path.to_path_buf()), block_size: BLOCK_SIZE, reader }
     }
 
-    /// Reads a pipe, socket or file. If `counters` is cancelled, a wait for the other side ends.
+    /// Reads a pipe, socket or file. Cancelling `counters` ends a wait for the other side.
     pub fn from_fd(fd: OwnedFd, counters: &'a Counters) -> Result<Self> {
         let (compression, reader) = sniff(CancellablePipe::new(fd, counters))?;
         let reader = decompress(compression, reader)?;
@@ -150,7 +150,7 @@ fn decompress<'a>(
     })
 }
 
-/// Fails if the name indicates compression but the content is not compressed (emptied, cut, or another file).
+/// Returns an error if the name indicates compression but the content is not compressed: empty, truncated, or replaced.
 fn expect_name_kept(path: &Path, found: Compression) -> Result<()> {
     let promised = match extension(path) {
         "zst" => Compression::Zstd,

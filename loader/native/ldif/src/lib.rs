@@ -1,8 +1,8 @@
-//! LDIF (RFC 2849): parses bytes into records, and writes values as bytes.
+//! LDIF (RFC 2849): parses bytes into records, and writes values.
 //!
-//! From the outside in: [`input`] opens and decompresses, [`blocks`] cuts the stream between records,
-//! [`records`] finds each record in a block, [`fields`] parses the lines of one record; [`walk`] combines
-//! them. [`write`](mod@write) and [`output`] write LDIF. No schema, no tree, no Python.
+//! From the outside in: [`input`] opens and decompresses, [`blocks`] divides the stream between records, [`records`]
+//! finds each record in a block, [`fields`] parses the lines of a record; [`walk`] combines these. [`write`](mod@write)
+//! and [`output`] write LDIF. The crate knows no schema, no tree and no Python.
 
 pub mod blocks;
 pub mod feed;

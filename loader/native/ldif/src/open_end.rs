@@ -1,4 +1,4 @@
-//! Accepts an uncompressed file whose last line has no line end, as slapadd does; the file's length is known.
+//! Accepts an uncompressed file of known length whose last line has no line end, as slapadd does.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use memchr::memrchr;
 use crate::tail::STAMPS;
 use crate::{Code, Counters, Error};
 
-/// A longer line is not one of [`STAMPS`].
+/// A line with more bytes cannot be one of [`STAMPS`].
 const LONGEST_STAMP: usize = 256;
 
-/// Adds a missing end to the last line, and reports that to `counters`.
+/// Adds a missing line end to the last line, and reports it to `counters`.
 pub(crate) struct LineEnder<'a, R> {
     reader: R,
     path: PathBuf,
     counters: &'a Counters,
-    /// The current line as far as it was read, or more bytes than a stamp has.
+    /// The current line as far as it is read, up to some more bytes than a stamp has.
     line: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl<R: Read> Read for LineEnder<'_, R> {
     }
 }
 
-/// Whether a stamp, one of the last lines of an entry from a server, is incomplete.
+/// Whether the line is an incomplete stamp, which is one of the last lines in a server's entry.
 fn is_cut_stamp(line: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(line) else { return false };
     let Some((name, value)) = text.split_once(':') else { return false };

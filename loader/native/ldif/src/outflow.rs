@@ -1,4 +1,4 @@
-//! Writes LDIF to a descriptor of the caller, compressed with zstd if requested.
+//! Writes LDIF to a descriptor of the caller, with zstd compression if requested.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,18 +11,18 @@ use crate::{Counters, Result};
 
 const LEVEL: i32 = 3;
 
-/// Maximum wait for a busy reader to take [`BROKEN`]. A reader that has ended is noticed immediately.
+/// How long to wait for a busy reader before [`BROKEN`] is written; if the reader has ended, the wait ends at once.
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
-/// The end of an aborted stream, so that its reader does not take it for complete: slapadd, ldapadd and ditseed reject
-/// a record without a DN. Short enough for one atomic write to a pipe.
-const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early, the rest of it could not be made\n\n";
+/// Ends an aborted stream, so that its reader does not take it for complete: slapadd, ldapadd and ditseed refuse a
+/// record without a DN. It is short enough for one atomic write to a pipe.
+const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early because of an error\n\n";
 
-/// The beginning of the line in [`BROKEN`].
+/// The beginning of the text in [`BROKEN`].
 pub(crate) const MARK: &[u8] = b"ditseed: the LDIF ends early";
 
 pub struct StreamWriter<'a> {
-    /// A duplicate of the descriptor that is written to.
+    /// A duplicate of the descriptor to which `way` writes.
     fd: OwnedFd,
     way: Encoding<'a>,
 }
@@ -33,13 +33,13 @@ enum Encoding<'a> {
 }
 
 enum Target<'a> {
-    /// A file or device, which never makes a writer wait for a reader.
+    /// A file or device, where a writer never waits for a reader.
     Prompt(OwnedFd),
     Polled(CancellablePipe<'a>),
 }
 
 impl<'a> StreamWriter<'a> {
-    /// `threads`: number of compressing threads in addition to the caller; `None`: no compression.
+    /// `threads` is the number of compressing threads in addition to the caller; `None` writes without compression.
     pub fn new(fd: OwnedFd, threads: Option<u32>, counters: &'a Counters) -> Result<Self> {
         let target = Target::of(fd.try_clone()?, counters)?;
         let way = match threads {
@@ -70,11 +70,11 @@ impl<'a> StreamWriter<'a> {
         Ok(())
     }
 
-    /// Marks the output as incomplete. A compressed stream needs no mark, because its end is missing.
+    /// Marks the output as incomplete. A compressed stream needs no mark, because its final frame is missing.
     pub fn give_up(self) {
         let mut polled = [PollFd::new(&self.fd, PollFlags::OUT)];
         if matches!(self.way, Encoding::Plain(_)) && poll(&mut polled, Some(&PATIENCE)) == Ok(1) {
-            // If this cannot be written, there is no reader.
+            // If the write fails, there is no reader.
             let _ = rustix::io::write(self.fd.as_fd(), BROKEN);
         }
     }

@@ -1,4 +1,4 @@
-//! Writes a file that is durable once finished: uncompressed and past the page cache, or zstd if its name ends in .zst.
+//! Writes a file that is durable once finished: as zstd if its name ends in .zst, otherwise without the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -15,7 +15,7 @@ use crate::{Code, Error, Result};
 const LEVEL: i32 = 3;
 const BUFFER: usize = 256 * 1024;
 
-/// Readable only by its owner, because entries contain password hashes.
+/// Mode of new files: only the owner can read them, because entries contain password hashes.
 const MODE: u32 = 0o600;
 
 pub struct Output {
@@ -28,19 +28,19 @@ enum Sink {
     Zstd(Box<zstd::Encoder<'static, Checksummed<BufWriter<File>>>>),
 }
 
-/// Computes the checksum of the data written, if one is requested.
+/// Passes data on, and computes its checksum if one is requested.
 struct Checksummed<W> {
     inner: W,
     sum: Option<Box<Xxh3>>,
 }
 
 impl Output {
-    /// Creates or empties `path`. `threads`: number of compressing threads in addition to the caller.
+    /// Creates or truncates `path`. `threads` is the number of compressing threads in addition to the caller.
     pub fn create(path: &Path, threads: u32) -> Result<Self> {
         Self::with_sum(path, threads, None)
     }
 
-    /// Like [`Self::create`]; [`Self::finish`] then returns the checksum of the file.
+    /// Does the same as [`Self::create`]; [`Self::finish`] then returns the checksum of the file.
     pub fn create_summed(path: &Path, threads: u32) -> Result<Self> {
         Self::with_sum(path, threads, Some(Box::default()))
     }
@@ -54,13 +54,13 @@ impl Output {
         located(self.sink.write_all(bytes), &self.path)
     }
 
-    /// Ends the file and waits until it is on the disk. Returns its XXH3 of 128 bits in hexadecimal if it was created
-    /// by [`Self::create_summed`], else "".
+    /// Ends the file and waits until it is on the disk. Returns its XXH3 checksum (128 bits, hexadecimal) if it was
+    /// created by [`Self::create_summed`], otherwise "".
     pub fn finish(self) -> Result<String> {
         self.end()?.wait()
     }
 
-    /// Ends the file; wait for the disk with [`Closing::wait`].
+    /// Ends the file; [`Closing::wait`] waits until it is on the disk.
     pub fn end(self) -> Result<Closing> {
         let Self { path, sink } = self;
         let (rest, sum) = located(sink.end(), &path)?;
@@ -68,7 +68,7 @@ impl Output {
     }
 }
 
-/// A finished file that may not be on the disk yet.
+/// A finished file that may not yet be on the disk.
 #[derive(Debug)]
 pub struct Closing {
     path: PathBuf,
@@ -83,7 +83,7 @@ enum ClosingFile {
 }
 
 impl Closing {
-    /// Waits, and returns as [`Output::finish`] does.
+    /// Waits until the file is on the disk, and returns the same as [`Output::finish`].
     pub fn wait(self) -> Result<String> {
         let synced = match self.rest {
             ClosingFile::Stream(ending) => ending.wait(),
@@ -163,7 +163,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// Reports a failed write to the output as an error of the system, not as a damaged stream.
+/// Turns a failed write into an error of the system; the stream itself is not damaged.
 fn located<T>(done: io::Result<T>, path: &Path) -> Result<T> {
     done.in_file(Some(path)).map_err(|error| match error.code {
         Code::Corrupt | Code::Truncated => Error { code: Code::Io, ..error },

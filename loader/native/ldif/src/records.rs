@@ -1,4 +1,4 @@
-//! Finds the records in a block: the raw bytes of each, and the number of its first line.
+//! Finds the records in a block: the bytes of each, and the number of its first line.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use memchr::memmem::Finder;
 use crate::blocks::{Block, count_lines, line_end};
 use crate::{Code, Error, Result};
 
-/// One record: whole lines with their line ends, without the blank line after the record, and without
-/// the comments and the `version:` line before it.
+/// A record: whole lines with their line ends, without the blank line after the record, and without comments and the
+/// `version:` line before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     pub bytes: &'a [u8],
-    /// Number of its first line, from 1.
+    /// Number of the record's first line, counted from 1.
     pub line: u64,
-    /// A blank line follows, so the record is complete.
+    /// Whether a blank line follows, so that the record is complete.
     pub closed: bool,
     /// Whether this is the last record of the input.
     pub last: bool,
 }
 
-/// An `include: file:///path` line at a place where a record could begin, as in OpenLDAP's tools
-/// (`ldif_read_record` in `libraries/libldap/ldif.c`).
+/// A line `include: file:///path` where a record could begin, as in OpenLDAP's tools (`ldif_read_record` in
+/// `libraries/libldap/ldif.c`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Include {
     pub url: String,
-    /// Number of the line, from 1.
+    /// Number of the line, counted from 1.
     pub line: u64,
-    /// Position of the line in the block.
+    /// Range of the line in the block.
     pub span: Range<usize>,
 }
 
@@ -37,7 +37,7 @@ pub struct Records<'a> {
     rest: &'a [u8],
     line: u64,
     last_block: bool,
-    /// Finds two consecutive LFs; and the number of bytes after the last match.
+    /// Finds two consecutive LFs. `after_blank` is the number of bytes after the last match.
     blank: Finder<'static>,
     after_blank: usize,
     has_cr: bool,
@@ -59,7 +59,7 @@ impl<'a> Records<'a> {
         line
     }
 
-    /// Skips everything that may precede a record: blank lines, comments, `version: 1`.
+    /// Skips the lines that may precede a record: blank lines, comments, `version: 1`.
     fn skip_to_record(&mut self) -> Result<()> {
         while let Some(&first) = self.rest.first() {
             let line = self.line;
@@ -79,7 +79,7 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
-    /// Returns the first `include:` line of a block.
+    /// Returns the first `include:` line in a block.
     pub fn find_include(block: &Block<'a>) -> Option<Include> {
         let mut records = Self::new(block);
         while let Some(&first) = records.rest.first() {
@@ -115,9 +115,9 @@ impl<'a> Records<'a> {
         Record { bytes, line, closed: !rest.is_empty(), last }
     }
 
-    /// Returns the number of bytes before the next empty line. If no line ends in CRLF, that is between two LFs.
+    /// Returns the number of bytes before the next empty line, which is between two LFs unless a line ends in CRLF.
     fn record_length(&mut self) -> usize {
-        // Searched once, however many records before it end in CRLF.
+        // The next pair of LFs is searched only once, however many records before it end in CRLF.
         if self.after_blank >= self.rest.len() {
             let blank = self.blank.find(self.rest);
             self.after_blank = blank.map_or(0, |at| self.rest.len() - at - 1);

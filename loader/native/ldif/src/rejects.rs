@@ -1,4 +1,4 @@
-//! The file of rejects: LDIF that can be loaded after it has been corrected; each entry follows the reason.
+//! Writes the reject file: LDIF that can be loaded once it is corrected. A comment before each entry says the reason.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -16,12 +16,12 @@ pub struct Reject<'a> {
     pub path: Option<&'a Path>,
     pub line: u64,
     pub reason: &'a str,
-    /// The record.
+    /// The record as read.
     pub text: &'a [u8],
 }
 
 /// Writes a new file (mode 0600, because it may contain passwords), which is on the disk when this returns. The caller
-/// has removed an older one; if anything is at `path` nevertheless, such as a symbolic link, this fails.
+/// must have removed an older file: if anything exists at `path`, even a symbolic link, this returns an error.
 pub fn write<'a>(path: &Path, rejects: impl IntoIterator<Item = Reject<'a>>) -> Result<()> {
     let save = || -> std::io::Result<()> {
         let mut options = OpenOptions::new();
@@ -33,18 +33,18 @@ pub fn write<'a>(path: &Path, rejects: impl IntoIterator<Item = Reject<'a>>) -> 
     save().in_file(Some(path))
 }
 
-/// Returns the path, or "the stream".
+/// Returns the path, or "the stream" if there is none.
 fn source(path: Option<&Path>) -> String {
     path.map_or_else(|| "the stream".to_owned(), |path| path.display().to_string())
 }
 
-/// Returns a comment of one line without terminal control sequences, because it may quote values of the entry.
+/// Escapes control sequences and line breaks: the text becomes one comment line, and may quote values of the entry.
 fn printable(text: &str) -> String {
     let shown = |one: char| if unfit(one) { one.escape_default().to_string() } else { one.into() };
     text.chars().map(shown).collect()
 }
 
-/// Whether this is a control character, a line break, or a character that changes the direction of text.
+/// Whether the character is a control character, a line break, or changes the direction of text.
 fn unfit(one: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
     one.is_control()

@@ -1,4 +1,4 @@
-//! Computes the size and checksum of a file while it is read, which saves reading it again.
+//! Computes the size and checksum of a file while it is read, so that it need not be read again.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use common::{Counters, WholeFile};
 
-/// Reports to `counters` at the end of the file; reports nothing if the file is not read to its end.
+/// Reports the file to `counters` at its end; a file that is not read to its end is not reported.
 pub(crate) struct ChecksummedReader<'a> {
     file: File,
     path: PathBuf,

@@ -1,22 +1,22 @@
-//! Detects files that were cut between two lines, which the syntax alone does not show.
+//! Detects files that were truncated between two lines, where the syntax alone is valid.
 
 use crate::{Code, Error, Field, Record, Result};
 
-/// Pass it every record and its fields, and call [`Self::end`] at the end of each file.
+/// Detects truncated files. Pass it each record with its fields, and call [`Self::end`] at the end of each file.
 #[derive(Debug, Default)]
 pub struct TruncationDetector {
     records: u64,
-    /// For each of [`STAMPS`]: whether all records before the current one had it.
+    /// Whether all records before the current one had each of the [`STAMPS`].
     always: [bool; 2],
     current: LastRecord,
 }
 
-/// Every complete entry from a server has these attributes near its end.
+/// Attributes that every complete entry of a server has near its end.
 pub const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 
 const EMPTY: &str = "the last record has a DN and nothing else";
 
-/// Minimum bytes of a value that may continue on another line. OpenLDAP folds lines at 76 columns (`LDIF_LINE_WIDTH`).
+/// Minimum length of a line in bytes that may be continued: OpenLDAP folds lines at 76 columns (`LDIF_LINE_WIDTH`).
 const FOLDED: usize = 76;
 
 #[derive(Debug, Default)]
@@ -49,23 +49,23 @@ impl TruncationDetector {
         }
     }
 
-    /// Ends a file; fails if it was cut. The next record belongs to a new file.
+    /// Ends a file; returns an error if the file was truncated. The next record belongs to another file.
     pub fn end(&mut self) -> Result<()> {
         let this = std::mem::take(self);
         let last = &this.current;
         if this.records == 0 {
             return Ok(());
         }
-        let told = |error: Error| error.at(last.line).of_entry(Some(&last.dn));
+        let located = |error: Error| error.at(last.line).of_entry(Some(&last.dn));
         if last.closed && last.fields == 0 {
-            return Err(told(Error::new(Code::Syntax, EMPTY)));
+            return Err(located(Error::new(Code::Syntax, EMPTY)));
         }
         let missing = [0, 1].map(|at| !last.closed && this.always[at] && !last.stamps[at]);
-        judge(last.fields == 0, missing).map_err(told)
+        judge(last.fields == 0, missing).map_err(located)
     }
 }
 
-/// Returns whether the input ends in the middle of a line of this record. `open_end`: the last line has no line end.
+/// Whether the input ends in the middle of a line of this record. `open_end` means that the last line has no line end.
 pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
     if !record.last || record.closed {
         return false;
@@ -79,7 +79,7 @@ pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
     }
 }
 
-/// Fails if the last record is `empty`, or if it is the only one that lacks one of [`STAMPS`]: the file was cut.
+/// Returns an error if the last record is `empty`, or alone lacks one of the [`STAMPS`]: the file was truncated.
 pub fn judge(empty: bool, missing: [bool; 2]) -> Result<()> {
     let stamp = STAMPS.iter().zip(missing).find(|(_, missing)| *missing);
     let message = match stamp {

@@ -1,4 +1,4 @@
-//! File URLs, in values (`attribute:< file:///path`) and in `include:` lines.
+//! Opens file URLs in values (`attribute:< file:///path`) and in `include:` lines.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::blocks::MAX_RECORD;
 use crate::input::open_unheld;
 use crate::{Code, Counters, Error, Input, Result};
 
-/// Returns the path of an absolute URL; rejects relative URLs, other hosts and escapes.
+/// Returns the path of an absolute URL; relative URLs, other hosts and escapes are refused.
 fn path(url: &str) -> std::result::Result<&str, &'static str> {
     let path = url.trim_end().strip_prefix("file://").ok_or("not a file:// URL")?;
     let path = path.strip_prefix("localhost").unwrap_or(path);
@@ -40,7 +40,7 @@ pub(crate) fn read(url: &str) -> Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Checks the file before opening it: opening a pipe would wait, and a device never ends.
+/// Checks the type of the file before it is opened: opening a pipe would wait, and reading a device never ends.
 fn regular_file(url: &str) -> Result<&Path> {
     let path = Path::new(path(url).with_code(Code::Url)?);
     if !std::fs::metadata(path)?.is_file() {

@@ -1,4 +1,4 @@
-//! Visits all records of an input, and adds the position to every error.
+//! Visits all records of an input, and adds their position to errors.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::blocks::{Blocks, MAX_RECORD};
 use crate::records::Records;
 use crate::{Code, Counters, Error, Field, Input, Record, Result, tail};
 
-/// Calls `visit` with each record in order, counts, and stops at the first error.
+/// Calls `visit` with each record in order, updates the counters, and stops at the first error.
 /// Returns the number of uncompressed bytes read.
 pub fn each_record(
     input: Input<'_>,
@@ -38,7 +38,7 @@ pub fn each_record(
     }
 }
 
-/// Turns a syntax error in the last record of a file whose last line has no end into `Truncated`.
+/// Turns a syntax error in the last record into `Truncated` if the last line of the file has no line end.
 fn cut_short(error: Error, record: &Record<'_>, counters: &Counters) -> Error {
     let open_end = error.path.as_ref().is_some_and(|path| counters.open_ends().contains(path));
     truncated(error, record, open_end)
@@ -53,7 +53,7 @@ pub fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {
     truncated(error, record, false).in_file(path).at(record.line).of_entry(dn.as_deref())
 }
 
-/// Turns an error in the last line into `Truncated` if the input was cut there.
+/// Turns an error in the last line into `Truncated` if the input was truncated there.
 fn truncated(error: Error, record: &Record<'_>, open_end: bool) -> Error {
     let line_of =
         |field: Result<Field<'_>>| field.map_or_else(|error| error.line, |field| Some(field.line));

@@ -1,4 +1,4 @@
-//! Opening and writing files: compression, cuts, names, modes.
+//! Opens and writes files: compression, truncation, names, modes.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 #[test]
-fn content_tells_the_compression_whatever_the_name() {
+fn compression_is_detected_by_content() {
     let directory = tempdir().unwrap();
     for name in ["a.ldif", "a.zst", "a.gz"] {
         for bytes in [zstd(TEXT), gzip(TEXT)] {
@@ -49,7 +49,7 @@ fn content_tells_the_compression_whatever_the_name() {
         }
     }
     assert_eq!(read(&put(&directory, "plain.ldif", TEXT)).unwrap(), TEXT);
-    // Several frames are one stream, and a name that promises compression is held to it.
+    // Several frames form one stream. A name that indicates compression requires it.
     let twice = [TEXT, TEXT].concat();
     for bytes in [[zstd(TEXT), zstd(TEXT)].concat(), [gzip(TEXT), gzip(TEXT)].concat()] {
         assert_eq!(read(&put(&directory, "a", &bytes)).unwrap(), twice);
@@ -58,7 +58,7 @@ fn content_tells_the_compression_whatever_the_name() {
 }
 
 #[test]
-fn a_cut_stream_is_truncated_wherever_the_cut_is() {
+fn a_compressed_stream_truncated_anywhere_is_refused() {
     let directory = tempdir().unwrap();
     for whole in [zstd(TEXT), gzip(TEXT)] {
         let name = if whole[0] == 0x1f { "a.gz" } else { "a.zst" };
@@ -70,7 +70,7 @@ fn a_cut_stream_is_truncated_wherever_the_cut_is() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn an_error_names_the_file_that_cannot_be_opened() {
     let error = read(Path::new("/nowhere/a.ldif")).unwrap_err();
     assert_eq!(error.code, Code::Io);
     assert_eq!(error.path.as_deref(), Some(Path::new("/nowhere/a.ldif")));
@@ -90,7 +90,7 @@ fn outputs_are_compressed_by_name_and_readable_by_their_owner_only() {
 }
 
 #[test]
-fn a_damaged_output_of_ours_shows_on_reading() {
+fn a_damaged_output_is_detected_on_reading() {
     let directory = tempdir().unwrap();
     let path = written(&directory, "a.zst", &TEXT.repeat(1000));
     let mut bytes = fs::read(&path).unwrap();
@@ -101,7 +101,7 @@ fn a_damaged_output_of_ours_shows_on_reading() {
 }
 
 #[test]
-fn a_full_disk_is_told_as_such() {
+fn a_full_disk_is_reported_as_no_space() {
     let outcome = Output::create(Path::new("/dev/full"), 0).and_then(|mut output| {
         output.write(&TEXT.repeat(1 << 16))?;
         output.finish()
@@ -110,7 +110,7 @@ fn a_full_disk_is_told_as_such() {
 }
 
 #[test]
-fn reading_can_begin_anywhere() {
+fn reading_can_begin_at_any_offset() {
     let directory = tempdir().unwrap();
     let text = [TEXT, b"dn: cn=b\ncn: b\n"].concat();
     for (name, content) in [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text))] {
@@ -124,7 +124,7 @@ fn reading_can_begin_anywhere() {
 }
 
 #[test]
-fn what_was_read_to_its_end_is_told_with_its_checksum() {
+fn a_file_read_to_its_end_is_reported_with_its_checksum() {
     let directory = tempdir().unwrap();
     let text = TEXT.repeat(20_000);
     for (name, content) in
@@ -136,14 +136,14 @@ fn what_was_read_to_its_end_is_told_with_its_checksum() {
         let (bytes, checksum) = (content.len() as u64, xxhash_rust::xxh3::xxh3_128(&content));
         assert_eq!(counters.files(), [common::WholeFile { path, bytes, checksum }]);
     }
-    // What was not read to its end is not told.
+    // A file that was not read to its end is not reported.
     let (path, counters) = (directory.path().join("a.ldif"), Counters::default());
     Input::from_path(&path, &counters).unwrap().take(100_000).read_to_end(&mut Vec::new()).unwrap();
     assert_eq!(counters.files(), []);
 }
 
 #[test]
-fn a_plain_file_may_lack_its_last_line_end_and_nothing_else_may() {
+fn only_a_plain_file_may_lack_its_last_line_end() {
     let directory = tempdir().unwrap();
     let read = |name: &str, content: &[u8]| {
         let (counters, mut records) = (Counters::default(), Vec::new());
@@ -171,7 +171,7 @@ fn a_plain_file_may_lack_its_last_line_end_and_nothing_else_may() {
 }
 
 #[test]
-fn an_open_last_line_is_a_cut_only_where_it_is_the_beginning_of_one() {
+fn an_open_last_line_is_truncated_only_if_more_text_could_complete_it() {
     let directory = tempdir().unwrap();
     let cases = [
         ("dn: cn=a\nobj", Code::Truncated, 2),

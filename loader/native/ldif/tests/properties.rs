@@ -1,5 +1,5 @@
-//! What holds for any input: writing and reading undo each other, and cutting loses nothing. That no input makes the
-//! reader panic is tested by the fuzz targets.
+//! Properties for any input: written records can be read, and division into blocks loses nothing. The fuzz targets test
+//! that no input makes the reader panic.
 
 use std::io::{self, Read};
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 type Pairs = Vec<(String, Vec<u8>)>;
 
-/// A reader that gives at most `step` bytes at once.
+/// A reader that returns at most `step` bytes per call.
 struct Trickle<'a> {
     rest: &'a [u8],
     step: usize,
@@ -36,9 +36,9 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 
 fn pairs() -> impl Strategy<Value = Pairs> {
     let name = "[a-zA-Z][a-zA-Z0-9-]{0,8}(;[a-z]{1,4})?";
-    let taken = ["dn", "changetype", "control", "version"];
+    let reserved = ["dn", "changetype", "control", "version"];
     let name = name.prop_filter("has a meaning of its own", move |name| {
-        !taken.contains(&name.to_ascii_lowercase().as_str())
+        !reserved.contains(&name.to_ascii_lowercase().as_str())
     });
     prop::collection::vec((name, value()), 1..8)
 }
@@ -69,7 +69,7 @@ fn read_all(text: &[u8]) -> Vec<(Vec<u8>, Pairs)> {
     found
 }
 
-/// Folds every line at `width`, as slapcat does at 76.
+/// Folds every line at `width` columns; slapcat folds at 76.
 fn fold(text: &[u8], width: usize, line_end: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for line in text.split(|&byte| byte == b'\n') {
@@ -101,16 +101,16 @@ fn text_apart(records: &[(Vec<u8>, Pairs)], blank_lines: usize) -> Vec<u8> {
 }
 
 proptest! {
-    // A failure prints its least input; that goes into a test of its own, not into a seed file.
+    // A failure prints its minimal input, which then becomes a test instead of a seed file.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read(records in records()) {
+    fn written_records_can_be_read(records in records()) {
         prop_assert_eq!(read_all(&text_of(&records)), records);
     }
 
     #[test]
-    fn folds_and_line_ends_do_not_count(records in records(), width in 1_usize..90) {
+    fn folds_and_line_ends_do_not_matter(records in records(), width in 1_usize..90) {
         let text = text_of(&records);
         prop_assert_eq!(&read_all(&fold(&text, width, "\n")), &records);
         prop_assert_eq!(&read_all(&fold(&text, width, "\r\n")), &records);
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_joined_are_the_input(
+    fn joined_blocks_equal_the_input(
         records in records(), step in 1_usize..40, size in 1_usize..300,
         blank_lines in 1_usize..4, crlf: bool, takes: bool,
     ) {
@@ -150,7 +150,7 @@ proptest! {
         let (mut joined, mut found, mut line, mut spare) = (Vec::new(), Vec::new(), 1, Vec::new());
         while let Some(block) = blocks.next_block().unwrap() {
             prop_assert_eq!(block.line, line);
-            // A record cut in two would show as one that begins elsewhere than at its DN.
+            // If a record were split, its second part would not begin with a DN.
             for record in Records::new(&block).map(Result::unwrap) {
                 found.push((record.entry().is_ok(), record.closed, record.last));
             }
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plain_line_reads_as_any_other(
+    fn a_plain_line_is_parsed_as_any_other(
         name in "[e-z]{1,20}", other in "[e-z]{1,20}", mark in "(: |:: |:|:< |:  )",
         value in "(a|bc| |\r|\n |\0|é){0,30}", rest in "(\n|\n a: b\n|\na: b\n)",
     ) {
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn any_cut_is_noticed_unless_it_falls_on_a_line_end(records in records(), at in any::<prop::sample::Index>()) {
+    fn truncation_is_detected_except_at_a_line_end(records in records(), at in any::<prop::sample::Index>()) {
         let text = text_of(&records);
         let cut = &text[..at.index(text.len())];
         let outcome = each_record(Input::from_reader(cut), &Counters::default(), |_| Ok(()));

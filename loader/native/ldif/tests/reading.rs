@@ -1,4 +1,4 @@
-//! Records and fields, case by case.
+//! Reads records and fields of particular forms.
 
 use ldif::walk::each_record;
 use ldif::{Code, Counters, Error, Input, Record};
@@ -34,18 +34,18 @@ fn pair(name: &str, value: &str) -> (String, String) {
 }
 
 #[test]
-fn comments_stand_anywhere_and_may_be_folded() {
+fn comments_may_be_anywhere_and_folded() {
     let text = "# head\n folded\n\nversion: 1\n# between\ndn: cn=a\n# inside\n\
                 # and\n  again\ncn: a\n\n# tail\n\n# last\n";
     assert_eq!(values(text), [pair("dn", "cn=a"), pair("cn", "a")]);
 }
 
 #[test]
-fn version_may_stand_on_the_dn_or_apart_and_a_change_may_add() {
+fn version_lines_and_changetype_add_are_accepted() {
     for text in [
         "version: 1\ndn: cn=a\ncn: a\n",
         "VERSION:1\r\n\r\ndn: cn=a\r\ncn: a\r\n",
-        "dn: cn=a\n# why\nChangeType: ADD\ncn: a\n", // what adds is an entry
+        "dn: cn=a\n# why\nChangeType: ADD\ncn: a\n", // an added entry is an entry
     ] {
         assert_eq!(values(text), [pair("dn", "cn=a"), pair("cn", "a")]);
     }
@@ -54,14 +54,14 @@ fn version_may_stand_on_the_dn_or_apart_and_a_change_may_add() {
 }
 
 #[test]
-fn spaces_after_the_colon_are_no_value() {
+fn spaces_after_the_colon_are_not_part_of_the_value() {
     let text = "dn:   cn=a\ncn:a\nsn:\ntitle:   b c \nl:: YQ== \n";
     let expected = [("dn", "cn=a"), ("cn", "a"), ("sn", ""), ("title", "b c "), ("l", "a")];
     assert_eq!(values(text), expected.map(|(name, value)| pair(name, value)));
 }
 
 #[test]
-fn what_is_refused_is_told_with_line_and_entry() {
+fn an_error_has_its_line_and_entry() {
     for (text, code, line) in [
         ("changetype: modify\ncn: a\n\n", Code::ChangeType, 2),
         ("changetype: delete\ncn: a\n\n", Code::ChangeType, 2),
@@ -93,7 +93,7 @@ fn lines_are_counted_across_folds_and_blocks() {
 }
 
 #[test]
-fn base64_that_ends_early_where_a_line_may_be_folded_is_a_cut() {
+fn incomplete_base64_in_a_full_last_line_is_truncation() {
     let folded = "YWFh".repeat(20);
     for text in [
         format!("dn: cn=a\nsn: a\ncn:: {folded}Y\n"),
@@ -110,7 +110,7 @@ fn base64_that_ends_early_where_a_line_may_be_folded_is_a_cut() {
 }
 
 #[test]
-fn a_whole_input_that_is_wrong_is_told_by_its_cause() {
+fn other_formats_and_common_mistakes_are_named() {
     let cases = [
         ("<html><body>Please log in</body></html>\n", "HTML"),
         ("dn,uid\n\"dc=example,dc=com\",a\n", "CSV"),
@@ -133,21 +133,21 @@ fn a_whole_input_that_is_wrong_is_told_by_its_cause() {
 }
 
 #[test]
-fn nothing_is_a_whole_input() {
+fn an_input_without_records_is_valid() {
     for text in ["", "\n\n", "# only this\n", "version: 1\n"] {
         assert_eq!(values(text), []);
     }
 }
 
 #[test]
-fn a_record_without_end_is_refused_before_memory_is() {
+fn an_endless_record_is_refused_before_memory_is_exhausted() {
     let endless = std::io::repeat(b'a');
     let mut blocks = ldif::blocks::Blocks::with_sizes(endless, 1024, 1 << 20);
     assert_eq!(blocks.next_block().unwrap_err().code, Code::TooLarge);
 }
 
 #[test]
-fn cancelled_before_it_began() {
+fn a_cancelled_walk_reads_nothing() {
     let counters = Counters::default();
     counters.cancel();
     let input = Input::from_reader(&b"dn: cn=a\ncn: a\n"[..]);
@@ -156,7 +156,7 @@ fn cancelled_before_it_began() {
 }
 
 #[test]
-fn a_url_is_read_only_when_asked_for_and_only_from_a_file() {
+fn a_url_is_read_only_on_request_and_only_from_a_file() {
     let read = |url: &str| {
         let text = format!("dn: cn=a\ncn:< {url}\n");
         let block = ldif::blocks::Block { bytes: text.as_bytes(), line: 1, last: true };

@@ -1,4 +1,4 @@
-//! Describes a kind of entries as a table of the template: attributes with texts, frequencies and counts.
+//! Describes a kind of entries as a table of the template: its attributes with texts, frequencies and counts.
 
 use common::Result;
 
@@ -11,29 +11,29 @@ use crate::token;
 use crate::tree_shape::PlacedKind;
 use crate::value::{ValueKind, hash_lengths, sort};
 
-/// Shared by the descriptions of all kinds.
+/// State that the descriptions of all kinds share.
 #[derive(Debug)]
 pub struct DescribeContext<'a> {
     /// The RDN types of the suffix.
     pub root: String,
-    /// For each path, the name of the kind whose entries are there.
+    /// The name of the kind at each path.
     pub kinds: &'a [(String, String)],
     pub registry: &'a mut Registry,
 }
 
-/// The description of a kind in a template, except for its parent.
+/// A kind as described in the template, except for its parent.
 #[derive(Debug, Default)]
 pub struct Described {
     pub rdn: Vec<String>,
     pub structural: Option<String>,
-    /// When its entries were created.
+    /// When the entries were created.
     pub created: Option<Created>,
-    /// Values that several attributes share.
+    /// Values that several attributes contain.
     pub values: Vec<(String, String)>,
     pub attributes: Vec<Line>,
 }
 
-/// Years of creation, and whether all entries were created in one load.
+/// The years in which entries were created, and whether one load created all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Created {
     pub first: u32,
@@ -44,7 +44,7 @@ pub struct Created {
 #[derive(Debug)]
 pub struct Line {
     pub name: String,
-    /// Texts; if there are two, the first is that of the naming value.
+    /// The texts; if there are two, the first one is for the naming value.
     pub texts: Vec<Item>,
     pub note: String,
 }
@@ -53,7 +53,7 @@ pub struct Line {
 pub struct Item {
     pub text: String,
     pub chance: f64,
-    /// A histogram; empty if there is always one value.
+    /// A histogram of the number of values; empty if every entry has one.
     pub count: String,
 }
 
@@ -67,9 +67,9 @@ struct Describing<'a, 'm> {
     kind: &'a Kind,
     name: &'a str,
     columns: SampledEntries,
-    /// Attribute names as spelled in the source, by number.
+    /// Attribute names by number, as spelled in the source.
     names: &'a [String],
-    /// Attributes that later ones may repeat, in order.
+    /// Earlier attributes whose values later attributes may repeat.
     earlier: Vec<usize>,
     context: &'a mut DescribeContext<'m>,
 }
@@ -88,7 +88,7 @@ pub fn describe(
 }
 
 impl<'a> Describing<'a, '_> {
-    /// `rdn` has the naming attribute types, joined by `+`.
+    /// Describes the kind. `rdn` has the naming attribute types, joined by `+`.
     fn all(&mut self, rdn: &str) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
         let mut found = Described {
@@ -121,7 +121,7 @@ impl<'a> Describing<'a, '_> {
         &self.kind.attributes[self.columns.names[number].as_str()]
     }
 
-    /// Simple attributes come before those that may be derived from them.
+    /// Orders the attributes so that simple ones come before those that may repeat them.
     fn order(&self) -> Vec<usize> {
         const LOOKED_AT: usize = 100;
         let mut tokens = Vec::new();
@@ -148,7 +148,7 @@ impl<'a> Describing<'a, '_> {
         Line { name: "objectClass".to_owned(), texts, note: String::new() }
     }
 
-    /// The class that the entries state as structural, else the one known from their object classes.
+    /// Returns the structuralObjectClass of the entries, or else the structural class known from their object classes.
     fn structural(&self) -> Option<String> {
         let classes = self.classes();
         let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
@@ -159,7 +159,7 @@ impl<'a> Describing<'a, '_> {
         stated.or_else(|| structural(&classes)).map(str::to_owned)
     }
 
-    /// Creation times from createTimestamp; if hundreds of entries share one, they came in one load.
+    /// Derives the period of creation from createTimestamp; if hundreds of entries share a time, a load created them.
     fn created(&self) -> Option<Created> {
         const OF_ONE_LOAD: u64 = 10;
         let number = self.number("createtimestamp")?;
@@ -172,7 +172,7 @@ impl<'a> Describing<'a, '_> {
         Some(Created { first, last, at_once })
     }
 
-    /// A naming attribute, whose values must be unique.
+    /// Describes a naming attribute, whose values must be unique.
     fn naming(&mut self, number: Option<usize>, name: String) -> Line {
         let Some(number) = number else {
             let texts = vec![Item::once("{number}".to_owned(), 1.0)];
@@ -234,11 +234,11 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Chooses the text that generates an attribute's values, by their kind.
+    /// Returns the text that generates an attribute's values, depending on their kind.
     fn text(&mut self, number: usize) -> String {
         let values: Vec<&str> = self.columns.values(number).collect();
         if values.is_empty() {
-            // No value was short enough to be kept.
+            // All values were too long to be kept.
             let lengths = &self.attribute(number).lengths;
             return format!("{{chars:base64:histogram:{}}}", lengths.to_text());
         }
@@ -267,7 +267,7 @@ impl<'a> Describing<'a, '_> {
         generated
     }
 
-    /// A hash in the scheme's length. If the scheme can be generated, it is a hash of the entry's own name.
+    /// Returns a text for a hash of the scheme's length. If the scheme can be generated, the entry's name is hashed.
     fn password(&self, scheme: &'static str, values: &[&str]) -> String {
         let lengths = hash_lengths(values);
         match self.earlier.first() {
@@ -278,7 +278,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// The DN of an entry of the kind that most values refer to.
+    /// Returns a text for the DN of an entry of the kind to which most values refer.
     fn dn(&self, paths: &[(String, usize)]) -> String {
         let kinds = self.context.kinds;
         let found =
@@ -298,7 +298,7 @@ impl<'a> Describing<'a, '_> {
         format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
     }
 
-    /// Lets later attributes repeat this one, if texts can name it.
+    /// Offers this attribute to later ones that may repeat it, unless its name cannot be in a text.
     fn offer(&mut self, number: usize) {
         let name = &self.names[number];
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -307,7 +307,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Turns attributes that others repeat into values of the entry.
+    /// Turns attributes that others repeat into named values of the entry.
     fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
         for &number in &self.earlier {
             let name = &self.names[number];

@@ -1,21 +1,21 @@
-//! Histograms with growing buckets: exact up to 64, then eight per power of two.
+//! Histograms with growing buckets: one for each number up to 64, then eight for each power of two.
 
 const EXACT: u64 = 64;
 const FIRST_DOUBLING: u64 = 6;
 const PER_DOUBLING: u64 = 8;
-/// Most buckets of a histogram in the template.
+/// Maximum number of buckets in the template; the smallest buckets are joined.
 const MOST_BUCKETS: usize = 40;
 const LEAST_SEEN: u64 = 5;
-/// The sum of all weights.
+/// The sum of all weights in the template.
 const WHOLE: u64 = 10_000;
 
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// For each bucket, the count and the sum of its numbers.
+    /// The count and the sum of the numbers in each bucket.
     cells: Vec<(u64, u64)>,
 }
 
-/// Numbers from `low` to `high`, seen `count` times with this `sum`.
+/// Counts the numbers from `low` to `high`: there were `count`, and their sum is `sum`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     pub low: u64,
@@ -52,7 +52,7 @@ impl Histogram {
         sum as f64 / (self.total().max(1)) as f64
     }
 
-    /// The buckets that are not empty, in ascending order.
+    /// Returns the buckets that are not empty, in ascending order.
     pub fn buckets(&self) -> Vec<Bucket> {
         let filled = self.cells.iter().enumerate().filter(|(_, (count, _))| *count > 0);
         let bucket = |(at, &(count, sum)): (usize, &(u64, u64))| Bucket {
@@ -68,7 +68,7 @@ impl Histogram {
         self.cells.iter().position(|(count, _)| *count > 0).map_or(0, low)
     }
 
-    /// The number, if all numbers were equal.
+    /// Returns the number if all numbers were equal.
     pub fn only(&self) -> Option<u64> {
         match self.buckets().as_slice() {
             [one] if one.low == one.high => Some(one.low),
@@ -76,7 +76,7 @@ impl Histogram {
         }
     }
 
-    /// The histogram as text, such as `1=7000,2=2000,3-4=1000`: inclusive ranges with their weights.
+    /// Formats the histogram as inclusive ranges with their weights, such as `1=7000,2=2000,3-4=1000`.
     pub fn to_text(&self) -> String {
         let all = self.total().max(1);
         let mut buckets = self.buckets();
@@ -116,7 +116,7 @@ fn low(place: usize) -> u64 {
     if doubling >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling - 3) }
 }
 
-/// A range whose uniform draws have the same mean as the bucket.
+/// Returns a range in which a uniform choice has the bucket's mean.
 fn range(bucket: &Bucket) -> (u64, u64) {
     let twice = (2 * bucket.sum + bucket.count / 2) / bucket.count.max(1);
     (bucket.low, twice.saturating_sub(bucket.low).max(bucket.low))
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_single_numbers() {
+    fn means_and_single_numbers_are_exact() {
         let mut some = Histogram::default();
         some.add(7);
         assert_eq!((some.only(), some.least()), (Some(7), 7));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms() {
+    fn a_histogram_as_text() {
         let mut some = Histogram::default();
         for (number, count) in [(1, 700), (2, 300), (64, 500), (67, 500)] {
             (0..count).for_each(|_| some.add(number));

@@ -1,32 +1,32 @@
-//! Counts which letter follows which in a vocabulary, so coarsely that no word can be reconstructed.
+//! Counts the letter successions of a vocabulary, so coarsely that no word can be reconstructed.
 
 use rustc_hash::FxHashSet;
 use synth::vocabulary::letters::{self, Letters as Table};
 
 use crate::histogram::Histogram;
 
-/// a to z, then all two-byte letters, then all longer ones.
+/// The letters a to z, one symbol for all two-byte letters, and one for all longer letters.
 const SYMBOLS: usize = letters::SYMBOLS;
 const TWO: usize = 26;
 const THREE: usize = 27;
 /// A vocabulary with fewer distinct words gets no table of its own.
 pub const LEAST_WORDS: u64 = 200;
-/// Pairs in fewer words than this are left out.
+/// Pairs that occur in fewer words are ignored.
 const LEAST_PAIR: u32 = 2;
-/// The highest mark of a row; each one less is half as frequent.
+/// The mark of the most frequent pair in a row; each step down halves the frequency.
 const TOP: u32 = 9;
-/// Range of the exponent that sharpens the counted rows, and the number of steps of the search for it.
+/// Bounds of the exponent that sharpens the counted rows, and the number of steps in which it is searched for.
 const BLUNTEST: f64 = 0.5;
 const SHARPEST: f64 = 4.0;
 const HALVINGS: u32 = 6;
 
-/// Counts of letter pairs: row 0 is the beginning of a word, row s+1 what follows symbol s.
+/// Counts of letter pairs: row 0 has the first letters of words, row s+1 the letters after symbol s.
 #[derive(Debug, Clone)]
 pub struct Letters {
     /// Number of distinct words.
     pub words: u64,
     pairs: Box<[[u32; SYMBOLS]; SYMBOLS + 1]>,
-    /// Sequences of four letters, including the ends of words: the keys of substring indexes.
+    /// Sequences of four letters or word ends: the keys of a substring index.
     sequences: FxHashSet<u32>,
     lengths: Histogram,
 }
@@ -43,7 +43,7 @@ impl Default for Letters {
 }
 
 impl Letters {
-    /// Counts a word, which must be distinct.
+    /// Counts a word; the caller passes each word once.
     pub fn word(&mut self, word: &str) {
         self.words += 1;
         let (mut row, mut letters) = (0, 0);
@@ -67,10 +67,10 @@ impl Letters {
         }
     }
 
-    /// One row per symbol, with a digit for each possible follower: 9 for the most frequent, 0 for rare or none.
+    /// Returns a row for the beginning of a word and for each symbol: a digit per next symbol, 9 frequent, 0 never.
     ///
-    /// Pairs alone would make words more varied than real ones, so the rows are sharpened until the same number of
-    /// generated words has as many distinct sequences of four letters.
+    /// Pairs alone would yield more varied words than the real ones. So the rows are sharpened until as many generated
+    /// words have the same number of distinct sequences of four letters.
     pub fn rows(&self) -> Vec<String> {
         let rows = |sharpness: f64| -> Vec<String> {
             self.pairs.iter().map(|row| marks(row, sharpness)).collect()
@@ -79,13 +79,13 @@ impl Letters {
         let (mut blunt, mut sharp) = (BLUNTEST, SHARPEST);
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(blunt, sharp);
-            if self.made(&rows(middle)) > wanted { blunt = middle } else { sharp = middle }
+            if self.generated(&rows(middle)) > wanted { blunt = middle } else { sharp = middle }
         }
         rows(f64::midpoint(blunt, sharp))
     }
 
-    /// Counts the distinct sequences in as many words generated from these rows.
-    fn made(&self, rows: &[String]) -> usize {
+    /// Counts the distinct sequences in as many words generated from these rows as the vocabulary has.
+    fn generated(&self, rows: &[String]) -> usize {
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let Some(table) = Table::new(&rows) else { return 0 };
         let (mut words, mut sequences) = (FxHashSet::default(), FxHashSet::default());
@@ -103,7 +103,7 @@ impl Letters {
     }
 }
 
-/// Generates a word that is not in `known`, if the attempts suffice.
+/// Generates a word that is not in `known`, unless all attempts fail.
 fn new_word(table: &Table, number: u64, letters: u64, known: &mut FxHashSet<Vec<u8>>) -> Vec<u8> {
     const TRIES: u64 = 4;
     let mut word = Vec::new();
@@ -117,7 +117,7 @@ fn new_word(table: &Table, number: u64, letters: u64, known: &mut FxHashSet<Vec<
     word
 }
 
-/// Calls `see` with each four symbols as one number; all ends of a word are the same symbol.
+/// Calls `see` with each sequence of four symbols, packed into a number; a special symbol marks both ends of a word.
 fn each_sequence(word: &str, mut see: impl FnMut(u32)) {
     const END: u32 = 31;
     const FOUR: u32 = (1 << 20) - 1;
@@ -145,7 +145,7 @@ fn marks(row: &[u32; SYMBOLS], sharpness: f64) -> String {
     row.iter().map(mark).collect()
 }
 
-/// Letters without case or outside of a to z are classed by their length in bytes.
+/// Returns the symbol of a letter; letters beyond a to z are classed by their length in bytes.
 fn symbol(letter: char) -> Option<usize> {
     match letter {
         'a'..='z' => Some(letter as usize - 'a' as usize),
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_tell_pairs_and_no_more() {
+    fn rows_reveal_only_pairs() {
         let mut letters = Letters::default();
         for word in ["anna", "Anne", "anton", "bé", "bé"] {
             letters.word(word);

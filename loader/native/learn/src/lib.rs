@@ -1,12 +1,12 @@
 //! Learns statistics of a directory, and writes a template that generates a similar one.
 //!
-//! The source is read once, entry by entry, with limits on all that is kept ([`statistics`], [`sampled`]). Then the
-//! shape of the tree is derived ([`outline`](tree_shape::outline)), each kind is described from a sample of its entries
+//! The source is read once, entry by entry, and limits bound the memory ([`statistics`], [`sampled`]). Then the shape
+//! of the tree is derived ([`outline`](tree_shape::outline)), each kind is described from a sample of its entries
 //! ([`describe`], [`shapes`], [`text`]), and the template is written ([`template`]).
 //!
-//! No value of the source, nor part of one, gets into the template: only numbers, names of attribute types and object
-//! classes, and words of our own lists ([`schemes`], neutral names of branches). Whatever fewer than five entries show
-//! is left out.
+//! The template contains no value of the source, nor a part of one: only numbers, names of attribute types and object
+//! classes, and words of our own lists ([`schemes`], neutral names of branches). Facts that fewer than five entries
+//! show are omitted.
 
 mod describe;
 mod histogram;
@@ -36,14 +36,14 @@ pub struct Learned {
     /// The template, as TOML.
     pub template: String,
     pub entries: u64,
-    /// Number of entries of the kind whose number the user of the template chooses.
+    /// Number of entries of the main kind; the user of the template chooses this number.
     pub main: u64,
     pub kinds: usize,
     /// Number of entries that the template does not represent.
     pub left_out: u64,
 }
 
-/// Learns from LDIF with `jobs` workers, which take blocks in turn and count separately; then their counts are added.
+/// Learns from LDIF with `jobs` workers; each counts some of the blocks, and then the counts are added.
 pub fn learn(sources: Vec<Source>, jobs: usize, counters: &Counters) -> Result<Learned> {
     let chunks = Chunks::new(sources, false, counters);
     let work = |_| work(&chunks, counters);

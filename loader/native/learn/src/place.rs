@@ -22,12 +22,12 @@ impl Place {
         types(self.name.key(), &mut self.path);
     }
 
-    /// Types of the RDNs, its own first, as in `uid,ou,dc,dc`.
+    /// Returns the types of the RDNs from the entry upwards, as in `uid,ou,dc,dc`.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Whether all parts could be attribute types: a DN may come from an untrusted source.
+    /// Whether all parts could be attribute types; a DN from an untrusted source may have others.
     pub fn has_types(&self) -> bool {
         std::str::from_utf8(&self.path)
             .is_ok_and(|path| path.is_empty() || path.split([',', '+']).all(synth::is_description))
@@ -50,17 +50,17 @@ impl Place {
     }
 }
 
-/// The path of the parent.
+/// Returns the path of the parent.
 pub fn above(path: &str) -> &str {
     path.split_once(',').map_or("", |(_, above)| above)
 }
 
-/// Number of RDNs of a path.
+/// Returns the number of RDNs of a path.
 pub fn length(path: &str) -> usize {
     if path.is_empty() { 0 } else { path.split(',').count() }
 }
 
-/// Strips the values from a normalized DN.
+/// Appends a normalized DN without its values to `path`.
 fn types(key: &[u8], path: &mut Vec<u8>) {
     let (mut in_type, mut escaped) = (true, false);
     for &byte in key {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_types_are_left() {
+    fn a_path_has_only_types() {
         let place = Place::new(br"CN=a\,b=c+sn=d , ou=Some Where,DC=example,dc=com");
         assert_eq!(place.path(), b"cn+sn,ou,dc,dc");
         assert_eq!(place.parent(), Place::new(b"OU=some where,dc=example,dc=com").own());

@@ -1,7 +1,7 @@
-//! A sample of distinct keys with limited size, independent of the order in which they come.
+//! A sample of distinct keys. Its size is limited, and it does not depend on the order in which the keys come.
 //!
-//! P. Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries" (VLDB 2001): a key is kept if
-//! its hash begins with `level` zero bits, and the level rises when the limit is exceeded. The data of a kept key are
+//! A key is kept if its hash begins with `level` zero bits; the level rises when the limit is exceeded (P. Gibbons,
+//! "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries", VLDB 2001). The data of a kept key are
 //! complete, because the key was also kept at every lower level.
 
 use rustc_hash::FxHashMap;
@@ -17,12 +17,12 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         hash.leading_zeros() >= self.level
     }
 
-    /// Number of distinct keys that each kept key represents.
+    /// Returns how many distinct keys each kept key represents.
     pub fn scale(&self) -> f64 {
         2f64.powi(i32::try_from(self.level).unwrap_or(i32::MAX))
     }
 
-    /// Estimated number of distinct keys.
+    /// Returns the estimated number of distinct keys.
     pub fn estimate(&self) -> u64 {
         (self.kept.len() as u64) << self.level.min(40)
     }
@@ -43,7 +43,7 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         self.kept.values()
     }
 
-    /// The kept keys in ascending order.
+    /// Returns the kept keys in ascending order, with their data.
     pub fn sorted(&self) -> Vec<(u64, &V)> {
         let mut all: Vec<_> = self.kept.iter().map(|(&hash, value)| (hash, value)).collect();
         all.sort_unstable_by_key(|(hash, _)| *hash);
@@ -59,14 +59,14 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         self.fit();
     }
 
-    /// Raises the level until the sample fits.
+    /// Raises the level until the sample is within its limit.
     fn fit(&mut self) {
         while self.kept.len() > CAP {
             self.raise(self.level + 1);
         }
     }
 
-    /// Raises the level to at least this one.
+    /// Raises the level to `level`, unless it is already higher.
     pub fn raise(&mut self, level: u32) {
         if level > self.level {
             self.level = level;
@@ -90,10 +90,10 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
     }
 }
 
-/// Most distinct values of an attribute, or parents of a kind, that are counted individually.
+/// Maximum number of values of an attribute, or parents of a kind, whose occurrences are counted.
 const MOST_COUNTED: usize = 1 << 14;
 
-/// The number of occurrences of each key.
+/// Counts the occurrences of each key.
 pub type Counts = Sampled<u64, MOST_COUNTED>;
 
 impl<const CAP: usize> Sampled<u64, CAP> {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_kept_while_they_fit() {
+    fn all_keys_within_the_limit_are_kept() {
         let mut counts = Sampled::<u64, 100>::default();
         (0..300).for_each(|number| counts.count(hash(number % 100)));
         assert_eq!((counts.estimate(), counts.level()), (100, 0));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_and_the_cutting_do_not_matter() {
+    fn the_order_of_keys_and_their_division_among_workers_do_not_matter() {
         type Some = Sampled<u64, 500>;
         let (mut whole, mut first, mut second) =
             (Some::default(), Some::default(), Some::default());

@@ -1,4 +1,4 @@
-//! Common names that may appear in a template: password schemes, object classes, attributes.
+//! Public names that may appear in a template: of password schemes, object classes and attributes.
 
 /// Schemes of hashed passwords (RFC 2307 and the modules of OpenLDAP).
 const SCHEMES: &str = "\
@@ -42,12 +42,12 @@ pub fn is_neutral(branch: &str) -> bool {
     NEUTRAL.split(' ').any(|name| name == branch)
 }
 
-/// Whether servers require the binary values to be X.509 certificates.
+/// Whether the attribute contains X.509 certificates, whose form servers check.
 pub fn is_certificate(attribute: &str) -> bool {
     matches!(base(attribute), "usercertificate" | "cacertificate")
 }
 
-/// Whether servers parse the values and they cannot be generated here.
+/// Whether servers parse the attribute's values, and ditseed cannot generate them.
 pub fn is_signed(attribute: &str) -> bool {
     let base = base(attribute);
     base.ends_with("revocationlist") || base == "crosscertificatepair"
@@ -57,13 +57,13 @@ fn base(attribute: &str) -> &str {
     attribute.split(';').next().unwrap_or_default()
 }
 
-/// The structural class, spelled as in the standards.
+/// Returns the structural object class, spelled as in its standard.
 pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
     let found = structural(classes)?;
     STRUCTURAL.split(' ').find(|name| name.eq_ignore_ascii_case(found))
 }
 
-/// The structural one of these classes, if it is a well-known one.
+/// Returns the structural class among `classes`, if it is well known.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
     let find = |name: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(name)).copied();
     STRUCTURAL.split(' ').find_map(find)
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known() {
+    fn well_known_names_are_recognized() {
         assert!(is_certificate("usercertificate;binary") && is_signed("certificaterevocationlist"));
         assert_eq!(scheme("{ssha}abc="), Some(("SSHA", "abc=")));
         assert!(scheme("{secret}abc").is_none() && scheme("plain").is_none());

@@ -1,4 +1,4 @@
-//! Groups the values of an attribute by shape, and learns what is in each place of a shape and what it repeats.
+//! Groups the values of an attribute by shape, and learns the words of each token and the attributes that it repeats.
 
 use common::Result;
 use ldif::Record;
@@ -10,23 +10,23 @@ use crate::statistics::{Kind, described};
 use crate::token::{self, Token, TokenKind};
 use crate::vocabulary::Words;
 
-/// Most shapes of one attribute, the reciprocal of the least share of the values, and the least number of values.
+/// Limits of an attribute's shapes: their number, the reciprocal of the minimum share, the minimum number of values.
 const MOST_SHAPES: usize = 8;
 const LEAST_SHARE: u64 = 50;
 pub const LEAST_SEEN: u64 = 5;
-/// Most entries examined for repetitions.
+/// Maximum number of entries that are examined for repetitions.
 const MOST_EXAMINED: usize = 3000;
 const REPEAT_PERCENT: u64 = 95;
-/// Most values per entry that are examined.
+/// Maximum number of values that are examined in each entry.
 const FIRST_VALUES: usize = 4;
 
-/// The text values of an entry by attribute number; empty if the entry lacks the attribute.
+/// The text values of an entry by attribute number; empty if the entry does not have the attribute.
 pub type SampledEntry = Vec<Vec<String>>;
 
-/// The decoded sample of one kind: the values of its entries, attribute by attribute.
+/// The decoded sample of one kind: for each entry, the values of each attribute.
 #[derive(Debug, Default)]
 pub struct SampledEntries {
-    /// In lower case, ascending.
+    /// Attribute names in lower case, in ascending order.
     pub names: Vec<String>,
     pub rows: Vec<SampledEntry>,
 }
@@ -44,7 +44,7 @@ impl SampledEntries {
         Ok(Self { names, rows })
     }
 
-    /// All values of an attribute.
+    /// Returns all values of an attribute.
     pub fn values(&self, number: usize) -> impl Iterator<Item = &str> {
         self.rows.iter().flat_map(move |row| row[number].iter().map(String::as_str))
     }
@@ -67,12 +67,12 @@ fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<SampledEntry> {
 #[derive(Debug, Default)]
 pub struct Shapes {
     pub variants: Vec<Variant>,
-    /// Values that fit no shape: their words, and the number of words per value.
+    /// Words of the values that fit no shape, and the number of words per value.
     pub text: Words,
     pub text_counts: Histogram,
     /// Number of values examined.
     pub values: u64,
-    /// The distinct values, ignoring case, with their counts.
+    /// The distinct values with their counts; case is ignored.
     pub whole: Words,
 }
 
@@ -83,7 +83,7 @@ pub struct Variant {
     pub places: Vec<Place>,
 }
 
-/// One token of a shape.
+/// A token of a shape.
 #[derive(Debug)]
 pub struct Place {
     pub sort: TokenKind,
@@ -92,11 +92,11 @@ pub struct Place {
     tries: Vec<RepeatCounts>,
 }
 
-/// Marks a place that repeats the value of another attribute of the same entry.
+/// Another attribute of the same entry whose value the token repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repeat {
     pub attribute: usize,
-    /// Repeats only its letters and digits, in lower case.
+    /// Whether only the letters and digits are repeated, in lower case.
     pub ascii: bool,
 }
 
@@ -107,7 +107,7 @@ struct RepeatCounts {
     ascii: u64,
 }
 
-/// `earlier` lists the attributes that may be repeated.
+/// Learns the shapes of an attribute. `earlier` lists the attributes that its tokens may repeat.
 pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Shapes {
     let mut found = Shapes { variants: frequent(columns, number), ..Shapes::default() };
     let places: FxHashMap<String, usize> = found
@@ -137,7 +137,7 @@ pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Sha
     found
 }
 
-/// The shapes that go into the template, the most frequent first.
+/// Returns the shapes for the template in descending frequency.
 fn frequent(columns: &SampledEntries, number: usize) -> Vec<Variant> {
     let (mut counts, mut tokens, mut all) = (FxHashMap::<String, u64>::default(), Vec::new(), 0);
     for value in columns.values(number) {
@@ -164,7 +164,7 @@ impl Shapes {
         self.text_counts.add(count);
     }
 
-    /// Whether all or nearly all values have one shape.
+    /// Whether all or nearly all values have the same shape.
     pub fn is_plain(&self) -> bool {
         self.variants.len() == 1 && self.variants[0].values * 50 >= self.values * 49
     }
@@ -205,7 +205,7 @@ impl Variant {
 
     fn decide(&mut self, earlier: &[usize]) {
         for place in &mut self.places {
-            // A place with very few words repeats others by chance.
+            // A token with very few words repeats other attributes by chance.
             if place.words.distinct() < LEAST_SEEN {
                 continue;
             }
@@ -221,7 +221,7 @@ impl Variant {
     }
 }
 
-/// Reduces a value as the tag `ascii` does.
+/// Converts a value as the tag `ascii` does.
 fn plain(value: &str) -> String {
     let kept = value.nfkd().filter(char::is_ascii_alphanumeric);
     kept.map(|one: char| one.to_ascii_lowercase()).collect()

@@ -1,4 +1,4 @@
-//! Counts entries. Memory is bounded by limits on everything that is kept, not by the size of the tree.
+//! Counts entries. Memory is bounded by limits, not by the size of the tree.
 
 use std::borrow::Cow;
 
@@ -11,68 +11,68 @@ use crate::histogram::Histogram;
 use crate::place::Place;
 use crate::sampled::{Counts, Sampled};
 
-/// Most kinds; entries of further kinds are only counted.
+/// Maximum number of kinds; entries of further kinds are only counted.
 const MOST_KINDS: usize = 4096;
-/// Most attributes of a kind.
+/// Maximum number of attributes in a kind; further ones are ignored.
 const MOST_ATTRIBUTES: usize = 400;
-/// Most whole entries kept of one kind, as records.
+/// Maximum number of entries of a kind that are kept as records.
 const MOST_RECORDS: usize = 1 << 15;
-/// Most bytes of the sampled entries of a kind.
+/// Maximum size of the kept records of a kind, in bytes.
 const KIND_BYTES: usize = 48 << 20;
 const ALL_BYTES: usize = 128 << 20;
-/// Most values of an attribute in a sampled entry.
+/// Maximum number of values that are kept for each attribute of an entry.
 const MOST_VALUES: u32 = 16;
 const LONGEST_VALUE: usize = 1024;
 
-/// Entries with the same key are of one kind.
+/// Identifies a kind: its entries have the same path and the same object classes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The path as in [`crate::place::Place::path`].
+    /// The path, as returned by [`crate::place::Place::path`].
     pub path: Box<str>,
     /// Object classes in lower case, sorted, separated by spaces.
     pub classes: Box<str>,
 }
 
-/// Counts of the entries with the same path and object classes.
+/// Statistics of the entries with the same path and object classes.
 #[derive(Debug, Default)]
 pub struct Kind {
     pub entries: u64,
     pub attributes: FxHashMap<Box<str>, Attribute>,
-    /// Number of children of this kind per parent, by the hash of the parent's DN.
+    /// Number of children of this kind for each parent, by the hash of the parent's DN.
     pub parents: Counts,
-    /// A sample of entries as LDIF, by the hash of their DN; long values and long lists are shortened.
+    /// A sample of entries as LDIF, by the hash of their DN; long values and long lists of values are shortened.
     pub records: Sampled<Box<[u8]>, MOST_RECORDS>,
-    /// Bytes of the sample.
+    /// Size of the sample in bytes.
     pub size: usize,
 }
 
-/// Counts of one attribute over all entries of a kind.
+/// Statistics of one attribute over all entries of a kind.
 #[derive(Debug, Default)]
 pub struct Attribute {
-    /// As spelled in an entry.
+    /// The attribute's name as spelled in the source.
     pub spelling: Box<str>,
-    /// Number of entries that have it.
+    /// Number of entries that have the attribute.
     pub entries: u64,
     pub values: u64,
     /// Number of values that are not text.
     pub binary: u64,
-    /// Number of values per entry that has any.
+    /// Numbers of values in the entries that have the attribute.
     pub counts: Histogram,
-    /// Bytes per value.
+    /// Lengths of the values in bytes.
     pub lengths: Histogram,
-    /// Hashes of values, ignoring case.
+    /// Hashes of the distinct values; case is ignored.
     pub distinct: Counts,
 }
 
-/// The counts of one worker.
+/// The statistics that one worker collects.
 #[derive(Debug, Default)]
 pub struct Statistics {
     pub kinds: FxHashMap<Key, Kind>,
     pub entries: u64,
-    /// Number of entries beyond `MOST_KINDS`.
+    /// Number of entries whose kind exceeds `MOST_KINDS`.
     pub uncounted: u64,
     size: usize,
-    /// Least level of the records of every kind.
+    /// Minimum sampling level for the records of every kind.
     level: u32,
     place: Place,
     record: Vec<u8>,
@@ -149,7 +149,7 @@ impl Statistics {
         }
     }
 
-    /// Adds the counts of another worker.
+    /// Adds the statistics of another worker.
     pub fn merge(&mut self, other: Self) {
         self.entries += other.entries;
         self.uncounted += other.uncounted;
@@ -178,7 +178,7 @@ impl Kind {
         }
     }
 
-    /// Keeps fewer records.
+    /// Raises the sampling level, so that fewer records are kept.
     pub fn raise(&mut self, level: u32) {
         if level > self.records.level() {
             self.records.raise(level);
@@ -236,7 +236,7 @@ impl Attribute {
     }
 
     fn merge(&mut self, other: Self) {
-        // Any spelling would do, but it must not depend on the order of the workers.
+        // Any spelling would do, if it does not depend on the order of the workers.
         self.spelling = std::cmp::min(std::mem::take(&mut self.spelling), other.spelling);
         self.entries += other.entries;
         self.values += other.values;
@@ -257,7 +257,7 @@ fn line<'a>(field: &'a ldif::Field<'a>, record: &'a [u8]) -> Result<Line<'a>> {
     })
 }
 
-/// The attribute type with `;binary`. Other options are dropped, because they may reveal more than a type does.
+/// Returns the attribute type, with `;binary` if present. Other options are dropped: they may reveal more than a type.
 pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
     const BINARY: &[u8] = b";binary";
     let (whole, base) = (field.description(), field.base());
@@ -276,7 +276,7 @@ fn classes(lines: &[Line<'_>]) -> Box<str> {
     names.join(" ").into()
 }
 
-/// The name of an object class, or None if the value cannot be one.
+/// Returns the name of an object class, or None if the value cannot be such a name.
 fn class(value: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(value).ok()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');

@@ -1,4 +1,4 @@
-//! Writes the template: the branches, the kinds, and their vocabularies.
+//! Writes the template: its branches, its kinds, and the vocabularies of the kinds.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::tree_shape::{Outline, ParentRule, PlacedKind, outline};
 use crate::vocabulary::{Curve, Vocabulary};
 use crate::{Learned, shapes::LEAST_SEEN};
 
-/// A kind with fewer entries gets a fixed number instead of a share.
+/// A kind with fewer entries than this gets a fixed number instead of a share.
 const FEW: u64 = 20;
 
 pub fn write(gathered: &Statistics) -> Result<Learned> {
@@ -53,12 +53,11 @@ pub fn write(gathered: &Statistics) -> Result<Learned> {
 
 fn head(entries: u64, left_out: u64, branches: &[String]) -> String {
     let mut out = String::from(
-        "# Learned by `ditseed generate learn`. It holds no value of the source: words are made up.\n",
+        "# Learned by `ditseed generate learn`. It contains no value of the source: all words are made up.\n",
     );
     if left_out > 0 {
         let about = rough(left_out);
-        let _ =
-            writeln!(out, "# Left out: entries of which there were hardly any alike ({about}).");
+        let _ = writeln!(out, "# Omitted: entries with too few similar ones ({about}).");
     }
     let size = rough(entries);
     let _ = writeln!(out, "\ndescription = \"learned from a tree of about {size} entries\"");
@@ -68,7 +67,7 @@ fn head(entries: u64, left_out: u64, branches: &[String]) -> String {
     out
 }
 
-/// The period for `--operational`, in whole years.
+/// Writes the period that `--operational` uses, in whole years.
 fn write_created(out: &mut String, created: Option<Created>) {
     let Some(Created { first, last, at_once }) = created else { return };
     let _ = writeln!(out, "\n[operational]\nfrom = {first}-01-01");
@@ -77,14 +76,14 @@ fn write_created(out: &mut String, created: Option<Created>) {
     }
 }
 
-/// Rounds a number to two digits.
+/// Rounds a number to two significant digits.
 fn rough(number: u64) -> u64 {
     let digits = number.max(1).ilog10().saturating_sub(1);
     let unit = 10_u64.pow(digits);
     (number + unit / 2) / unit * unit
 }
 
-/// Names of kinds, from their object classes.
+/// Returns names for the kinds, derived from their object classes.
 fn names(outline: &Outline<'_>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for grown in &outline.kinds {
@@ -93,9 +92,9 @@ fn names(outline: &Outline<'_>) -> Vec<String> {
         let name = structural_name(&classes).or_else(longest).filter(|name| !name.is_empty());
         let name = name.unwrap_or("entry").replace('.', "-");
         let same =
-            |taken: &&String| **taken == name || taken.strip_prefix(&name).is_some_and(is_number);
-        let taken = names.iter().filter(same).count();
-        names.push(if taken == 0 { name } else { format!("{name}-{}", taken + 1) });
+            |other: &&String| **other == name || other.strip_prefix(&name).is_some_and(is_number);
+        let count = names.iter().filter(same).count();
+        names.push(if count == 0 { name } else { format!("{name}-{}", count + 1) });
     }
     names
 }
@@ -143,13 +142,13 @@ fn write_kind(
     }
 }
 
-/// A TOML list, or the only value without brackets.
+/// Formats values as a TOML list; a single value has no brackets.
 fn listed(values: impl Iterator<Item = String>) -> String {
     let values: Vec<String> = values.collect();
     if let [value] = &values[..] { value.clone() } else { format!("[{}]", values.join(", ")) }
 }
 
-/// The number of entries per entry of the main kind, accurate to half a percent.
+/// Formats the number of entries per entry of the main kind, accurate to half a percent.
 fn count(entries: u64, main: u64) -> String {
     if entries < FEW {
         return entries.to_string();
@@ -176,13 +175,13 @@ fn item(item: &Item) -> String {
     format!("{{ {} }}", parts.join(", "))
 }
 
-/// A TOML key, quoted if necessary.
+/// Formats a TOML key, in quotes if necessary.
 pub fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
-/// A TOML basic string.
+/// Formats a TOML basic string.
 pub fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for one in text.chars() {
@@ -199,7 +198,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// A number with this many decimal places, without trailing zeros.
+/// Formats a number with up to this many decimal places, without trailing zeros.
 pub fn decimal(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$}");
     if text.contains('.') {
@@ -209,7 +208,7 @@ pub fn decimal(number: f64, digits: usize) -> String {
     }
 }
 
-/// Most vocabularies that a new one is compared with.
+/// A new vocabulary is compared with at most this many earlier ones.
 const MOST_COMPARED: usize = 400;
 
 #[derive(Debug, Default)]
@@ -218,17 +217,17 @@ pub struct Registry {
     pub shapes: Vec<(String, Choice)>,
 }
 
-/// A choice of texts.
+/// A set of texts, one of which is chosen at random.
 #[derive(Debug)]
 pub struct Choice {
     /// Texts with their weights.
     pub texts: Vec<(String, u64)>,
-    /// The number of distinct values and how they are drawn; without it every draw makes a new value.
+    /// The number of distinct values and their frequencies; None if every draw makes a new value.
     pub phrases: Option<Curve>,
 }
 
 impl Registry {
-    /// Adds a vocabulary and returns its name: that of one with the same words, or `stem` and a number.
+    /// Adds a vocabulary. Returns the name of an earlier one with the same words, or a new name of `stem` and a number.
     pub fn add_words(&mut self, stem: &str, vocabulary: Vocabulary) -> String {
         let same = self.words.iter_mut().rev().take(MOST_COMPARED);
         if let Some((name, known)) = same.into_iter().find(|(_, one)| one.is_like(&vocabulary)) {
@@ -253,9 +252,9 @@ fn is_of(name: &str, stem: &str) -> bool {
         .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Most vocabularies with a table of letters of their own: those with the most draws.
+/// Maximum number of vocabularies with a table of letters of their own; those with the most draws get one.
 const MOST_TABLES: usize = 24;
-/// Name of the table of all other vocabularies together.
+/// Name of the table that all other vocabularies share.
 const COMMON: &str = "common";
 const BUILT_IN: &str = "latin";
 
@@ -298,7 +297,7 @@ fn write_words(out: &mut String, name: &str, vocabulary: &Vocabulary, letters: &
     }
 }
 
-/// Steps of ranks: the last rank, the share of draws, and the mean number of letters of a word.
+/// Formats the steps of ranks: the last rank, the share of draws, and the mean number of letters in a word.
 fn ranks(curve: &Curve, letters: bool) -> String {
     let step = |step: &Step| {
         let share = decimal(step.share.max(0.000_000_1), 7);
@@ -311,7 +310,7 @@ fn ranks(curve: &Curve, letters: bool) -> String {
     format!("[{}]", curve.steps.iter().map(step).collect::<Vec<_>>().join(", "))
 }
 
-/// Which vocabularies have a table of their own.
+/// The vocabularies that have a table of letters of their own.
 struct Tables {
     own: Vec<usize>,
     common: Letters,
@@ -369,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_shares() {
+    fn counts_are_written_as_shares() {
         assert_eq!(count(12, 1000), "12");
         assert_eq!(count(500, 100_000), "\"1 per 200\"");
         assert_eq!(count(33_333, 100_000), "\"100 per 300\"");
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_and_numbers() {
+    fn strings_and_numbers_are_valid_toml() {
         assert_eq!(quoted("a\"b\\c"), r#""a\"b\\c""#);
         assert_eq!(
             (decimal(0.5, 3), decimal(10.0, 1), decimal(100.0, 0)),

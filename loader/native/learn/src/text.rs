@@ -1,4 +1,4 @@
-//! Converts what was learned of an attribute into the text that generates its values.
+//! Converts the statistics of an attribute into the text that generates its values.
 
 use fastrand::Rng;
 use rustc_hash::FxHashSet;
@@ -11,14 +11,14 @@ use crate::template::{Choice, Registry};
 use crate::token::TokenKind;
 use crate::vocabulary::{Curve, Words};
 
-/// The attribute whose text is written.
+/// The attribute for which a text is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Beginning of the names of its vocabularies.
+    /// Prefix of the names of the attribute's vocabularies.
     pub stem: &'a str,
     /// Attribute names by number, as texts refer to them.
     pub names: &'a [String],
-    /// Whether entries have at most one value, so that the value may be the entry's number.
+    /// Whether no entry has more than one value, so that the value may be the entry's number.
     pub single: bool,
     /// Number of distinct values.
     pub distinct: u64,
@@ -26,10 +26,10 @@ pub struct Subject<'a> {
     pub entries: u64,
 }
 
-/// Returns a text for ordinary values.
+/// Returns a text for values that need not be unique.
 pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let phrases = phrases(shapes, subject);
-    // If one place is the whole value, its vocabulary is that of the values.
+    // If a value is a single token, the vocabulary of the token is that of the values.
     let whole = shapes.variants.first().is_some_and(|variant| variant.places.len() == 1);
     let mut texts = Vec::new();
     for variant in &shapes.variants {
@@ -50,7 +50,7 @@ pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> 
     format!("{{shape:{name}}}")
 }
 
-/// Returns a text whose value is unique in every entry.
+/// Returns a text that generates a different value in every entry.
 pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let Some(variant) = shapes.variants.first() else {
         let words = if shapes.text.draws > 0 {
@@ -70,7 +70,7 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     })
 }
 
-/// The place that makes values unique: numbers that are so already, else the place with the most distinct words.
+/// Returns the token that makes values unique: a number or UUID without repetitions, or the one with the most words.
 fn bearer(variant: &Variant) -> Option<usize> {
     let places = || variant.places.iter().enumerate();
     let counts = |place: &Place| place.sort == TokenKind::Digits && place.words.is_unique();
@@ -90,7 +90,7 @@ fn unique_place(place: &Place, subject: &Subject<'_>, registry: &mut Registry) -
     }
 }
 
-/// The curve of distinct values, if there are fewer than independent draws of every place would give.
+/// Returns the frequencies of distinct values, if there are fewer than independent draws of every token would give.
 fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     if shapes.repeats_any() || shapes.whole.is_unique() || shapes.values < LEAST_SEEN {
         return None;
@@ -99,7 +99,7 @@ fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     (alone * 8 > seen * 9).then(|| shapes.whole.vocabulary(false, Some(subject.distinct)).curve)
 }
 
-/// Copies the marks of a shape, and calls `piece` for each place.
+/// Copies the marks of a shape, and replaces each token by the result of `piece`.
 fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> String {
     let (mut out, mut at) = (String::new(), 0);
     for mark in variant.shape.chars() {
@@ -107,7 +107,7 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> 
             out.push_str(&piece(at, &variant.places[at]));
             at += 1;
         } else {
-            // Braces are doubled because single ones begin a tag.
+            // Braces are doubled, because a single brace begins a tag.
             out.extend(std::iter::repeat_n(mark, if matches!(mark, '{' | '}') { 2 } else { 1 }));
         }
     }
@@ -148,7 +148,7 @@ fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     format!("{{words:{name}:histogram:{}}}", shapes.text_counts.to_text())
 }
 
-/// The entry's number, zero-padded to the width of the sampled numbers.
+/// Returns a tag for the entry's number, zero-padded to the width of the sampled numbers.
 fn number(words: &Words) -> String {
     match (words.lengths.only(), words.zeros) {
         (Some(width), _) => format!("{{number:{width}}}"),
@@ -158,7 +158,7 @@ fn number(words: &Words) -> String {
     }
 }
 
-/// Random digits, without leading zeros unless the sample had some.
+/// Returns a tag for random digits, with leading zeros only if the sample had some.
 fn digits(words: &Words) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some digits")]
     let mean = words.lengths.mean().round().max(1.0) as u64;
@@ -180,10 +180,10 @@ fn power(digits: u64) -> u64 {
     10_u64.pow(u32::try_from(digits).unwrap_or(18).min(18))
 }
 
-/// A fixed seed, so that the same source gives the same template.
+/// Constant, so that the same source yields the same template.
 const SEED: u64 = 0x6C65_6172_6E00;
 
-/// The distribution of a place: cumulative shares with their ranges of ranks; if empty, every draw is new.
+/// Frequencies of a token's words: cumulative shares with ranges of ranks. If empty, every draw is a new word.
 struct Ranks(Vec<(f64, u64, u64)>);
 
 impl Ranks {
@@ -219,7 +219,7 @@ impl Ranks {
     }
 }
 
-/// Simulates independent draws of every place, one for each value examined, and returns the number of distinct results.
+/// Simulates independent draws of every token, one for each examined value. Returns the number of distinct results.
 fn drawn_apart(shapes: &Shapes) -> u64 {
     let mut random = Rng::with_seed(SEED);
     let mut distinct: FxHashSet<u64> = FxHashSet::default();
@@ -252,7 +252,7 @@ fn drawn_apart(shapes: &Shapes) -> u64 {
     (distinct.len() + texts.len()) as u64
 }
 
-/// Whether numbers are listed as a vocabulary because there are few distinct ones.
+/// Whether numbers become a vocabulary, because few of them are distinct.
 fn is_listed(numbers: &Words) -> bool {
     numbers.distinct() <= 4096 && numbers.distinct() * 4 <= numbers.draws && numbers.is_saturated()
 }

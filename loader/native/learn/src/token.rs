@@ -1,7 +1,7 @@
 //! Splits a value into tokens: runs of letters, runs of digits, and the marks between them.
 //!
-//! The shape of a value has one character per token: `L` letters, `D` digits, `H` hexadecimal digits, `M` letters and
-//! digits mixed, `U` a UUID; a mark represents itself. So a shape reveals only the ASCII marks of a value.
+//! The shape of a value has a character for each token: `L` letters, `D` digits, `H` hexadecimal digits, `M` letters
+//! and digits mixed, `U` a UUID; a mark represents itself. So a shape reveals only the ASCII marks of a value.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
@@ -21,12 +21,12 @@ pub struct Token<'a> {
 /// A value with more tokens than this has no shape: it is a text of words.
 pub const MOST_TOKENS: usize = 24;
 const MOST_SPACES: usize = 4;
-/// Most changes between letters and digits in a run that is split into words and numbers.
+/// Runs that change more often between letters and digits are not split into words and numbers.
 const MOST_CHANGES: usize = 2;
-/// Least groups of hexadecimal digits in a MAC or IPv6 address.
+/// Minimum number of groups of hexadecimal digits that make a MAC or IPv6 address.
 const LEAST_GROUPS: usize = 4;
 
-/// Returns the shape and collects the tokens that are not marks; None for a text of many words.
+/// Returns the shape of a value and collects its tokens, except marks. Returns None for a text of many words.
 pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> {
     tokens.clear();
     let mut shape = String::new();
@@ -53,7 +53,7 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
     (spaces <= MOST_SPACES).then_some(shape)
 }
 
-/// The words of a text: the parts between spaces, stripped of surrounding marks.
+/// Returns the words of a text: the parts between spaces, without the marks around them.
 pub fn words(value: &str) -> impl Iterator<Item = &str> {
     let bare = |word: &'_ str| !word.is_empty();
     value
@@ -82,7 +82,7 @@ fn runs(value: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Splits letters from digits, unless they change too often.
+/// Splits a run into letters and digits, unless they alternate too often.
 fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
     let changes = run
         .as_bytes()
@@ -105,7 +105,7 @@ fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
     }
 }
 
-/// Whether the value is four or more groups of up to four hexadecimal digits with colons or hyphens between.
+/// Whether the value is four or more groups of up to four hexadecimal digits, separated by colons or hyphens.
 fn is_grouped(value: &str) -> bool {
     let fits = |group: &str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     [':', '-'].iter().any(|&mark| {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes() {
+    fn values_have_the_expected_shapes() {
         for (value, expected) in [
             ("Smith", "L"),
             ("u000000017", "LD"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_cut_where_the_shape_says() {
+    fn tokens_match_their_shape() {
         let mut tokens = Vec::new();
         shape("host12.Example", &mut tokens);
         let texts: Vec<_> = tokens.iter().map(|token| token.text).collect();

@@ -1,4 +1,4 @@
-//! The shape of a tree: which entries become branches, which kinds there are, and the parent of each kind.
+//! Derives the shape of a tree: the branches, the kinds, and the parent of each kind.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,17 +7,17 @@ use crate::schemes::is_neutral;
 use crate::shapes::LEAST_SEEN;
 use crate::statistics::{Key, Kind};
 
-/// Most kinds in a template.
+/// Maximum number of kinds in a template; the largest are kept.
 const MOST_KINDS: usize = 200;
-/// Most entries of one kind that become branches.
+/// A kind with more entries than this never becomes branches.
 const MOST_BRANCHES: u64 = 24;
 #[derive(Debug)]
 pub struct Outline<'g> {
-    /// DNs of single entries relative to the suffix, parents first.
+    /// DNs of the branches relative to the suffix, parents first.
     pub branches: Vec<String>,
-    /// Parents first; within a depth the largest first.
+    /// The kinds in the order of depth, and by descending size within a depth.
     pub kinds: Vec<PlacedKind<'g>>,
-    /// Number of entries that belong to no branch and no kind of the template.
+    /// Number of entries that are neither branches nor of a kind in the template.
     pub left_out: u64,
 }
 
@@ -31,13 +31,13 @@ pub struct PlacedKind<'g> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParentRule {
-    /// DN of the branch, empty for the suffix.
+    /// DN of the branch; empty for the suffix.
     Branch(String),
-    /// A kind by its index in the outline.
+    /// Index of the kind in the outline.
     Kind { place: usize, pick: String },
 }
 
-/// Maps the DN hash of each single entry to its relative name in the template.
+/// Maps the DN hash of each branch to its relative DN in the template.
 type Branches = FxHashMap<u64, String>;
 
 pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
@@ -51,7 +51,7 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     let mut candidates: Vec<_> =
         sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
     let all: u64 = sorted.iter().map(|(_, kind)| kind.entries).sum();
-    // Entries without an object class, which no server has, cannot be generated.
+    // Every server requires an object class, so entries without one cannot be generated.
     candidates.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
     limit(&mut candidates);
     let to_text: u64 = candidates.iter().map(|(_, kind)| kind.entries).sum();
@@ -64,7 +64,7 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     outline
 }
 
-/// Keeps the largest kinds, in the same order.
+/// Keeps the largest kinds, without changing their order.
 fn limit(kinds: &mut Vec<&(&Key, &Kind)>) {
     let mut sizes: Vec<u64> = kinds.iter().map(|(_, kind)| kind.entries).collect();
     sizes.sort_unstable_by(|one, other| other.cmp(one));
@@ -74,11 +74,11 @@ fn limit(kinds: &mut Vec<&(&Key, &Kind)>) {
 
 struct Single<'g> {
     keys: FxHashSet<&'g Key>,
-    /// DNs of the entries with their positions, parents first.
+    /// DNs of the branch entries with their positions, parents first.
     entries: Vec<(String, Place)>,
 }
 
-/// The kinds whose entries become branches: few entries with children, which are not all parents of the same kind.
+/// Finds the kinds whose entries become branches: few entries, with children, and not all parents of the same kind.
 fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     let mut found = Single { keys: FxHashSet::default(), entries: Vec::new() };
     let least = kinds.iter().map(|(key, _)| length(&key.path)).min().unwrap_or(0);
@@ -105,20 +105,20 @@ fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
     found
 }
 
-/// The sampled entries of a kind.
+/// Returns the DNs and positions of the sampled entries of a kind.
 fn named(kind: &Kind) -> Vec<(String, Place)> {
     let records = kind.records.sorted();
     let names = records.iter().filter_map(|(_, record)| dn(record));
     names.map(|dn| (dn.clone(), Place::new(dn.as_bytes()))).collect()
 }
 
-/// The hashes of entries that are parents.
+/// Returns those of `hashes` whose entries are parents.
 fn inner(kinds: &[(&Key, &Kind)], hashes: &FxHashSet<u64>) -> FxHashSet<u64> {
     let parents = kinds.iter().flat_map(|(_, kind)| kind.parents.keys());
     parents.filter(|hash| hashes.contains(hash)).collect()
 }
 
-/// Whether several of the entries have children of the same kind, so that they form a kind of parents.
+/// Whether several of the entries have children of the same kind, so that they form a kind rather than branches.
 fn is_level(entries: &[(String, Place)], children: &[&Kind]) -> bool {
     children.iter().any(|kind| {
         let is_parent = |place: &Place| kind.parents.get(place.own()).is_some();
@@ -133,10 +133,10 @@ fn dn(record: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&entry.dn).into_owned())
 }
 
-/// Gives single entries names that reveal nothing; the first is the suffix.
+/// Assigns branches names that reveal nothing; the first branch is the suffix.
 fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
     let (mut names, mut branches) = (Branches::default(), Vec::new());
-    let mut taken = FxHashSet::default();
+    let mut used = FxHashSet::default();
     for (at, (_, place)) in single.entries.iter().enumerate() {
         let parent = names.get(&place.parent()).cloned().unwrap_or_default();
         if at == 0 {
@@ -147,7 +147,7 @@ fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
         if !parent.is_empty() {
             name = format!("{name},{parent}");
         }
-        if !taken.insert(name.clone()) {
+        if !used.insert(name.clone()) {
             let behind = if parent.is_empty() { "" } else { "," };
             name = format!("ou=unit-{}{behind}{parent}", branches.len() + 1);
         }
@@ -165,7 +165,7 @@ fn rdn(place: &Place, number: usize) -> String {
     if is_neutral(value) { format!("{kind}={value}") } else { format!("{kind}=unit-{number}") }
 }
 
-/// Finds the parent of a kind: a branch if nearly all its entries are below one, else the largest kind at that path.
+/// Returns the parent of a kind: a branch if nearly all entries are below it, or the largest kind at the parent path.
 fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) -> ParentRule {
     let parents = kind.parents.sorted();
     let seen: u64 = parents.iter().map(|(_, count)| **count).sum();
@@ -185,7 +185,7 @@ fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) ->
     }
 }
 
-/// Describes how children are distributed over `parents` parents, including those without children.
+/// Returns how children are distributed over `parents` parents, including parents without children.
 #[allow(clippy::cast_precision_loss, reason = "moments")]
 pub fn pick(kind: &Kind, parents: u64) -> String {
     let counts = kind.parents.sorted();
@@ -194,7 +194,7 @@ pub fn pick(kind: &Kind, parents: u64) -> String {
     let mean = kind.entries as f64 / all;
     let squares: f64 =
         counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
-    // The variance divided by the square of the mean, minus 1/mean, which a uniform choice would give.
+    // The variance divided by the square of the mean, less 1/mean, which is its value for a uniform choice.
     let spread = (squares / all / (mean * mean) - 1.0).max(0.0);
     if spread < 0.5 / mean {
         return "each".to_owned();
@@ -209,7 +209,7 @@ pub fn pick(kind: &Kind, parents: u64) -> String {
     format!("zipf:{:.1}", best.unwrap_or(1.0))
 }
 
-/// The same measure for weights 1/k^exponent.
+/// Returns the same measure for weights 1/k^exponent.
 #[allow(clippy::cast_precision_loss, reason = "moments")]
 fn zipf_spread(count: u64, exponent: f64) -> f64 {
     const EXACT: u64 = 10_000;
@@ -232,20 +232,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neutral_names_are_found() {
+    fn neutral_branch_names_are_kept() {
         assert_eq!(rdn(&Place::new(b"OU=People,dc=x"), 3), "ou=people");
         assert_eq!(rdn(&Place::new(b"cn=Secret Labs,dc=x"), 3), "ou=unit-3");
     }
 
     #[test]
-    fn spreads() {
+    fn the_spread_decides_the_distribution() {
         assert!(zipf_spread(1000, 0.1) < zipf_spread(1000, 1.0));
         let (near, far) = (zipf_spread(9_999, 1.2), zipf_spread(10_001, 1.2));
         assert!((near / far - 1.0).abs() < 0.01);
     }
 
     #[test]
-    fn children_are_shared_out_as_they_were() {
+    fn the_distribution_of_children_is_kept() {
         let kind_of = |counts: &[u64]| {
             let mut kind = Kind { entries: counts.iter().sum(), ..Kind::default() };
             for (parent, &count) in counts.iter().enumerate() {

@@ -6,32 +6,32 @@ use crate::histogram::Histogram;
 use crate::place::Place;
 use crate::schemes::scheme;
 
-/// Percentage of the values that must match a class.
+/// Percentage of the values that must belong to a class.
 const NEARLY_ALL: usize = 95;
-/// Most distinct paths of DNs.
+/// Maximum number of distinct paths of DN values.
 const MOST_PATHS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueKind {
-    /// Any text; its shapes describe it.
+    /// Any other text; shapes describe it.
     Text,
-    /// DNs: the paths of RDN types with their counts, the most frequent first.
+    /// DNs: the paths of their RDN types with counts, in descending order.
     Dn(Vec<(String, usize)>),
     Password {
         scheme: &'static str,
     },
-    /// generalizedTime values within these years.
+    /// Values of generalizedTime in the years `first` to `last`.
     Time {
         first: u32,
         last: u32,
     },
-    /// Number of TRUE values per thousand.
+    /// `yes` is the number of TRUE values per thousand.
     Boolean {
         yes: usize,
     },
 }
 
-/// `root` has the RDN types of the suffix.
+/// Returns the class of the values. `root` has the RDN types of the suffix.
 pub fn sort(values: &[&str], root: &str) -> ValueKind {
     let nearly_all = |fits: usize| !values.is_empty() && fits * 100 >= values.len() * NEARLY_ALL;
     let count = |fits: fn(&str) -> bool| values.iter().filter(|value| fits(value)).count();
@@ -74,7 +74,7 @@ fn time(values: &[&str]) -> ValueKind {
         .collect();
     years.retain(|year| (1970..=2200).contains(year));
     years.sort_unstable();
-    // The most extreme hundredth on either side is ignored.
+    // The first and the last percent of the years are ignored.
     let outside = years.len() / 100;
     let first = years.get(outside).copied().unwrap_or(2020);
     let last = years.get(years.len().saturating_sub(outside + 1)).copied().unwrap_or(first);
@@ -90,7 +90,7 @@ fn password(values: &[&str]) -> ValueKind {
     ValueKind::Password { scheme: most.map_or("SSHA", |(name, _)| name) }
 }
 
-/// Lengths of the text after the scheme.
+/// Returns the lengths of the texts after the scheme.
 pub fn hash_lengths(values: &[&str]) -> Histogram {
     let mut lengths = Histogram::default();
     for (_, hash) in values.iter().filter_map(|value| scheme(value)) {
@@ -99,7 +99,7 @@ pub fn hash_lengths(values: &[&str]) -> Histogram {
     lengths
 }
 
-/// The path of a value that is a DN, which has several RDNs or is below the suffix.
+/// Returns the path of a value that is a DN: it must have several RDNs, or be below the suffix.
 fn dn(value: &str, root: &str) -> Option<String> {
     if !value.contains('=') {
         return None;
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sorts() {
+    fn values_are_classified() {
         assert_eq!(
             sort(&["TRUE", "FALSE", "FALSE", "FALSE"], "dc"),
             ValueKind::Boolean { yes: 250 }

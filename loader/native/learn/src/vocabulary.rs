@@ -1,5 +1,4 @@
-//! The words in one place of a shape: how many, how long, how skewed (which share of all draws goes to which ranks),
-//! and of which letters.
+//! The words of one token of a shape: how many, how long, of which letters, and which share of all draws each rank has.
 
 use rustc_hash::FxHashMap;
 use synth::vocabulary::{Case, Step};
@@ -8,25 +7,25 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::histogram::Histogram;
 use crate::letters::Letters;
 
-/// If at most this share of all draws occurred only once, the sample has seen the whole vocabulary.
+/// If at most this share of all draws are words that occurred only once, the sample contains the whole vocabulary.
 const SATURATED: f64 = 0.005;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     /// Number of distinct words.
     pub words: u64,
-    /// Shares of all draws, 0 to 1.
+    /// Steps of ranks, each with a share of all draws between 0 and 1.
     pub steps: Vec<Step>,
 }
 
-/// A word in the sample.
+/// A word of the sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Word {
     count: u64,
     letters: u64,
 }
 
-/// `distinct` is the number of distinct words, if known.
+/// Derives the frequencies. `distinct` is the number of distinct words, if it is known.
 #[allow(clippy::cast_precision_loss, reason = "shares")]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
@@ -37,7 +36,7 @@ fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
     let twice = words.iter().filter(|word| word.count == 2).count() as f64;
     let unseen_share = once / (draws.max(1) as f64);
     let saturated = unseen_share < SATURATED;
-    // Chao 1984: the numbers of words seen once and twice give an estimate of those never seen.
+    // The numbers of words seen once and seen twice yield an estimate of the unseen words (Chao 1984).
     let unseen = if saturated { 0.0 } else { once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0)) };
     let all = distinct.unwrap_or(seen + unseen as u64).max(seen);
     let kept = if all > seen { 1.0 - unseen_share } else { 1.0 };
@@ -60,7 +59,7 @@ fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
     Curve { words: all, steps }
 }
 
-/// Two steps per power of two: 1 2 3 4 6 8 12 16 24 ...
+/// Returns the end of the step that begins at `rank`. There are two steps per power of two: 1 2 3 4 6 8 12 16 24 ...
 fn next(rank: u64) -> u64 {
     if rank < 4 {
         return rank + 1;
@@ -72,30 +71,30 @@ fn next(rank: u64) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     pub curve: Curve,
-    /// Lengths of the distinct words in letters.
+    /// Lengths of the distinct words, in letters.
     pub lengths: Histogram,
     pub letters: Letters,
     pub case: Case,
-    /// Whether all letters are a to z.
+    /// Whether all words consist of the letters a to z.
     pub ascii: bool,
     /// Whether the words are numbers.
     pub digits: bool,
-    /// Number of draws it was learned from.
+    /// Number of draws from which the vocabulary was learned.
     pub draws: u64,
-    /// Whether more draws would find few new words.
+    /// Whether more draws would yield few new words.
     covered: bool,
-    /// Hashes of its words, ascending.
+    /// Hashes of the words in ascending order.
     hashes: Vec<u64>,
 }
 
-/// Vocabularies with fewer words are not compared: they may be equal by chance.
+/// Vocabularies with fewer words are not compared, because they may be equal by chance.
 const LEAST_LIKE: usize = 20;
-/// Number of words of the smaller vocabulary that are looked up in the larger one.
+/// Number of words of the smaller vocabulary that are looked up in the larger vocabulary.
 const LOOKED_UP: usize = 200;
 
 impl Vocabulary {
-    /// Whether nearly all words of the smaller vocabulary are also in the larger one, and their numbers are similar or
-    /// differ only because the smaller one saw few draws.
+    /// Whether two vocabularies are the same: nearly all words of the smaller are in the larger, and their sizes are
+    /// similar, or differ only because the smaller was learned from few draws.
     pub fn is_like(&self, other: &Self) -> bool {
         let (small, large) =
             if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
@@ -114,7 +113,7 @@ impl Vocabulary {
         found * 100 >= small.hashes.len().min(LOOKED_UP) * 85
     }
 
-    /// Keeps the vocabulary with more draws for both.
+    /// Keeps the one of two equal vocabularies that has more draws.
     pub fn join(&mut self, other: Self) {
         let draws = self.draws + other.draws;
         if other.draws > self.draws {
@@ -124,15 +123,15 @@ impl Vocabulary {
     }
 }
 
-/// Collects words.
+/// Collects the words of a token.
 #[derive(Debug, Default)]
 pub struct Words {
     counts: FxHashMap<String, u64>,
     cases: [u64; 3],
     pub draws: u64,
-    /// Letters per word, weighted by draws.
+    /// Lengths of the words in letters, weighted by draws.
     pub lengths: Histogram,
-    /// Number of words that are digits with a leading zero.
+    /// Number of words that are numbers with a leading zero.
     pub zeros: u64,
 }
 
@@ -150,12 +149,12 @@ impl Words {
         self.counts.len() as u64
     }
 
-    /// Whether hardly any word occurred twice; random numbers from a large range have more repetitions.
+    /// Whether hardly any word occurred twice. Random numbers repeat more often, even from a large range.
     pub fn is_unique(&self) -> bool {
         self.draws >= 20 && (self.draws - self.distinct()) * 10_000 <= self.draws
     }
 
-    /// Whether more draws would find few new words.
+    /// Whether more draws would yield few new words.
     pub fn is_saturated(&self) -> bool {
         self.once() * 50 <= self.draws
     }
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_that_was_seen_whole() {
+    fn a_vocabulary_that_was_sampled_completely() {
         let found = curve(words((1..=100).map(|rank| 100_000 / rank)), None);
         assert_eq!(found.words, 100);
         let first = found.steps[0];
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_a_larger_one() {
+    fn unseen_words_are_estimated() {
         // 10,000 draws of 20,000 equally likely words: 6,065 once, 1,516 twice, 252 three times.
         let counts = [vec![1; 6065], vec![2; 1516], vec![3; 252]].concat();
         let found = curve(words(counts), None);
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn steps() {
+    fn steps_grow_with_the_rank() {
         let mut rank = 0;
         let found = std::iter::from_fn(|| {
             rank = next(rank);

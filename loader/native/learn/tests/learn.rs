@@ -13,8 +13,8 @@ fn learned(ldif: &str, jobs: usize) -> common::Result<Learned> {
     learn(vec![Source::Path(file.path().to_path_buf())], jobs, &Counters::default())
 }
 
-/// The LDIF that the template generates for `entries` entries of its main kind.
-fn made(template: &str, entries: u64) -> String {
+/// Returns the LDIF that the template generates for `entries` entries of its main kind.
+fn generated(template: &str, entries: u64) -> String {
     let read = synth::toml::parse(Path::new("learned.toml"), template, &[]).unwrap();
     let options = synth::Options { entries: Some(entries), ..synth::Options::default() };
     let tree = synth::compile(&read, &options).unwrap();
@@ -42,7 +42,7 @@ fn line<'t>(template: &'t str, name: &str) -> &'t str {
 }
 
 #[test]
-fn sorts_of_values() {
+fn values_are_classified() {
     let ldif = people(400, |number| {
         format!(
             "enabled: {}\nseen: 20{:02}0101000000Z\nmanager: uid=p{:05},ou=people,dc=corp,dc=test\n\
@@ -64,13 +64,13 @@ fn sorts_of_values() {
     ] {
         assert!(line(&template, name).contains(part), "{name}: {}", line(&template, name));
     }
-    let made = made(&template, 100);
-    assert_eq!(made.matches("\ndn: uid=").count(), 100);
-    assert_eq!(made.matches("\nmanager: uid=").count(), 100);
+    let ldif = generated(&template, 100);
+    assert_eq!(ldif.matches("\ndn: uid=").count(), 100);
+    assert_eq!(ldif.matches("\nmanager: uid=").count(), 100);
 }
 
 #[test]
-fn chances_and_numbers_of_values() {
+fn frequencies_and_counts_of_values_are_kept() {
     let ldif = people(1000, |number| {
         let phones = (0..number % 3).fold(String::new(), |text, phone| {
             text + &format!("phone: {}\n", 100_000 + number * 7 + phone)
@@ -83,8 +83,8 @@ fn chances_and_numbers_of_values() {
     assert!(line(&template, "room").contains("chance = 0.1 "), "{}", line(&template, "room"));
     assert!(line(&template, "phone").contains("count = \"histogram:1=5"), "{template}");
     assert!(!template.contains("secret"), "{template}");
-    let made = made(&template, 1000);
-    let phones = made.matches("\nphone: ").count();
+    let ldif = generated(&template, 1000);
+    let phones = ldif.matches("\nphone: ").count();
     assert!((950..1050).contains(&phones), "{phones}");
 }
 
@@ -101,15 +101,15 @@ fn naming_values_are_unique() {
         );
     }
     let template = learned(&ldif, 1).unwrap().template;
-    let made = made(&template, 5000);
-    let mut names: Vec<&str> = made.lines().filter(|line| line.starts_with("dn: cn=")).collect();
+    let ldif = generated(&template, 5000);
+    let mut names: Vec<&str> = ldif.lines().filter(|line| line.starts_with("dn: cn=")).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), 5000);
 }
 
 #[test]
-fn jobs_change_nothing() {
+fn the_number_of_jobs_does_not_matter() {
     let ldif = people(3000, |number| format!("sn: name{}\n", number % 77));
     assert_eq!(learned(&ldif, 1).unwrap(), learned(&ldif, 3).unwrap());
 }
@@ -120,18 +120,18 @@ fn a_tree_without_its_suffix_can_be_learned_from() {
     let people = &ldif[HEAD.len()..];
     let learned = learned(people, 1).unwrap();
     assert_eq!((learned.main, learned.kinds), (500, 1));
-    assert_eq!(made(&learned.template, 20).matches("dn: uid=").count(), 20);
+    assert_eq!(generated(&learned.template, 20).matches("dn: uid=").count(), 20);
 }
 
 #[test]
-fn odd_names_of_attributes_do_not_stand_in_the_way() {
+fn unusual_attribute_names_are_accepted() {
     let ldif = people(100, |number| {
         format!(
             "number: {number}\nx;lang-en: a{number}\nx;binary: b\ndn2: {number}\n1.2.3: {{brace}}{number}\n"
         )
     });
     let template = learned(&ldif, 1).unwrap().template;
-    assert_eq!(made(&template, 10).matches("dn: uid=").count(), 10);
+    assert_eq!(generated(&template, 10).matches("dn: uid=").count(), 10);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn an_empty_source_is_refused() {
 }
 
 #[test]
-fn many_kinds_are_bounded() {
+fn the_number_of_kinds_is_bounded() {
     let mut ldif = HEAD.to_owned();
     for number in 0..6000 {
         let kind = number / 2;
@@ -156,11 +156,11 @@ fn many_kinds_are_bounded() {
 }
 
 #[test]
-fn values_too_long_to_be_kept_and_empty_ones() {
+fn overlong_and_empty_values_are_accepted() {
     let ldif = people(50, |number| {
         format!("long: {}\nempty:\nmarks: - - - - - - -\n", "x y ".repeat(400 + number))
     });
     let template = learned(&ldif, 1).unwrap().template;
-    let size = made(&template, 50).len();
+    let size = generated(&template, 50).len();
     assert!((ldif.len() * 9 / 10..ldif.len() * 11 / 10).contains(&size), "{size} {}", ldif.len());
 }

@@ -1,4 +1,4 @@
-//! Searches and modifies of entries that may exist already.
+//! Searches for, and modifies, entries that may already be on the server.
 
 use tree::Names;
 use wire::Result;
@@ -12,11 +12,11 @@ use crate::requests;
 
 const NOTHING: &[u8] = b"1.1";
 
-/// Base searches for single entries.
+/// Base searches, each for one entry.
 #[derive(Debug)]
 pub struct EntryReads<'a> {
     names: Vec<&'a [u8]>,
-    /// The requested attributes for each of `names`; empty if no attributes are requested of any entry.
+    /// The attributes to request for each of `names`; empty if no attributes are requested for any entry.
     attributes: Vec<Vec<Vec<u8>>>,
     pub found: Vec<Option<ServerEntry>>,
 }
@@ -28,8 +28,8 @@ impl<'a> EntryReads<'a> {
         Self { names, attributes: Vec::new(), found }
     }
 
-    /// Asks for the user attributes, and for any other attribute that the LDIF contains, such as `ref` of a referral
-    /// object, which servers return only when it is requested.
+    /// Requests the user attributes, and any other attribute that the LDIF contains: servers return some only on
+    /// request, such as `ref` of a referral object.
     pub fn with_content(entries: Vec<&'a Entry>, leave_out: &Names) -> common::Result<Self> {
         let attributes =
             entries.iter().map(|entry| content(entry, leave_out)).collect::<common::Result<_>>()?;
@@ -70,7 +70,7 @@ impl Requester for EntryReads<'_> {
     }
 }
 
-/// Modifies of entries that exist.
+/// Modify requests for existing entries.
 #[derive(Debug)]
 pub struct EntryModifies<'a> {
     list: Vec<(&'a [u8], Vec<Modification>)>,

@@ -1,7 +1,7 @@
-//! The queue of batches between the reader and the connections, and the dependencies between batches.
+//! The queue of batches between the reader and the connections. It also tracks dependencies between batches.
 //!
-//! A batch depends on every unsettled earlier batch that contains a parent of one of its entries, an entry that one of
-//! them names, or an entry with the same DN. Batches are taken in order and never wait for later ones, so there is no deadlock.
+//! A batch depends on every earlier unsettled batch with the parent of one of its entries, an entry that one of its
+//! entries names, or an entry with the same DN. Batches are taken in order, and never wait for later ones: no deadlock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,14 +12,14 @@ use rustc_hash::FxHashMap;
 
 use crate::entry::Entry;
 
-/// A waiting thread notices after this time at the latest that the load was cancelled.
+/// Maximum time after which a waiting thread notices that the load was cancelled.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct Batch {
     pub number: u64,
     pub entries: Vec<Entry>,
-    /// The numbers of the batches that this one depends on.
+    /// Numbers of the batches on which this batch depends.
     pub after: BTreeSet<u64>,
 }
 
@@ -27,19 +27,19 @@ pub struct Batch {
 pub struct BatchQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// The highest number of batches in the queue.
+    /// Maximum number of batches in the queue.
     room: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Batch>,
-    /// The numbers of the batches that are not settled.
+    /// Numbers of the batches that are not yet settled.
     open: BTreeSet<u64>,
-    /// Batches that are settled although some of their entries are not on the server, each with the number of the first
-    /// batch that cannot depend on it. They are kept until all batches before that number are settled.
+    /// Settled batches with entries that are not on the server. Each maps to the number of the first batch that cannot
+    /// depend on it, and is kept until all batches before that number are settled.
     troubled: BTreeMap<u64, u64>,
-    /// Maps the hash of a DN to the last unsettled batch that contains an entry with this DN.
+    /// Maps the hash of a DN to the last unsettled batch with an entry that has this DN.
     names: FxHashMap<u128, u64>,
     next: u64,
     ended: bool,
@@ -51,7 +51,7 @@ impl BatchQueue {
         Self { state: Mutex::default(), changed: Condvar::new(), room }
     }
 
-    /// Appends a batch once there is room; returns false if the load was stopped or cancelled.
+    /// Appends a batch as soon as there is room; returns false if the load was stopped or cancelled.
     pub fn put(&self, entries: Vec<Entry>, cancelled: impl Fn() -> bool) -> bool {
         let mut state = lock(&self.state);
         while state.waiting.len() >= self.room && !state.stopped {
@@ -68,18 +68,18 @@ impl BatchQueue {
         true
     }
 
-    /// Reopens the queue for the second pass.
+    /// Opens the queue again for the second pass.
     pub fn begin(&self) {
         lock(&self.state).ended = false;
     }
 
-    /// No more batches will come.
+    /// Announces that no more batches will be put into the queue.
     pub fn end(&self) {
         lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
-    /// Wakes all waiting threads; nothing is put or taken any more.
+    /// Wakes all waiting threads; from now on no batch is put or taken.
     pub fn stop(&self) {
         lock(&self.state).stopped = true;
         self.changed.notify_all();
@@ -89,7 +89,7 @@ impl BatchQueue {
         lock(&self.state).stopped
     }
 
-    /// Takes the next batch; `None` if there are no more, or if the load was stopped or cancelled.
+    /// Waits for the next batch; returns `None` if there are no more, or if the load was stopped or cancelled.
     pub fn take(&self, cancelled: impl Fn() -> bool) -> Option<Batch> {
         let mut state = lock(&self.state);
         loop {
@@ -107,8 +107,8 @@ impl BatchQueue {
         }
     }
 
-    /// Waits until all batches of `after` are settled. `Some(true)` means that some of their entries are not on the
-    /// server; `None` means that the load was stopped or cancelled.
+    /// Waits until all batches of `after` are settled. Returns `Some(true)` if some of their entries are not on the
+    /// server, and `None` if the load was stopped or cancelled.
     pub fn wait_for(&self, after: &BTreeSet<u64>, cancelled: impl Fn() -> bool) -> Option<bool> {
         let mut state = lock(&self.state);
         loop {
@@ -122,7 +122,7 @@ impl BatchQueue {
         }
     }
 
-    /// Marks the batch as settled. `troubled` says that some of its entries are not on the server.
+    /// Marks a batch as settled; with `troubled`, some of its entries are not on the server.
     pub fn settle(&self, batch: &Batch, troubled: bool) {
         let mut state = lock(&self.state);
         state.open.remove(&batch.number);
@@ -174,12 +174,12 @@ mod tests {
         for names in batches {
             assert!(queue.put(names.iter().map(|dn| entry(dn)).collect(), || false));
         }
-        let taken = (0..batches.len()).map(|_| queue.take(|| false).unwrap()).collect();
-        (queue, taken)
+        let queued = (0..batches.len()).map(|_| queue.take(|| false).unwrap()).collect();
+        (queue, queued)
     }
 
     #[test]
-    fn a_child_waits_for_its_parent_and_a_dn_for_itself() {
+    fn an_entry_waits_for_its_parent_and_for_the_same_dn() {
         let (queue, batches) = queue(&[
             &["ou=a,dc=x", "ou=b,dc=x"],
             &["cn=1,OU=a,dc=x"],
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_waits_for_those_that_it_names() {
+    fn an_entry_waits_for_the_entries_it_names() {
         let queue = BatchQueue::new(9);
         assert!(queue.put(vec![entry("cn=1,dc=x")], || false));
         assert!(queue.put(vec![entry("cn=2,dc=x")], || false));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_is_settled() {
+    fn no_batch_waits_for_a_settled_batch() {
         let (queue, batches) = queue(&[&["ou=a,dc=x"]]);
         queue.settle(&batches[0], false);
         assert!(queue.put(vec![entry("cn=1,ou=a,dc=x")], || false));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn once_stopped_nothing_goes_on() {
+    fn a_stopped_queue_accepts_and_returns_no_batch() {
         let (queue, batches) = queue(&[&["ou=a,dc=x"], &["cn=1,ou=a,dc=x"]]);
         queue.stop();
         assert_eq!(queue.wait_for(&batches[1].after, || false), None);

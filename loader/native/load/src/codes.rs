@@ -1,4 +1,4 @@
-//! The meaning of LDAP result codes (RFC 4511, 4.1.9 and A.2) for a load.
+//! LDAP result codes (RFC 4511, 4.1.9 and A.2), and what they mean for a load.
 
 pub const OTHER_DATABASE: i32 = 71; // affectsMultipleDSAs
 pub const NO_SUCH_OBJECT: i32 = 32;
@@ -39,17 +39,17 @@ const NAMES: [(i32, &str); 32] = [
     (80, "other"),
 ];
 
-/// The server is busy or unavailable, so the request is worth a retry.
+/// Whether the server is busy or unavailable, so that another attempt may succeed.
 pub const fn is_transient(code: i32) -> bool {
     matches!(code, 51 | 52)
 }
 
-/// The server, or this database, does not support transactions although the root DSE announces them.
+/// Whether the server or the database does not support transactions, although the root DSE announces them.
 pub const fn is_no_transaction(code: i32) -> bool {
     matches!(code, 2 | 12 | 53)
 }
 
-/// The reason as written to the reject file.
+/// Formats the reason for the reject file.
 pub fn reason(code: i32, text: &str) -> String {
     let name = NAMES.iter().find(|(known, _)| *known == code);
     let name =
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons() {
+    fn a_reason_has_the_name_and_the_code() {
         assert_eq!(reason(68, ""), "entryAlreadyExists (68)");
         assert_eq!(reason(65, "no sn"), "objectClassViolation (65): no sn");
         assert_eq!(reason(4711, ""), "result 4711");

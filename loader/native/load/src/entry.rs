@@ -1,4 +1,4 @@
-//! One entry of the input, and the add request that is made of it.
+//! An entry of the input, and the add request for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::requests;
 /// A record of the input, with hashes that identify the entry and its parent.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The number of the record, counted from 0 over all input files.
+    /// Number of the record, counted from 0 over all input files.
     pub position: u64,
-    /// `None` for a stream.
+    /// The input file; `None` for a stream.
     pub path: Option<Arc<PathBuf>>,
-    /// The number of its first line, from 1.
+    /// Number of the record's first line, counted from 1.
     pub line: u64,
     pub text: Vec<u8>,
     pub dn: Vec<u8>,
-    /// The hashes of the normalized DN and of the parent's.
+    /// Hashes of the normalized DNs of the entry and of its parent.
     pub name: u128,
     pub parent: u128,
-    /// Number of RDNs.
+    /// Number of RDNs in the DN.
     pub depth: usize,
-    /// The hashes of the DNs that it names, if it was deferred; see [`Entry::named`].
+    /// Hashes of the DNs that the entry names, if the entry was deferred; see [`Entry::named`].
     pub references: Vec<u128>,
 }
 
@@ -51,8 +51,8 @@ impl Entry {
         })
     }
 
-    /// Returns the hashes of the DNs in its attributes of these types, except for its own, and those of entries above
-    /// and below it: they cannot be sent in another order.
+    /// Returns the hashes of the DNs in the entry's attributes of these types. The entry itself, its ancestors and its
+    /// subordinates are omitted, because the entry cannot be sent in another order with regard to them.
     pub fn named(&self, types: &Names) -> Result<Vec<u128>> {
         let own = ParsedDn::new(&self.dn);
         let (mut names, mut name) = (Vec::new(), ParsedDn::default());
@@ -69,14 +69,14 @@ impl Entry {
         String::from_utf8_lossy(&self.dn).into_owned()
     }
 
-    /// Its attribute lines.
+    /// Returns the attribute lines of the entry.
     pub fn fields(&self) -> Result<Vec<Field<'_>>> {
         let entry = record(&self.text, self.line).entry()?;
         entry.fields.collect()
     }
 }
 
-/// The DN of a value of the syntax Name And Optional UID (RFC 4517): `DN#'0101'B`.
+/// Returns the DN in a value of the syntax Name And Optional UID (RFC 4517): `DN#'0101'B`.
 fn without_uid(value: &[u8]) -> &[u8] {
     let mark = value.windows(2).rposition(|two| two == b"#'");
     mark.filter(|_| value.ends_with(b"'B")).map_or(value, |at| &value[..at])
@@ -86,20 +86,20 @@ fn record(text: &[u8], line: u64) -> Record<'_> {
     Record { bytes: text, line, closed: true, last: false }
 }
 
-/// An entry, ready to be sent.
+/// An entry whose add request is encoded.
 #[derive(Debug)]
 pub struct Prepared {
-    /// An `AddRequest`.
+    /// The encoded `AddRequest`.
     pub operation: Vec<u8>,
-    /// Hashes of its attribute descriptions, including those of the RDN. Each is combined with the hash of the suffix,
-    /// because every database numbers descriptions by itself.
+    /// Hashes of the attribute descriptions, including those of the RDN. Each is combined with the hash of the suffix,
+    /// because every database numbers descriptions independently.
     pub descriptions: Vec<u64>,
-    /// The number of values that are not sent.
+    /// Number of values that are not sent.
     pub left_out: u64,
 }
 
 impl Prepared {
-    /// `context` is the hash of the suffix (see [`crate::shared::Shared::context`]).
+    /// Encodes an entry. `context` is the hash of its suffix (see [`crate::shared::Shared::context`]).
     pub fn new(entry: &Entry, leave_out: &Names, context: u64) -> Result<Self> {
         let all = entry.fields()?;
         let count = all.len();
@@ -122,7 +122,7 @@ impl Prepared {
     }
 }
 
-/// The attribute types of the RDN, in lower case.
+/// Returns the attribute types of the RDN in lower case.
 pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
     let name = ParsedDn::new(dn);
     let rdn = &name.key()[..name.key().len() - name.parent().len()];
@@ -135,9 +135,9 @@ pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
 #[derive(Debug)]
 pub struct GroupedValues<'a> {
     pub values: Vec<std::borrow::Cow<'a, [u8]>>,
-    /// The hash of each description in lower case, in the order of first occurrence.
+    /// Hashes of the descriptions in lower case, in the order of their first occurrence.
     pub descriptions: Vec<u64>,
-    /// For each description, the indexes of its fields.
+    /// Indexes of the fields of each description.
     pub members: Vec<Vec<usize>>,
 }
 

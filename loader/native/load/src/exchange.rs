@@ -1,4 +1,4 @@
-//! One connection with many outstanding requests.
+//! A connection with many outstanding requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::requests::{self, Controls};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendWindow {
     Yes,
-    /// That depends on a response that has not arrived.
+    /// Not yet: it depends on a response that has not arrived.
     Wait,
     Never,
 }
@@ -27,11 +27,11 @@ pub struct Answer {
     pub text: String,
 }
 
-/// How a transaction ended.
+/// The result of a transaction.
 #[derive(Debug)]
 pub struct TransactionOutcome {
     pub answer: Answer,
-    /// The message ID of the add that failed, if the server reports it (RFC 5805, 3.2).
+    /// Message ID of the add that failed, if the server reports it (RFC 5805, 3.2).
     pub guilty: Option<i32>,
 }
 
@@ -42,24 +42,24 @@ pub struct RequestPipeline {
     writer: Writer,
 }
 
-/// A set of requests that takes their responses.
+/// A list of requests to send, which also receives their responses.
 pub trait Requester {
     fn count(&self) -> usize;
     fn ready(&self, _request: usize) -> SendWindow {
         SendWindow::Yes
     }
     fn encode(&mut self, request: usize, id: i32, out: &mut Writer);
-    /// Takes a response, or one of the messages of a search response.
+    /// Handles a response, or one of the messages of a search response.
     fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()>;
 }
 
-/// The window is large enough for this number of requests per second at the round-trip time, which is the least of
-/// [`TIMES`] measurements.
+/// Requests per second that the window must allow at the measured round-trip time, which is the minimum of [`TIMES`]
+/// measurements.
 const RATE: f64 = 5_000.0;
 const TIMES: usize = 3;
 
 impl RequestPipeline {
-    /// Connects, binds and measures the round-trip time: the longer it is, the more requests may be outstanding.
+    /// Connects, binds and measures the round-trip time: the longer it is, the larger is the window.
     pub fn open(
         link: &ConnectionOptions,
         stop: &Arc<Counters>,
@@ -87,7 +87,7 @@ impl RequestPipeline {
         Ok(begun.elapsed())
     }
 
-    /// Sends all requests that may be sent, with no more of them outstanding than the window allows.
+    /// Sends all requests of the queue that may be sent, keeping at most `window` requests outstanding.
     pub fn pipeline(&mut self, queue: &mut impl Requester) -> Result<()> {
         let mut open: Vec<(i32, usize)> = Vec::with_capacity(self.window);
         let (mut next, count) = (0, queue.count());
@@ -115,7 +115,7 @@ impl RequestPipeline {
         Ok(id)
     }
 
-    /// Waits for one message, and also takes all others that have arrived.
+    /// Waits for one message, and also handles all others that have already arrived.
     fn collect(&mut self, queue: &mut impl Requester, open: &mut Vec<(i32, usize)>) -> Result<()> {
         let message = self.channel.receive()?;
         deliver(&message, queue, open)?;
@@ -135,20 +135,20 @@ impl RequestPipeline {
         if message.id == id { Ok(message) } else { Err(unexpected(&message)) }
     }
 
-    /// Starts a transaction; returns its identifier, or the server's refusal.
+    /// Starts a transaction. Returns its identifier, or the response in which the server refuses it.
     pub fn start(&mut self) -> Result<std::result::Result<Vec<u8>, Answer>> {
         let message = self.ask(requests::start)?;
-        let told = message.extended()?;
-        if told.result.code != 0 {
+        let response = message.extended()?;
+        if response.result.code != 0 {
             return Ok(Err(answer(&message)?));
         }
-        Ok(Ok(told.value.unwrap_or_default().to_vec()))
+        Ok(Ok(response.value.unwrap_or_default().to_vec()))
     }
 
     pub fn end(&mut self, commit: bool, transaction: &[u8]) -> Result<TransactionOutcome> {
         let message = self.ask(|out, id| requests::end(out, id, commit, transaction))?;
-        let told = message.extended()?;
-        let guilty = told.value.and_then(|value| {
+        let response = message.extended()?;
+        let guilty = response.value.and_then(|value| {
             let mut list = wire::ber::Reader::new(value).sequence().ok()?;
             list.integer().ok()
         });
@@ -176,17 +176,17 @@ pub fn answer(message: &Message<'_>) -> Result<Answer> {
 }
 
 fn unexpected(message: &Message<'_>) -> wire::Error {
-    let text = format!("an answer to a request that was not made ({})", message.id);
+    let text = format!("a response to a request that was never sent ({})", message.id);
     wire::Failure::new(wire::Phase::Protocol, 2, text).into()
 }
 
-/// Adds that are sent in the order of a list.
+/// Add requests that are sent in the order of a list.
 #[derive(Debug)]
 pub struct Adds<'a> {
-    /// The requests, each with the indexes of those whose responses it waits for.
+    /// The requests. Each has the indexes of other requests whose responses it waits for.
     pub list: Vec<(&'a [u8], Vec<usize>)>,
     pub controls: Controls,
-    /// The message IDs; 0 if the request was not sent.
+    /// Message IDs of the requests; 0 if a request was not sent.
     pub ids: Vec<i32>,
     pub answers: Vec<Option<Answer>>,
     sent: Vec<Option<Instant>>,
@@ -208,8 +208,8 @@ impl Requester for Adds<'_> {
     }
 
     /// A server processes the requests of a connection in parallel, and executes the adds of a transaction in the order
-    /// in which it has responded to them. So an entry is not sent before the responses to the adds of its parent and of
-    /// those that it names, and not in this list if one of them was refused.
+    /// of its responses. So an entry is sent only after the responses to the adds of its parent and of the entries that
+    /// it names; it is never sent in this list if one of these was refused.
     fn ready(&self, request: usize) -> SendWindow {
         let mut window = SendWindow::Yes;
         for &before in &self.list[request].1 {

@@ -1,4 +1,4 @@
-//! Compares an entry on the server with the entry in the LDIF.
+//! Compares an entry on the server with the same entry in the LDIF.
 
 use ldif::Field;
 use rustc_hash::FxHashMap;
@@ -11,19 +11,19 @@ use crate::entry::{Entry, GroupedValues, naming_types};
 use crate::options::Aliases;
 
 const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
-/// The attributes to request if the content is to be compared.
+/// Attributes to request for a comparison.
 pub const CONTENT: &[&str] = &["*", STAMPS[0], STAMPS[1]];
 
-/// Attributes by description, in lower case and with the server's name of the attribute type.
+/// Attributes by their description in lower case, with the server's name of the attribute type.
 type Attributes = FxHashMap<Vec<u8>, (Vec<u8>, Vec<Vec<u8>>)>;
 
-/// An entry as the server returned it.
+/// An entry that the server returned.
 #[derive(Debug, Default)]
 pub struct ServerEntry {
     attributes: Attributes,
 }
 
-/// One attribute after a Modify: its description, and its values.
+/// A replacement of an attribute in a Modify request: the description and the new values.
 pub type Modification = (Vec<u8>, Vec<Vec<u8>>);
 
 impl ServerEntry {
@@ -41,8 +41,8 @@ impl ServerEntry {
         Ok(found)
     }
 
-    /// Whether the entry in the LDIF is newer by its entryCSN, or else by its modifyTimestamp. If it has neither, it is
-    /// not newer.
+    /// Whether the entry in the LDIF is newer, judged by its entryCSN, or without one by its modifyTimestamp. False if
+    /// it has neither.
     pub fn is_older_than(&self, entry: &Entry) -> common::Result<bool> {
         let fields = entry.fields()?;
         let first =
@@ -65,11 +65,11 @@ impl ServerEntry {
         Ok(false)
     }
 
-    /// Returns the attributes that a modify must replace to make the user attributes equal to those of the LDIF; none
-    /// if they are equal.
+    /// Returns the attributes that a Modify request must replace so that the user attributes equal those of the LDIF;
+    /// empty if they are equal.
     ///
-    /// With `loosely`, values that differ only in case, in spaces or in the spelling of a DN are equal, because a
-    /// server may store a value in another spelling. The values of the RDN are kept, because servers add them.
+    /// With `loosely`, values are equal if they differ only in case, in spaces or in the spelling of a DN, because a
+    /// server may store another spelling. Values of the RDN are kept, because servers add them.
     pub fn changes(
         &self,
         entry: &Entry,
@@ -104,8 +104,8 @@ impl ServerEntry {
         Ok(changes)
     }
 
-    /// Whether an earlier attempt of this load must have added the entry. A password that the server has hashed, or
-    /// does not return, counts as equal.
+    /// Whether an earlier attempt of this load must have added the entry: it may differ only in a password that the
+    /// server has hashed or does not return.
     pub fn was_added_by_this_load(&self, changes: &[Modification]) -> bool {
         changes.iter().all(|(description, values)| self.is_password(description, values))
     }
@@ -128,7 +128,7 @@ fn server_name(description: &[u8], aliases: &Aliases) -> Vec<u8> {
     known.map_or_else(|| lower.clone(), |(_, name)| [name.as_bytes(), &lower[end..]].concat())
 }
 
-/// Whether the values are the same in any order. With `more`, the server may have further values.
+/// Whether the values are equal in any order. With `more`, the server may have additional values.
 fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: bool) -> bool {
     let sorted = |values: &[Vec<u8>]| {
         let mut values: Vec<Vec<u8>> = values.iter().map(|value| fold(value)).collect();
@@ -139,7 +139,7 @@ fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: 
     if more { ours.iter().all(|value| theirs.binary_search(value).is_ok()) } else { ours == theirs }
 }
 
-/// Maps values that differ only in case, in spaces or in the spelling of a DN to the same bytes.
+/// Maps values to the same bytes if they differ only in case, in spaces or in the spelling of a DN.
 fn folded(value: &[u8]) -> Vec<u8> {
     let text = if value.contains(&b'=') {
         ParsedDn::new(value).key().to_vec()
@@ -154,7 +154,7 @@ fn folded(value: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// As a server shows it.
+    /// Builds an entry as a server returns it.
     fn found(attributes: &[(&str, &[&str])]) -> ServerEntry {
         let owned = |(name, values): &(&str, &[&str])| {
             let values: Vec<_> = values.iter().map(|value| value.as_bytes().to_vec()).collect();
@@ -171,13 +171,13 @@ mod tests {
 
     fn changes(found: &ServerEntry, lines: &str, loosely: bool) -> Vec<String> {
         let aliases = vec![("commonname".to_owned(), "cn".to_owned())];
-        let made = found.changes(&entry(lines), &tree::Names::default(), &aliases, loosely);
+        let changes = found.changes(&entry(lines), &tree::Names::default(), &aliases, loosely);
         let named = |(name, values): &Modification| {
             let values: Vec<_> =
                 values.iter().map(|value| String::from_utf8_lossy(value)).collect();
             format!("{}: {}", String::from_utf8_lossy(name), values.join("|"))
         };
-        made.unwrap().iter().map(named).collect()
+        changes.unwrap().iter().map(named).collect()
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let found = found(&[("cn", &["one", "two"]), ("sn", &["a"]), ("entryCSN", &["x"])]);
         let none: [String; 0] = [];
         assert_eq!(changes(&found, "sn: a\ncommonName: two\nCN: one\n", false), none);
-        // The server added the value of the RDN by itself.
+        // Servers add the value of the RDN themselves.
         assert_eq!(changes(&found, "sn: a\ncn: two\n", false), none);
     }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_count_only_when_they_should() {
+    fn spellings_matter_only_in_a_strict_comparison() {
         let found = found(&[("cn", &["one"]), ("seeAlso", &["cn=A,dc=x"]), ("sn", &["Jo Doe"])]);
         let lines = "cn: one\nseeAlso: CN=a, dc=X\nsn: jo  doe\n";
         assert!(changes(&found, lines, true).is_empty());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_is_hashed_or_hidden_is_ours_and_another_value_is_not() {
+    fn only_a_hashed_or_hidden_password_may_differ() {
         let password = vec![(b"userPassword".to_vec(), vec![b"secret".to_vec()])];
         assert!(found(&[("userPassword", &["{SSHA}x"])]).was_added_by_this_load(&password));
         assert!(found(&[]).was_added_by_this_load(&password));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn which_is_newer() {
+    fn the_newer_entry_is_decided_by_csn_then_timestamp() {
         let csn = |seconds: u32| format!("202601010000{seconds:02}.000000Z#000000#000#000000");
         let found = found(&[("entryCSN", &[&csn(5)]), ("modifyTimestamp", &["20260101000005Z"])]);
         let newer = |lines: &str| found.is_older_than(&entry(lines)).unwrap();

@@ -1,10 +1,10 @@
-//! The journal of a load, from which a load that was killed is resumed. Records are appended; each is about a run of
-//! consecutive entries, which are identified by their positions in the input.
+//! The journal of a load, from which a killed load is resumed. Each record describes consecutive entries of the input
+//! by the range of their positions; records are only appended.
 //!
-//! Before an entry is sent, a record that reserves all positions up to one beyond it is synced. An entry that is not
+//! Before an entry is sent, a record is synced that reserves its position and all lower ones. An entry that is not
 //! reserved was never sent. An entry that is reserved but not recorded as done may or may not be on the server. Records
-//! of entries that are done are not synced: after a crash of the host, the load looks for these entries on the server
-//! and finds them there.
+//! of finished entries are not synced: after a crash of the host, the load looks up these entries on the server, and
+//! finds them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use common::{InFile, Result, lock};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The number of positions reserved at a time. Each reservation costs one sync.
+/// Number of positions that are reserved at a time; each reservation costs one sync.
 const AHEAD: u64 = 1 << 16;
 const RECORD: usize = 32;
 
@@ -29,7 +29,7 @@ pub enum Kind {
 const RESERVED: u64 = 1;
 const KINDS: [(Kind, u64); 3] = [(Kind::Added, 2), (Kind::Present, 3), (Kind::Replaced, 4)];
 
-/// The numbers of entries by their outcome, including those of earlier runs.
+/// Numbers of entries by their outcome, including the entries of earlier runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub added: u64,
@@ -51,12 +51,12 @@ impl Counts {
     }
 }
 
-/// The state in which an earlier run left the journal.
+/// State of the journal after earlier runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PreviousRun {
-    /// Disjoint ranges of positions in ascending order, each with an exclusive end.
+    /// Ranges of positions whose entries are done: disjoint, in ascending order, without their end.
     pub done: Vec<(u64, u64)>,
-    /// Entries at positions below this one may have been sent.
+    /// Entries at lower positions may have been sent.
     pub reserved: u64,
 }
 
@@ -68,14 +68,14 @@ pub struct Journal {
 #[derive(Debug)]
 struct State {
     file: File,
-    /// Bytes of whole records.
+    /// Length of all whole records, in bytes.
     length: u64,
     reserved: u64,
     counts: Counts,
 }
 
 impl State {
-    /// Appends records. If the disk is full, a partial one is removed, because later ones could not be read.
+    /// Appends records. If the disk is full, a partial record is removed, because later records could not be read.
     fn append(&mut self, records: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(records) {
             self.file.set_len(self.length)?;
@@ -87,8 +87,8 @@ impl State {
 }
 
 impl Journal {
-    /// Opens or creates the file (mode 0600), and truncates it after its last complete record. Its directory is synced,
-    /// so that what is reserved in it is not lost with its name.
+    /// Opens or creates the journal (mode 0600), and truncates it after its last complete record. Syncs its directory
+    /// too, so that a crash does not lose the file with its reservations.
     pub fn open(path: &Path) -> Result<(Self, PreviousRun)> {
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
@@ -99,13 +99,13 @@ impl Journal {
         let length = (records.len() * RECORD) as u64;
         file.set_len(length).in_file(Some(path))?;
         let directory = path.parent().unwrap_or(Path::new("."));
-        File::open(directory).and_then(|held| held.sync_all()).in_file(Some(directory))?;
+        File::open(directory).and_then(|opened| opened.sync_all()).in_file(Some(directory))?;
         let (before, counts) = summed(&records);
         let state = State { file, length, reserved: before.reserved, counts };
         Ok((Self { state: Mutex::new(state) }, before))
     }
 
-    /// Reserves the positions below `position`; their entries may be sent when it returns.
+    /// Reserves the positions below `position`. When it returns, their entries may be sent.
     pub fn reserve(&self, position: u64) -> Result<()> {
         let mut state = lock(&self.state);
         if position <= state.reserved {
@@ -118,7 +118,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Records that the entries at these positions, in ascending order, are done.
+    /// Records that the entries at `positions`, which ascend, are done.
     pub fn settle(&self, kind: Kind, positions: &[u64]) -> Result<()> {
         let number =
             KINDS.iter().find(|(known, _)| *known == kind).map_or(0, |(_, number)| *number);
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_is_found_again() {
+    fn finished_entries_are_read_back() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("journal");
         let (journal, before) = Journal::open(&path).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cut_short_is_forgotten_and_the_next_is_not() {
+    fn a_truncated_record_is_ignored_and_the_next_is_read() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("journal");
         let (journal, _) = Journal::open(&path).unwrap();
@@ -220,11 +220,11 @@ mod tests {
         assert_eq!(Journal::open(&path).unwrap().1.done, [(0, 1), (7, 8)]);
     }
 
-    /// Another process of this test has room for two and a half records, and later for more.
+    /// Runs this test in another process, whose file size limit allows two and a half records, and later more.
     #[test]
-    fn an_append_that_the_disk_cuts_does_not_hide_the_next() {
+    fn a_truncated_append_does_not_hide_the_next() {
         const PATH: &str = "DITSEED_TEST_JOURNAL";
-        const NAME: &str = "journal::tests::an_append_that_the_disk_cuts_does_not_hide_the_next";
+        const NAME: &str = "journal::tests::a_truncated_append_does_not_hide_the_next";
         let prlimit = |arguments: &[&str]| {
             let mut command = Command::new("sh");
             command.args(["-c", "trap '' XFSZ; exec prlimit \"$@\"", "sh"]).args(arguments);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_ends_what_is_believed() {
+    fn records_after_a_damaged_one_are_ignored() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("journal");
         let (journal, _) = Journal::open(&path).unwrap();

@@ -1,11 +1,10 @@
 //! Adds entries from LDIF to a running server.
 //!
 //! One thread reads the input and divides it into batches ([`reader`], [`batch_queue`]). Each connection takes batches
-//! ([`worker`]) and adds their entries in LDAP transactions (RFC 5805) if the server supports them, or else one by
-//! one, with many requests outstanding at a time ([`exchange`]). A [`journal`] records which entries are done, so that
-//! a load that was killed can be resumed. Entries that come before their parents, and those that name
-//! other entries, are sent after all others, in an [`order`] of their own. An entry that the server refuses becomes a
-//! [`Rejection`] and does not affect the others.
+//! ([`worker`]) and adds their entries in LDAP transactions (RFC 5805), or one by one if the server does not support
+//! these, with many outstanding requests ([`exchange`]). A [`journal`] records finished entries, so that a killed load
+//! can be resumed. Entries that come before their parents, and entries that name other entries, are sent last, in an
+//! [`order`] of their own. An entry that the server refuses becomes a [`Rejection`] and does not affect other entries.
 
 mod asks;
 mod batch_queue;
@@ -52,24 +51,24 @@ use worker::Worker;
 pub struct Loaded {
     pub read: u64,
     pub added: u64,
-    /// Entries that existed already and were not changed.
+    /// Number of entries that existed already and were not changed.
     pub present: u64,
     pub replaced: u64,
-    /// In the order of the input. The reject file contains all of them.
+    /// The rejections in the order of the input; the reject file contains them too.
     pub rejections: Vec<Rejection>,
-    /// There were more rejections than allowed, so the input was not read to its end.
+    /// Whether the load stopped before the end of the input, because there were more rejections than allowed.
     pub stopped: bool,
-    /// Entries that earlier runs had finished.
+    /// Number of entries that earlier runs had finished.
     pub before: u64,
-    /// Values that were not sent because of [`Options::leave_out`].
+    /// Number of values that were not sent because of [`Options::leave_out`].
     pub left_out: u64,
-    /// Entries that waited for their parents.
+    /// Number of entries that were deferred because their parents did not exist.
     pub deferred: u64,
-    /// Entries that waited for the entries that they name.
+    /// Number of entries that were deferred because they name other entries.
     pub named: u64,
     pub reconnects: u64,
     pub transactions: u64,
-    /// The number of entries in the largest transaction.
+    /// Number of entries in the largest transaction.
     pub largest: usize,
 }
 
@@ -92,7 +91,7 @@ pub fn load(
     Ok(loaded(&shared, records, earlier, rejections))
 }
 
-/// Loads the input, and then the entries that were deferred.
+/// Loads the input, and then the deferred entries.
 fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Result<u64> {
     let mut reader = Reader::new(shared, before);
     pass(shared, || reader.read(sources))?;
@@ -107,7 +106,7 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
     Ok(records)
 }
 
-/// Reads on this thread while one thread for each connection adds.
+/// Reads on this thread, while one thread for each connection adds entries.
 fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
     let shutdowns: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
     let over = AtomicBool::new(false);
@@ -124,7 +123,7 @@ fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Resul
             shared.queue.stop();
         }
         for worker in workers {
-            // The crew has recorded its failure, even if it was a panic.
+            // The crew has recorded the worker's failure, even if it was a panic.
             let _ = worker.join();
         }
         over.store(true, Relaxed);
@@ -133,8 +132,8 @@ fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Resul
     ended(crew.end(), read, shared)
 }
 
-/// Returns the root cause: the failure of a worker, or else that of the reader. A reader that only stopped because the
-/// load has too many rejections reports `Cancelled`, which is no error then.
+/// Returns the root cause: the failure of a worker, otherwise that of the reader. If the reader stopped only because of
+/// too many rejections, it reports `Cancelled`, which is not an error in that case.
 fn ended(worked: Result<()>, read: common::Result<()>, shared: &Shared<'_>) -> Result<()> {
     worked?;
     match read {

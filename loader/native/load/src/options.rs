@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One file, or a stream.
+/// An input: a file or a stream.
 #[derive(Debug)]
 pub enum Source {
     Path(PathBuf),
@@ -20,7 +20,7 @@ pub enum OnExists {
     Skip,
     /// Replace the user attributes of the server's entry with those of the LDIF.
     Replace,
-    /// Like `Replace`, if the entry in the LDIF is newer by entryCSN or modifyTimestamp; else keep the server's entry.
+    /// `Replace` if the entry in the LDIF is newer by entryCSN or modifyTimestamp, otherwise `Skip`.
     Newer,
 }
 
@@ -41,45 +41,45 @@ impl OnExists {
     }
 }
 
-/// Pairs of another name of an attribute type and the name that the server uses, both in lower case.
+/// Pairs of names of an attribute type in lower case: another name, and the name that the server uses.
 pub type Aliases = Vec<(String, String)>;
 
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option by itself")]
 pub struct Options {
-    /// The number of connections.
+    /// Number of connections.
     pub jobs: usize,
-    /// The number of entries per transaction; 0 adjusts it to the server, 1 uses no transactions.
+    /// Number of entries per transaction; 0 adjusts it to the server, 1 disables transactions.
     pub batch: usize,
     /// Whether the server supports transactions.
     pub transactions: bool,
-    /// The number of outstanding requests on one connection: with a short round-trip time, and the upper limit.
+    /// Number of outstanding requests on a connection: the number for a short round-trip time, and the upper limit.
     pub window: (usize, usize),
     pub exists: OnExists,
-    /// Attribute types that are not sent, with any attribute options.
+    /// Attribute types that are not sent, whatever their options.
     pub leave_out: Vec<String>,
     /// Whether adds carry the Relax Rules control (draft-zeilenga-ldap-relax).
     pub relax: bool,
-    /// The suffixes of the server, whose entries have no parent.
+    /// The suffixes of the server; the entry of a suffix has no parent.
     pub contexts: Vec<String>,
     pub aliases: Aliases,
-    /// Attribute types whose values are DNs of entries that the server may look for when it adds an entry: an entry is
-    /// sent after all entries that it names. Empty if the server looks for none.
+    /// Attribute types whose values are DNs that the server may look up when it adds an entry: an entry is sent after
+    /// all entries that it names. Empty if the server looks up none.
     pub references: Vec<String>,
-    /// Whether entries that name others are added outside of transactions, because the server may change those that
-    /// they name: slapd 2.7.0 damages entries that slapo-memberof changes within an LDAP transaction (2.5.13 and 2.6.10
+    /// Whether entries that name others are added outside of transactions, because the server may change the named
+    /// entries: slapd 2.7.0 damages entries that slapo-memberof changes within an LDAP transaction (2.5.13 and 2.6.10
     /// do not).
     pub singly: bool,
     pub max_rejects: u64,
     pub rejects: PathBuf,
-    /// The highest rate in entries per second; 0 means no limit.
+    /// Maximum rate in entries per second; 0 means no limit.
     pub max_rate: u64,
     pub journal: PathBuf,
-    /// Whether an earlier run may have added any of the entries.
+    /// Whether an earlier run may have added any of the entries, so that all are looked up.
     pub all_uncertain: bool,
-    /// The memory limit for deferred entries, in bytes. What exceeds it goes to unlinked temporary files in `scratch`.
+    /// Memory limit for deferred entries, in bytes. Entries beyond it go to unlinked temporary files in `scratch`.
     pub memory: usize,
     pub scratch: PathBuf,
-    /// How long to try to reconnect to a server that does not respond.
+    /// How long to reconnect to a server that does not respond.
     pub patience: Duration,
 }

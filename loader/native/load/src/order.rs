@@ -1,19 +1,19 @@
-//! The order in which deferred entries are sent: each after its parent, and after the entries that it names.
+//! Sorts deferred entries so that each is sent after its parent and after the entries that it names.
 
-/// Entries in the order of [`SendOrder::push`], and what each of them waits for among the others. Each entry takes 40
-/// bytes of memory, and 8 more for each deferred entry that it names.
+/// Collects entries and their dependencies. Each entry takes 40 bytes of memory, and 8 more for each deferred entry
+/// that it names.
 #[derive(Debug, Default)]
 pub struct SendOrder {
-    /// The names of all entries that will be pushed, sorted.
+    /// Hashes of all entries that will be pushed, in ascending order.
     all: Vec<u64>,
     names: Vec<u64>,
     parents: Vec<u64>,
-    /// The names in the entries, one entry after the other, and where those of each entry end.
+    /// Hashes of the named entries, concatenated in the order of the entries; `ends` has the end of each entry's part.
     references: Vec<u64>,
     ends: Vec<usize>,
 }
 
-/// A shorter hash: if two DNs share it, an entry waits for one that it does not name.
+/// Shortens a hash. If two DNs share a short hash, an entry may wait for an entry that it does not name.
 pub const fn short(name: u128) -> u64 {
     #[allow(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
     let short = name as u64;
@@ -26,7 +26,7 @@ impl SendOrder {
         Self { all, ..Self::default() }
     }
 
-    /// Adds an entry by its name, the name of its parent, and those of the entries that it names.
+    /// Adds an entry by the hashes of its DN, of its parent, and of the entries that it names.
     pub fn push(&mut self, name: u128, parent: u128, references: &[u128]) {
         self.names.push(short(name));
         self.parents.push(short(parent));
@@ -35,11 +35,10 @@ impl SendOrder {
         self.ends.push(self.references.len());
     }
 
-    /// Returns the numbers of the entries in the order in which they are sent. Entries that wait for nothing keep their
-    /// order.
+    /// Returns the numbers of the entries in the order for sending. Entries without dependencies keep their order.
     ///
-    /// Entries with children here do not wait for those that they name, so a parent always comes before its children.
-    /// If leaves name each other in a circle, one of them is sent before an entry that it names.
+    /// An entry with children in this set does not wait for the entries that it names, so that a parent always comes
+    /// before its children. If leaves name each other in a circle, one of them is sent before an entry that it names.
     pub fn arranged(mut self) -> Vec<u32> {
         self.all = Vec::new();
         let count = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
@@ -95,7 +94,7 @@ fn visit(number: u32, begun: &mut [bool], path: &mut Vec<(u32, usize)>) {
 mod tests {
     use super::*;
 
-    /// Entries by name, parent and references.
+    /// Sorts entries that are given by hash, parent and references.
     fn arranged(entries: &[(u128, u128, &[u128])]) -> Vec<u32> {
         let mut order = SendOrder::new(entries.iter().map(|one| short(one.0)).collect());
         for (name, parent, references) in entries {
@@ -105,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_name_none_of_the_others_keep_their_order() {
+    fn entries_without_dependencies_keep_their_order() {
         assert_eq!(arranged(&[(7, 90, &[91]), (2, 90, &[]), (3, 7, &[7])]), [0, 1, 2]);
     }
 
     #[test]
-    fn a_named_entry_comes_first_however_long_the_chain() {
+    fn named_entries_come_first_in_a_long_chain() {
         let nested: &[(u128, u128, &[u128])] =
             &[(1, 90, &[2]), (2, 90, &[3, 4]), (3, 90, &[]), (4, 90, &[3])];
         assert_eq!(arranged(nested), [2, 3, 1, 0]);
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_end_and_parents_come_first() {
+    fn circles_are_broken_and_parents_come_first() {
         assert_eq!(arranged(&[(1, 90, &[2]), (2, 90, &[1])]), [1, 0]);
         // The containers 1 and 2 name each other's children, 3 and 4.
         let crossed: &[(u128, u128, &[u128])] =

@@ -15,7 +15,7 @@ use crate::journal::PreviousRun;
 use crate::options::Source;
 use crate::shared::Shared;
 
-/// A batch that reaches this size in bytes is complete, whatever its number of entries.
+/// A batch of this size in bytes is complete, whatever its number of entries.
 const MOST_BYTES: usize = 8 << 20;
 const NAP: Duration = Duration::from_millis(50);
 
@@ -24,12 +24,12 @@ pub struct Reader<'a> {
     shared: &'a Shared<'a>,
     batch: Vec<Entry>,
     bytes: usize,
-    /// Records read.
+    /// Number of records that were read.
     pub records: u64,
     done: std::vec::IntoIter<(u64, u64)>,
     passed: (u64, u64),
     begun: Instant,
-    /// Entries handed over.
+    /// Number of entries that were put into the queue.
     given: u64,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         self.hand_over()
     }
 
-    /// Refuses a truncated file before its last batch is sent.
+    /// Reads one input; a truncated file is refused before its last batch is sent.
     fn input(&mut self, input: Input<'_>) -> Result<()> {
         let path = input.path.clone().map(Arc::new);
         let mut tail = TruncationDetector::default();
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Positions come in ascending order.
+    /// Whether an earlier run has finished the entry. Calls must pass ascending positions.
     fn is_done(&mut self, position: u64) -> bool {
         while self.passed.1 <= position {
             let Some(next) = self.done.next() else { return false };
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         self.batch.len() >= self.size() || self.bytes >= MOST_BYTES
     }
 
-    /// If the rate is limited, a batch holds at most the entries of one second.
+    /// Returns the number of entries for a batch. If the rate is limited, it is at most the number for one second.
     fn size(&self) -> usize {
         let size = self.shared.tuner.size();
         match self.shared.options.max_rate {
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Puts the deferred entries into the queue, in the order in which they are sent.
+    /// Puts the deferred entries into the queue, in the order in which they must be sent.
     pub fn read_deferred(&mut self) -> Result<()> {
         let shared = self.shared;
         shared.each_deferred(|entry| {

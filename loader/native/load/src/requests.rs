@@ -21,11 +21,11 @@ const REPLACE: i32 = 2;
 /// An attribute description and its values.
 pub type Attribute<'a> = (&'a [u8], &'a [&'a [u8]]);
 
-/// The controls of an add.
+/// The controls of an add request.
 #[derive(Debug, Clone, Default)]
 pub struct Controls {
     pub relax: bool,
-    /// The identifier of its transaction.
+    /// The transaction's identifier.
     pub transaction: Option<Vec<u8>>,
 }
 
@@ -86,7 +86,7 @@ pub fn start(out: &mut Writer, id: i32) {
 pub fn end(out: &mut Writer, id: i32, commit: bool, transaction: &[u8]) {
     let mut value = Writer::default();
     value.nest(SEQUENCE, |value| {
-        // The default is not encoded.
+        // The default value is not encoded.
         if !commit {
             value.boolean(false);
         }
@@ -107,7 +107,7 @@ fn extended(out: &mut Writer, id: i32, name: &[u8], value: Option<&[u8]>) {
     });
 }
 
-/// Encodes a search for one entry, which may be a referral object.
+/// Encodes a base search for an entry, which may be a referral object.
 pub fn read<'a>(
     out: &mut Writer,
     id: i32,
@@ -134,7 +134,7 @@ pub fn read<'a>(
     });
 }
 
-/// Encodes a modify that replaces attributes; an attribute without values is removed.
+/// Encodes a Modify request that replaces attributes; an attribute without values is removed.
 pub fn replace(out: &mut Writer, id: i32, dn: &[u8], changes: &[(Vec<u8>, Vec<Vec<u8>>)]) {
     out.sequence(|message| {
         message.integer(id);

@@ -1,4 +1,4 @@
-//! The state that all connections of a load share.
+//! State that all connections of a load share.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,10 +20,10 @@ use crate::options::Options;
 use crate::order::{SendOrder, short};
 use crate::tuner::BatchSize;
 
-/// The size limit of the set of parents that are known to exist; a full set is cleared.
+/// Maximum number of cached DNs of existing parents; a full cache is cleared.
 const PARENTS: usize = 1 << 20;
 
-/// An entry that was not loaded, and the reason.
+/// An entry that was not loaded, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     pub position: u64,
@@ -31,7 +31,7 @@ pub struct Rejection {
     pub line: u64,
     pub dn: String,
     pub reason: String,
-    /// Whether it was rejected because its parent does not exist.
+    /// Whether the reason is that the entry's parent does not exist.
     pub orphan: bool,
     pub text: Vec<u8>,
 }
@@ -52,7 +52,7 @@ pub struct Shared<'a> {
     pub link: &'a ConnectionOptions,
     pub counters: &'a Arc<Counters>,
     pub leave_out: Names,
-    /// The types of [`Options::references`].
+    /// The attribute types of [`Options::references`].
     pub references: Names,
     /// The normalized DNs of the suffixes.
     contexts: Vec<Vec<u8>>,
@@ -61,11 +61,11 @@ pub struct Shared<'a> {
     pub tuner: BatchSize,
     pub tally: RejectCounts,
     pub reserved_before: u64,
-    /// Whether transactions are used; cleared if the server turns out not to support them.
+    /// Whether transactions are used; false once the server turns out not to support them.
     pub transactions: AtomicBool,
-    /// The second pass is under way, in which an entry without a parent is rejected instead of deferred.
+    /// Whether this is the second pass, in which an entry without a parent is rejected instead of deferred.
     pub last_pass: AtomicBool,
-    /// Most entries of the last batch existed already, so entries are looked for before they are sent.
+    /// Whether entries are looked up before they are sent, because most entries of the last batch existed already.
     pub look_first: AtomicBool,
     known: Mutex<FxHashSet<u64>>,
     parents: Mutex<FxHashSet<u128>>,
@@ -73,12 +73,12 @@ pub struct Shared<'a> {
     deferred: Mutex<DeferredEntries>,
 }
 
-/// Entries whose parents did not exist, and entries that name others, for the second pass.
+/// Entries that the first pass keeps for the second pass: their parents did not exist, or they name other entries.
 #[derive(Debug)]
 struct DeferredEntries {
     sorter: RecordSorter,
     paths: Vec<Arc<PathBuf>>,
-    /// The names of the entries; empty if no entry has to wait for those that it names.
+    /// Hashes of the deferred entries' DNs; empty if no entry has to wait for the entries that it names.
     names: Vec<u64>,
 }
 
@@ -127,11 +127,11 @@ impl<'a> Shared<'a> {
         self.options.all_uncertain || entry.position < self.reserved_before
     }
 
-    /// Whether an add outside of a transaction has used each of these attribute descriptions.
+    /// Whether an add outside of transactions has already used each of these attribute descriptions.
     ///
     /// back-mdb assigns a number to a description when it writes the first value. If a transaction that was the first
-    /// to use a description is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number. Entries written
-    /// after that cannot be read, or have the wrong attributes. So a transaction must not be the first to use one.
+    /// to use a description is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number: entries written
+    /// later cannot be read, or have the wrong attributes. So a transaction must not be the first to use a description.
     pub fn all_descriptions_added(&self, descriptions: &[u64]) -> bool {
         let known = lock(&self.known);
         descriptions.iter().all(|one| known.contains(one))
@@ -141,7 +141,7 @@ impl<'a> Shared<'a> {
         lock(&self.known).extend(descriptions);
     }
 
-    /// The hash of the suffix of the entry's database; 0 if the server has only one suffix.
+    /// Returns the hash of the suffix of the entry's database, or 0 if the server has only one suffix.
     pub fn context(&self, entry: &Entry) -> u64 {
         if self.contexts.len() < 2 {
             return 0;
@@ -175,7 +175,7 @@ impl<'a> Shared<'a> {
         lock(&self.parents).remove(&name);
     }
 
-    /// Records a rejection; stops the load if there are too many.
+    /// Records a rejection, and stops the load if there are too many.
     pub fn reject(&self, entry: &Entry, reason: String, orphan: bool) {
         let mut rejections = lock(&self.rejections);
         rejections.push(Rejection {
@@ -192,26 +192,26 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// In the order of the input.
+    /// Returns the rejections in the order of the input.
     pub fn rejections(&self) -> Vec<Rejection> {
         let mut rejections = std::mem::take(&mut *lock(&self.rejections));
         rejections.sort_by_key(|one| one.position);
         rejections
     }
 
-    /// Whether the entry must not be added in a transaction; see [`Options::singly`].
+    /// Whether the entry must be added outside of transactions; see [`Options::singly`].
     pub fn stays_outside(&self, entry: &Entry) -> bool {
         self.options.singly && !entry.references.is_empty()
     }
 
-    /// Keeps an entry without a parent for the second pass.
+    /// Defers an entry without a parent to the second pass.
     pub fn defer(&self, entry: &Entry) -> common::Result<()> {
         self.tally.deferred.fetch_add(1, Relaxed);
         lock(&self.deferred).put(entry, !self.options.references.is_empty())
     }
 
-    /// Keeps an entry for the second pass if it names others, and returns whether it does. The entry of a suffix is
-    /// never kept, because all others are below it.
+    /// Defers an entry to the second pass if it names other entries, and returns whether it did. The entry of a suffix
+    /// is never deferred, because all other entries are below it.
     pub fn defer_if_it_names_others(&self, entry: &Entry) -> common::Result<bool> {
         if self.is_suffix(entry) || entry.named(&self.references)?.is_empty() {
             return Ok(false);
@@ -222,7 +222,7 @@ impl<'a> Shared<'a> {
         Ok(true)
     }
 
-    /// Passes the deferred entries to `take`: parents before children, and entries after those that they name.
+    /// Passes the deferred entries to `take`: parents before children, and each entry after the entries that it names.
     pub fn each_deferred(
         &self,
         mut take: impl FnMut(Entry) -> common::Result<()>,
@@ -240,7 +240,7 @@ impl<'a> Shared<'a> {
         Ok(())
     }
 
-    /// Puts entries after those that they name. One pass finds out who names whom, another one moves the entries.
+    /// Sorts entries after the entries that they name. One pass reads who names whom, the next pass moves the records.
     fn arranged(
         &self,
         mut sorted: Records,
@@ -302,7 +302,7 @@ impl DeferredEntries {
         self.sorter.push(prefix, &[numbers.as_flattened(), &entry.text].concat())
     }
 
-    /// The number of a path in `paths`, from 1; 0 for a stream.
+    /// Returns the number of a path in `paths`, counted from 1; 0 for a stream.
     fn number(&mut self, path: Option<&Arc<PathBuf>>) -> u64 {
         let Some(path) = path else { return 0 };
         let known = self.paths.iter().rposition(|known| known == path);

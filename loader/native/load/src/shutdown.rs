@@ -1,8 +1,7 @@
 //! Stops a load without interrupting a commit.
 //!
-//! If the client disconnects while slapd (2.5 and 2.6) processes the end of a transaction, slapd frees the entries that
-//! it is still using, and crashes. So a connection that waits for a commit is not closed at once when the load is
-//! cancelled.
+//! If the client disconnects while slapd (2.5 and 2.6) processes the end of a transaction, slapd frees entries that it
+//! still uses, and crashes. So if a load is cancelled, a connection that waits for a commit is not closed at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,10 +12,10 @@ use common::Counters;
 
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// The time that a commit has to finish after the load is cancelled.
+/// How long a commit may take after the load is cancelled, before its connection is closed.
 const COMMIT: Duration = Duration::from_secs(60);
 
-/// The stop flag of one connection, and whether it is waiting for a commit.
+/// The stop flag of a connection, and whether the connection is waiting for a commit.
 #[derive(Debug, Default)]
 pub struct Shutdown {
     stop: Arc<Counters>,
@@ -24,12 +23,12 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// The flag that the connection checks.
+    /// Returns the flag that the connection checks.
     pub const fn stop(&self) -> &Arc<Counters> {
         &self.stop
     }
 
-    /// Runs `work`, during which [`pass_on`] does not stop the connection until its time limit.
+    /// Runs `work`. Meanwhile [`pass_on`] does not stop the connection before its time limit.
     pub fn without_interruption<T>(&self, work: impl FnOnce() -> T) -> T {
         self.committing.store(true, Relaxed);
         let done = work();
@@ -38,7 +37,7 @@ impl Shutdown {
     }
 }
 
-/// Waits until the load is cancelled or has ended; if it is cancelled, stops the connections.
+/// Waits until the load is cancelled or has ended. If it is cancelled, stops the connections.
 pub fn pass_on(counters: &Counters, all: &[Shutdown], ended: &AtomicBool) {
     while !counters.is_cancelled() {
         if ended.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! Loads without a server, and the parts between the input and a connection.
+//! Loads without a server, and tests of the parts between the input and a connection.
 
 use std::fs;
 use std::net::TcpListener;
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// Loads `text` into a server that does not exist.
+    /// Loads `text` with the address of a server that does not exist.
     fn load(&self, text: &str, counters: &Arc<Counters>) -> Result<Loaded> {
         fs::write(self.path("in.ldif"), text).unwrap();
         let sources = vec![Source::Path(self.path("in.ldif"))];
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// The error, which must be one of our own.
+/// Returns the error, which must be of this host, not of a server.
 fn local(outcome: Result<Loaded>) -> ldif::Error {
     match outcome.unwrap_err() {
         Error::Local(error) => *error,
@@ -72,7 +72,7 @@ fn local(outcome: Result<Loaded>) -> ldif::Error {
     }
 }
 
-/// A port of this host on which nobody listens any more.
+/// Returns a port of this host on which nothing listens any more.
 fn closed_port() -> ConnectionOptions {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("ldap://{}", listener.local_addr().unwrap());
@@ -92,16 +92,16 @@ fn units(count: usize) -> String {
 }
 
 #[test]
-fn a_server_that_is_not_there_ends_the_load_and_rejects_nothing() {
+fn a_missing_server_ends_the_load_and_rejects_nothing() {
     let place = Place::new();
     let Error::Ldap(failure) = place.load(&units(100), &Arc::default()).unwrap_err() else {
-        panic!("no failure of LDAP");
+        panic!("not a failure of LDAP");
     };
     assert_eq!(failure.phase, Phase::Connect, "{failure:?}");
     assert!(!place.path("rejects.ldif").exists());
     let (journal, before) = Journal::open(&place.path("journal")).unwrap();
     assert_eq!((journal.counts().sum(), before.done.len()), (0, 0));
-    assert!(before.reserved >= 100, "what may have been sent is not written down");
+    assert!(before.reserved >= 100, "the entries that may have been sent are not reserved");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn invalid_ldif_is_reported_with_its_line_before_anything_is_sent() {
 }
 
 #[test]
-fn an_input_that_was_cut_is_refused_before_its_last_entries_are_sent() {
+fn a_truncated_input_is_refused_before_its_last_entries_are_sent() {
     let place = Place::new();
     let stamped = |at: usize| {
         let csn = "entryCSN: 20260101000000.000000Z#000000#001#000000\n\n";
@@ -127,7 +127,7 @@ fn an_input_that_was_cut_is_refused_before_its_last_entries_are_sent() {
 }
 
 #[test]
-fn an_input_that_is_missing_is_named() {
+fn a_missing_input_is_named() {
     let place = Place::new();
     let sources = vec![Source::Path(place.path("none.ldif"))];
     let error = local(load(sources, &closed_port(), &place.options(), &Arc::default()));
@@ -135,7 +135,7 @@ fn an_input_that_is_missing_is_named() {
 }
 
 #[test]
-fn a_cancelled_load_ends_as_such() {
+fn a_cancelled_load_reports_cancelled() {
     let place = Place::new();
     let counters = Arc::new(Counters::default());
     counters.cancel();
@@ -143,14 +143,14 @@ fn a_cancelled_load_ends_as_such() {
 }
 
 #[test]
-fn what_an_earlier_run_has_done_is_not_sent_again() {
+fn entries_of_an_earlier_run_are_not_sent_again() {
     let place = Place::new();
     let (journal, _) = Journal::open(&place.path("journal")).unwrap();
     journal.reserve(5).unwrap();
     journal.settle(Kind::Added, &[0, 1, 3]).unwrap();
     journal.settle(Kind::Present, &[2, 4]).unwrap();
     drop(journal);
-    // Nobody listens, so one entry that is sent ends the load.
+    // Nothing listens on the port, so sending a single entry ends the load.
     let loaded = place.load(&units(5), &Arc::default()).unwrap();
     assert_eq!((loaded.read, loaded.added, loaded.present, loaded.before), (5, 3, 2, 5));
     let sent = place.load(&units(6), &Arc::default()).unwrap_err();
@@ -161,7 +161,7 @@ fn entry(position: u64, dn: &str) -> Entry {
     Entry::new(position, None, 1 + 3 * position, unit(dn).trim_end().as_bytes()).unwrap()
 }
 
-/// One batch of these entries.
+/// Returns one batch with these entries.
 fn work<'s>(shared: &'s Shared<'s>, entries: Vec<Entry>) -> BatchWork<'s> {
     let batch = Batch { number: 0, entries, after: std::collections::BTreeSet::new() };
     BatchWork::new(shared, batch).unwrap()
@@ -175,9 +175,9 @@ fn with_shared<R>(options: &Options, show: impl FnOnce(&Shared<'_>) -> R) -> R {
 }
 
 #[test]
-fn entries_that_waited_come_back_as_they_were_parents_first() {
+fn deferred_entries_come_back_unchanged_parents_first() {
     let place = Place::new();
-    // Too little memory for ten thousand entries, so a file is used.
+    // Ten thousand entries do not fit into this memory, so a file is used.
     let options = Options { memory: 64 << 10, ..place.options() };
     let count = 10_000;
     let path = Arc::new(place.path("in.ldif"));
@@ -203,7 +203,7 @@ fn entries_that_waited_come_back_as_they_were_parents_first() {
 }
 
 #[test]
-fn entries_come_after_those_that_they_name() {
+fn entries_come_after_the_entries_they_name() {
     let place = Place::new();
     let references = vec!["member".into(), "uniqueMember".into()];
     let options = Options { memory: 64 << 10, references, ..place.options() };
@@ -224,7 +224,7 @@ fn entries_come_after_those_that_they_name() {
         assert!(none.iter().all(|(dn, lines)| !waits(&group(0, dn, lines))));
         assert!(!waits(&Entry::new(0, None, 1, b"dn: dc=example,dc=com\nmember: cn=b\n").unwrap()));
 
-        // Enough for a file; each entry names the next one, and the last one none.
+        // These entries need a file; each one names the next, except the last.
         let count = 2_000;
         let next = |at: u64| format!("cn={},dc=example,dc=com", at + 1);
         for at in 0..count {
@@ -245,7 +245,7 @@ fn entries_come_after_those_that_they_name() {
 }
 
 #[test]
-fn a_transaction_takes_only_known_descriptions_and_no_dn_twice() {
+fn a_transaction_has_only_known_descriptions_and_no_dn_twice() {
     let place = Place::new();
     with_shared(&place.options(), |shared| {
         let dns = ["ou=1,dc=example,dc=com", "ou=2,dc=example,dc=com", "OU=1,DC=example,dc=com"];
@@ -257,7 +257,7 @@ fn a_transaction_takes_only_known_descriptions_and_no_dn_twice() {
 }
 
 #[test]
-fn an_entry_that_names_others_stays_out_of_transactions_if_asked() {
+fn an_entry_that_names_others_is_added_singly_if_requested() {
     for singly in [false, true] {
         let place = Place::new();
         let options = Options { singly, ..place.options() };
@@ -277,7 +277,7 @@ fn an_entry_that_names_others_stays_out_of_transactions_if_asked() {
 }
 
 #[test]
-fn only_entries_without_a_known_parent_must_look_for_it() {
+fn only_entries_with_an_unknown_parent_are_listed() {
     let place = Place::new();
     with_shared(&place.options(), |shared| {
         let dns = [
@@ -296,7 +296,7 @@ fn only_entries_without_a_known_parent_must_look_for_it() {
 }
 
 #[test]
-fn one_rejection_more_than_may_be_stops_the_load() {
+fn one_rejection_too_many_stops_the_load() {
     let place = Place::new();
     let options = Options { max_rejects: 1, ..place.options() };
     with_shared(&options, |shared| {
@@ -304,15 +304,15 @@ fn one_rejection_more_than_may_be_stops_the_load() {
         assert!(!shared.queue.is_stopped());
         shared.reject(&entry(3, "ou=3,dc=example,dc=com"), "early".into(), true);
         assert!(shared.queue.is_stopped());
-        let told = shared.rejections();
-        let told: Vec<_> =
-            told.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();
-        assert_eq!(told, [(3, "early", true), (7, "late", false)]);
+        let rejections = shared.rejections();
+        let rejections: Vec<_> =
+            rejections.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();
+        assert_eq!(rejections, [(3, "early", true), (7, "late", false)]);
     });
 }
 
 #[test]
-fn values_that_stand_apart_in_the_record_are_sent_as_one_attribute() {
+fn scattered_values_are_sent_as_one_attribute() {
     let add = |lines: &str, leave_out: &[String]| {
         let text = format!("dn: ou=a,dc=example,dc=com\n{lines}");
         let entry = Entry::new(0, None, 1, text.as_bytes()).unwrap();

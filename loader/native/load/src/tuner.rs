@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use common::lock;
 
-/// The size of the first transaction.
+/// Number of entries in the first transaction.
 const FIRST: usize = 256;
 const LEAST: usize = 16;
-/// LMDB keeps the dirty pages of a transaction in a sorted list, so that the cost of each grows with their number. For
-/// 20,000 entries, slapd 2.5 took 2.3 s of CPU time in transactions of 1,000 entries, 3.4 s in transactions of 5,000,
+/// LMDB keeps the dirty pages of a transaction in a sorted list, so each page costs more the more there are. For 20,000
+/// entries, slapd 2.5 took 2.3 s of CPU time in transactions of 1,000 entries, 3.4 s in transactions of 5,000 entries,
 /// and 12.9 s in a single transaction.
 const MOST: usize = 1024;
-/// If a commit takes less than the first time, the next ones get more entries; more than the second, fewer.
+/// If a commit takes less than the first time, the next transactions get more entries; if more than the second, fewer.
 const FAIR: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct State {
 }
 
 impl BatchSize {
-    /// A `size` of 0 is adjusted to the server; any other is fixed.
+    /// A `size` of 0 is adjusted to the server; any other size is fixed.
     pub fn new(size: usize) -> Self {
         let first = if size == 0 { FIRST } else { size };
         Self { state: Mutex::new(State { size: first, largest: 0 }), fixed: size != 0 }
@@ -38,7 +38,7 @@ impl BatchSize {
         lock(&self.state).size
     }
 
-    /// Adjusts the size after a commit.
+    /// Adjusts the size to the time that a commit took.
     pub fn learn(&self, entries: usize, time: Duration) {
         let mut state = lock(&self.state);
         state.largest = state.largest.max(entries);
@@ -52,7 +52,7 @@ impl BatchSize {
         }
     }
 
-    /// The number of entries in the largest transaction so far.
+    /// Returns the number of entries in the largest transaction so far.
     pub fn largest(&self) -> usize {
         lock(&self.state).largest
     }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_while_commits_are_short_and_shrinks_when_they_are_long() {
+    fn the_size_grows_after_short_commits_and_shrinks_after_long_ones() {
         let tuner = BatchSize::new(0);
         tuner.learn(FIRST, Duration::from_millis(20));
         assert_eq!(tuner.size(), 2 * FIRST);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_was_asked_for_stays() {
+    fn a_requested_size_is_never_adjusted() {
         let tuner = BatchSize::new(100);
         tuner.learn(100, Duration::from_millis(1));
         assert_eq!(tuner.size(), 100);

@@ -1,4 +1,4 @@
-//! A batch that a connection is working on: the request for each entry, and its state.
+//! A batch that a connection is adding: the request for each entry, and the state of the entry.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,18 +14,18 @@ use crate::shared::Shared;
 /// The state of one entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryState {
-    /// It may be on the server already, because a response was lost or an earlier run may have sent it.
+    /// Whether the entry may already be on the server: a response was lost, or an earlier run may have sent the entry.
     pub uncertain: bool,
-    /// It must be looked for on the server before it is sent.
+    /// Whether the entry must be looked up on the server before it is sent.
     pub look: bool,
-    /// How often it was looked for and not found since it was sent for the last time.
+    /// How many lookups since the last add of the entry have not found it.
     pub looks: u8,
-    /// It must be added outside of a transaction.
+    /// Whether the entry must be added outside of a transaction.
     pub alone: bool,
 }
 
 impl EntryState {
-    /// Its add was sent, and the response was lost: the server may have added it, or may still do so.
+    /// Records that the response to the entry's add was lost: the server may have added the entry, or may still add it.
     pub const fn lost(&mut self) {
         (self.uncertain, self.look, self.looks) = (true, true, 0);
     }
@@ -37,15 +37,15 @@ pub struct BatchWork<'a> {
     pub batch: Batch,
     pub prepared: Vec<Prepared>,
     pub states: Vec<EntryState>,
-    /// Entries still to be settled, in the order of the input.
+    /// Indexes of the entries that are not yet settled, in the order of the input.
     pub todo: VecDeque<usize>,
-    /// The number of entries that go into one transaction at present.
+    /// Current number of entries per transaction.
     pub size: usize,
-    /// How many connections in succession broke before any of these entries was settled.
+    /// Number of successive connections that broke before any of these entries was settled.
     pub breaks: usize,
     pub sending: usize,
     pub troubled: bool,
-    /// The number of entries that existed already.
+    /// Number of entries that existed already.
     pub existing: usize,
     settled: Vec<(Kind, u64)>,
     fates: u64,
@@ -87,13 +87,13 @@ impl<'a> BatchWork<'a> {
         &self.batch.entries[at]
     }
 
-    /// The first entries that are still to be settled.
+    /// Returns up to `most` of the unsettled entries, from the first on.
     pub fn first(&self, most: usize) -> Vec<usize> {
         self.todo.iter().copied().take(most.max(1)).collect()
     }
 
-    /// The first entries, as far as they may share a transaction: all their attribute descriptions have been added
-    /// before, and no DN occurs twice.
+    /// Returns the first unsettled entries that may share a transaction: all their attribute descriptions have been
+    /// added before, and no DN occurs twice.
     pub fn fit(&self, most: usize) -> Vec<usize> {
         let mut names = FxHashSet::default();
         let fits = |at: &usize| {
@@ -104,14 +104,14 @@ impl<'a> BatchWork<'a> {
         self.todo.iter().copied().take(most.max(1)).take_while(fits).collect()
     }
 
-    /// The first of these entries, and those behind it that must be added outside of a transaction, too.
+    /// Returns the first of these entries, and those directly after it that must be added outside of a transaction too.
     pub fn outside(&self, list: &[usize]) -> Vec<usize> {
         let alone = list.iter().skip(1).take_while(|at| self.states[**at].alone);
         list.iter().take(1).chain(alone).copied().collect()
     }
 
-    /// The add requests of these entries, each with the indexes in `list` of its parent and of the entries that it
-    /// names.
+    /// Returns the add requests of these entries. Each has the indexes in `list` of the entry's parent and of the
+    /// entries that it names.
     pub fn adds(&self, list: &[usize]) -> Vec<(&[u8], Vec<usize>)> {
         let mut places = FxHashMap::default();
         let request = |(place, &at): (usize, &usize)| {
@@ -124,7 +124,7 @@ impl<'a> BatchWork<'a> {
         list.iter().enumerate().map(request).collect()
     }
 
-    /// The entries whose parents are neither earlier in `list` nor known to exist.
+    /// Returns the entries whose parent is neither earlier in `list` nor known to exist.
     pub fn without_parent(&self, list: &[usize]) -> Vec<usize> {
         let mut names = FxHashSet::default();
         let is_open = |at: &usize| {
@@ -135,7 +135,7 @@ impl<'a> BatchWork<'a> {
         list.iter().copied().filter(is_open).collect()
     }
 
-    /// Looks for all remaining entries before they are sent: if one exists already, others usually do.
+    /// Marks all unsettled entries for a lookup before they are sent: if one of them exists already, others usually do.
     pub fn look_for_all(&mut self) {
         for &at in &self.todo {
             self.states[at].look |= self.states[at].looks == 0;
@@ -154,7 +154,7 @@ impl<'a> BatchWork<'a> {
         self.done(at);
     }
 
-    /// Handles an entry whose parent does not exist: the first pass defers it, the second rejects it.
+    /// Handles an entry whose parent does not exist: the first pass defers it, the second pass rejects it.
     pub fn orphan(&mut self, at: usize, reason: impl FnOnce() -> String) -> Result<()> {
         if self.shared.is_last_pass() {
             self.reject(at, reason(), true);

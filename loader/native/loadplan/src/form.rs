@@ -1,4 +1,4 @@
-//! Writes operations as lines of JSON, and updates as LDIF change records.
+//! Writes operations as lines of JSON, and updates also as LDIF change records.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub enum Operation {
     Delete {
         dn: Vec<u8>,
     },
-    /// With `deleteoldrdn`.
+    /// Replaces the RDN, with `deleteoldrdn`.
     Rename {
         dn: Vec<u8>,
         rdn: Vec<u8>,
@@ -55,7 +55,7 @@ pub enum ExpectedEntries {
 const NO_SUCH_OBJECT: u8 = 32;
 
 impl Operation {
-    /// Appends a line.
+    /// Appends the operation as a line of JSON.
     pub fn json(&self, out: &mut Vec<u8>) {
         let value = match self {
             Self::Search { base, scope, filter, found } => {
@@ -90,7 +90,7 @@ impl Operation {
         out.push(b'\n');
     }
 
-    /// Appends a change record if the operation is an update.
+    /// Appends an LDIF change record, if the operation is an update.
     pub fn ldif(&self, out: &mut Vec<u8>) {
         use ldif::write::line;
         let (dn, kind) = match self {
@@ -142,7 +142,7 @@ fn grouped(values: &[(String, Vec<u8>)]) -> Map<String, Value> {
     found
 }
 
-/// A JSON string, or `{"base64": ...}` for bytes that are not UTF-8.
+/// Returns a JSON string, or `{"base64": ...}` for bytes that are not UTF-8.
 fn text(bytes: &[u8]) -> Value {
     std::str::from_utf8(bytes)
         .map_or_else(|_| json!({"base64": STANDARD.encode(bytes)}), Value::from)
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_says_what_it_finds() {
+    fn a_search_has_its_expected_entries() {
         let search = |found| {
             let base = b"o=x".to_vec();
             line(&Operation::Search { base, scope: "sub", filter: "(cn=a)".to_owned(), found })
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_ldif() {
+    fn updates_become_change_records() {
         let mut out = Vec::new();
         let values = vec![b"a".to_vec(), b" b".to_vec()];
         Operation::Modify { dn: b"cn=a".to_vec(), attribute: "l".to_owned(), values }

@@ -1,9 +1,8 @@
-//! Load plans: sequences of operations that clients send to a synthetic tree. Each operation is determined by the seed
-//! and its number alone, as entries are, and states its expected result.
+//! Load plans: sequences of operations that clients send to a synthetic tree. Like an entry, an operation follows from
+//! the seed and its number alone. It has an expected result.
 //!
-//! The expected results hold if the operations are executed in any order, except that updates of the same entry must
-//! keep theirs: entries that are deleted or renamed are never searched for, and attributes that searches use are not
-//! modified.
+//! The expected results hold if the operations are executed in any order that keeps the order of updates of the same
+//! entry: deleted or renamed entries are never searched for, and attributes in filters are never modified.
 
 mod form;
 mod planner;
@@ -29,44 +28,44 @@ use targets::{Schedule, Shares, Targets};
 #[derive(Debug, Clone)]
 pub struct PlanOptions {
     pub operations: u64,
-    /// The weight of each kind of operation, relative to the sum.
+    /// The weight of each kind of operation, relative to the sum of all weights.
     pub mix: Vec<(Action, u64)>,
-    /// The share of searches that find nothing and of binds that are refused, from 0 to 1.
+    /// Share of searches that find nothing, and of binds that are refused; from 0 to 1.
     pub miss: f64,
-    /// The exponent of the Zipf distribution that selects the entries.
+    /// Exponent of the Zipf distribution by which entries are chosen.
     pub skew: f64,
     pub seed: i64,
-    /// The searches to use; if empty, they are derived from the attributes of the template.
+    /// The searches to use; if there are none, they are derived from the attributes of the template.
     pub looks: Vec<SearchWeight>,
 }
 
 const MOST_OPERATIONS: u64 = 1 << 40;
-/// The weight of base searches if the other searches are derived from the template.
+/// Weight of base searches, if the other searches are derived from the template.
 const BASE_WEIGHT: u64 = 20;
-/// The number of entries that adds copy; more would not make the new entries more varied.
+/// Number of entries that are copied by adds; more would not make the new entries more varied.
 const MOST_COPIED: u64 = 1000;
 
-/// A prepared plan, which can produce any operation by its number.
+/// A prepared plan, which generates any operation by its number.
 #[derive(Debug)]
 pub struct Plan<'t> {
     tree: &'t Tree,
     operations: u64,
     miss: f64,
-    /// The weight of base searches.
+    /// Weight of base searches.
     reading: u64,
     schedule: Schedule,
     stream: Stream,
     subjects: Vec<TargetKind>,
-    /// In the order of `subjects`.
+    /// The entries of each subject, in the order of `subjects`.
     targets: Vec<Targets>,
-    /// Distributes the entries to delete, rename and copy, numbered in this order, among the subjects.
+    /// Distributes the entries to delete, rename and copy among the subjects, in this order.
     once: Shares,
     deletes: u64,
     renames: u64,
     spares: u64,
 }
 
-/// The output format of a plan: lines of JSON, or LDIF change records.
+/// A plan in its output format: lines of JSON, or LDIF change records.
 #[derive(Debug)]
 pub struct Lines<'p> {
     pub plan: &'p Plan<'p>,
@@ -93,13 +92,13 @@ impl Items for Lines<'_> {
 }
 
 impl<'t> Plan<'t> {
-    /// Prepares a plan; the error says why the template does not allow it.
+    /// Prepares a plan. The error says why the template does not allow it.
     pub fn new(template: &Template, tree: &'t Tree, options: &PlanOptions) -> Result<Self, String> {
         if options.operations > MOST_OPERATIONS {
             return Err(format!("{} operations: {MOST_OPERATIONS} at most", options.operations));
         }
         if !(0.0..=1.0).contains(&options.miss) {
-            return Err(format!("a share of misses of {}: it must be from 0 to 1", options.miss));
+            return Err(format!("the share of misses must be from 0 to 1, not {}", options.miss));
         }
         let stream = Stream::new(options.seed, &["operations"]);
         let schedule = Schedule::new(&options.mix, stream.part(0))?;
@@ -141,7 +140,7 @@ impl<'t> Plan<'t> {
         })
     }
 
-    /// Selects one of the subjects that `fits` accepts, with the number of their entries as weight.
+    /// Chooses one of the subjects that `fits` accepts; the weight of each is its number of entries.
     fn subject(&self, bits: u64, fits: impl Fn(&TargetKind) -> bool) -> Option<usize> {
         let fitting = |(_, subject): &(usize, &TargetKind)| fits(subject);
         let all: u64 =
@@ -157,12 +156,12 @@ impl<'t> Plan<'t> {
     }
 }
 
-/// The number of entries that may be deleted, renamed or copied. Some must remain to be read.
+/// Returns how many entries may be deleted, renamed or copied; some must remain to be read.
 const fn room(subject: &TargetKind) -> u64 {
     if subject.loose { subject.count.saturating_sub(2) } else { 0 }
 }
 
-/// Checks that the tree has suitable entries for every requested kind of operation.
+/// Checks that the tree has suitable entries for each requested kind of operation.
 fn require(
     subjects: &[TargetKind],
     schedule: &Schedule,
@@ -177,12 +176,11 @@ fn require(
     }
     if requested(Action::Modify) && !subjects.iter().any(|one| !one.changing.is_empty()) {
         return Err(
-            "nothing can be modified: the template has no attribute that nobody searches by"
-                .to_owned(),
+            "nothing can be modified: searches use all attributes of the template".to_owned()
         );
     }
     if !options.looks.is_empty() && subjects.iter().all(|one| one.looks.is_empty()) {
-        return Err("no kind of the template has an attribute that is to be searched by".to_owned());
+        return Err("no kind of the template has an attribute of the requested searches".to_owned());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Produces the operations of a plan.
+//! Generates the operations of a plan.
 
 use crate::form::{ExpectedEntries, Operation, escaped};
 use crate::searches::{FilterForm, SearchFilter};
@@ -7,7 +7,7 @@ use crate::{Action, Plan};
 use synth::draw::{again, below, unit};
 use synth::{EntryRef, Maker, escape};
 
-/// Produces operations. Every thread has its own.
+/// Generates operations; every thread has its own planner.
 #[derive(Debug)]
 pub struct Planner<'p> {
     plan: &'p Plan<'p>,
@@ -15,15 +15,15 @@ pub struct Planner<'p> {
     text: Vec<u8>,
 }
 
-/// How often another entry is tried if one lacks the attribute that the operation needs.
+/// Number of entries to try if an entry lacks the attribute that the operation needs.
 const TRIES: u64 = 16;
-/// The size limit of searches that may find many entries.
+/// Size limit of searches that may find many entries.
 const LIMIT: u64 = 50;
-/// The maximum length of a value in a filter, in bytes.
+/// Maximum length of an assertion value in a filter, in bytes.
 const FILTER: usize = 400;
-/// The maximum size in bytes, and the maximum number of values, that a modify writes.
+/// Maximum size in bytes, and maximum number of values, of the attribute that a modify writes.
 const CHANGE: (usize, usize) = (4096, 50);
-/// Result codes of a bind.
+/// The two possible result codes of a bind.
 const SUCCESS: u8 = 0;
 const INVALID_CREDENTIALS: u8 = 49;
 
@@ -53,7 +53,7 @@ impl RandomBits {
     }
 }
 
-/// The entry on which an operation works.
+/// The entry to which an operation applies.
 struct Target<'p> {
     subject: &'p TargetKind,
     index: u64,
@@ -65,7 +65,7 @@ impl<'p> Planner<'p> {
         Self { plan, maker: Maker::new(plan.tree), text: Vec::new() }
     }
 
-    /// Operation `number` of the plan.
+    /// Returns operation `number` of the plan.
     pub fn operation(&mut self, number: u64) -> common::Result<Operation> {
         let mut random = RandomBits { bits: self.plan.stream.at(number), turn: 0 };
         let (action, ordinal) = self.plan.schedule.at(number);
@@ -81,7 +81,7 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// Selects an entry to read, of a kind that `fits` accepts, or of any kind if there is none.
+    /// Chooses an entry to read, of a kind that `fits` accepts, or of any kind if it accepts none.
     fn often(
         &mut self,
         random: &mut RandomBits,
@@ -93,7 +93,7 @@ impl<'p> Planner<'p> {
         self.target(place, index)
     }
 
-    /// The entry to delete, rename or copy with this number.
+    /// Returns the entry for the delete, rename or copy with number `item`.
     fn once(&mut self, item: u64) -> common::Result<Target<'p>> {
         let (place, number) = self.plan.once.holder(item).unwrap_or((0, 0));
         let index = self.plan.targets[place].once(number);
@@ -136,7 +136,7 @@ impl<'p> Planner<'p> {
         Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::Exactly(1) })
     }
 
-    /// Searches for a value that no entry has.
+    /// Returns a search for a value that no entry has.
     fn missing(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(random, |subject| !subject.looks.is_empty())?;
         let nobody = format!("nobody-{:016x}", random.next_bits());
@@ -170,8 +170,8 @@ impl<'p> Planner<'p> {
         Ok(Operation::Bind { dn, password: b"wrong".to_vec(), result: INVALID_CREDENTIALS })
     }
 
-    /// The entry was generated last, so its values are still available. An empty password would make the bind an
-    /// unauthenticated one (RFC 4513, 5.1.2).
+    /// Returns the clear-text password of the entry that was generated last, whose values are still available. Never
+    /// returns an empty password: with one, the bind would be unauthenticated (RFC 4513, 5.1.2).
     fn password(&self, target: &Target<'_>) -> Option<Vec<u8>> {
         let stored = target.record.values(PASSWORD).next()?;
         let plain = match target.subject.password? {
@@ -181,7 +181,7 @@ impl<'p> Planner<'p> {
         (!plain.is_empty()).then(|| plain.to_vec())
     }
 
-    /// Replaces the values of an attribute with those of another entry of the same kind.
+    /// Returns a modify that replaces the values of an attribute by those of another entry of the same kind.
     fn modify(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(random, |subject| !subject.changing.is_empty())?;
         let subject = target.subject;
@@ -197,20 +197,20 @@ impl<'p> Planner<'p> {
                 return Ok(Operation::Modify { dn: target.record.dn, attribute, values });
             }
         }
-        // No other entry has suitable values, so the entry keeps its own.
+        // If no other entry has suitable values, the entry keeps its own.
         let values = target.record.values(&attribute).map(<[u8]>::to_vec).collect();
         Ok(Operation::Modify { dn: target.record.dn, attribute, values })
     }
 
-    /// Adds a copy of an entry under another RDN.
+    /// Returns an add of an entry's copy under another RDN.
     fn add(&mut self, item: u64, ordinal: u64) -> common::Result<Operation> {
         let target = self.once(item)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
         let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
-        let held =
+        let is_attribute =
             |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
         let naming = self.naming(&target).0;
-        let values = target.record.values.into_iter().filter(|(name, _)| held(name));
+        let values = target.record.values.into_iter().filter(|(name, _)| is_attribute(name));
         let values = values.map(|(name, value)| {
             let is_name = name.eq_ignore_ascii_case(&naming) && value == old;
             (name, if is_name { new.clone() } else { value })
@@ -224,7 +224,7 @@ impl<'p> Planner<'p> {
         Ok(Operation::Rename { dn: target.record.dn, rdn })
     }
 
-    /// The first naming attribute and its value. The entry must be the one that was generated last.
+    /// Returns the first naming attribute and its value. The entry must be the one that was generated last.
     fn naming(&self, target: &Target<'_>) -> (String, Vec<u8>) {
         let (name, slot) = &self.plan.tree.kinds()[target.subject.kind].rdn()[0];
         (
@@ -233,7 +233,7 @@ impl<'p> Planner<'p> {
         )
     }
 
-    /// Returns the RDN with `more` appended to its first value, and that value before and after.
+    /// Returns the RDN with `more` appended to its first value, then this value without and with `more`.
     fn renamed(&self, target: &Target<'_>, more: &str) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         let (_, old) = self.naming(target);
         let new = [old.as_slice(), more.as_bytes()].concat();
@@ -253,7 +253,7 @@ impl<'p> Planner<'p> {
     }
 }
 
-/// `None` means a base search.
+/// Chooses a filter by weight; `None` means a base search.
 fn look<'s>(
     random: &mut RandomBits,
     looks: &'s [SearchFilter],
@@ -268,7 +268,7 @@ fn look<'s>(
     })
 }
 
-/// The filter that finds the entry, if it has a suitable value.
+/// Returns a filter that finds the entry, if the entry has a suitable value.
 fn filter(
     random: &mut RandomBits,
     look: &SearchFilter,
@@ -292,7 +292,7 @@ fn filter(
     Some((filter, found))
 }
 
-/// The first three to six letters, if the value is ASCII: a letter must not be separated from its combining accents.
+/// Returns the first three to six letters of an ASCII value; other values might lose the accent of a letter.
 fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
     let length = usize::try_from(3 + random.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;
@@ -300,7 +300,7 @@ fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
     whole.then(|| escaped(start))
 }
 
-/// A value of the same form that no entry has: an address stays an address, a DN stays a DN.
+/// Returns a value of the same form that no entry has: an address for an address, a DN for a DN.
 fn unlike(nobody: &str, value: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(value);
     match (text.find('@'), text.find(',')) {
@@ -312,7 +312,7 @@ fn unlike(nobody: &str, value: &[u8]) -> Vec<u8> {
     }
 }
 
-/// DN, and description and value of each line in their order.
+/// A parsed record: its DN, and the description and value of each line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Record {
     pub dn: Vec<u8>,
@@ -320,7 +320,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Parses a record of the generator. It does not support LDIF in general.
+    /// Parses a record of the generator; other LDIF is not supported.
     pub fn read(bytes: &[u8]) -> common::Result<Self> {
         let text =
             ldif::Record { bytes: bytes.trim_ascii_end(), line: 1, closed: true, last: true };
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_taken_apart() {
+    fn a_record_is_parsed() {
         let record = Record::read(b"dn: cn=a\nCN: a\ncn:: /w==\ndescription:\n\n").unwrap();
         assert_eq!(record.dn, b"cn=a");
         assert_eq!(record.values("cn").collect::<Vec<_>>(), [&b"a"[..], b"\xff"]);

@@ -1,4 +1,4 @@
-//! The searches by which clients find the entries of one kind.
+//! The searches with which clients find the entries of a kind.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use crate::unique::{flattened, is_unique, never_overlap, words_of};
 use synth::model::{Kind, Template, Text};
 
-/// One way to search.
+/// A filter by which clients search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchFilter {
     pub attribute: String,
     pub form: FilterForm,
-    /// The search finds at most one entry of the tree.
+    /// Whether the search finds at most one entry of the tree.
     pub unique: bool,
     pub weight: u64,
 }
@@ -24,10 +24,10 @@ pub enum FilterForm {
     Beginning,
 }
 
-/// A search that the caller requests: attribute, form and weight.
+/// A search that the caller requests: its attribute, form and weight.
 pub type SearchWeight = (String, FilterForm, u64);
 
-/// Attributes of the common schemas that have an EQUALITY rule, and whether they have a SUBSTR rule too.
+/// Attributes of common schemas that have an EQUALITY rule; the flag says whether they also have a SUBSTR rule.
 const ATTRIBUTES: [(&str, bool); 45] = [
     ("acctAlias", true),
     ("acctCustomer", true),
@@ -75,7 +75,7 @@ const ATTRIBUTES: [(&str, bool); 45] = [
     ("manager", false),
     ("carLicense", true),
 ];
-/// Attributes for which users type the beginning of a value.
+/// Attributes that users search for by the beginning of a value.
 const TYPED: [&str; 6] = ["cn", "sn", "givenName", "displayName", "mail", "uid"];
 
 const NAMING: u64 = 100;
@@ -83,7 +83,7 @@ const UNIQUE: u64 = 40;
 const SHARED: u64 = 2;
 const BEGINNING: u64 = 2;
 
-/// The searches for the entries of a kind; empty if no attribute is suitable.
+/// Returns the filters for the entries of a kind; empty if no attribute is suitable.
 pub fn looks(
     texts: &Texts<'_>,
     kind: &Kind,
@@ -129,14 +129,14 @@ pub fn is_naming(kind: &Kind, attribute: &str) -> bool {
     kind.rdn.iter().any(|name| name.eq_ignore_ascii_case(attribute))
 }
 
-/// All texts of a template by attribute type.
+/// All texts of a template, by attribute type.
 #[derive(Debug)]
 pub struct Texts<'t> {
     template: &'t Template,
-    /// Attribute type in lower case -> kind and text.
+    /// Maps each attribute type in lower case to its kinds and texts.
     by_type: HashMap<String, Vec<(&'t str, Text)>>,
-    /// The number of comparisons left. It limits the time that an untrusted template may take; when it reaches 0, the
-    /// values count as not unique.
+    /// Number of comparisons that are left. The limit bounds the time for an untrusted template; when it reaches 0, all
+    /// further values count as not unique.
     left: Cell<u64>,
 }
 
@@ -146,16 +146,16 @@ impl<'t> Texts<'t> {
     pub fn new(template: &'t Template) -> Self {
         let mut by_type: HashMap<String, Vec<_>> = HashMap::new();
         for kind in &template.kinds {
-            for held in &kind.attributes {
-                let texts = held.items.iter().map(|item| flattened(kind, &item.text));
-                let known = by_type.entry(type_of(&held.description)).or_default();
+            for attribute in &kind.attributes {
+                let texts = attribute.items.iter().map(|item| flattened(kind, &item.text));
+                let known = by_type.entry(type_of(&attribute.description)).or_default();
                 known.extend(texts.map(|text| (kind.name.as_str(), text)));
             }
         }
         Self { template, by_type, left: Cell::new(COMPARISONS) }
     }
 
-    /// Whether no value of the attribute in an entry of this kind occurs in another entry of the tree.
+    /// Whether no value of the attribute in an entry of this kind occurs in any other entry of the tree.
     fn finds_one(&self, kind: &Kind, count: u64, attribute: &str) -> bool {
         let wanted = type_of(attribute);
         let texts = self.by_type.get(&wanted).map_or(&[][..], Vec::as_slice);
@@ -179,7 +179,7 @@ impl<'t> Texts<'t> {
     }
 }
 
-/// The attribute type: `uid` for both `uid;x-option` and `uid=...`.
+/// Returns the attribute type: `uid` for `uid;x-option` and for `uid=...`.
 fn type_of(text: &str) -> String {
     let end = text.find([';', '=']).unwrap_or(text.len());
     text[..end].to_ascii_lowercase()

@@ -1,38 +1,38 @@
-//! The operations that are possible with the entries of one kind.
+//! Decides which operations are possible with the entries of a kind.
 
 use crate::searches::{SearchFilter, SearchWeight, Texts, is_naming, looks};
 use crate::unique::flattened;
 use synth::Tree;
 use synth::model::{Kind, Parent, Piece, Tag, Template};
 
-/// A kind of entry that the tree contains. Aliases and referrals are excluded, because servers treat them specially.
+/// A kind of the tree. Aliases and referrals are excluded, because servers treat them specially.
 #[derive(Debug)]
 pub struct TargetKind {
-    /// Its place in the tree.
+    /// Index of the kind in the tree.
     pub kind: usize,
     pub count: u64,
     pub looks: Vec<SearchFilter>,
     pub password: Option<Password>,
     /// Attributes that may be modified, because no search uses them.
     pub changing: Vec<String>,
-    /// Its entries have no children, and the syntax of their RDNs allows a word to be appended, so they may be renamed.
+    /// Whether entries may be renamed: they have no children, and the syntax of their RDNs allows an appended word.
     pub loose: bool,
-    /// Attribute descriptions as spelled in the template.
+    /// Attribute descriptions, as spelled in the template.
     pub attributes: Vec<String>,
 }
 
-/// Where the clear-text password of an entry is found.
+/// The place of an entry's clear-text password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Password {
-    /// In the value with this index among the values of the generator.
+    /// The value of the generator with this index.
     Slot(usize),
-    /// In the attribute itself, which is not hashed.
+    /// The attribute itself, which is not hashed.
     Plain,
 }
 
 pub const PASSWORD: &str = "userPassword";
 const SPECIAL: [&[u8]; 2] = [b"alias", b"referral"];
-/// The maximum length of an RDN value to which a word may be appended, in bytes.
+/// Maximum length of an RDN value to which a word may be appended, in bytes.
 const LONGEST_RDN: u64 = 100;
 /// Naming attributes whose syntax does not allow words.
 const NO_WORDS: [&str; 8] = [
@@ -54,14 +54,14 @@ pub fn subjects(
 ) -> Vec<TargetKind> {
     let texts = Texts::new(template);
     let mut found = Vec::new();
-    for (place, made) in tree.kinds().iter().enumerate().filter(|(_, made)| made.count > 0) {
-        let kind = template.kinds.iter().find(|kind| kind.name == made.name);
+    for (place, entries) in tree.kinds().iter().enumerate().filter(|(_, kind)| kind.count > 0) {
+        let kind = template.kinds.iter().find(|kind| kind.name == entries.name);
         let Some(kind) = kind.filter(|kind| !is_special(kind)) else { continue };
-        let mut looks = looks(&texts, kind, made.count, wanted);
+        let mut looks = looks(&texts, kind, entries.count, wanted);
         let changing = if changes { changing(kind, &mut looks) } else { Vec::new() };
         found.push(TargetKind {
             kind: place,
-            count: made.count,
+            count: entries.count,
             looks,
             password: password(kind),
             changing,
@@ -81,7 +81,7 @@ fn is_special(kind: &Kind) -> bool {
     })
 }
 
-/// The attributes that may be modified. If searches use all attributes, one that is not unique is removed from `looks`.
+/// Returns the attributes that may be modified. If searches use all, one that is not unique is removed from `looks`.
 fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
     let all = kind.attributes.iter().map(|one| &one.description).filter(|name| {
         let fixed = ["objectClass", PASSWORD].iter().any(|fixed| fixed.eq_ignore_ascii_case(name));
@@ -104,14 +104,14 @@ fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
     shared
 }
 
-/// The first password that every entry of the kind has.
+/// Returns the first password that every entry of the kind has.
 fn password(kind: &Kind) -> Option<Password> {
-    let held = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
-    let item = held.items.iter().find(|item| item.chance >= 1.0 && item.conditions.is_empty())?;
+    let own = kind.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(PASSWORD))?;
+    let item = own.items.iter().find(|item| item.chance >= 1.0 && item.conditions.is_empty())?;
     let text = flattened(kind, &item.text);
     match text.as_slice() {
         [Piece::Tag(Tag::Ssha { name } | Tag::Argon2 { name, .. })] => {
-            // Values are the first slots, in their order.
+            // Values are the first slots, in the same order.
             kind.values.iter().position(|value| value.name == *name).map(Password::Slot)
         }
         [Piece::Literal(bytes), ..] if bytes.starts_with(b"{") => None,

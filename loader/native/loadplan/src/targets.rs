@@ -1,25 +1,25 @@
-//! Selects the kind of each operation, the entries that a plan reads, and those that it deletes, renames or copies. No
-//! entry is in both sets, so that the expected results of searches hold while the plan is executed.
+//! Chooses the kind of each operation, the entries to read, and the entries to delete, rename or copy. No entry is in
+//! both sets, so that the expected results of searches hold while the plan is executed.
 
 use synth::distribution::Zipf;
 use synth::draw::{Stream, below};
 use synth::permute::Permutation;
 use synth::problem::suggestion;
 
-/// A permutation of the entries of one kind. Entries to read are taken from its beginning, the first ones most often;
-/// entries to delete, rename or copy are taken from its end.
+/// A permutation of the entries of one kind. Entries to read come from its beginning, the first ones most often;
+/// entries to delete, rename or copy come from its end.
 #[derive(Debug)]
 pub struct Targets {
     count: u64,
     order: Permutation,
     key: u64,
     rank: Zipf,
-    /// The number of entries that may be read.
+    /// Number of entries that may be read.
     read: u64,
 }
 
 impl Targets {
-    /// `once` is the number of entries that are not read, `skew` the exponent of the Zipf distribution.
+    /// `once` is the number of entries that are never read, `skew` the exponent of the Zipf distribution.
     pub fn new(count: u64, once: u64, skew: f64, stream: Stream) -> Result<Self, String> {
         let read = count.saturating_sub(once).max(1);
         let rank = Zipf::new(read, skew)?;
@@ -27,27 +27,27 @@ impl Targets {
         Ok(Self { count, order, key: stream.at(0), rank, read })
     }
 
-    /// Selects an entry to read, by a Zipf distribution.
+    /// Chooses an entry to read, by a Zipf distribution.
     pub fn often(&self, bits: u64) -> u64 {
         self.order.place(self.key, self.rank.rank(bits) - 1)
     }
 
-    /// The entry to delete, rename or copy with this number.
+    /// Returns the entry for the delete, rename or copy with this number.
     pub fn once(&self, number: u64) -> u64 {
         self.order.place(self.key, (self.read + number).min(self.count - 1))
     }
 
-    /// Selects any entry.
+    /// Chooses an entry; all are equally likely.
     pub const fn any(&self, bits: u64) -> u64 {
         below(bits, self.count)
     }
 }
 
-/// Distributes items among holders in proportion to their weights. The holder of an item, and the item's index there,
-/// follow from the number of the item.
+/// Distributes items among holders in proportion to their weights. The number of an item decides its holder, and its
+/// index within the holder.
 #[derive(Debug)]
 pub struct Shares {
-    /// The first item of each holder, followed by the number of items.
+    /// First item of each holder; the last element is the number of items.
     firsts: Vec<u64>,
     order: Permutation,
     key: u64,
@@ -66,12 +66,12 @@ impl Shares {
         Self { firsts, order: Permutation::new(items), key: stream.at(0) }
     }
 
-    /// The number of items of a holder.
+    /// Returns the number of items of a holder.
     pub fn of(&self, holder: usize) -> u64 {
         self.firsts[holder + 1] - self.firsts[holder]
     }
 
-    /// The holder of an item, and the item's index there; `None` if there is no holder.
+    /// Returns the holder of an item, and the item's index within the holder; `None` if there is no holder.
     pub fn holder(&self, item: u64) -> Option<(usize, u64)> {
         let place = self.order.place(self.key, item);
         let holder = self.firsts.partition_point(|first| *first <= place).checked_sub(1)?;
@@ -106,14 +106,14 @@ impl Action {
     }
 }
 
-/// The upper limit of the sum of all shares.
+/// Maximum sum of all shares.
 const LONGEST: u64 = 1_000_000;
 
-/// The kind of each operation. A plan consists of rounds, in each of which every kind has exactly its share, in random
-/// order. So the index of an operation among those of its kind can be computed from its number alone.
+/// Chooses the kind of each operation. A plan consists of rounds; in each round every kind has exactly its share of
+/// operations, in random order. So the number of an operation alone decides its index among the operations of its kind.
 #[derive(Debug)]
 pub struct Schedule {
-    /// The action, its number per round, and the position of its first.
+    /// Each action, its number of operations per round, and the position of the first.
     shares: Vec<(Action, u64, u64)>,
     sum: u64,
     round: Permutation,
@@ -129,12 +129,12 @@ impl Schedule {
             sum = sum.saturating_add(share);
         }
         if placed.is_empty() || sum > LONGEST {
-            return Err(format!("shares must be more than 0, and {LONGEST} at most together"));
+            return Err(format!("the sum of the shares must be from 1 to {LONGEST}"));
         }
         Ok(Self { shares: placed, sum, round: Permutation::new(sum), stream })
     }
 
-    /// The kind of operation `number`, and its index among the operations of this kind.
+    /// Returns the kind of operation `number`, and its index among the operations of this kind.
     pub fn at(&self, number: u64) -> (Action, u64) {
         let (round, place) = (number / self.sum, number % self.sum);
         let place = self.round.place(self.stream.at(round), place);
@@ -143,7 +143,7 @@ impl Schedule {
         (action, round * share + place - first)
     }
 
-    /// An upper bound, exclusive, of the index that [`Self::at`] returns for any of the first `operations` operations.
+    /// Returns an exclusive upper bound of the index that [`Self::at`] returns for the first `operations` operations.
     pub fn most(&self, action: Action, operations: u64) -> u64 {
         let share = self.shares.iter().find(|(known, ..)| *known == action);
         operations.div_ceil(self.sum) * share.map_or(0, |(_, share, _)| *share)
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_not_taken_away() {
+    fn entries_to_read_are_never_deleted() {
         let stream = Stream::new(1, &["targets"]);
         let targets = Targets::new(1000, 100, 0.9, stream).unwrap();
         let once: HashSet<u64> = (0..100).map(|number| targets.once(number)).collect();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_read_often() {
+    fn few_entries_are_read_often() {
         let stream = Stream::new(1, &["skew"]);
         let targets = Targets::new(100_000, 0, 1.0, stream).unwrap();
         let mut counts = std::collections::HashMap::new();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_deals_out_all_and_each_once() {
+    fn every_item_has_one_holder() {
         let quota = Shares::new(1000, &[30, 0, 69, 1], Stream::new(1, &["quota"]));
         assert_eq!([0, 1, 2, 3].map(|holder| quota.of(holder)), [300, 0, 690, 10]);
         let found: HashSet<_> = (0..1000).map(|item| quota.holder(item).unwrap()).collect();
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn without_holders_no_item_has_one() {
+    fn without_holders_an_item_has_none() {
         assert_eq!(Shares::new(5, &[], Stream::new(1, &[])).holder(0), None);
         assert_eq!(Shares::new(0, &[0], Stream::new(1, &[])).holder(0), None);
     }
 
     #[test]
-    fn every_round_has_each_its_share_and_no_number_twice() {
+    fn every_round_has_the_share_of_each_kind() {
         let shares =
             [(Action::Search, 7), (Action::Delete, 2), (Action::Bind, 0), (Action::Add, 1)];
         let schedule = Schedule::new(&shares, Stream::new(1, &["mix"])).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_mix() {
+    fn a_mix_without_shares_is_refused() {
         let stream = Stream::new(1, &[]);
         assert!(Schedule::new(&[(Action::Bind, 0)], stream).is_err());
         assert!(Schedule::new(&[(Action::Bind, u64::MAX), (Action::Add, 9)], stream).is_err());

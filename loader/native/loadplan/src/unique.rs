@@ -1,21 +1,21 @@
-//! Determines whether a text of a template gives every entry of its kind a different value, so that a search for the
-//! value finds one entry.
+//! Decides whether a text of a template gives every entry of its kind a different value, so that a search for the value
+//! finds one entry.
 
 use synth::list::List;
 use synth::model::{Item, Kind, Piece, Tag, Template, Text};
 
-/// Limits for values that refer to other values: the depth of references, and the number of pieces.
+/// Limits for values that refer to other values: the depth of the references, and the number of pieces of the text.
 const MAX_DEPTH: usize = 32;
 const MOST: usize = 1000;
 
-/// Replaces the references in a text by the texts of the values.
+/// Replaces references to other values in a text by the texts of these values.
 pub fn flattened(kind: &Kind, text: &Text) -> Text {
     let mut out = Vec::new();
     flatten(kind, text, MAX_DEPTH, &mut { MOST }, &mut out);
     out
 }
 
-/// `left` is the number of pieces that may still be replaced; further ones stay as they are.
+/// `left` is the number of pieces that may still be replaced; beyond it, pieces are copied.
 fn flatten(kind: &Kind, text: &Text, depth: usize, left: &mut usize, out: &mut Text) {
     for piece in text {
         *left = left.saturating_sub(1);
@@ -36,7 +36,7 @@ fn is_plain(item: &Item) -> bool {
     item.chance >= 1.0 && item.conditions.is_empty() && item.count.is_none()
 }
 
-/// Whether it is certain that all entries of the kind have different values. False means that it is unknown.
+/// Whether all entries of the kind certainly have different values. False means that this is unknown.
 pub fn is_unique(template: &Template, kind: &Kind, count: u64, text: &Text) -> bool {
     let text = flattened(kind, text);
     (0..text.len()).any(|at| {
@@ -52,7 +52,7 @@ pub fn is_unique(template: &Template, kind: &Kind, count: u64, text: &Text) -> b
 
 #[derive(Clone, Copy)]
 struct Numbering {
-    /// All have as many digits.
+    /// Whether all numbers have the same number of digits.
     fixed: bool,
     hexadecimal: bool,
 }
@@ -89,8 +89,8 @@ const fn is_literal(piece: &Piece) -> bool {
     matches!(piece, Piece::Literal(_))
 }
 
-/// Whether the number is followed by a character that ends it, such as the @ of an address, and that cannot occur
-/// before it.
+/// Whether the number is followed by a character that ends it, such as the @ of an address, and this character cannot
+/// occur before the number.
 fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
     let Some(Piece::Literal(next)) = after.first() else { return false };
     let Some(&sign) = next.first() else { return false };
@@ -98,7 +98,7 @@ fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Pie
         && before.iter().all(|piece| never_has(template, kind, piece, sign))
 }
 
-/// `sign` is no letter and no digit.
+/// Whether `piece` never contains `sign`, which is neither a letter nor a digit.
 fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool {
     match piece {
         Piece::Literal(bytes) => !bytes.contains(&sign),
@@ -128,24 +128,24 @@ fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool 
     }
 }
 
-/// Whether it is certain that the two texts have no value in common, whatever their tags produce, because they begin or
-/// end with different words.
+/// Whether the values of two texts certainly differ, whatever their tags generate, because they begin or end with
+/// different words.
 pub fn never_overlap(template: &Template, one: &Text, other: &Text) -> bool {
     let words = |piece: Option<&Piece>| words(template, piece);
     differ(&words(one.first()), &words(other.first()), false)
         || differ(&words(one.last()), &words(other.last()), true)
 }
 
-/// Longer lists are not compared, to limit the time.
+/// Maximum number of words in a list that is compared, to limit the time.
 const WORDS: usize = 400;
 
-/// How many words a text may begin or end with.
+/// Returns the number of words with which a text may begin or end, whichever is greater.
 pub fn words_of(template: &Template, text: &Text) -> u64 {
     let count = |piece: Option<&Piece>| words(template, piece).len() as u64;
     count(text.first()).max(count(text.last()))
 }
 
-/// The values that a piece may produce, in lower case; empty if they are unknown.
+/// Returns the values that a piece may generate, in lower case; empty if they are unknown.
 fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
     match piece {
         Some(Piece::Literal(bytes)) => vec![bytes.to_ascii_lowercase()],
@@ -161,8 +161,8 @@ fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
     }
 }
 
-/// Whether every word of one list differs from every word of the other within the length of the shorter one, counted
-/// from the beginning or from the end.
+/// Whether every word of one list differs from every word of the other list within the length of the shorter word,
+/// counted from the beginning or from the end.
 fn differ(some: &[Vec<u8>], others: &[Vec<u8>], from_end: bool) -> bool {
     let apart = |one: &[u8], other: &[u8]| {
         if from_end {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_distinct_from_their_surroundings() {
+    fn numbers_apart_from_adjacent_text_are_unique() {
         let (template, kind) = template();
         for text in [
             vec![NUMBER],
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_may_run_together_with_others() {
+    fn numbers_that_adjoin_other_digits_are_not_unique() {
         let (template, kind) = template();
         for text in [
             vec![literal("u")],
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_values_of_values_are_not_followed_for_ever() {
+    fn the_depth_of_references_is_limited() {
         let (_, mut kind) = template();
         for number in 0..40 {
             let text = vec![tag(&format!("v{number}")); 9];
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_with_other_ends_are_apart() {
+    fn texts_with_different_ends_never_overlap() {
         let (template, _) = template();
         let are_apart = |one: &Text, other: &Text| never_overlap(&template, one, other);
         let apart = |one: &str, other: &str| {

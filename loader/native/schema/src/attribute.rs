@@ -1,4 +1,4 @@
-//! Attribute types: inheritance, and the special cases in slapd's code.
+//! Attribute types with inherited properties, and their special cases in slapd's code.
 
 use values::{Normaliser, Order};
 
@@ -12,7 +12,7 @@ use crate::{Problem, Rule, RuleKind, Settings};
 pub struct AttributeId(pub(crate) u32);
 
 impl AttributeId {
-    /// Numbers begin at 0 and have no gaps, so they can index tables.
+    /// Returns the number; numbers begin at 0 and have no gaps, so they can index tables.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -28,14 +28,14 @@ pub enum Usage {
     DsaOperation,
 }
 
-/// `X-ORDERED`: values begin with `{n}`.
+/// `X-ORDERED`: values begin with `{n}`, their position among the values or siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XOrdered {
     Values,
     Siblings,
 }
 
-/// The normalized form that is stored with a value for comparisons.
+/// The kind of normalized form that is stored with a value for comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Normalise {
     /// No normalized form.
@@ -56,27 +56,26 @@ pub enum Normalise {
     FirstOid,
     /// The first word within the parentheses or braces, which is an integer.
     FirstInteger,
-    /// slapd cannot normalize any value, so no entry can have the attribute.
+    /// slapd cannot normalize any value of the attribute, so no entry can have it.
     Never,
-    /// slapd's own rules that are not implemented here: `authzMatch` and `OpenLDAPaciMatch`.
+    /// Rules of slapd that are not implemented here: `authzMatch` and `OpenLDAPaciMatch`.
     Unfollowed,
     /// A rule of a module that is not part of OpenLDAP.
     Unproven,
 }
 
-/// An attribute type, including what it inherits from its supertypes.
+/// An attribute type, including the properties that it inherits from its supertypes.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
 pub struct AttributeType {
     pub id: AttributeId,
     pub oid: String,
-    /// The first NAME as spelled in the schema, or the OID if there is none.
+    /// The first NAME as spelled in the schema; the OID if there is no NAME.
     pub name: String,
-    /// All names.
     pub names: Vec<String>,
-    /// The supertypes from the top down, then this type: all types whose indexes include its values.
+    /// The supertypes from the top down, then this type: the types whose indexes contain values of this type.
     pub chain: Vec<AttributeId>,
-    /// The dotted OID, without `{len}`.
+    /// The dotted OID of the syntax, without `{len}`.
     pub syntax_oid: String,
     pub equality: Option<Rule>,
     pub ordering: Option<Rule>,
@@ -88,9 +87,9 @@ pub struct AttributeType {
     pub obsolete: bool,
     pub ordered: Option<XOrdered>,
     pub normaliser: Normalise,
-    /// Order of values in `id2v` and under `sortvals`.
+    /// Order of the values in `id2v` and under `sortvals`.
     pub order: Order,
-    /// Whether it is compiled into slapd or one of its modules.
+    /// Whether the type is compiled into slapd or a module.
     pub builtin: bool,
     pub(crate) syntax: Syntax,
 }
@@ -100,37 +99,37 @@ impl AttributeType {
         self.usage != Usage::UserApplications
     }
 
-    /// The equality rule or the syntax, if its stored form is not known here.
+    /// Returns the equality rule or the syntax, if its stored form is not implemented here.
     pub fn unsupported_rule(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unfollowed);
         let syntax = (self.syntax.check == Check::Unfollowed).then_some(&*self.syntax_oid);
         self.of_other_module().or(rule.map(|rule| &*rule.name)).or(syntax)
     }
 
-    /// The unsupported rule, if a module of third parties brings it, which may change more than values.
+    /// Returns the rule or syntax if it comes from a third-party module, which may change more than values.
     pub fn of_other_module(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unproven);
         let syntax = (self.syntax.check == Check::Unproven).then_some(self.syntax_oid.as_str());
         rule.map(|rule| &*rule.name).or(syntax)
     }
 
-    /// Whether values must be given as `;binary`.
+    /// Whether descriptions of the type must have the option `;binary`.
     pub fn binary(&self) -> bool {
         self.syntax.binary
     }
 }
 
-/// Times for which slapo-accesslog replaces the normalizer in code (`overlays/accesslog.c`).
+/// Times in the access log, for which slapo-accesslog replaces the normalizer (`overlays/accesslog.c`).
 const LOG_TIMES: [&str; 2] = ["reqStart", "reqEnd"];
 
 /// The attribute whose values slapo-ppolicy looks up in the schema (`overlays/ppolicy.c`).
 const PASSWORD_ATTRIBUTE: &str = "pwdAttribute";
 
-/// Attributes compiled into slapd whose values are names of schema elements (`schema_prep.c`).
+/// Attributes compiled into slapd whose values it takes for names or OIDs of schema elements (`schema_prep.c`).
 const NAMES_OR_OIDS: [&str; 5] =
     ["dITContentRules", "matchingRules", "attributeTypes", "objectClasses", "matchingRuleUse"];
 
-/// Builds the types in the given order; a supertype may come after its subtype.
+/// Builds the attribute types in the given order; a supertype may come after its subtypes.
 pub fn resolve(
     raws: &[Raw<'_>],
     syntaxes: &[Raw<'_>],
@@ -164,7 +163,7 @@ fn sup_of(raw: &Raw<'_>, names: &Names) -> Result<Option<u32>, Problem> {
     names.find(sup.as_bytes()).ok_or_else(missing).map(Some)
 }
 
-/// Limit far above any real schema; it also detects cycles.
+/// Maximum length of a chain of supertypes; real schemas are far below. The limit also detects cycles.
 const MAX_CHAIN: usize = 100;
 
 fn build(
@@ -213,8 +212,8 @@ fn build(
     Ok(kind)
 }
 
-/// Returns the syntax of a definition: slapd's own, or one defined with `X-SUBST` as equal to another, possibly through
-/// several steps.
+/// Returns the syntax with this OID: one of slapd's own, or one that `X-SUBST` defines as equal to another, possibly
+/// through several definitions.
 fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax, Problem> {
     let mut oid = oid;
     for _ in 0..MAX_CHAIN {
@@ -230,7 +229,7 @@ fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax, Pro
     Err(Problem::of(text, "its syntax is substituted in a ring"))
 }
 
-/// Applies what slapd or a module replaces in code after reading the definition.
+/// Applies the properties that slapd or a module replaces in code after it has read the definition.
 fn specialise(kind: &mut AttributeType, settings: &Settings) {
     let is = |names: &[&str]| kind.builtin && names.contains(&kind.name.as_str());
     if is(&["objectClass", "structuralObjectClass"]) {
@@ -241,7 +240,7 @@ fn specialise(kind: &mut AttributeType, settings: &Settings) {
         }
     } else if is(&NAMES_OR_OIDS) {
         kind.syntax.check = Check::OidOrName;
-        // slapd gives them a copy of the rule, which its normalizer does not recognize.
+        // slapd gives these types a copy of the rule, which its normalizer does not recognize.
         set_normaliser(kind, Normalise::Never);
     } else if is(&LOG_TIMES) {
         kind.syntax.check = Check::Plain(values::Syntax::LogTime);

@@ -1,4 +1,4 @@
-//! Object classes and DIT content rules, including what they inherit.
+//! Object classes and DIT content rules, including inherited attributes.
 
 use crate::names::Names;
 use crate::read::Raw;
@@ -9,13 +9,13 @@ use crate::{AttributeId, Problem};
 pub struct ClassId(pub(crate) u32);
 
 impl ClassId {
-    /// Numbers begin at 0 and have no gaps.
+    /// Returns the number; numbers begin at 0 and have no gaps.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// RFC 4512 section 2.4.
+/// The kind of an object class (RFC 4512, section 2.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClassKind {
     Abstract,
@@ -24,35 +24,35 @@ pub enum ClassKind {
     Auxiliary,
 }
 
-/// An object class, including what it inherits from its superiors.
+/// An object class, including the attributes that it inherits from its superiors.
 #[derive(Debug, Clone)]
 pub struct ObjectClass {
     pub id: ClassId,
     pub oid: String,
-    /// The first NAME as spelled in the schema, or the OID if there is none.
+    /// The first NAME as spelled in the schema; the OID if there is no NAME.
     pub name: String,
     pub names: Vec<String>,
     /// Direct superiors.
     pub sups: Vec<ClassId>,
-    /// Itself and all superiors, direct or not.
+    /// The class itself and all its superiors, direct and indirect.
     pub lineage: Vec<ClassId>,
     pub kind: ClassKind,
     pub obsolete: bool,
     /// Required attributes, including inherited ones.
     pub must: Vec<AttributeId>,
-    /// Allowed attributes, including inherited ones, but not the required ones.
+    /// Allowed attributes, including inherited ones, without the required attributes.
     pub may: Vec<AttributeId>,
-    /// slapd's flag word (`SLAP_OC_*` in `servers/slapd/slap.h`). An entry stores the OR of those of its classes.
+    /// slapd's flag word (`SLAP_OC_*` in `servers/slapd/slap.h`). An entry stores the OR of its classes' flag words.
     pub flags: u32,
     pub(crate) special: Option<SpecialClass>,
-    /// Whether it is compiled into slapd or one of its modules.
+    /// Whether the class is compiled into slapd or a module.
     pub builtin: bool,
 }
 
 /// A DIT content rule (RFC 4512 section 4.1.6).
 #[derive(Debug, Clone)]
 pub struct ContentRule {
-    /// The first NAME, or the OID of its structural class.
+    /// The first NAME; the OID of its structural class if there is no NAME.
     pub name: String,
     pub obsolete: bool,
     pub auxiliary: Vec<ClassId>,
@@ -68,11 +68,11 @@ impl ObjectClass {
     }
 }
 
-/// The definitions that classes refer to.
+/// The names to which class definitions refer.
 pub struct Sources<'a> {
     pub attribute_names: &'a Names,
     pub class_names: &'a Names,
-    /// Whether the schema is that of slapd 2.4.
+    /// Whether the schema is from slapd 2.4.
     pub of_2_4: bool,
 }
 
@@ -98,7 +98,7 @@ impl Sources<'_> {
         names.iter().map(find).collect()
     }
 
-    /// Builds all classes; a superior may come after its subclass.
+    /// Builds all classes in the given order; a superior may come after its subclasses.
     pub fn resolve(&self, raws: &[Raw<'_>]) -> Result<Vec<ObjectClass>, Problem> {
         let mut classes = raws
             .iter()
@@ -117,7 +117,7 @@ impl Sources<'_> {
         Ok(classes)
     }
 
-    /// Builds the class without inheritance.
+    /// Builds a class without the attributes of its superiors.
     fn alone(&self, raw: &Raw<'_>, id: u32) -> Result<ObjectClass, Problem> {
         let implied = raw.sups.is_empty() && raw.class == ClassKind::Structural;
         let sups = if implied { vec!["2.5.6.0"] } else { raw.sups.clone() };
@@ -139,7 +139,7 @@ impl Sources<'_> {
         })
     }
 
-    /// Builds a content rule, and returns its structural class.
+    /// Builds a content rule, and returns it with its structural class.
     pub fn rule(&self, raw: &Raw<'_>) -> Result<(ClassId, ContentRule), Problem> {
         let class = self.classes(raw.text, &[&raw.oid])?[0];
         let rule = ContentRule {
@@ -154,7 +154,7 @@ impl Sources<'_> {
     }
 }
 
-/// The class and its superiors in the order of traversal, each once.
+/// Returns the class and all its superiors in the order of traversal, without duplicates.
 fn lineage(classes: &[ObjectClass], start: usize, text: &str) -> Result<Vec<ClassId>, Problem> {
     let mut met = vec![classes[start].id];
     let mut at = 0;
@@ -172,7 +172,7 @@ fn lineage(classes: &[ObjectClass], start: usize, text: &str) -> Result<Vec<Clas
     Ok(met)
 }
 
-/// Adds the attributes of all superiors; required attributes are not also listed as allowed.
+/// Adds the attributes of all superiors; a required attribute is not also listed as allowed.
 fn inherit(class: &mut ObjectClass, own: &[(Vec<AttributeId>, Vec<AttributeId>)]) {
     let merge = |into: &mut Vec<AttributeId>, from: &[AttributeId]| {
         for &id in from {
@@ -195,22 +195,22 @@ pub enum SpecialClass {
     ExtensibleObject,
     /// Only for the root DSE, which is not in a database.
     RootDse,
-    /// `subschema` and `collectiveAttributeSubentry`: only for subentries.
+    /// `subschema` and `collectiveAttributeSubentry`, which only subentries may have.
     WithinSubentry,
-    /// Needs the overlay dds.
+    /// Needs the overlay dds on the database.
     DynamicObject,
     Glue,
 }
 
-/// `SLAP_OC_HARDCODE`: compiled in.
+/// The flag `SLAP_OC_HARDCODE` of compiled-in classes.
 const BUILTIN: u32 = 0x1_0000;
 
-/// The flags of an operational class (`SLAP_OC_OPERATIONAL`) and of a hidden one (`SLAP_OC_HIDE`).
+/// The flags of operational classes (`SLAP_OC_OPERATIONAL`) and of hidden classes (`SLAP_OC_HIDE`).
 const OPERATIONAL: u32 = 0x4000;
 const HIDDEN: u32 = 0x8000;
 
-/// Flag words without [`BUILTIN`]: `SLAP_OC_*` in `servers/slapd/slap.h`, as set by `schema_prep.c`,
-/// `syncrepl.c`, the monitor parts of the backends, and overlays.
+/// Flag words without [`BUILTIN`] (`SLAP_OC_*` in `servers/slapd/slap.h`), as set by `schema_prep.c`, `syncrepl.c`, the
+/// monitor parts of the backends, and overlays.
 const FLAGS: [(&str, u32); 28] = [
     ("extensibleObject", OPERATIONAL),
     ("OpenLDAProotDSE", OPERATIONAL),
@@ -242,7 +242,7 @@ const FLAGS: [(&str, u32); 28] = [
     ("errAuxObject", HIDDEN),
 ];
 
-/// The flag word of a class. slapd 2.4 hides the classes of its overlay accesslog, whose names share a prefix.
+/// Returns the flag word of a class. slapd 2.4 hides the classes of slapo-accesslog, whose names begin with "audit".
 fn flags(name: &str, builtin: bool, of_2_4: bool) -> u32 {
     let logged = if of_2_4 && name.starts_with("audit") { HIDDEN } else { 0 };
     let special = || FLAGS.iter().find(|row| row.0 == name).map_or(logged, |row| row.1);
@@ -250,7 +250,7 @@ fn flags(name: &str, builtin: bool, of_2_4: bool) -> u32 {
 }
 
 impl SpecialClass {
-    /// The special handling of a compiled-in class of this name.
+    /// Returns the special handling of the compiled-in class with this name, if it has any.
     fn of(name: &str) -> Option<Self> {
         match name {
             "top" => Some(Self::Top),

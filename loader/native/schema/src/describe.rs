@@ -1,32 +1,32 @@
-//! Attribute descriptions: a type and its options (`servers/slapd/ad.c`).
+//! Attribute descriptions: an attribute type with options (`servers/slapd/ad.c`).
 
 use crate::{AttributeId, Result, Schema, refuse};
 
-/// An attribute type with options, as slapd stores it.
+/// An attribute description, as slapd stores it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Description {
     pub attribute: AttributeId,
-    /// The type's name as spelled in the schema, then the options in lower case, sorted: the value in `ad2i`.
+    /// The value in `ad2i`: the type's name as spelled in the schema, then the sorted options in lower case.
     pub text: String,
-    /// Whether it has the option `;binary`.
+    /// Whether the description has the option `;binary`.
     pub binary: bool,
-    /// Whether it has other options.
+    /// Whether the description has other options.
     pub tagged: bool,
 }
 
 impl Description {
-    /// The options without the first `;`; empty if there are none.
+    /// Returns the options without the first `;`; empty if there are none.
     pub fn options(&self) -> &str {
         self.text.split_once(';').map_or("", |(_, options)| options)
     }
 }
 
-/// Limits of slapd's parser.
+/// Limits in slapd's parser for the number of options and for their total length.
 const MAX_OPTIONS: usize = 128;
 const MAX_OPTIONS_LENGTH: usize = 1024;
 
 impl Schema {
-    /// Parses a description such as `cn;lang-EN`, with any name of the type or its OID.
+    /// Parses a description such as `cn;lang-EN`, with any name or the OID of its type.
     pub fn describe(&self, description: &[u8]) -> Result<Description> {
         let text = self.description_text(description)?;
         let (base, options) = match text.split_once(';') {
@@ -48,8 +48,7 @@ impl Schema {
         }
     }
 
-    /// Works like [`describe`](Self::describe) for a description with values: if the syntax requires `;binary`, slapadd
-    /// requires the option.
+    /// Parses a description that has values. Like slapadd, it requires the option `;binary` if the syntax does.
     pub fn describe_stored(&self, description: &[u8]) -> Result<Description> {
         let found = self.describe(description)?;
         let kind = self.get(found.attribute);

@@ -1,4 +1,4 @@
-//! Checks which attributes an entry must, may and must not have (`servers/slapd/schema_check.c`).
+//! Checks which attributes an entry must have and may have (`servers/slapd/schema_check.c`).
 
 use crate::class::SpecialClass;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     Rdn, Result, RuleKind, Schema, refuse,
 };
 
-/// Flags of an entry that certain attributes require.
+/// Flags that an entry's object classes set, and that certain attributes require.
 const ALIAS: u32 = 0x1;
 const REFERRAL: u32 = 0x2;
 const SUBENTRY: u32 = 0x4;
@@ -14,7 +14,7 @@ const DYNAMIC_OBJECT: u32 = 0x8;
 const COLLECTIVE: u32 = 0x10;
 const GLUE: u32 = 0x20;
 
-/// Compiled-in attributes that only certain entries may have (`schema_prep.c`).
+/// Attributes compiled into slapd that only certain entries may have (`schema_prep.c`).
 const ROOT_DSE: [&str; 12] = [
     "altServer",
     "namingContexts",
@@ -41,18 +41,18 @@ const SUBENTRIES: [&str; 9] = [
     "ldapSyntaxes",
 ];
 
-/// What the values of `objectClass` (and of `structuralObjectClass`, if present) mean for an entry. It depends only on
-/// them, so it can be cached for all entries with the same values.
+/// The requirements that follow from the values of `objectClass` (and of `structuralObjectClass`, if present). They
+/// depend on nothing else, so they can be cached for all entries with the same values.
 #[derive(Debug, Clone)]
 pub struct ObjectClassSet {
     /// The structural class, which becomes `structuralObjectClass` if the entry has none.
     pub structural: ClassId,
-    /// Whether slapadd replaces the entry's `structuralObjectClass` by [`structural`](Self::structural), as for a glue
-    /// entry that has become a real one.
+    /// Whether slapadd replaces the entry's `structuralObjectClass` by [`structural`](Self::structural); it does so for
+    /// a glue entry that has become a real entry.
     pub replaces_structural: bool,
-    /// `ocflags` of the stored entry.
+    /// The flags (`ocflags`) that slapd stores in the entry.
     pub flags: u32,
-    /// Values for the index of `objectClass`: canonical names of the classes and all their superiors.
+    /// Values for the index of `objectClass`: the canonical names of all classes and of all their superiors.
     pub index_values: Vec<Vec<u8>>,
     /// Required attributes, each with the class or content rule that requires it.
     required: Vec<(AttributeId, String)>,
@@ -60,21 +60,21 @@ pub struct ObjectClassSet {
     precluded: Vec<AttributeId>,
 }
 
-/// How an attribute fits the object classes.
+/// Whether the object classes permit an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttributeVerdict {
     Allowed,
-    /// Allowed with a single value.
+    /// Allowed, but only with a single value.
     Single,
     Refused,
 }
 
-/// The entry's flags have been computed (`SLAP_OC__END`).
+/// slapd's flag which says that the other flags are computed (`SLAP_OC__END`).
 const FLAGS_COMPUTED: u32 = 0x100;
 
 impl ObjectClassSet {
-    /// Checks the attributes of an entry, given with whether each has several values. An attribute with options counts
-    /// as its type; RDN attributes that slapadd adds count as present.
+    /// Checks the attributes of an entry; `present` has each one, and whether it has several values. An attribute with
+    /// options counts as its type. RDN attributes that slapadd adds count as present.
     pub fn check(&self, schema: &Schema, present: &[(AttributeId, bool)]) -> Result<()> {
         for (id, by) in &self.required {
             if !present.iter().any(|(present, _)| present == id) {
@@ -96,15 +96,15 @@ impl ObjectClassSet {
         Ok(())
     }
 
-    /// slapd neither checks nor adds the naming attributes of glue entries.
+    /// Whether the entry is a glue entry, whose naming attributes slapd neither checks nor adds.
     pub fn is_glue(&self) -> bool {
         self.flags & GLUE != 0
     }
 }
 
 impl Schema {
-    /// Derives the requirements for an entry from `classes`, the values of `objectClass` in order, and from
-    /// `structural`, the value of `structuralObjectClass`, if any.
+    /// Derives the requirements for an entry from `classes`, the values of its `objectClass` in order, and from
+    /// `structural`, the value of its `structuralObjectClass`, if it has one.
     pub fn profile(&self, classes: &[&[u8]], structural: Option<&[u8]>) -> Result<ObjectClassSet> {
         let known =
             classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
@@ -138,14 +138,14 @@ impl Schema {
         Ok(profile)
     }
 
-    /// `ocflags` as stored in the entry; unknown object classes are ignored.
+    /// Returns the flags (`ocflags`) that slapd stores in an entry; unknown object classes are ignored.
     pub fn flags(&self, classes: &[&[u8]]) -> u32 {
         let known = classes.iter().filter_map(|name| self.class(name));
         known.fold(FLAGS_COMPUTED, |flags, id| flags | self.object_class(id).flags)
     }
 
-    /// Values for the index of `objectClass` or `structuralObjectClass`: the canonical names of the classes and all
-    /// their superiors, each once; unknown values unchanged.
+    /// Returns the values for the index of `objectClass` or `structuralObjectClass`: the canonical names of all classes
+    /// and their superiors without duplicates. Unknown values are returned unchanged.
     pub fn class_index_values(&self, classes: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut met: Vec<Option<ClassId>> = classes.iter().map(|name| self.class(name)).collect();
         for at in 0..classes.len() {
@@ -169,7 +169,7 @@ impl Schema {
         self.class(name).map_or_else(|| refuse(format!("unknown object class '{}'", shown())), Ok)
     }
 
-    /// A `structuralObjectClass` that differs from the entry's own class must be that of a glue entry.
+    /// Whether `structuralObjectClass` differs from the entry's own class; an error unless it is that of a glue entry.
     fn differs(&self, given: &[u8], own: ClassId) -> Result<bool> {
         let class = self.known_class(given)?;
         let (given, name) = (self.object_class(class), &self.object_class(own).name);
@@ -185,7 +185,7 @@ impl Schema {
         Ok(class != own)
     }
 
-    /// Required attributes: abstract classes and superiors of the structural class add theirs through their subclasses.
+    /// Returns the required attributes; abstract classes and superiors of the structural class pass theirs on.
     fn required(
         &self,
         classes: &[ClassId],
@@ -209,7 +209,7 @@ impl Schema {
         required
     }
 
-    /// For each attribute type, whether the structural class, an auxiliary class or the content rule lists it.
+    /// Returns for each attribute type whether the structural class, an auxiliary class or the content rule lists it.
     fn allowed(&self, classes: &[ClassId], own: ClassId, rule: Option<&ContentRule>) -> Vec<bool> {
         let mut allowed = vec![false; self.attributes().len()];
         let mut allow = |ids: &[AttributeId]| ids.iter().for_each(|id| allowed[id.index()] = true);
@@ -226,8 +226,8 @@ impl Schema {
         allowed
     }
 
-    /// The most specific structural class; all must be on one inheritance chain. Two classes that are not are accepted
-    /// if a later class in the list is a subclass of both.
+    /// Returns the most specific structural class. All structural classes must be on one inheritance chain; two that
+    /// are not are accepted if a later class in the list is a subclass of both.
     fn structural_class(&self, classes: &[ClassId]) -> Result<ClassId> {
         let structural = |id: ClassId| self.object_class(id).kind == ClassKind::Structural;
         let below = |sub: ClassId, sup: ClassId| self.object_class(sub).is_a(sup);
@@ -249,7 +249,7 @@ impl Schema {
         found.ok_or_else(|| InvalidValue("no structural object class".into()))
     }
 
-    /// Judges an attribute; `listed` says whether classes or the content rule name it.
+    /// Decides about an attribute; `listed` says whether an object class or the content rule names it.
     fn verdict(&self, id: AttributeId, listed: bool, profile: &ObjectClassSet) -> AttributeVerdict {
         let kind = self.get(id);
         let object_class = kind.name.eq_ignore_ascii_case("objectClass");
@@ -263,7 +263,7 @@ impl Schema {
         }
     }
 
-    /// Why an attribute is not allowed in an entry with these flags, whatever its classes list.
+    /// Returns the reason why an entry with these flags cannot have an attribute, whatever its object classes list.
     fn restriction(&self, kind: &AttributeType, flags: u32) -> Option<&'static str> {
         let collective = SUBENTRY | COLLECTIVE;
         if kind.collective && flags & collective != collective {
@@ -283,7 +283,7 @@ impl Schema {
         }
     }
 
-    /// Checks the classes of an entry against one another and against the content rule.
+    /// Checks the object classes of an entry against each other and against the content rule.
     fn check_classes(
         &self,
         classes: &[ClassId],
@@ -315,7 +315,7 @@ impl Schema {
         Ok(())
     }
 
-    /// An abstract class must be a superior of the structural class, or of an auxiliary class of the entry.
+    /// Checks that an abstract class is a superior of the entry's structural class or of one of its auxiliary classes.
     fn check_abstract(&self, class: &ObjectClass, classes: &[ClassId], own: ClassId) -> Result<()> {
         let auxiliary = |id: &ClassId| {
             let other = self.object_class(*id);
@@ -342,8 +342,8 @@ impl Schema {
         refuse(format!("object class '{}' {why}", class.name))
     }
 
-    /// Checks that the attributes of an RDN can name an entry. [`rdn_value_held`](Self::rdn_value_held) checks whether
-    /// the entry has the values.
+    /// Checks that the attributes of an RDN can name an entry. Whether the entry has the values is checked by
+    /// [`rdn_value_held`](Self::rdn_value_held).
     pub fn check_naming(&self, rdn: &Rdn) -> Result<()> {
         rdn.avas.iter().try_for_each(|ava| self.check_naming_attribute(ava))
     }
@@ -366,8 +366,8 @@ impl Schema {
         refuse(format!("naming attribute '{}' {why}", kind.name))
     }
 
-    /// Whether the values of an attribute include that of the RDN. Both are in the stored form for comparisons:
-    /// normalized if the type has a normal form. `asserted` is the RDN's value.
+    /// Whether the values of an attribute contain the RDN's value `asserted`. Both must be in the form in which they
+    /// are compared: normalized if the type has a normal form.
     pub fn rdn_value_held<'a>(
         &self,
         ava: &Ava,

@@ -1,9 +1,9 @@
-//! An LDAP schema as in slapd: attribute types, object classes, DNs, and the checks of entries.
+//! An LDAP schema as slapd has it: attribute types, object classes, DNs, and checks of entries.
 //!
-//! [`Schema::read`] parses the definitions in cn=config. The schema is then immutable and shared by all threads. It
-//! resolves attribute descriptions ([`Schema::describe`]), normalizes and checks values ([`Schema::normalise`],
+//! [`Schema::read`] parses the definitions in cn=config. Afterwards the schema is immutable and shared by all threads.
+//! It resolves attribute descriptions ([`Schema::describe`]), normalizes and checks values ([`Schema::normalise`],
 //! [`Schema::check_value`]), parses DNs ([`Schema::dn`]), and derives the requirements of object classes
-//! ([`Schema::profile`]). It reproduces slapd's peculiarities: the reference is what slapadd stores and refuses.
+//! ([`Schema::profile`]). It reproduces slapd's peculiarities: its standard is what slapadd stores and refuses.
 
 mod attribute;
 mod class;

@@ -1,15 +1,15 @@
-//! Looks up names and OIDs, ignoring case.
+//! Looks up names and OIDs, without regard to case.
 
 use hashbrown::HashTable;
 
-/// Maps names (ASCII, ignoring case) to numbers.
+/// Maps ASCII names to numbers, without regard to case.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     table: HashTable<(Box<[u8]>, u32)>,
 }
 
 impl Names {
-    /// Adds a name. Returns false if it is in use for something else.
+    /// Adds a name. Returns false if the name already has another number.
     pub fn insert(&mut self, name: &str, id: u32) -> bool {
         if let Some(known) = self.find(name.as_bytes()) {
             return known == id;
@@ -26,8 +26,8 @@ impl Names {
     }
 }
 
-/// The same for names that differ only in the case of ASCII letters. Hashes eight bytes per step, because it runs for
-/// every line of every entry.
+/// Returns the same hash for names that differ only in the case of ASCII letters. Hashes eight bytes per step, because
+/// it runs for every line of every entry.
 #[inline]
 fn hash(name: &[u8]) -> u64 {
     const CASE: u64 = 0x2020_2020_2020_2020;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_means_one_thing_in_any_case() {
+    fn a_name_has_one_number_in_any_case() {
         let mut names = Names::default();
         for (name, number, is_taken) in
             [("telephoneNumber", 1, true), ("2.5.4.20", 1, true), ("CN", 2, true), ("Cn", 1, false)]

@@ -6,7 +6,7 @@ use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
 use crate::{AttributeId, Normalise, Result, Schema, refuse, x509};
 
-/// Splits an ordered value into its `{n}` and the rest.
+/// Splits an ordered value into its position `{n}` and the rest.
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'}', value).filter(|_| value[0] == b'{')?;
     let number = &value[1..end];
@@ -15,27 +15,27 @@ fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
     numeric.then(|| value.split_at(end + 1))
 }
 
-/// Kinds of values for which validity and normal form are usually obvious.
+/// Kinds of values whose validity and normal form are usually evident without slapd's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueForm {
     Dn,
     /// Any value is valid and has no normal form of its own.
     Octets,
-    /// Directory Strings or IA5 Strings compared ignoring case: a value of ASCII characters except NUL, without spaces
-    /// at either end and without two spaces in a row, is valid, and its normal form is its lower case.
+    /// Directory Strings or IA5 Strings that are compared without case. A value of ASCII characters except NUL, without
+    /// spaces at either end and without two adjacent spaces, is valid; its normal form is its lower case.
     Text,
     /// See [`values::telephone`].
     Telephone,
-    /// A value with hyphens at the right places and hexadecimal digits is valid, and its octets are the normal form.
+    /// A value of hyphens and hexadecimal digits in the right places is valid; its normal form is its 16 octets.
     Uuid,
-    /// CSNs, which are valid if they have a normal form.
+    /// CSNs; a CSN is valid if it has a normal form.
     Csn,
     Other,
 }
 
 impl Schema {
-    /// Appends the normal form of a value to `out`. Returns false, and appends nothing, if values of this type are
-    /// stored without one. The `{n}` of an ordered value is copied.
+    /// Appends the normal form of a value to `out`, with the `{n}` of an ordered value. Returns false and appends
+    /// nothing if values of this type are stored without a normal form.
     pub fn normalise(&self, id: AttributeId, value: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let kind = self.get(id);
         if kind.normaliser == Normalise::None {
@@ -90,7 +90,7 @@ impl Schema {
         Ok(())
     }
 
-    /// The kind of most values of a type.
+    /// Returns the form that most values of a type have.
     pub fn value_form(&self, id: AttributeId) -> ValueForm {
         let kind = self.get(id);
         let (normaliser, crate::syntax::Syntax { check, pretty, .. }) =
@@ -119,8 +119,8 @@ impl Schema {
         }
     }
 
-    /// Validates a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by converting it to pretty form if
-    /// its syntax has one, else by the syntax's validator.
+    /// Validates a value as slapd does (`ldapmodify`, `slapadd -o value-check=yes`): by conversion to pretty form if
+    /// the syntax has one, otherwise by the syntax's validator.
     pub fn check_value(&self, id: AttributeId, value: &[u8]) -> Result<()> {
         let ordered = self.get(id).ordered.is_some();
         let value = if ordered { numbered(value).map_or(value, |(_, rest)| rest) } else { value };
@@ -159,7 +159,7 @@ impl Schema {
     }
 }
 
-/// Numbers without leading zeros, separated by dots; a single number is enough.
+/// Whether the value consists of numbers without leading zeros, separated by dots; a single number is enough.
 pub(crate) fn is_oid(value: &[u8]) -> bool {
     let number = |part: &[u8]| match part {
         [b'0'] => true,
@@ -169,7 +169,7 @@ pub(crate) fn is_oid(value: &[u8]) -> bool {
     value.split(|&byte| byte == b'.').all(number)
 }
 
-/// A name, or an OID of at least two numbers.
+/// Whether the value is a name, or an OID of at least two numbers.
 fn is_oid_or_name(value: &[u8]) -> bool {
     match value {
         [first, rest @ ..] if first.is_ascii_alphabetic() => {
@@ -179,15 +179,15 @@ fn is_oid_or_name(value: &[u8]) -> bool {
     }
 }
 
-/// The first word in parentheses or braces, as in a schema definition; it must be an OID (`firstComponentNormalize` in
-/// `servers/slapd/schema_init.c`).
+/// Returns the first word in the parentheses or braces of a schema definition, which must be an OID
+/// (`firstComponentNormalize` in `servers/slapd/schema_init.c`).
 fn first_oid(value: &[u8]) -> Result<&[u8]> {
     first(value)
         .filter(|word| is_oid(word))
         .map_or_else(|| refuse("does not begin with an OID"), Ok)
 }
 
-/// The first word, which must be an integer.
+/// Returns the first word, which must be an integer.
 fn first_integer(value: &[u8]) -> Result<&[u8]> {
     let fits = |word: &&[u8]| Syntax::Integer.check(word).is_ok();
     first(value).filter(fits).map_or_else(|| refuse("does not begin with an integer"), Ok)
@@ -206,7 +206,7 @@ fn word(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b' ').next().unwrap_or_default()
 }
 
-/// `{OID criticality TRUE controlValue "0a1B"}`, the last two parts optional
+/// Whether the value has the form `{OID criticality TRUE controlValue "0a1B"}`; the last two parts are optional
 /// (`logSchemaControlValidate` in `overlays/accesslog.c`).
 fn is_control(value: &[u8]) -> bool {
     let [b'{', inner @ .., b'}'] = value else { return false };
@@ -231,7 +231,7 @@ fn is_control_value(rest: &[u8]) -> bool {
         && trim_start(&digits[length + 1..]).is_empty()
 }
 
-/// Returns the text after the keyword, ignoring case.
+/// Returns the text after the keyword, which is compared without case.
 fn after_keyword<'a>(text: &'a [u8], keyword: &[u8]) -> Option<&'a [u8]> {
     let (head, rest) = text.split_at_checked(keyword.len())?;
     head.eq_ignore_ascii_case(keyword).then(|| trim_start(rest))

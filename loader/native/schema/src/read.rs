@@ -1,16 +1,16 @@
-//! Parses the definitions in cn=config (RFC 4512 section 4.1, as leniently as libldap's `schema.c`), without resolving
-//! references between them.
+//! Parses the definitions in cn=config (RFC 4512, section 4.1; as leniently as libldap's `schema.c`). References
+//! between definitions are resolved elsewhere.
 
 use crate::names::Names;
 use crate::{ClassKind, Problem, Usage, XOrdered};
 
-/// One value of cn=config.
+/// A schema definition: a value in cn=config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub kind: Kind,
-    /// The value; a leading `{n}` is skipped.
+    /// The text of the value; a leading `{n}` is skipped.
     pub text: String,
-    /// Whether it is in the entry `cn=schema,cn=config` itself, so that it is compiled into slapd or a module.
+    /// Whether the value is in the entry `cn=schema,cn=config`, because it is compiled into slapd or a module.
     pub builtin: bool,
 }
 
@@ -29,15 +29,15 @@ pub enum Kind {
     ContentRule,
 }
 
-/// Other settings of cn=config that decide which attributes an entry may have.
+/// Other settings in cn=config that decide which attributes an entry may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Values of `olcAttributeOptions`; one that ends in `-` (or `=`) is a prefix.
+    /// Values of `olcAttributeOptions`; a value that ends in `-` (or `=`) is a prefix of option names.
     pub attribute_options: Vec<String>,
     /// Whether the database has the overlay `dds`, without which slapd refuses dynamic objects.
     pub dynamic_objects: bool,
-    /// Whether some database has the overlay `ppolicy`. Up to 2.4 the overlay, not the module, changes the handling of
-    /// `pwdAttribute`.
+    /// Whether some database has the overlay `ppolicy`. Up to slapd 2.4, the overlay and not the module changes the
+    /// handling of `pwdAttribute`.
     pub password_policy: bool,
 }
 
@@ -53,7 +53,7 @@ impl Default for Settings {
 }
 
 impl Definition {
-    /// The definition without the `{n}` of its position, and whether it is compiled in: such definitions have no `{n}`.
+    /// Returns the definition without its position `{n}`, and whether it is compiled in: then it has no `{n}`.
     fn unnumbered(&self) -> (&str, bool) {
         let text = self.text.trim();
         let numbered = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
@@ -66,7 +66,7 @@ impl Definition {
     }
 }
 
-/// The defined macros, expanded.
+/// OID macros with the OIDs that they stand for.
 #[derive(Debug, Default)]
 pub struct Macros {
     names: Names,
@@ -74,7 +74,7 @@ pub struct Macros {
 }
 
 impl Macros {
-    /// Definitions of slapd.conf come before the compiled-in ones, but may refer to them.
+    /// Reads the macros. Those of slapd.conf come before the compiled-in macros, but may refer to them.
     pub fn read(definitions: &[Definition]) -> Result<Self, Problem> {
         let mut macros = Self::default();
         for builtin in [true, false] {
@@ -104,7 +104,7 @@ impl Macros {
         Ok(())
     }
 
-    /// Expands `oid`, which begins with a digit or with a macro (`name` or `name:suffix`), to dotted form.
+    /// Expands `oid` to dotted form; it begins with a digit, or with a macro as `name` or `name:suffix`.
     fn expand(&self, oid: &str) -> Option<String> {
         if oid.starts_with(|first: char| first.is_ascii_digit()) {
             return Some(oid.to_owned());
@@ -119,7 +119,7 @@ impl Macros {
     }
 }
 
-/// A definition as written. Each kind uses some of the keywords.
+/// A parsed definition whose references are not resolved. Each kind of definition uses some of the fields.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
 pub struct Raw<'a> {
@@ -128,12 +128,12 @@ pub struct Raw<'a> {
     pub oid: String,
     pub names: Vec<&'a str>,
     pub obsolete: bool,
-    /// At most one for an attribute type.
+    /// Superiors; an attribute type has at most one.
     pub sups: Vec<&'a str>,
     pub equality: Option<&'a str>,
     pub ordering: Option<&'a str>,
     pub substrings: Option<&'a str>,
-    /// The dotted OID, without `{len}`.
+    /// The dotted OID of the syntax, without `{len}`.
     pub syntax: Option<String>,
     pub usage: Usage,
     pub single_value: bool,
@@ -145,7 +145,7 @@ pub struct Raw<'a> {
     pub may: Vec<&'a str>,
     pub auxiliary: Vec<&'a str>,
     pub not: Vec<&'a str>,
-    /// `X-SUBST`: the syntax to use instead.
+    /// `X-SUBST`: the syntax that slapd uses instead.
     pub substitute: Option<&'a str>,
 }
 
@@ -157,12 +157,12 @@ impl<'a> Raw<'a> {
         Ok(raw)
     }
 
-    /// The first name, or the OID, as slapd calls the definition.
+    /// Returns the first name, or without a name the OID: the canonical name of the definition in slapd.
     pub fn canonical(&self) -> &str {
         self.names.first().copied().unwrap_or(&self.oid)
     }
 
-    /// Parses `( oid ...` and the keywords up to the closing parenthesis.
+    /// Parses a definition from `( oid` up to the closing parenthesis.
     fn fill(&mut self, kind: Kind, macros: &Macros) -> Result<(), String> {
         let mut tokens = Tokens { rest: self.text };
         let (Token::Open, Token::Bare(oid)) = (tokens.next()?, tokens.next()?) else {
@@ -201,7 +201,7 @@ impl<'a> Raw<'a> {
             (AttributeType, "ORDERING") => self.ordering = Some(tokens.word(word)?),
             (AttributeType, "SUBSTR") => self.substrings = Some(tokens.word(word)?),
             (AttributeType, "SYNTAX") => {
-                // The length in `oid{len}` is only a recommendation, which slapd ignores.
+                // The length in `oid{len}` is a recommendation that slapd ignores.
                 let oid = tokens.word(word)?.split('{').next().unwrap_or_default();
                 self.syntax = Some(macros.oid(oid)?);
             }
@@ -245,7 +245,7 @@ fn ordered(words: &[&str]) -> Option<XOrdered> {
     }
 }
 
-/// A word or a special character.
+/// A word or a special character of a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
     Open,
@@ -256,14 +256,14 @@ enum Token<'a> {
     End,
 }
 
-/// Splits a definition into words.
+/// Splits a definition into tokens.
 #[derive(Debug, Clone)]
 struct Tokens<'a> {
     rest: &'a str,
 }
 
 impl<'a> Tokens<'a> {
-    /// Returns the next word, or an error message.
+    /// Returns the next token.
     fn next(&mut self) -> Result<Token<'a>, String> {
         self.rest = self.rest.trim_start();
         let Some(first) = self.rest.bytes().next() else { return Ok(Token::End) };
@@ -276,7 +276,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Returns the next word, which must be a name or an OID.
+    /// Returns the next word, which must be a name or an OID; `what` is the keyword before it.
     fn word(&mut self, what: &str) -> Result<&'a str, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(word),
@@ -284,7 +284,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Parses one word, or several in parentheses, with or without `$` between them.
+    /// Parses one word, or several words in parentheses; `$` between them is optional.
     fn words(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(vec![word]),

@@ -1,4 +1,4 @@
-//! Matching rules, which are compiled into slapd (`servers/slapd/schema_init.c`).
+//! The matching rules that are compiled into slapd (`servers/slapd/schema_init.c`).
 
 use std::borrow::Cow;
 
@@ -6,34 +6,34 @@ use values::Normaliser;
 
 use crate::Normalise;
 
-/// A matching rule as an attribute type uses it.
+/// A matching rule of an attribute type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The dotted OID, which is part of the hash in index keys.
     pub oid: Cow<'static, str>,
     pub name: Cow<'static, str>,
     pub kind: RuleKind,
-    /// Whether slapd can compare values by this rule; only then the attribute can name an entry.
+    /// Whether slapd can compare values by this rule; without it, the attribute cannot name an entry.
     pub matches: bool,
     pub(crate) normalise: Normalise,
 }
 
-/// How values become index keys.
+/// The way in which values become index keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleKind {
     /// The normalized value is hashed.
     Hashed,
-    /// Names of classes and their superiors are hashed: `objectClass`, `structuralObjectClass`.
+    /// The names of classes and of all their superiors are hashed: `objectClass`, `structuralObjectClass`.
     ObjectClass,
-    /// Keys keep the order of integers.
+    /// Keys have the order of the integers.
     Integer,
-    /// Keys keep the order of times (`generalizedTimeMatch`, `CSNMatch`).
+    /// Keys have the order of the times (`generalizedTimeMatch`, `CSNMatch`).
     Time,
-    /// The `#'...'B` part is removed, and the rest is hashed.
+    /// The part `#'...'B` is removed, and the rest is hashed.
     NameUid,
-    /// Substrings of the value, normalized for equality, are hashed.
+    /// Substrings of the value are hashed; the value is normalized as for equality.
     Substrings,
-    /// slapd has no index keys for this rule.
+    /// slapd has no index keys for the rule.
     Unindexed,
 }
 
@@ -46,7 +46,7 @@ use RuleKind::{Hashed, Integer, Substrings, Time, Unindexed};
 
 type Row = (&'static str, &'static str, RuleKind, Normalise);
 
-/// Rules by which slapd cannot compare values.
+/// Matching rules for which slapd has no comparison function.
 const UNCOMPARED: [&str; 5] = [
     "presentationAddressMatch",
     "protocolInformationMatch",
@@ -55,7 +55,7 @@ const UNCOMPARED: [&str; 5] = [
     "attributeCertificateMatch",
 ];
 
-/// OID, name, index method, normaliser.
+/// Columns: OID, name, index method, normalizer.
 const RULES: [Row; 48] = [
     ("2.5.13.0", "objectIdentifierMatch", Hashed, Plain),
     ("2.5.13.1", "distinguishedNameMatch", Hashed, Dn),
@@ -113,8 +113,8 @@ const RULES: [Row; 48] = [
 ];
 
 impl Rule {
-    /// Finds the rule with this name or OID. A rule that is not slapd's own comes from a module; its effect is unknown,
-    /// and it gets `Normalise::Unproven`.
+    /// Finds the rule with this name or OID. A rule that slapd does not have comes from a module; its effect is
+    /// unknown, so it gets `Normalise::Unproven`.
     pub(crate) fn find(name: &str) -> Self {
         let named = |row: &&Row| row.0 == name || row.1.eq_ignore_ascii_case(name);
         match RULES.iter().find(named) {
@@ -135,7 +135,7 @@ impl Rule {
         }
     }
 
-    /// Whether values may be indexed `approx`, because the rule has an associated approximate rule.
+    /// Whether values may have an `approx` index, because the rule has an associated approximate rule.
     pub fn approximate(&self) -> bool {
         matches!(self.normalise, Value(CaseIgnore | CaseExact | CaseIgnoreIa5 | CaseExactIa5))
     }

@@ -8,7 +8,7 @@ use crate::class::{ClassId, ContentRule, ObjectClass, Sources};
 use crate::names::Names;
 use crate::read::{Definition, Kind, Macros, Raw, Settings};
 
-/// Attribute types, object classes and content rules of one slapd.
+/// The attribute types, object classes and content rules of a slapd.
 #[derive(Debug, Clone)]
 pub struct Schema {
     attributes: Vec<AttributeType>,
@@ -19,10 +19,10 @@ pub struct Schema {
     settings: Settings,
 }
 
-/// An attribute type that slapd has had compiled in since 2.5 (`servers/slapd/schema_prep.c`).
+/// An attribute type that is compiled into slapd since 2.5 (`servers/slapd/schema_prep.c`).
 const SINCE_2_5: &str = "pwdLastSuccess";
 
-/// Numbers the definitions by their names, which must be unique.
+/// Maps the names and OIDs of the definitions to their numbers; a duplicate is an error.
 fn names(definitions: &[Raw<'_>]) -> Result<Names, Problem> {
     let mut names = Names::default();
     for (raw, id) in definitions.iter().zip(0..) {
@@ -59,7 +59,7 @@ impl Schema {
         Ok(Self { attributes, attribute_names, classes, class_names, rules, settings })
     }
 
-    /// Finds an attribute type by name or OID, ignoring case; `name` must not have options.
+    /// Finds an attribute type by name or OID, without regard to case; `name` must not have options.
     #[inline]
     pub fn attribute(&self, name: &[u8]) -> Option<AttributeId> {
         self.attribute_names.find(name).map(AttributeId)
@@ -70,12 +70,12 @@ impl Schema {
         &self.attributes[id.index()]
     }
 
-    /// All attribute types in the order of their numbers.
+    /// Returns all attribute types in the order of their numbers.
     pub fn attributes(&self) -> std::slice::Iter<'_, AttributeType> {
         self.attributes.iter()
     }
 
-    /// Finds an object class by name or OID, ignoring case.
+    /// Finds an object class by name or OID, without regard to case.
     #[inline]
     pub fn class(&self, name: &[u8]) -> Option<ClassId> {
         self.class_names.find(name).map(ClassId)
@@ -90,8 +90,8 @@ impl Schema {
         self.classes.iter()
     }
 
-    /// Describes how values of a type are stored, and what else decides their index keys, as texts for comparison with
-    /// another schema.
+    /// Describes in two texts how values of a type are stored, and what else decides their index keys. The texts are
+    /// compared with those of another schema.
     pub fn attribute_meaning(&self, one: &AttributeType) -> (String, String) {
         let rule =
             |rule: &Option<Rule>| rule.as_ref().map_or("none", |rule| &*rule.name).to_owned();
@@ -101,7 +101,7 @@ impl Schema {
         (stored, format!("SUBSTR {} SUP {}", rule(&one.substrings), above.join(" ")))
     }
 
-    /// Describes an object class likewise: the index of objectClass includes the names of its superiors.
+    /// Describes an object class in the same way: the index of objectClass contains the names of its superiors.
     pub fn class_meaning(&self, one: &ObjectClass) -> (String, String) {
         let mut above: Vec<&str> =
             one.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
@@ -109,7 +109,7 @@ impl Schema {
         (String::new(), format!("SUP {}", above.join(" ")))
     }
 
-    /// The content rule for entries with this structural class.
+    /// Returns the content rule for entries with this structural class, if there is one.
     pub fn content_rule(&self, class: ClassId) -> Option<&ContentRule> {
         self.rules.iter().find(|rule| rule.0 == class).map(|rule| &rule.1)
     }
@@ -129,12 +129,12 @@ fn tidy(mut settings: Settings) -> Settings {
     settings
 }
 
-/// A definition that is malformed or refers to something undefined.
+/// The error that a definition is malformed, or refers to an undefined name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem(String);
 
 impl Problem {
-    /// An error in the definition `text`.
+    /// Builds the error `what` of the definition `text`.
     pub(crate) fn of(text: &str, what: &str) -> Self {
         let shown: String = text.chars().take(120).collect();
         let more = if shown.len() < text.len() { "..." } else { "" };

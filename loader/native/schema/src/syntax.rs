@@ -1,9 +1,9 @@
-//! LDAP syntaxes: how values are validated, and made pretty inside a DN (`servers/slapd/schema_init.c`).
+//! LDAP syntaxes: how values are validated, and how they are rewritten inside a DN (`servers/slapd/schema_init.c`).
 
 /// How values of a syntax are validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// Without a schema.
+    /// The crate `values` checks them, without a schema.
     Plain(values::Syntax),
     Dn,
     Rdn,
@@ -17,13 +17,13 @@ pub enum Check {
     AttributeCertificate,
     /// An LDAP control as written by slapo-accesslog(5).
     Control,
-    /// A configured syntax without `X-SUBST`: slapadd stores values unchanged.
+    /// A configured syntax without `X-SUBST`: slapadd stores its values unchanged.
     Unchecked,
-    /// slapd's own syntaxes whose stored form is not implemented here: certificate assertions, authorization rules
-    /// (`authzTo`) and access control items (`OpenLDAPaci`). Attributes may be defined with them; an entry that has one
-    /// is refused.
+    /// Syntaxes of slapd whose stored form is not implemented here: certificate assertions, authorization rules
+    /// (`authzTo`) and access control items (`OpenLDAPaci`). Attribute types may be defined with them, but an entry
+    /// with such an attribute is refused.
     Unfollowed,
-    /// From a module that is not part of OpenLDAP.
+    /// A syntax from a module that is not part of OpenLDAP.
     Unproven,
 }
 
@@ -37,22 +37,22 @@ pub enum Pretty {
     Uuid,
     Csn,
     Sid,
-    /// The canonical name of the object class.
+    /// The value becomes the canonical name of the object class.
     ClassName,
-    /// The canonical name of the attribute type.
+    /// The value becomes the canonical name of the attribute type.
     AttributeName,
 }
 
-/// A syntax as an attribute type uses it.
+/// The syntax of an attribute type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Syntax {
     pub check: Check,
     pub pretty: Pretty,
-    /// Whether values are transferred as `;binary`, which slapd then requires in descriptions.
+    /// Whether values are transferred in binary, so that slapd requires `;binary` in descriptions.
     pub binary: bool,
 }
 
-/// Syntaxes that are implemented here; all others are in crate `values`.
+/// Syntaxes that are implemented in this crate; all others are in the crate `values`.
 const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.1466.115.121.1.8", Check::Certificate, Pretty::Same),
     ("1.3.6.1.4.1.1466.115.121.1.9", Check::CertificateList, Pretty::Same),
@@ -69,7 +69,7 @@ const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.4203.666.11.5.3.1", Check::Control, Pretty::Same),
 ];
 
-/// Syntaxes of crate `values` whose values slapd rewrites inside a DN.
+/// Syntaxes of the crate `values` whose values slapd rewrites inside a DN.
 const PRETTY: [(&str, Pretty); 3] = [
     ("1.3.6.1.1.16.1", Pretty::Uuid),
     ("1.3.6.1.4.1.4203.666.11.2.1", Pretty::Csn),
@@ -88,7 +88,7 @@ const BINARY: [&str; 7] = [
 ];
 
 impl Syntax {
-    /// Finds the syntax with this OID (dotted, without `{len}`), if slapd or one of its modules registers it.
+    /// Finds the syntax with this dotted OID (without `{len}`); unproven if neither slapd nor its modules register it.
     pub fn from_oid(oid: &str) -> Self {
         let binary = BINARY.contains(&oid);
         if let Some(&(_, check, pretty)) = OWN.iter().find(|own| own.0 == oid) {
@@ -99,7 +99,7 @@ impl Syntax {
         Self { check, pretty: pretty.map_or(Pretty::Same, |known| known.1), binary }
     }
 
-    /// A configured syntax without `X-SUBST`.
+    /// A configured syntax without `X-SUBST`; its values are not checked.
     pub const UNCHECKED: Self =
         Self { check: Check::Unchecked, pretty: Pretty::Same, binary: false };
 }

@@ -20,14 +20,14 @@ fn takes(schema: &Schema, value: &[u8]) -> bool {
 }
 
 #[test]
-fn serial_number_and_issuer() {
+fn a_certificate_is_normalised_to_serial_number_and_issuer() {
     let expected = "{ serialNumber 'FFEEDDCCBBAA99887766554433221100AA'H, issuer rdnSequence:\
                     \"serialNumber=ser 1+uid=joe,cn=multi,dc=example,dc=com\" }";
     assert_eq!(text(&normal(&schema(), CERTIFICATE).unwrap()), expected);
 }
 
 #[test]
-fn only_certificates_are_certificates() {
+fn other_values_are_not_certificates() {
     let schema = schema();
     assert!(takes(&schema, CERTIFICATE));
     assert!(!takes(&schema, LIST));
@@ -38,7 +38,7 @@ fn only_certificates_are_certificates() {
 }
 
 #[test]
-fn slapadd_accepts_whatever_begins_like_a_certificate() {
+fn a_value_that_begins_like_a_certificate_is_stored() {
     let (schema, own) = (schema(), normal(&schema(), CERTIFICATE));
     let longer = [CERTIFICATE, b"\x30\x01x"].concat();
     assert_eq!(normal(&schema, &longer), own);

@@ -1,4 +1,4 @@
-//! Entries judged as by slapadd 2.5.13.
+//! Entries are accepted and refused as by slapadd 2.5.13.
 
 mod support;
 
@@ -10,7 +10,7 @@ fn profile(schema: &Schema, classes: &[&str]) -> Result<ObjectClassSet, InvalidV
     schema.profile(&classes, None)
 }
 
-/// Judges an entry with one value of each attribute, or two if the name ends in `*`.
+/// Checks an entry with one value for each attribute, or two values if the name ends in `*`.
 fn judge(classes: &[&str], attributes: &[&str]) -> Result<(), String> {
     let schema = schema();
     let profile = profile(&schema, classes).map_err(|refusal| refusal.to_string())?;
@@ -22,7 +22,7 @@ fn judge(classes: &[&str], attributes: &[&str]) -> Result<(), String> {
 }
 
 #[test]
-fn accepted() {
+fn valid_entries_are_accepted() {
     for (classes, attributes) in [
         (&["person"][..], &["cn", "sn"][..]),
         (&["top", "person", "organizationalPerson"], &["cn", "sn", "ou*", "entryUUID"]),
@@ -40,7 +40,7 @@ fn accepted() {
 }
 
 #[test]
-fn refused_with_a_reason() {
+fn invalid_entries_are_refused_with_a_reason() {
     for (classes, attributes, reason) in [
         (&["person"][..], &["cn"][..], "object class 'person' requires attribute 'sn'"),
         (&["person"], &["cn", "sn", "mail"], "attribute 'mail' is not allowed"),
@@ -75,7 +75,7 @@ fn the_overlay_dds_makes_dynamic_objects() {
 }
 
 #[test]
-fn a_given_structural_class_must_be_right() {
+fn an_explicit_structural_class_must_be_right() {
     let schema = schema();
     let classes: [&[u8]; 2] = [b"person", b"organizationalPerson"];
     let with = |structural: &[u8]| schema.profile(&classes, Some(structural));
@@ -89,7 +89,7 @@ fn a_given_structural_class_must_be_right() {
 }
 
 #[test]
-fn flags_and_index_values() {
+fn flags_and_index_values_follow_from_the_classes() {
     let schema = schema();
     let flags = |classes: &[&str]| profile(&schema, classes).unwrap().flags;
     assert_eq!(flags(&["person"]), 0x100);
@@ -114,14 +114,14 @@ fn some_attributes_cannot_name_an_entry() {
 }
 
 #[test]
-fn rdn_values_are_found_by_their_rule() {
+fn rdn_values_are_compared_by_their_rule() {
     let schema = schema();
-    let held = |name: &str, asserted: &str, stored: &str| {
+    let has_value = |name: &str, asserted: &str, stored: &str| {
         let attribute = schema.attribute(name.as_bytes()).unwrap();
         let ava = Ava { attribute, value: Vec::new() };
         schema.rdn_value_held(&ava, asserted.as_bytes(), [stored.as_bytes()])
     };
-    assert!(held("cn", "x", "x") && !held("cn", "x", "y"));
-    assert!(held("objectClass", "person", "organizationalPerson"));
-    assert!(!held("objectClass", "organizationalPerson", "person"));
+    assert!(has_value("cn", "x", "x") && !has_value("cn", "x", "y"));
+    assert!(has_value("objectClass", "person", "organizationalPerson"));
+    assert!(!has_value("objectClass", "organizationalPerson", "person"));
 }

@@ -1,11 +1,11 @@
-//! DNs in both forms. The expected forms are those of slapd 2.5.13.
+//! DNs in pretty and normal form. The expected forms are those of slapd 2.5.13.
 
 mod support;
 
 use support::{schema, text};
 
 #[test]
-fn both_forms() {
+fn dns_have_slapds_pretty_and_normal_forms() {
     let schema = schema();
     for (dn, pretty, normal) in [
         ("", "", ""),
@@ -33,7 +33,7 @@ fn both_forms() {
 }
 
 #[test]
-fn refused() {
+fn invalid_dns_are_refused() {
     let schema = schema();
     for dn in [
         "cn",
@@ -76,7 +76,7 @@ fn refused() {
 }
 
 #[test]
-fn values_that_are_dns_are_normalised_from_the_text() {
+fn dn_values_are_normalised_from_their_text() {
     let schema = schema();
     let normal = |name: &[u8], value: &str| {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Rules for structured values.
+//! Rules for structured values, which few attributes use.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn normal(schema: &Schema, name: &str, value: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn forms() {
+fn structured_values_are_normalised() {
     let schema = schema();
     for (name, value, expected) in [
         ("pwdAttribute", "USERPASSWORD", "2.5.4.35"),

@@ -1,4 +1,4 @@
-//! Definitions become types and classes, or an error that names the faulty definition.
+//! Definitions become attribute types and classes, or an error that names the faulty definition.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn types_inherit() {
 }
 
 #[test]
-fn compiled_in_rules_are_special() {
+fn compiled_in_attributes_have_special_rules() {
     let schema = schema();
     let rule = |name: &[u8]| schema.get(schema.attribute(name).unwrap()).equality.clone().unwrap();
     assert_eq!(rule(b"objectClass").kind, RuleKind::ObjectClass);
@@ -41,7 +41,7 @@ fn compiled_in_rules_are_special() {
 }
 
 #[test]
-fn rules_of_other_modules_are_reported() {
+fn rules_of_third_party_modules_are_reported() {
     let syntax = "( 1.2.3.4 DESC 'of a module' )";
     let by_rule = "( 1.2.3.5 NAME 'byRule' EQUALITY strangeMatch SYNTAX 1.2.3.4 )";
     let by_syntax = "( 1.2.3.6 NAME 'bySyntax' SYNTAX 1.2.3.4 )";
@@ -64,7 +64,7 @@ fn rules_of_other_modules_are_reported() {
     assert_eq!(
         unproven(false),
         [Some("strangeMatch".to_owned()), None],
-        "syntaxes of the configuration are not checked"
+        "syntaxes from the configuration are not checked"
     );
 }
 
@@ -91,7 +91,7 @@ fn classes_inherit() {
 }
 
 #[test]
-fn a_definition_may_stand_before_what_it_builds_on() {
+fn a_definition_may_precede_its_superior() {
     let schema = with(&["a ( 1.1.1 NAME 'lower' SUP upper )", "a ( 1.1.2 NAME 'upper' SUP name )"]);
     let schema = schema.unwrap();
     assert_eq!(schema.get(schema.attribute(b"lower").unwrap()).chain.len(), 3);
@@ -123,7 +123,7 @@ fn problems_name_the_definition() {
 }
 
 #[test]
-fn rings_of_several_types_end() {
+fn cycles_of_several_types_are_detected() {
     assert!(with(&["a ( 1.1.1 NAME 'x' SUP y )", "a ( 1.1.2 NAME 'y' SUP x )"]).is_err());
     assert!(with(&["o ( 1.1.1 NAME 'x' SUP y )", "o ( 1.1.2 NAME 'y' SUP x )"]).is_err());
 }
@@ -145,7 +145,7 @@ fn descriptions_have_one_spelling() {
 }
 
 #[test]
-fn syntaxes_of_slapds_own_that_are_not_followed() {
+fn syntaxes_of_slapd_that_are_not_implemented() {
     for oid in [
         "1.3.6.1.1.15.1",
         "1.3.6.1.1.15.5",

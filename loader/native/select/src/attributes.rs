@@ -1,4 +1,4 @@
-//! Which attributes a consumer stores: `attrs` and `exattrs` of its syncrepl (`init_syncrepl`,
+//! The attributes that a consumer stores, as decided by `attrs` and `exattrs` of its syncrepl (`init_syncrepl`,
 //! `syncrepl_message_to_entry` in `servers/slapd/syncrepl.c`).
 
 use schema::{AttributeId, AttributeType, Description, Result, Schema};
@@ -6,9 +6,9 @@ use values::refuse;
 
 /// Attributes that syncrepl always requests.
 const ALWAYS: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
-/// If it is not among the attributes, slapd takes it from the sync control.
+/// The attribute that slapd takes from the sync control if it is not requested.
 const IDENTITY: &str = "entryUUID";
-/// Attributes that a consumer does not store: each server computes them, or has its own (contextCSN).
+/// Attributes that a consumer does not store, because each server computes them or has its own (contextCSN).
 const DYNAMIC: [&str; 6] = [
     "entryDN",
     "subschemaSubentry",
@@ -18,14 +18,14 @@ const DYNAMIC: [&str; 6] = [
     "contextCSN",
 ];
 
-/// The two configured lists, split into names.
+/// The values of `attrs` and `exattrs`, split into names.
 #[derive(Debug, Clone, Default)]
 pub struct AttributeLists {
     pub attrs: Vec<String>,
     pub exattrs: Vec<String>,
 }
 
-/// The lists, resolved by a schema.
+/// The two lists, resolved with a schema.
 #[derive(Debug)]
 pub struct Attributes {
     all_user: bool,
@@ -44,14 +44,14 @@ impl Attributes {
             found.extend(described("attrs", name, schema)?);
         }
         if found.iter().any(|one: &Description| one.tagged || one.binary) && (star || plus) {
-            return refuse("attrs: slapd ends with a list of options and \"*\" or \"+\"");
+            return refuse("attrs: slapd terminates on a list of options and \"*\" or \"+\"");
         }
         if !listed.exattrs.is_empty() && names().any(|name| name.starts_with('@')) {
             return refuse(
-                "exattrs beside a class in attrs: slapd's consumer removes some of them at random",
+                "exattrs and a class in attrs: slapd's consumer removes random ones of them",
             );
         }
-        // An empty list means all attributes.
+        // Empty lists request all attributes.
         let everything = star == plus && found.is_empty();
         Ok(Self {
             all_user: star || everything,
@@ -61,7 +61,7 @@ impl Attributes {
         })
     }
 
-    /// The attributes to request from the provider, including those that are then excluded.
+    /// Returns the attributes to request from the provider, including those that are removed on arrival.
     pub fn request(&self) -> Vec<String> {
         if self.all_user && self.all_operational {
             return vec!["*".into(), "+".into()];
@@ -73,12 +73,12 @@ impl Attributes {
         names
     }
 
-    /// Names of the attribute types that are removed from the received entries (`exattrs`).
+    /// Returns the names of the attribute types that are removed from received entries (`exattrs`).
     pub fn left_out(&self, schema: &Schema) -> Vec<String> {
         self.excluded.iter().map(|id| schema.get(*id).name.clone()).collect()
     }
 
-    /// Whether a consumer stores values of this description.
+    /// Whether the consumer stores values with this description.
     pub fn keep(&self, description: &Description, schema: &Schema) -> bool {
         let kind = schema.get(description.attribute);
         if DYNAMIC.contains(&kind.name.as_str()) {
@@ -92,13 +92,13 @@ impl Attributes {
             && !self.excluded.contains(&description.attribute)
     }
 
-    /// Whether a consumer stores values of an attribute that the schema does not define.
+    /// Whether the consumer stores values of attributes that are not in the schema.
     pub fn keep_unknown(&self) -> bool {
         self.all_user
     }
 }
 
-/// Whether the description is the listed attribute, a subtype, or has more options (`is_ad_subtype`).
+/// Whether the description is the listed one, or has a subtype or additional options (`is_ad_subtype`).
 pub fn is_of(description: &Description, kind: &AttributeType, listed: &Description) -> bool {
     kind.chain.contains(&listed.attribute)
         && listed
@@ -108,7 +108,7 @@ pub fn is_of(description: &Description, kind: &AttributeType, listed: &Descripti
             .all(|option| description.options().split(';').any(|own| own == option))
 }
 
-/// Returns the attributes of a name in a list; for a class (`@name`) all that it requires and allows (RFC 4529).
+/// Returns the attributes for a name in a list; for a class (`@name`) those that it requires or allows (RFC 4529).
 fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>> {
     if let Some(class) = name.strip_prefix('@') {
         let Some(class) = schema.class(class.as_bytes()) else {
@@ -119,7 +119,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
         return class.must.iter().chain(&class.may).map(of).collect();
     }
     if name.starts_with(['!', '-', '+']) {
-        return refuse(format!("{list}: \"{name}\" is a form that only some slapds take"));
+        return refuse(format!("{list}: \"{name}\" is a form that not every slapd accepts"));
     }
     match schema.describe(name.as_bytes()) {
         Ok(description) if description.text.ends_with('-') => {
@@ -130,13 +130,13 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
     }
 }
 
-/// slapd compares the listed name with the first name of a type, ignoring case: `surname` excludes nothing.
+/// Resolves `exattrs`. Like slapd, it compares only the first name of a type, ignoring case: `surname` has no effect.
 fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     let mut excluded = Vec::new();
     for name in names {
         if ALWAYS.iter().any(|one| one.eq_ignore_ascii_case(name) && one != name) {
             return refuse(format!(
-                "exattrs: {name} is needed, and slapd knows that only when it is spelled right"
+                "exattrs: {name} is required, which slapd sees only in its canonical spelling"
             ));
         }
         for one in described("exattrs", name, schema)? {

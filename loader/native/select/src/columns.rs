@@ -1,4 +1,4 @@
-//! Attribute descriptions as spelled in the LDIF, and their role in a selection.
+//! Attribute descriptions as spelled in the LDIF, and what a selection does with them.
 
 use rustc_hash::FxHashMap;
 use schema::{Description, Schema};
@@ -7,7 +7,7 @@ use crate::attributes::is_of;
 use crate::filter::Filter;
 use crate::selection::{OWN, Selection};
 
-/// RFC 4517, 3.3.9.
+/// OID of the syntax DN (RFC 4517, 3.3.9).
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 
 /// An attribute description in one spelling.
@@ -15,25 +15,25 @@ const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 pub struct AttributeDescription {
     pub description: Option<Description>,
     pub keep: bool,
-    /// Whether values are DNs, which `suffixmassage` rewrites.
+    /// Whether values are DNs, so that `suffixmassage` rewrites them.
     pub dn: bool,
-    /// Indexes of those descriptions in the filter that this one is equal to, or a subtype of.
+    /// Indexes of descriptions in the filter of which this one is equal or a subtype.
     pub asked: Vec<usize>,
     pub part: SpecialAttribute,
 }
 
-/// Attributes that the stage needs itself.
+/// Attributes that the stage itself reads.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SpecialAttribute {
     Class,
     Csn,
-    /// An index into `OWN`.
+    /// Index of the attribute in `OWN`.
     Own(usize),
     #[default]
     Other,
 }
 
-/// All descriptions seen, by number.
+/// All descriptions that have occurred, by number.
 #[derive(Debug)]
 pub struct AttributeDescriptions<'a> {
     selection: &'a Selection,
@@ -56,7 +56,7 @@ impl<'a> AttributeDescriptions<'a> {
             return known;
         }
         let column = self.column(spelling);
-        // Two spellings of one description get one number.
+        // Two spellings of the same description have the same number.
         let same = |one: &AttributeDescription| {
             column.description.is_some() && one.description == column.description
         };
@@ -75,8 +75,8 @@ impl<'a> AttributeDescriptions<'a> {
             return AttributeDescription { keep, ..AttributeDescription::default() };
         };
         let kind = self.schema.get(description.attribute);
-        let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::asked);
-        let asked = filter.iter().enumerate().filter(|(_, one)| is_of(&description, kind, one));
+        let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::descriptions);
+        let matching = filter.iter().enumerate().filter(|(_, one)| is_of(&description, kind, one));
         let part = match kind.name.as_str() {
             "objectClass" => SpecialAttribute::Class,
             "entryCSN" => SpecialAttribute::Csn,
@@ -88,7 +88,7 @@ impl<'a> AttributeDescriptions<'a> {
         AttributeDescription {
             keep: attributes.keep(&description, self.schema),
             dn: kind.syntax_oid == DN_SYNTAX && self.selection.suffixes.has_suffixmassage(),
-            asked: asked.map(|(number, _)| number).collect(),
+            asked: matching.map(|(number, _)| number).collect(),
             part,
             description: Some(description),
         }

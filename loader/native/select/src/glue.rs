@@ -1,4 +1,4 @@
-//! Ancestors that a consumer does not receive: it adds entries of object class `glue` in their place
+//! Ancestors that a consumer does not receive: instead it adds entries of object class `glue`
 //! (`syncrepl_add_glue_ancestors`).
 
 use ldif::write;
@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::place::{ConsumerDn, parent};
 
-/// Collects the ancestors of all entries; memory grows with the number of parents, not of entries.
+/// Collects the ancestors of all entries; its memory grows with the number of parents, not of entries.
 #[derive(Debug)]
 pub struct Glue {
-    /// Normalized.
+    /// The suffix in normal form.
     suffix: Vec<u8>,
     wanted: FxHashMap<Vec<u8>, GlueEntry>,
 }
@@ -17,7 +17,7 @@ pub struct Glue {
 #[derive(Debug)]
 struct GlueEntry {
     dn: Vec<u8>,
-    /// entryCSN of the first entry below it.
+    /// entryCSN of the first selected entry below this one.
     csn: Option<Vec<u8>>,
 }
 
@@ -41,7 +41,7 @@ impl Glue {
         }
     }
 
-    /// Notes that the entry exists.
+    /// Records that the entry exists, so that it needs no glue entry.
     pub fn present(&mut self, normal: &[u8]) {
         self.wanted.remove(normal);
     }
@@ -50,7 +50,7 @@ impl Glue {
         self.wanted.is_empty()
     }
 
-    /// The glue entries, parents first.
+    /// Returns the glue entries, parents first.
     pub fn entries(&self) -> Vec<Missing<'_>> {
         let all = self.wanted.iter();
         let mut all: Vec<_> = all
@@ -61,7 +61,7 @@ impl Glue {
     }
 }
 
-/// An ancestor without an entry.
+/// An ancestor that exists only as a glue entry.
 #[derive(Debug)]
 pub struct Missing<'a> {
     pub normal: &'a [u8],
@@ -70,7 +70,7 @@ pub struct Missing<'a> {
 }
 
 impl Missing<'_> {
-    /// Its LDIF without a blank line.
+    /// Returns the entry as LDIF, without the blank line.
     pub fn record(&self) -> Vec<u8> {
         let mut text = Vec::new();
         write::line(&mut text, b"dn", self.dn);

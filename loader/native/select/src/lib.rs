@@ -1,8 +1,8 @@
-//! Selects what a consumer stores if its syncrepl has a filter, a list of attributes, a narrower base or another
-//! suffix. Reads and writes LDIF (`servers/slapd/syncrepl.c`, slapd.conf(5) `syncrepl`).
+//! Selects the data that a consumer stores if its syncrepl has a filter, a list of attributes, a narrower base or
+//! another suffix (`servers/slapd/syncrepl.c`, slapd.conf(5) `syncrepl`). Reads and writes LDIF.
 //!
 //! [`filter`] selects entries as `test_filter` does, [`attributes`] selects attributes, [`place`] maps DNs, [`glue`]
-//! finds missing ancestors, and [`stage`] combines them. [`searches`] finds the indexes that filters use.
+//! finds missing ancestors, and [`stage`] combines these. [`searches`] finds the indexes that filters use.
 
 mod attributes;
 mod columns;

@@ -1,4 +1,4 @@
-//! Whether entries are in the scope of the search, and their DNs at the consumer.
+//! Decides whether entries are in the scope of the search, and maps their DNs to the consumer.
 
 use common::Scope;
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use schema::{Result, Schema};
 use tree::name::is_within;
 use values::InvalidValue;
 
-/// The search base at the provider, and its replacement at the consumer (`suffixmassage`).
+/// The search base at the provider, and the DN that replaces it at the consumer (`suffixmassage`).
 #[derive(Debug)]
 pub struct Suffixes {
     base: Vec<u8>,
@@ -14,17 +14,17 @@ pub struct Suffixes {
     massaged: Option<Vec<u8>>,
 }
 
-/// The DN of an entry at the consumer: normalized, and as text.
+/// The DN of an entry at the consumer: in normal form, and as text.
 #[derive(Debug)]
 pub struct ConsumerDn {
     pub normal: Vec<u8>,
     pub dn: Vec<u8>,
 }
 
-/// Most cached DNs of parents.
+/// Maximum number of cached DNs of parents.
 const PARENTS: usize = 4096;
 
-/// Special characters of `libraries/librewrite`, with which slapd implements suffixmassage.
+/// Characters that are special in `libraries/librewrite`, which implements suffixmassage in slapd.
 const SPECIAL: &[u8] = b"*+?()[]{}|^$\\%";
 
 impl Suffixes {
@@ -55,8 +55,8 @@ impl Suffixes {
         self.massaged.is_some()
     }
 
-    /// The DN at the consumer, in any form; unchanged if it does not end in the base. slapd turns the base into a
-    /// regular expression, which ignores case, and in which a dot matches any character.
+    /// Returns the DN at the consumer, in the form of `dn`. A DN that does not end in the base is unchanged. slapd
+    /// turns the base into a regular expression that ignores case, and in which a dot matches any character.
     pub fn rewrite_suffix<'a>(&self, dn: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
         let Some(massaged) = &self.massaged else { return dn.into() };
         let Some(at) = dn.len().checked_sub(self.base.len()) else { return dn.into() };
@@ -68,12 +68,12 @@ impl Suffixes {
     }
 }
 
-/// The parent of a normalized DN, in which commas in values are escaped as hexadecimal digits.
+/// Returns the parent of a normalized DN, in which commas in values are escaped as hexadecimal digits.
 pub fn parent(normal: &[u8]) -> &[u8] {
     normal.iter().position(|&byte| byte == b',').map_or(b"", |comma| &normal[comma + 1..])
 }
 
-/// Normalizes DNs and caches the parent, which consecutive entries often share.
+/// Normalizes DNs, and caches their parents, because consecutive entries often have the same parent.
 #[derive(Debug)]
 pub struct DnNormaliser<'a> {
     schema: &'a Schema,
@@ -105,7 +105,7 @@ impl<'a> DnNormaliser<'a> {
         Ok(normal)
     }
 
-    /// Returns None if the entry is out of scope.
+    /// Returns the entry's DN at the consumer, or None if the entry is out of scope.
     pub fn place(&mut self, suffixes: &Suffixes, text: &[u8]) -> Result<Option<ConsumerDn>> {
         let normal = self.normal(text)?;
         if !suffixes.covers(&normal) {

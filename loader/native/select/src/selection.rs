@@ -1,4 +1,4 @@
-//! The configuration of a consumer, resolved by its schema.
+//! The configuration of a consumer, resolved with its schema.
 
 use common::Scope;
 use ldif::write;
@@ -8,7 +8,7 @@ use crate::attributes::{AttributeLists, Attributes};
 use crate::filter::Filter;
 use crate::place::Suffixes;
 
-/// Attributes that slapd's consumer adds to entries that lack them (`slap_add_opattrs`).
+/// Operational attributes that slapd's consumer adds to entries without them (`slap_add_opattrs`).
 pub const OWN: [&str; 4] = ["creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"];
 
 /// The configuration of a consumer.
@@ -17,17 +17,17 @@ pub struct Settings {
     /// The suffix of the consumer's database.
     pub suffix: String,
     pub root_dn: Option<String>,
-    /// `lastmod`: entries get the operational attributes that they lack.
+    /// `lastmod`: whether missing operational attributes are added to entries.
     pub last_mod: bool,
     pub base: String,
     pub scope: Scope,
-    /// None if the provider has applied it.
+    /// The filter; None if the provider has already applied it.
     pub filter: Option<String>,
     pub listed: AttributeLists,
     pub massage: Option<String>,
 }
 
-/// The configuration, resolved by a schema.
+/// The configuration, resolved with a schema.
 #[derive(Debug)]
 pub struct Selection {
     pub(crate) filter: Option<Filter>,
@@ -35,12 +35,12 @@ pub struct Selection {
     pub(crate) suffixes: Suffixes,
     pub(crate) suffix: Vec<u8>,
     pub(crate) scope: Scope,
-    /// creatorsName and modifiersName for entries that lack them.
+    /// creatorsName and modifiersName of entries that have none.
     root_dn: Option<Vec<u8>>,
 }
 
 impl Selection {
-    /// Refuses configurations whose result may differ from that of slapd's consumer.
+    /// Resolves the configuration. Refuses one whose result may differ from that of slapd's consumer.
     pub fn read(settings: &Settings, schema: &Schema) -> Result<Self> {
         let filter = settings.filter.as_deref();
         let root_dn = settings.root_dn.as_deref().filter(|_| settings.last_mod);
@@ -61,7 +61,7 @@ impl Selection {
         })
     }
 
-    /// Lines for the attributes of `OWN` that are not `present`, with the root DN and the time of the entryCSN.
+    /// Returns lines for the attributes in `OWN` that are not `present`: the root DN, and the time of the entryCSN.
     pub(crate) fn own_lines(&self, csn: Option<&[u8]>, present: [bool; 4]) -> Vec<u8> {
         let mut lines = Vec::new();
         let (Some(root_dn), Some(stamp)) = (&self.root_dn, csn.and_then(|csn| csn.get(..14)))

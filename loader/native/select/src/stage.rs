@@ -1,4 +1,4 @@
-//! Applies a selection: reads whole entries as LDIF, and writes what the consumer stores.
+//! Applies a selection: reads whole entries as LDIF, and writes the entries that the consumer stores.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::glue::Glue;
 use crate::place::{ConsumerDn, DnNormaliser};
 use crate::selection::Selection;
 
-/// slapd's flag of the object class `subentry` (RFC 3672); only searches that request subentries return them.
+/// slapd's flag of the object class `subentry` (RFC 3672); a search returns such entries only on request.
 const SUBENTRY: u32 = 0x4;
 /// Bytes per write.
 const CHUNK: usize = 256 * 1024;
@@ -22,14 +22,14 @@ const CHUNK: usize = 256 * 1024;
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Selected {
     pub read: u64,
-    /// Number of entries that the consumer stores.
+    /// Number of entries that the consumer stores, without glue entries.
     pub kept: u64,
-    /// Number of glue entries, not included in `kept`.
+    /// Number of glue entries.
     pub glue: u64,
 }
 
 /// Writes the entries that the consumer stores to `entries`, and the glue entries to `glue`, each followed by a blank
-/// line. The suffix entry, in whichever file, gets `context_csns`; all others lose theirs.
+/// line. The suffix entry, in either file, gets `context_csns`; contextCSN is removed from all other entries.
 pub fn select(
     paths: &[impl AsRef<Path>],
     entries: &Path,
@@ -53,7 +53,7 @@ struct Stage<'a> {
     namer: DnNormaliser<'a>,
     glue: Glue,
     columns: AttributeDescriptions<'a>,
-    /// Lines with contextCSN.
+    /// Lines with the values of contextCSN.
     context: Vec<u8>,
     out: Output,
     text: Vec<u8>,
@@ -63,17 +63,17 @@ struct Stage<'a> {
 
 #[derive(Debug)]
 enum LineAction {
-    /// Copy the line from the record.
+    /// The line is copied from the record.
     Given(Range<usize>),
     Made(Vec<u8>),
 }
 
-/// The parsed content of a record.
+/// The parsed lines of a record.
 #[derive(Debug, Default)]
 struct RecordInfo {
-    /// Each line with the number of its attribute description.
+    /// The lines of the output, each with the number of its attribute description.
     lines: Vec<(usize, LineAction)>,
-    asked: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
+    filtered: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
     classes: Vec<Vec<u8>>,
     csn: Option<Vec<u8>>,
     own: [bool; 4],
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
         if !self.is_wanted() {
             return Ok(());
         }
-        // An invalid DN only matters if the entry is selected.
+        // An invalid DN matters only if the entry is selected.
         let Some(placed) = placed.with_code(Code::Syntax)? else { return Ok(()) };
         self.done.kept += 1;
         self.glue.above(&placed, self.found.csn.as_deref());
@@ -129,10 +129,10 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Parses the lines of the record.
+    /// Parses the lines of a record.
     fn look(&mut self, fields: ldif::fields::Fields<'_>) -> Result<()> {
-        let asked = self.selection.filter.as_ref().map_or(0, |filter| filter.asked().len());
-        self.found = RecordInfo { asked: vec![Vec::new(); asked], ..RecordInfo::default() };
+        let count = self.selection.filter.as_ref().map_or(0, |filter| filter.descriptions().len());
+        self.found = RecordInfo { filtered: vec![Vec::new(); count], ..RecordInfo::default() };
         for field in fields {
             let field = field?;
             let number = self.columns.number(field.description());
@@ -143,7 +143,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Rewrites a line with a DN to the DN at the consumer.
+    /// Copies a line; if its value is a DN, the value becomes the DN at the consumer.
     fn line(&self, number: usize, field: &Field<'_>) -> Result<LineAction> {
         if !self.columns.get(number).dn {
             return Ok(LineAction::Given(field.span.clone()));
@@ -175,8 +175,8 @@ impl<'a> Stage<'a> {
         if !self.schema.normalise(id, &value, &mut normal).with_code(Code::Syntax)? {
             normal = value.into_owned();
         }
-        for &asked in &column.asked {
-            let attributes = &mut self.found.asked[asked];
+        for &index in &column.asked {
+            let attributes = &mut self.found.filtered[index];
             match attributes.iter_mut().find(|(known, _)| *known == id) {
                 Some((_, values)) => values.push(normal.clone()),
                 None => attributes.push((id, vec![normal.clone()])),
@@ -190,12 +190,12 @@ impl<'a> Stage<'a> {
         if self.schema.flags(&classes) & SUBENTRY != 0 && self.selection.scope != Scope::Base {
             return false;
         }
-        let values = Values(&self.found.asked);
+        let values = Values(&self.found.filtered);
         let filter = self.selection.filter.as_ref();
         filter.is_none_or(|filter| filter.test(self.schema, &values) == Some(true))
     }
 
-    /// Groups the values of each attribute: slapd 2.6.11 to 2.6.14 corrupt entries where they are not together.
+    /// Writes the values of each attribute together: slapd 2.6.11 to 2.6.14 corrupt entries whose values are apart.
     fn write(&mut self, record: &Record<'_>, placed: &ConsumerDn) {
         write::line(&mut self.text, b"dn", &placed.dn);
         let columns = &self.columns;
@@ -231,7 +231,7 @@ impl<'a> Stage<'a> {
         self.out.finish()?;
         if !self.glue.is_empty() {
             let (namer, wanted) = (&mut self.namer, &mut self.glue);
-            let own = Counters::default(); // its progress is not that of the work
+            let own = Counters::default(); // progress of the run does not include this pass
             each_record(Input::from_path(entries, &own)?, &own, |record| {
                 counters.check()?;
                 wanted.present(&namer.normal(&record.entry()?.dn).with_code(Code::Syntax)?);

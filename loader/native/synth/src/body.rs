@@ -26,18 +26,18 @@ pub struct Attribute {
     /// The attribute description followed by `: `.
     pub head: Vec<u8>,
     pub items: Vec<Item>,
-    /// Whether two values could be equal.
+    /// Whether two values of the attribute could be equal.
     pub may_repeat: bool,
-    /// All lines of the attribute if they are the same in every entry.
+    /// All lines of the attribute, if they are the same in every entry.
     pub constant: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 pub struct Item {
     pub gate: Presence,
-    /// The head plus the literal text at the beginning of the value.
+    /// The attribute description, `: `, and the literal text that begins the value.
     pub lead: Vec<u8>,
-    /// The rest of the text.
+    /// The value after that literal text.
     pub text: Text,
     pub count: Option<Count>,
 }
@@ -47,8 +47,8 @@ pub struct Item {
 pub struct Count {
     pub stream: Stream,
     pub drawer: Sampler,
-    /// Set if the draws are spread evenly over all entries of the kind, so that rare large numbers occur exactly as
-    /// often as they should.
+    /// If set, spreads the draws evenly over all entries of the kind, so that rare large numbers occur exactly as often
+    /// as their probability says.
     pub spread: Option<Permutation>,
 }
 
@@ -65,7 +65,7 @@ impl Count {
 /// Decides whether a value is present.
 #[derive(Debug, Default)]
 pub struct Presence {
-    /// Present if the random bits are below this number.
+    /// The value is present if the random bits are below this number.
     pub chance: Option<(Stream, u64)>,
     pub checks: Vec<PresenceCondition>,
 }
@@ -77,7 +77,7 @@ pub enum PresenceCondition {
         equals: Option<Vec<u8>>,
         unless: bool,
     },
-    /// Index of an attribute of the same entry that comes before this one.
+    /// Index of an earlier attribute of the same entry.
     Attribute {
         attribute: usize,
         unless: bool,
@@ -101,7 +101,7 @@ pub enum Step {
 }
 
 impl Body {
-    /// Draws one value, using those before it in `slots`; `at.slots` is ignored.
+    /// Draws the value of one slot from those before it in `slots`; `at.slots` is ignored.
     pub fn fill(&self, slot: usize, at: EntryContext<'_>, slots: &mut [Slot]) {
         let drawn = &self.slots[slot];
         let mut text = std::mem::take(&mut slots[slot].text);
@@ -118,20 +118,20 @@ impl Body {
 impl Attribute {
     pub fn new(description: &str, items: Vec<Item>, may_repeat: bool) -> Self {
         let head = format!("{description}: ").into_bytes();
-        let mut made =
+        let mut attribute =
             Self { description: description.to_owned(), head, items, may_repeat, constant: None };
-        for item in &mut made.items {
-            item.lead.clone_from(&made.head);
+        for item in &mut attribute.items {
+            item.lead.clone_from(&attribute.head);
             if let Some(Step::Literal(bytes)) = item.text.steps.first() {
                 item.lead.extend_from_slice(bytes);
                 item.text.steps.remove(0);
             }
         }
-        made.constant = made.lines();
-        made
+        attribute.constant = attribute.lines();
+        attribute
     }
 
-    /// The attribute's lines if they are the same in every entry.
+    /// Returns the attribute's lines, if they are the same in every entry.
     fn lines(&self) -> Option<Vec<u8>> {
         let (mut lines, mut values) = (Vec::new(), FxHashSet::default());
         for item in &self.items {
@@ -147,7 +147,7 @@ impl Attribute {
         Some(lines)
     }
 
-    /// Takes the first value from a slot.
+    /// Makes the slot the source of the first value, so that the attribute equals the RDN.
     pub fn name_by(&mut self, slot: usize) {
         if let Some(item) = self.items.first_mut() {
             item.lead.clone_from(&self.head);
@@ -190,7 +190,7 @@ impl Text {
         }
     }
 
-    /// The text if it is the same in every entry.
+    /// Returns the text, if it is the same in every entry.
     pub fn constant(&self) -> Option<Vec<u8>> {
         let literals = self.steps.iter().map(|step| match step {
             Step::Literal(bytes) => Some(&**bytes),

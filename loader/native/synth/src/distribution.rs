@@ -1,6 +1,6 @@
 //! Distributions of whole numbers. Each number is drawn from 64 random bits, without a table of the whole range.
 //!
-//! Uses only operations that give the same result on every machine: IEEE 754's own, and `libm` for the rest.
+//! Only operations that give the same result on every machine are used: those of IEEE 754, and `libm` for the rest.
 
 use crate::draw::{again, below, unit};
 
@@ -12,20 +12,20 @@ pub enum Distribution {
         low: u64,
         high: u64,
     },
-    /// Weights by rank: the number of rank k, counted from `low`, has the weight 1/k^exponent.
+    /// Rank k, counted from `low`, has the weight 1/k^exponent.
     Zipf {
         low: u64,
         high: u64,
         exponent: f64,
     },
-    /// Numbers beyond a bound become that bound.
+    /// A number beyond a bound becomes that bound.
     Normal {
         low: u64,
         high: u64,
         mean: f64,
         deviation: f64,
     },
-    /// Ranges with their weights; uniform within each range.
+    /// Ranges with their weights; all numbers within a range are equally likely.
     Histogram(Vec<Range>),
 }
 
@@ -103,7 +103,7 @@ impl Sampler {
     }
 }
 
-/// A number from the standard normal distribution (Box and Muller 1958).
+/// Returns a number from the standard normal distribution (Box and Muller 1958).
 pub fn normal(bits: u64) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - unit(bits)));
     radius * libm::cos(2.0 * std::f64::consts::PI * unit(again(bits, 1)))
@@ -115,7 +115,7 @@ fn clamped(number: f64, low: u64, high: u64) -> u64 {
     (number.round().max(0.0) as u64).clamp(low, high)
 }
 
-/// Zipf ranks 1 to `count`, rank k with weight 1/k^exponent, in constant time: rejection-inversion (Hörmann and
+/// Draws ranks from 1 to `count`, rank k with weight 1/k^exponent, in constant time by rejection-inversion (Hörmann and
 /// Derflinger, ACM TOMACS 6(3), 1996). The functions are named as in the paper.
 #[derive(Debug, Clone, Copy)]
 pub struct Zipf {
@@ -143,7 +143,7 @@ impl Zipf {
 
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn rank(&self, bits: u64) -> u64 {
-        // At worst one attempt in four fails. After the last, rank 1 is returned.
+        // At worst one attempt in four fails. If 100 attempts fail, rank 1 is returned.
         for turn in 0..100 {
             let bits = if turn == 0 { bits } else { again(bits, turn) };
             let area = self.last + unit(bits) * (self.first - self.last);
@@ -195,13 +195,13 @@ pub struct Alias {
 
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    /// Draws below this number stay in the cell.
+    /// A draw below this number selects the cell itself, any other draw selects `other`.
     stay: u32,
     other: u32,
 }
 
 impl Alias {
-    /// Returns None unless there is a weight, all are finite and above 0, and their sum is finite.
+    /// Returns None if there are no weights, any is not finite or not above 0, or their sum is not finite.
     pub fn new(weights: &[f64]) -> Option<Self> {
         let sum: f64 = weights.iter().sum();
         let sound = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
@@ -216,7 +216,7 @@ impl Alias {
 
     #[allow(clippy::cast_possible_truncation, reason = "both halves of the bits")]
     pub fn pick(&self, bits: u64) -> usize {
-        // The upper bits select the cell; the remainder of the product is the position within it.
+        // The upper 64 bits of the product select the cell; the lower bits are the position within it.
         let wide = u128::from(bits) * self.cells.len() as u128;
         let at = (wide >> 64) as usize;
         let within = (wide as u64 >> 32) as u32;
@@ -225,7 +225,7 @@ impl Alias {
     }
 }
 
-/// Cells below the average share are filled up from those above it.
+/// Fills up cells below the average share from those above it.
 #[allow(clippy::cast_possible_truncation, reason = "Alias::new lets fewer than 2^32 in")]
 fn cells(mut shares: Vec<f64>) -> Vec<Cell> {
     let mut cells: Vec<Cell> =
@@ -248,7 +248,7 @@ fn part_of_range(share: f64) -> u32 {
     (share * f64::from(u32::MAX)) as u32
 }
 
-/// A uniform choice among `count`.
+/// Returns an index below `count`; all are equally likely.
 pub fn even(bits: u64, count: usize) -> usize {
     usize::try_from(below(bits, count as u64)).unwrap_or(0)
 }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_has_the_weights_of_its_ranks() {
+    fn zipf_draws_each_rank_by_its_weight() {
         for exponent in [0.5, 1.0, 1.1, 2.0] {
             let sum: f64 = (1..=1000).map(|rank| power(f64::from(rank), exponent)).sum();
             let zipf = Distribution::Zipf { low: 1, high: 1000, exponent };
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_stays_within_its_ends() {
+    fn zipf_stays_within_its_bounds() {
         for (low, high) in [(1, 1), (0, 2), (5, 1 << 60)] {
             let zipf = Distribution::Zipf { low, high, exponent: 1.2 };
             assert!(drawn(&zipf).all(|number| (low..=high).contains(&number)));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_has_its_mean_and_deviation() {
+    fn normal_has_the_given_mean_and_deviation() {
         let normal = Distribution::Normal { low: 0, high: 1000, mean: 500.0, deviation: 50.0 };
         #[allow(clippy::cast_precision_loss)]
         let numbers: Vec<f64> = drawn(&normal).map(|number| number as f64).collect();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_parameters_are_refused() {
         for wrong in [
             Distribution::Between { low: 2, high: 1 },
             Distribution::Between { low: 0, high: u64::MAX },

@@ -1,12 +1,12 @@
-//! Counter-based randomness: 64 bits from (seed, names, number), without state between draws.
+//! Random numbers without state: 64 bits follow from a seed, names and a number.
 //!
-//! The mixing is splitmix64's (Steele, Lea, Flood 2014): a few multiplications, the same on every machine.
+//! The mixing function is splitmix64 (Steele, Lea, Flood 2014): a few multiplications, the same on every machine.
 
 use xxhash_rust::xxh3::Xxh3;
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The draws of one position in a template, independent of those of other positions or seeds.
+/// The random draws of one position in a template, independent of other positions and seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream(u64);
 
@@ -43,13 +43,13 @@ const fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Random bits as a number from 0 to `count`-1, or 0 if `count` is 0.
+/// Turns random bits into a number below `count`, or 0 if `count` is 0.
 #[allow(clippy::cast_possible_truncation, reason = "the upper half of a product of 128 bits")]
 pub const fn below(bits: u64, count: u64) -> u64 {
     ((bits as u128 * count as u128) >> 64) as u64
 }
 
-/// Random bits as a number from 0 up to, but not including, 1.
+/// Turns random bits into a number from 0 up to, but not including, 1.
 #[allow(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
 pub const fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_draws_are_what_every_machine_must_make() {
+    fn draws_are_the_same_on_every_machine() {
         let stream = Stream::new(1, &["person", "cn", "0"]);
         assert_eq!([0, 1, 1_000_000_000].map(|number| stream.at(number)), PINNED);
     }
@@ -68,7 +68,7 @@ mod tests {
     const PINNED: [u64; 3] = [0xE2C4_82B6_8F18_C23D, 0xC472_2C37_4AA9_14BE, 0x5B7A_AC4F_AB2B_90FD];
 
     #[test]
-    fn streams_of_other_names_and_seeds_differ() {
+    fn other_names_and_seeds_give_other_streams() {
         let names = [&["ab", "c"][..], &["a", "bc"], &["abc"], &["abc", ""]];
         let mut found: Vec<u64> =
             (0..20).flat_map(|seed| names.map(|names| Stream::new(seed, names).at(7))).collect();
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn below_is_even() {
+    fn below_is_uniform() {
         let stream = Stream::new(3, &["even"]);
         let mut counts = [0; 10];
         (0..100_000)
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_are_reached_and_not_passed() {
+    fn unit_and_below_reach_but_never_pass_their_bounds() {
         assert_eq!((below(0, 7), below(u64::MAX, 7), below(u64::MAX, 0)), (0, 6, 0));
         assert!(unit(u64::MAX) < 1.0);
         assert!(unit(0) == 0.0);

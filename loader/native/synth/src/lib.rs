@@ -1,6 +1,6 @@
-//! Synthetic trees. A template becomes a [`model`], whatever its syntax; the model, a seed and a number of entries
+//! Generates synthetic trees. A template in any syntax becomes a [`model`]; the model, a seed and a number of entries
 //! become a [`Tree`]; the tree yields the LDIF of any entry by its number. A value depends only on the seed, its kind,
-//! the entry's number within the kind, and its position in the template: no state passes from entry to entry.
+//! the entry's number within the kind, and its position in the template: entries share no state.
 
 pub mod distribution;
 pub mod draw;

@@ -1,4 +1,4 @@
-//! Lists of values to pick from: one per line, with an optional weight after a tab.
+//! Lists of values to choose from: a file has one value per line, with an optional weight after a tab.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::distribution::{Alias, even};
 use crate::problem::{Location, Problem, read_text};
 
-/// Most bytes of a list file.
+/// Maximum size of a list file, in bytes.
 const LARGEST: u64 = 64 << 20;
 
 pub struct List {
@@ -38,7 +38,7 @@ impl List {
         reading.list(name).ok_or_else(|| Problem::new(path, Location::default(), "it is empty"))
     }
 
-    /// A list of values with equal weights; None if there are none.
+    /// Builds a list of values with equal weights, or None if there are no values.
     pub fn of(name: &str, values: &[&str]) -> Option<Self> {
         let mut reading = Reading::default();
         for value in values {
@@ -47,7 +47,7 @@ impl List {
         reading.list(name)
     }
 
-    /// A list of values with weights above 0.
+    /// Builds a list of values with weights, which must be above 0.
     pub fn weighted(name: &str, values: &[(&str, f64)]) -> Option<Self> {
         let mut reading = Reading { weighted: true, ..Reading::default() };
         for (value, weight) in values {
@@ -56,7 +56,7 @@ impl List {
         reading.list(name)
     }
 
-    /// Total bytes of all values.
+    /// Returns the total size of all values in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -96,7 +96,7 @@ impl List {
     }
 }
 
-/// A checksum of the values, so that fingerprints of templates distinguish lists.
+/// Prints a checksum of the values, so that templates with different lists have different fingerprints.
 impl fmt::Debug for List {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "List {{ {}, {:016x} }}", self.name, self.sum)
@@ -157,7 +157,7 @@ pub fn text(path: &Path) -> Result<String, Problem> {
     read_text(path, LARGEST, "a list")
 }
 
-/// Finds the file of a list: beside the template, or else in one of the other directories.
+/// Finds the file of a list in the first directory that has it.
 pub fn find(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
     directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
 }
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_values() {
+    fn each_line_is_a_value() {
         let list = parsed("rot\n\ngr\u{fc}n\r\n").unwrap();
         assert_eq!(list.values().collect::<Vec<_>>(), ["rot".as_bytes(), "gr\u{fc}n".as_bytes()]);
     }
 
     #[test]
-    fn a_weight_makes_a_value_likelier() {
+    fn a_value_with_more_weight_is_likelier() {
         let list = parsed("often\t99\nseldom\t1\n").unwrap();
         let stream = crate::draw::Stream::new(1, &["w"]);
         let often = (0..10_000).filter(|&number| list.pick(stream.at(number)) == b"often").count();
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_stand_in_base64() {
+    fn values_are_decoded_from_base64() {
         let list = parsed("/w==\n\nYWI=\t2\n").unwrap().decoded().unwrap();
         assert_eq!(list.values().collect::<Vec<_>>(), [&b"\xff"[..], b"ab"]);
         assert!(parsed("x\n").unwrap().decoded().unwrap_err().starts_with("list x: not base64"));
     }
 
     #[test]
-    fn mistakes_have_their_line() {
+    fn an_error_names_its_line() {
         assert_eq!(
             parsed("a\nb\tx\n").unwrap_err(),
             "x.txt: line 2: \"x\" is not a weight above 0"

@@ -8,7 +8,7 @@ use crate::body::{Attribute, Body, Item};
 use crate::tags::{EntryContext, Slot};
 use crate::tree::{EntryRef, Tree};
 
-/// Generates entries of one tree; each thread has its own. Its caches do not affect the output.
+/// Generates the entries of a tree; each thread has its own `Maker`. Its caches do not affect the output.
 #[derive(Debug)]
 pub struct Maker<'t> {
     tree: &'t Tree,
@@ -84,7 +84,7 @@ impl<'t> Maker<'t> {
         self.names.dn(self.tree, place, out);
     }
 
-    /// Draws the values of an entry, which [`Self::value`] then returns.
+    /// Draws the values of an entry; afterwards [`Self::value`] returns them.
     pub fn draw(&mut self, kind: usize, index: u64) {
         let body = &self.tree.kinds[kind].body;
         for slot in 0..body.slots.len() {
@@ -95,12 +95,12 @@ impl<'t> Maker<'t> {
         }
     }
 
-    /// A value of the entry that was drawn last; None if it is absent.
+    /// Returns a value of the entry that was drawn last, or None if the entry has no such value.
     pub fn value(&self, slot: usize) -> Option<&[u8]> {
         self.slots.get(slot).filter(|slot| slot.there).map(|slot| slot.text.as_slice())
     }
 
-    /// Caches the parent's DN: consecutive entries often have the same parent.
+    /// Caches the parent's DN, because consecutive entries often have the same parent.
     fn set_parent(&mut self, above: EntryRef) {
         if self.above != Some(above) {
             self.above_dn.clear();
@@ -144,8 +144,8 @@ impl<'t> Maker<'t> {
         let wanted = item.count.as_ref().map_or(1, |count| count.draw(index));
         // A duplicate value is drawn again, but only a limited number of times.
         let tries = wanted.saturating_mul(2).saturating_add(16);
-        let mut made = 0;
-        while made < wanted && at.occurrence < tries {
+        let mut written = 0;
+        while written < wanted && at.occurrence < tries {
             let start = out.len();
             out.extend_from_slice(&item.lead);
             item.text.write(&mut at, out);
@@ -160,7 +160,7 @@ impl<'t> Maker<'t> {
             }
             let description = attribute.description.as_bytes();
             end_line(out, start, description, item.text.printable, &mut self.spare);
-            made += 1;
+            written += 1;
         }
     }
 
@@ -175,7 +175,7 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Ends the line that begins at `start`, in base64 if necessary. `printable`: only its ends can require that.
+/// Ends the line that begins at `start`, in base64 if necessary. If `printable`, only the value's ends can require it.
 fn end_line(
     out: &mut Vec<u8>,
     start: usize,
@@ -206,7 +206,7 @@ impl AttributeValues {
         }
     }
 
-    /// Adds a value and returns whether it is new, ignoring case as most attributes do.
+    /// Adds a value and returns whether it is new; like most matching rules, it ignores case.
     fn add(&mut self, value: &[u8]) -> bool {
         let mut hasher = FxHasher::default();
         for eight in value.chunks(8) {
@@ -257,7 +257,7 @@ impl Names {
         if self.slots.len() < known.body.slots.len() {
             self.slots.resize_with(known.body.slots.len(), Slot::default);
         }
-        // Names do not refer to other names, so these buffers stay empty.
+        // An RDN never refers to other DNs, so these buffers stay empty.
         let mut others = Self::default();
         for &slot in &known.naming {
             let at =
@@ -268,7 +268,7 @@ impl Names {
     }
 }
 
-/// Appends an RDN whose values are in the slots.
+/// Appends an RDN with the values from the slots.
 pub fn write_rdn(parts: &[(Vec<u8>, usize)], slots: &[Slot], out: &mut Vec<u8>) {
     for (place, (attribute, slot)) in parts.iter().enumerate() {
         if place > 0 {
@@ -280,8 +280,8 @@ pub fn write_rdn(parts: &[(Vec<u8>, usize)], slots: &[Slot], out: &mut Vec<u8>) 
     }
 }
 
-/// Escapes a value for a DN (RFC 4514, 2.4). Unlike `schema::dn`, which writes as slapd does and refuses invalid UTF-8,
-/// it accepts any bytes. It writes special and control characters as two hexadecimal digits, so that lines stay lines.
+/// Escapes a value for a DN (RFC 4514, 2.4). Accepts any bytes, unlike `schema::dn`, which writes DNs as slapd does and
+/// refuses invalid UTF-8. Special and control characters become hexadecimal digits, so that no line is split.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) {
     if value.iter().all(|&byte| byte.is_ascii_alphanumeric()) {
         out.extend_from_slice(value);
@@ -307,7 +307,7 @@ const fn is_special(byte: u8) -> bool {
 mod tests {
     use super::*;
     #[test]
-    fn what_has_a_meaning_in_names_is_escaped() {
+    fn special_characters_in_a_dn_are_escaped() {
         for (value, expected) in [
             ("plain 1", "plain 1"),
             ("a, b 3", r"a\2C b 3"),

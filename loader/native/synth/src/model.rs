@@ -10,31 +10,31 @@ use crate::vocabulary::Learned;
 
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// Only for messages, not for fingerprints.
+    /// The template's file, for messages only; not part of fingerprints.
     pub path: PathBuf,
     pub description: String,
-    /// Used if the caller gives no suffix.
+    /// The suffix if the caller gives none.
     pub suffix: String,
     pub lists: Vec<Arc<List>>,
-    /// Single entries, parents first. The first is the suffix entry.
+    /// Single entries, each after its parent. The first is the suffix entry.
     pub branches: Vec<Branch>,
-    /// A kind is below a branch, below itself or below an earlier kind.
+    /// Kinds of entries; the parent of each is a branch, an earlier kind, or the kind itself.
     pub kinds: Vec<Kind>,
     pub operational: Operational,
     /// Vocabularies and shapes learned from a real tree.
     pub learned: Learned,
 }
 
-/// When entries were created, for operational attributes.
+/// How the times of creation and change are generated for operational attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operational {
-    /// All in one load: one entry per microsecond from that time on.
+    /// All entries come from one load: one per microsecond, beginning at `from` (seconds since 1970).
     Load { from: i64 },
-    /// Spread over this period (seconds since 1970), and many changed later.
+    /// Creation is spread over this period (seconds since 1970); many entries were changed later.
     Years { from: i64, to: i64 },
 }
 
-/// 2026-01-01.
+/// 2026-01-01, in seconds since 1970.
 pub const LOADED: i64 = 1_767_225_600;
 
 impl Default for Operational {
@@ -46,9 +46,9 @@ impl Default for Operational {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Branch {
     pub spot: Location,
-    /// Relative to the suffix; "" is the suffix itself.
+    /// DN relative to the suffix; empty for the suffix itself.
     pub dn: String,
-    /// None: those that its naming attribute requires. The naming attribute may always be left out.
+    /// Attributes of the entry; if empty, those that its name requires. The naming attribute itself may be omitted.
     pub attributes: Vec<Attribute>,
 }
 
@@ -59,21 +59,21 @@ pub struct Kind {
     pub name: String,
     pub count: Count,
     pub parent: Parent,
-    /// Naming attributes; each has one text that is always present. Several make a multi-valued RDN.
+    /// Naming attributes; each has one text that is always present. More than one make a multi-valued RDN.
     pub rdn: Vec<String>,
     /// The structural object class, for operational attributes.
     pub structural: Option<String>,
-    /// Values drawn once per entry, which texts may refer to. Each may refer to those before it.
+    /// Values drawn once per entry, to which texts may refer; each may refer to the values before it.
     pub values: Vec<Named>,
     pub attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// The number that the caller requests. At most one kind of a template has it.
+    /// The number that the caller requests. At most one kind of a template may have it.
     Asked,
     Fixed(u64),
-    /// This many for every `of` entries, or part of them, of the kind with [`Count::Asked`].
+    /// `ones` entries for every `of` entries of the kind with [`Count::Asked`], rounded up.
     Share {
         ones: u64,
         of: u64,
@@ -92,15 +92,15 @@ pub enum Parent {
     Itself { branch: usize, levels: u32, pick: Pick },
 }
 
-/// How one of many is chosen.
+/// The distribution of a choice among many entries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pick {
-    /// All equally often; consecutive entries share one.
+    /// All are chosen equally often; consecutive entries get the same one.
     Each,
     Uniform,
     /// Rank k has the weight 1/k^exponent; ranks are assigned at random.
     Zipf(f64),
-    /// Those in the middle more often.
+    /// Entries in the middle are chosen more often.
     Normal,
 }
 
@@ -125,9 +125,9 @@ pub struct Item {
     pub text: Text,
     /// Probability of being present, 0 to 1.
     pub chance: f64,
-    /// Present only if all of these are met.
+    /// The value is present only if all these conditions are met.
     pub conditions: Vec<Condition>,
-    /// Number of values; None is one. A value of the entry ([`Named`]) always has one.
+    /// Number of values; None means one. A named value of the entry ([`Named`]) always has one.
     pub count: Option<Distribution>,
 }
 
@@ -140,9 +140,9 @@ impl Item {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// A value of the entry, or an earlier attribute.
+    /// The name of a value of the entry, or of an earlier attribute.
     pub name: String,
-    /// The required value; only for values of the entry.
+    /// The value that is required; only allowed for a value of the entry.
     pub equals: Option<Vec<u8>>,
     /// Negates the condition.
     pub unless: bool,
@@ -159,7 +159,7 @@ pub enum Piece {
 /// A placeholder in a text. It has no `spot`: errors are reported at its item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tag {
-    /// The entry's number within its kind, from `start` on, zero-padded to the width.
+    /// The entry's number within its kind, counted from `start` and zero-padded to `width` digits.
     Number {
         start: u64,
         width: usize,
@@ -173,16 +173,16 @@ pub enum Tag {
         distribution: Distribution,
         width: usize,
     },
-    /// A permutation of all numbers with this many digits in the base (10 or 16): looks random, never repeats.
+    /// A number of this many digits in base 10 or 16, from a permutation of all: looks random and never repeats.
     Unique {
         base: u32,
         width: usize,
     },
-    /// A line of a list of the template.
+    /// A value from a list of the template.
     Pick {
         list: String,
     },
-    /// The base64-decoded line of a list of the template.
+    /// A value from a list of the template, decoded from base64.
     Base64 {
         list: String,
     },
@@ -219,7 +219,7 @@ pub enum Tag {
     },
     /// The DN of the parent entry.
     ParentDn,
-    /// A generalizedTime between two times (seconds since 1970), later ones more often.
+    /// A generalizedTime between two times (seconds since 1970); later times are likelier.
     Time {
         from: i64,
         to: i64,
@@ -229,16 +229,16 @@ pub enum Tag {
         low: u64,
         high: u64,
     },
-    /// A meaningless certificate of about this many bytes.
+    /// A meaningless certificate of between `low` and `high` bytes, approximately.
     Certificate {
         low: u64,
         high: u64,
     },
-    /// A word of a vocabulary, frequent words more often.
+    /// A word of a vocabulary; frequent words are likelier.
     Word {
         vocabulary: String,
     },
-    /// A word in the style of a vocabulary that no other entry has.
+    /// A word in the style of a vocabulary; no other entry has the same word.
     NewWord {
         vocabulary: String,
     },

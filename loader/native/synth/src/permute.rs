@@ -1,7 +1,7 @@
-//! Keyed permutations of 0..count: numbers that look random and never repeat.
+//! Permutations of the numbers below a count, selected by a key: the numbers look random and never repeat.
 //!
-//! A Feistel network of four rounds over the next even number of bits. A result outside the range is permuted again
-//! until it is inside (cycle walking; Black and Rogaway 2002), fewer than four times on average.
+//! The permutation is a Feistel network of four rounds over an even number of bits. A result outside the range is
+//! permuted again until it is inside: cycle walking (Black and Rogaway 2002), on average fewer than four times.
 
 use crate::draw::{Stream, again};
 
@@ -10,7 +10,7 @@ const ROUNDS: u64 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct Permutation {
     count: u64,
-    /// Bits per half.
+    /// Bits in each half of the network.
     half: u32,
 }
 
@@ -22,7 +22,7 @@ impl Permutation {
         Self { count, half: if bits < 2 { 1 } else { bits.div_ceil(2) } }
     }
 
-    /// The image of `number` under the key; numbers from `count` on wrap around.
+    /// Returns the image of `number` under `key`; numbers from `count` on wrap around.
     pub fn place(self, key: u64, number: u64) -> u64 {
         let mut place = number % self.count;
         loop {
@@ -42,15 +42,15 @@ impl Permutation {
         left << self.half | right
     }
 
-    /// Random bits for `number`, stratified: the range is divided into equal parts, and each number gets its own part.
-    /// `bits` selects the position within that part.
+    /// Returns random bits for `number`, stratified: the range of 64 bits is divided into `count` equal parts, and each
+    /// number gets a part of its own. `bits` selects the position within that part.
     #[allow(clippy::cast_possible_truncation, reason = "below 2^64")]
     pub fn bits(self, stream: Stream, number: u64, bits: u64) -> u64 {
         let place = (u128::from(self.of(stream, number)) << 64) + u128::from(bits);
         (place / u128::from(self.count)) as u64
     }
 
-    /// The image of `number` under the first key of a stream.
+    /// Returns the image of `number` under the first key of a stream.
     pub fn of(self, stream: Stream, number: u64) -> u64 {
         self.place(stream.at(0), number)
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_met_once() {
+    fn a_permutation_contains_each_number_once() {
         for count in [1, 2, 3, 5, 64, 100, 1000, 4097] {
             let permutation = Permutation::new(count);
             for key in [0, 1, u64::MAX] {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_part() {
+    fn the_images_of_neighbours_are_apart() {
         let permutation = Permutation::new(1_000_000);
         let close = (0..1000)
             .filter(|&number| {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_range_is_walked() {
+    fn the_largest_range_can_be_permuted() {
         let permutation = Permutation::new(u64::MAX);
         assert!(permutation.place(1, u64::MAX - 1) < u64::MAX);
     }

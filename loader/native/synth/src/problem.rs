@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
-/// A location in a file. Its debug form is constant, because it does not count for fingerprints.
+/// A location in a file. Its debug form is constant, because fingerprints are computed from debug forms.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Location {
-    /// From 1; 0 if unknown.
+    /// Line number from 1; 0 if unknown.
     pub line: u32,
-    /// In characters from 1; 0 if unknown.
+    /// Column in characters from 1; 0 if unknown.
     pub column: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct Problem {
     pub path: PathBuf,
     pub spot: Location,
     pub message: String,
-    /// Whether the caller's options are at fault, not the template.
+    /// Whether the caller's options are wrong rather than the template.
     pub asked: bool,
 }
 
@@ -39,17 +39,17 @@ impl Problem {
         Self { path: path.into(), spot, message: message.into(), asked: false }
     }
 
-    /// A template that does not fit the caller's count, suffix or define.
+    /// Returns an error about a template that does not fit the caller's count, suffix or definitions.
     pub fn asked(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self { asked: true, ..Self::new(path, Location::default(), message) }
     }
 
-    /// The code for programs.
+    /// Returns the error code that programs match.
     pub const fn code(&self) -> &'static str {
         if self.asked { "template.usage" } else { "template.syntax" }
     }
 
-    /// The message with its location, as far as known.
+    /// Returns the message after its location, as far as that is known.
     pub fn located(&self) -> String {
         match self.spot {
             Location { line: 0, .. } => self.message.clone(),
@@ -84,10 +84,10 @@ pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Proble
     read().map_err(|reason| Problem::new(path, Location::default(), reason.to_string()))
 }
 
-/// Most names in a suggestion.
+/// Maximum number of names in a suggestion.
 const SHOWN: usize = 40;
 
-/// " (did you mean X?)" if one of `known` resembles `word`, else a list of `known`.
+/// Returns " (did you mean X?)" if X of `known` resembles `word`, otherwise a list of `known`.
 pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let close = known.iter().map(|name| (distance(word, name), *name)).min();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_meant_is_guessed() {
+    fn a_similar_name_is_suggested() {
         assert_eq!(suggestion("brances", ["branches", "kinds"]), " (did you mean branches?)");
         assert_eq!(suggestion("x", ["branches", "kinds"]), " (there are: branches, kinds)");
         assert_eq!(suggestion("x", []), "");

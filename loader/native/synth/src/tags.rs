@@ -1,5 +1,5 @@
-//! Compiles each [`Tag`] of a model into a [`Made`], which writes it. A new tag needs a variant in both, and a spelling
-//! in each syntax that offers it.
+//! Compiles each [`Tag`] of a model into a [`Made`], which writes the value. A new tag needs a variant in both enums
+//! and a spelling in each syntax that offers it.
 
 mod certificate;
 pub mod digits;
@@ -26,11 +26,11 @@ use crate::vocabulary::{Learned, Vocabulary};
 use digits::{decimal, hexadecimal};
 use shape::Shape;
 
-/// Most decimal digits of a drawn number.
+/// Maximum number of decimal digits of a drawn number; a greater width is an error.
 const DIGITS: usize = 18;
 const HEX_DIGITS: usize = 16;
 const WIDEST: usize = digits::WIDEST;
-/// Most bytes or characters of a random value.
+/// Maximum length of a random value, in bytes or characters; more is an error.
 const LONGEST: u64 = 16 << 20;
 const LONGEST_CERTIFICATE: u64 = 1 << 20;
 const MOST_WORDS: u64 = 1 << 20;
@@ -38,28 +38,28 @@ const MOST_WORDS: u64 = 1 << 20;
 /// The position of a tag and the template around it.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
-    /// A random stream used only at this position.
+    /// A random stream that no other position of the template uses.
     pub stream: Stream,
     pub suffix: &'a str,
     pub lists: &'a [Arc<List>],
     pub learned: &'a Learned,
-    /// Earlier values of the entry.
+    /// The entry's values that are declared before this one.
     pub slots: &'a Slots,
     pub kinds: &'a [KindFacts],
-    /// Index of the kind; None for branches, which are single entries.
+    /// Index of the kind; None for a branch, which is a single entry.
     pub kind: Option<usize>,
     /// Whether the tag is inside a shape.
     pub in_shape: bool,
 }
 
-/// The entry's values by name.
+/// The values of an entry by name.
 pub type Slots = HashMap<String, SlotFacts>;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SlotFacts {
     /// Index of the slot.
     pub at: usize,
-    /// Most bytes of the value.
+    /// Maximum length of the value in bytes.
     pub most: u64,
     pub printable: bool,
 }
@@ -68,7 +68,7 @@ pub struct SlotFacts {
 pub struct KindFacts {
     pub name: String,
     pub count: u64,
-    /// Bytes of the longest DN.
+    /// Length of the longest DN of this kind, in bytes.
     pub dn: u64,
 }
 
@@ -97,7 +97,7 @@ impl Scope<'_> {
     }
 }
 
-/// Returns the index of a name among the known ones.
+/// Returns the index of `name` in `known`, or an error that suggests a similar name.
 fn place<'n>(
     name: &str,
     known: impl Iterator<Item = &'n str> + Clone,
@@ -107,7 +107,7 @@ fn place<'n>(
     found.ok_or_else(|| format!("there is no {what}{}", suggestion(name, known)))
 }
 
-/// The entry that is being written, and the current value.
+/// The entry being written, and the number of its current value.
 #[derive(Debug)]
 pub struct EntryContext<'a> {
     pub tree: &'a Tree,
@@ -115,26 +115,26 @@ pub struct EntryContext<'a> {
     pub kind: usize,
     /// Number of the entry within its kind.
     pub index: u64,
-    /// Counts the values of one item from 0.
+    /// Number of the value within its item, counted from 0.
     pub occurrence: u64,
-    /// The entry's values so far.
+    /// The values drawn for the entry so far.
     pub slots: &'a [Slot],
-    /// Buffers for the DNs of other entries.
+    /// Buffers for building the DNs of other entries.
     pub names: &'a mut Names,
 }
 
 impl EntryContext<'_> {
-    /// Random bits of one position of the template for this value.
+    /// Returns random bits for this value at one position of the template.
     pub const fn bits(&self, stream: Stream) -> u64 {
         let bits = stream.at(self.index);
         if self.occurrence == 0 { bits } else { again(bits, self.occurrence + OTHERS) }
     }
 }
 
-/// Added to the number of the draw for all values but the first, so that repeated draws for the first are others.
+/// Offset of the draws for an entry's second and later values, which keeps them apart from repeated first draws.
 const OTHERS: u64 = 1 << 32;
 
-/// A value drawn for the entry; empty if absent.
+/// A value drawn for the entry; `text` is empty if the entry has no such value.
 #[derive(Debug, Default, Clone)]
 pub struct Slot {
     pub text: Vec<u8>,
@@ -166,12 +166,12 @@ pub enum Made {
     Chars { alphabet: &'static [u8], length: Sampler },
 }
 
-/// A part of a text and the most bytes that it writes.
+/// A part of a text, with the maximum number of bytes that it writes.
 #[derive(Debug)]
 pub struct Part {
     pub step: Step,
     pub most: u64,
-    /// Whether it only writes characters from ` ` to `~`, which LDIF needs no base64 for.
+    /// Whether the part only writes characters from ` ` to `~`, so that LDIF needs no base64.
     pub printable: bool,
 }
 
@@ -184,7 +184,7 @@ impl Part {
 
 /// Compiles a tag at the position `scope`, or returns an error message.
 pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
-    let (most, printable, made) = match tag {
+    let (most, printable, compiled) = match tag {
         Tag::Suffix => return Ok(Part::literal(scope.suffix.as_bytes())),
         Tag::Value { name } => {
             let SlotFacts { at, most, printable } = scope.slot(name)?;
@@ -217,8 +217,8 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
         }
         Tag::Pick { list } => picked(scope.list(list)?.clone()),
         Tag::Base64 { list } => {
-            let (most, _, made) = picked(Arc::new(scope.list(list)?.decoded()?));
-            (most, false, made)
+            let (most, _, compiled) = picked(Arc::new(scope.list(list)?.decoded()?));
+            (most, false, compiled)
         }
         Tag::Uuid => (36, true, Made::Uuid),
         Tag::Bytes { low, high } => {
@@ -234,7 +234,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
             let most = most.min(4_u64.saturating_mul(*characters as u64));
             (most, printable, Made::Start { slot: at, characters: *characters })
         }
-        // One letter becomes at most three, as for the character 3/4.
+        // Each letter becomes at most three, as for the character 3/4.
         Tag::Ascii { name } => {
             let SlotFacts { at, most, .. } = scope.slot(name)?;
             (most.saturating_mul(3), true, Made::Ascii { slot: at })
@@ -279,7 +279,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
             (most, true, Made::Chars { alphabet: alphabet(*class), length: length.drawer()? })
         }
     };
-    Ok(Part { step: Step::Tag(scope.stream, made), most, printable })
+    Ok(Part { step: Step::Tag(scope.stream, compiled), most, printable })
 }
 
 fn picked(list: Arc<List>) -> (u64, bool, Made) {
@@ -302,7 +302,7 @@ fn bounded(count: &Distribution, bound: u64, what: &str) -> Result<u64, String> 
     if most > bound { Err(format!("{most} {what}, at most {bound}")) } else { Ok(most) }
 }
 
-/// The number of lengths from `low` to `high`.
+/// Returns how many lengths there are from `low` to `high`.
 fn span(low: u64, high: u64, longest: u64) -> Result<u64, String> {
     if low > high || high > longest {
         return Err(format!(
@@ -314,7 +314,7 @@ fn span(low: u64, high: u64, longest: u64) -> Result<u64, String> {
 
 fn limit(base: u32, width: usize) -> Result<u64, String> {
     checked(width, 1, if base == 10 { DIGITS } else { HEX_DIGITS })?;
-    // 16^16 does not fit into 64 bits, so the last number is left out.
+    // 16^16 does not fit into 64 bits, so the greatest number of that width is never drawn.
     let power = u32::try_from(width).ok().and_then(|width| u64::from(base).checked_pow(width));
     Ok(power.unwrap_or(u64::MAX))
 }
@@ -367,7 +367,7 @@ impl Made {
             Self::Time { from, seconds } => time::write(*from, *seconds, at.bits(stream), out),
             Self::Word(words) => words.draw(at.bits(stream), out),
             Self::NewWord { words, all, count } => {
-                // A further value of the same entry is not a name, so it may equal a value of another entry.
+                // Only an entry's first value can be its name; a later value may equal a value of another entry.
                 let number = all.of(stream, at.index);
                 words.new_word(at.bits(stream.part(1)), number, *count, out);
             }
@@ -383,7 +383,7 @@ impl Made {
             Self::Shape(shape) => shape.write(at, out),
             Self::Chars { alphabet, length } => {
                 let bits = at.bits(stream);
-                // Eight characters per draw: one byte each is close enough to uniform.
+                // Each draw yields eight characters; one byte for each is close enough to uniform.
                 for turn in 0..length.draw(bits) {
                     let byte = again(bits, turn / 8 + 1) << (turn % 8 * 8);
                     let place = below(byte, alphabet.len() as u64);
@@ -398,14 +398,14 @@ fn in_base(out: &mut Vec<u8>, number: u64, base: u32, width: usize) {
     if base == 10 { decimal(out, number, width) } else { hexadecimal(out, number, width) }
 }
 
-/// 128 random bits as a UUID of version 4 (RFC 4122).
+/// Appends 128 random bits as a UUID of version 4 (RFC 4122).
 pub fn write_uuid(out: &mut Vec<u8>, bits: u64) {
     let high = bits & !0xF000 | 0x4000;
     let low = again(bits, 1) & !(0b11 << 62) | 0b10 << 62;
     out.extend_from_slice(&values::uuid::spelled(u128::from(high) << 64 | u128::from(low)));
 }
 
-/// Appends `length` random bytes, eight per draw; `from` is the number of the first draw.
+/// Appends `length` random bytes, eight from each draw; `from` is the number of the first draw.
 fn random_bytes(bits: u64, from: u64, length: u64, out: &mut Vec<u8>) {
     for turn in 0..length.div_ceil(8) {
         let rest = usize::try_from(length - turn * 8).unwrap_or(8).min(8);
@@ -419,7 +419,7 @@ fn first(text: &[u8], characters: usize) -> &[u8] {
     &text[..starts.nth(characters).unwrap_or(text.len())]
 }
 
-/// For example, "Zoë O'Neil" becomes "zoeoneil".
+/// Reduces a text to lower-case ASCII letters and digits: "Zoë O'Neil" becomes "zoeoneil".
 fn plain(text: &[u8], out: &mut Vec<u8>) {
     if text.is_ascii() {
         let kept = text.iter().filter(|byte| byte.is_ascii_alphanumeric());
@@ -431,7 +431,7 @@ fn plain(text: &[u8], out: &mut Vec<u8>) {
     out.extend(kept.map(|letter| letter.to_ascii_lowercase() as u8));
 }
 
-/// The names of the entry's values that a tag refers to.
+/// Returns the names of the entry's values that a tag refers to.
 pub fn named(tag: &Tag) -> &[String] {
     match tag {
         Tag::Value { name }
@@ -443,12 +443,12 @@ pub fn named(tag: &Tag) -> &[String] {
     }
 }
 
-/// Whether the tag gives every entry of a kind a different text.
+/// Whether the tag writes a different text in each entry of a kind.
 pub const fn is_unique(tag: &Tag) -> bool {
     matches!(tag, Tag::Number { .. } | Tag::Unique { .. } | Tag::Uuid | Tag::NewWord { .. })
 }
 
-/// Whether the tag may be in a name: one that refers to other names could recurse forever.
+/// Whether an RDN may contain the tag: one that refers to other DNs could recurse forever.
 pub const fn may_name(tag: &Tag) -> bool {
     use Tag::{Bytes, Certificate, Dn, ParentDn, Shape};
     !matches!(tag, Dn { .. } | ParentDn | Bytes { .. } | Certificate { .. } | Shape { .. })
@@ -459,14 +459,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_are_not_cut_apart() {
+    fn start_never_splits_a_character() {
         for (characters, expected) in [(0, ""), (1, "\u{141}"), (2, "\u{141}u"), (9, "\u{141}uk")] {
             assert_eq!(first("\u{141}uk".as_bytes(), characters), expected.as_bytes());
         }
     }
 
     #[test]
-    fn names_become_fit_for_a_mail_address() {
+    fn ascii_fits_into_a_mail_address() {
         for (name, expected) in
             [("Zo\u{eb}", "zoe"), ("O'Brien", "obrien"), ("Smith", "smith"), ("\u{141}uk", "uk")]
         {

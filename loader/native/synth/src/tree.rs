@@ -1,6 +1,6 @@
 //! A compiled template: the entries, their order and their parents.
 //!
-//! Entry 0 is the suffix, then come the branches, then the kinds one by one: a parent always has a smaller number.
+//! Entry 0 is the suffix, then come the branches, then one kind after the other: children have greater numbers.
 
 use crate::body::Body;
 use crate::distribution::{Zipf, normal};
@@ -13,12 +13,12 @@ use crate::tags::time::Clock;
 pub struct Tree {
     pub description: String,
     pub suffix: String,
-    /// Covers everything that decides the output except the suffix, the seed and the numbers of entries.
+    /// A checksum of everything that decides the output, except the suffix, the seed and the numbers of entries.
     pub fingerprint: String,
     pub(crate) branches: Vec<Branch>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) clock: Option<Clock>,
-    /// Most bytes of any entry.
+    /// Maximum size of an entry, in bytes.
     pub(crate) largest: u64,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct Branch {
 #[derive(Debug)]
 pub struct Kind {
     pub name: String,
-    /// The number of its first entry in the tree.
+    /// Number, in the tree, of the first entry of this kind.
     pub start: u64,
-    /// Number of its entries.
+    /// Number of entries of this kind.
     pub count: u64,
     pub structural: Option<String>,
     /// Attribute and slot of each part of the RDN.
     pub(crate) rdn: Vec<(Vec<u8>, usize)>,
-    /// The slots needed for the RDN, in the order of filling.
+    /// The slots needed for the RDN, in the order in which they are filled.
     pub(crate) naming: Vec<usize>,
     pub(crate) above: ParentRule,
     pub(crate) body: Body,
@@ -56,7 +56,7 @@ pub(crate) enum ParentRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryRef {
     Branch(usize),
-    /// An index into [`Tree::kinds`], and a number within that kind.
+    /// Index in [`Tree::kinds`], and number of the entry within that kind.
     Entry {
         kind: usize,
         index: u64,
@@ -69,14 +69,14 @@ impl Kind {
         &self.rdn
     }
 
-    /// Most bytes of a slot's text.
+    /// Returns the maximum length of a slot's text in bytes.
     pub fn longest(&self, slot: usize) -> u64 {
         self.body.slots[slot].text.most
     }
 }
 
 impl Tree {
-    /// Number of all entries, including the suffix and the branches.
+    /// Returns the number of all entries, including the suffix and the branches.
     pub fn entries(&self) -> u64 {
         self.kinds.last().map_or(self.branches.len() as u64, |kind| kind.start + kind.count)
     }
@@ -85,7 +85,7 @@ impl Tree {
         &self.kinds
     }
 
-    /// Identifies the entry `number`, which is less than [`Self::entries`].
+    /// Identifies the entry `number`, which must be less than [`Self::entries`].
     pub fn place(&self, number: u64) -> EntryRef {
         match self.kinds.partition_point(|kind| kind.start <= number).checked_sub(1) {
             Some(kind) => EntryRef::Entry { kind, index: number - self.kinds[kind].start },
@@ -93,7 +93,7 @@ impl Tree {
         }
     }
 
-    /// The number of an entry in the tree.
+    /// Returns the number of an entry in the tree.
     pub fn number(&self, place: EntryRef) -> u64 {
         match place {
             EntryRef::Branch(branch) => branch as u64,
@@ -115,7 +115,7 @@ impl Tree {
     }
 }
 
-/// Chooses one of `of` parents for each of `count` entries.
+/// Chooses one of `of` parents for each of `count` child entries.
 #[derive(Debug, Clone)]
 pub struct ParentChooser {
     stream: Stream,
@@ -128,7 +128,7 @@ pub struct ParentChooser {
 enum ParentDistribution {
     Each,
     Uniform(Permutation),
-    /// Ranks, and the permutation that assigns them.
+    /// The distribution of ranks, and the permutation that assigns a parent to each rank.
     Zipf(Zipf, Permutation),
     Normal,
 }
@@ -158,7 +158,7 @@ impl ParentChooser {
         }
     }
 
-    /// Chooses for one of several values; with [`Pick::Each`] and [`Pick::Uniform`] all choices of an entry differ.
+    /// Chooses an entry for one of several values; [`Pick::Each`] and [`Pick::Uniform`] never repeat an entry.
     pub fn choose_another(&self, index: u64, occurrence: u64) -> u64 {
         let bits = self.stream.at(index);
         match &self.way {
@@ -171,14 +171,14 @@ impl ParentChooser {
         }
     }
 
-    /// Consecutive entries share a parent, and all parents have equally many.
+    /// Returns the same parent for consecutive entries; all parents have the same number of children.
     #[allow(clippy::cast_possible_truncation, reason = "less than `of`")]
     fn shared(&self, index: u64) -> u64 {
         let place = u128::from(index) * u128::from(self.of) / u128::from(self.count);
         (place as u64).min(self.of - 1)
     }
 
-    /// Normal distribution around the middle; the deviation is a sixth of the range.
+    /// Draws from a normal distribution around the middle; its deviation is a sixth of the range.
     #[allow(clippy::cast_precision_loss, reason = "as near as an f64 can say")]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     fn bell(&self, bits: u64) -> u64 {
@@ -188,12 +188,12 @@ impl ParentChooser {
     }
 }
 
-/// The levels of a kind below itself: each entry is below one of the level above.
+/// The levels of a kind that is its own parent: the parent of each entry is on the level above.
 #[derive(Debug, Clone)]
 pub struct Levels {
-    /// First index of each level, and at the end the number of entries.
+    /// Index of the first entry of each level; the last element is the number of entries.
     starts: Vec<u64>,
-    /// For each level but the first, the choice of a parent on the level above.
+    /// Chooses parents on the level above, for each level but the first.
     choosers: Vec<ParentChooser>,
 }
 
@@ -208,7 +208,7 @@ impl Levels {
         Ok(Self { starts, choosers })
     }
 
-    /// The parent's index; None on the first level.
+    /// Returns the index of the entry's parent, or None on the first level.
     pub fn parent(&self, index: u64) -> Option<u64> {
         let level = self.starts.partition_point(|&start| start <= index).checked_sub(2)?;
         let start = self.starts[level + 1];
@@ -246,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn each_gets_as_many() {
+    fn each_gives_all_parents_the_same_number_of_children() {
         assert_eq!(chosen(Pick::Each, 6, 3), [0, 0, 1, 1, 2, 2]);
         assert_eq!(chosen(Pick::Each, 2, 4), [0, 2]);
     }
 
     #[test]
-    fn every_way_stays_inside() {
+    fn every_choice_is_within_the_range() {
         for pick in [Pick::Each, Pick::Uniform, Pick::Zipf(1.1), Pick::Normal] {
             assert!(chosen(pick, 5000, 70).iter().all(|&one| one < 70), "{pick:?}");
             assert!(chosen(pick, 10, 1).iter().all(|&one| one == 0), "{pick:?}");
@@ -260,18 +260,18 @@ mod tests {
     }
 
     #[test]
-    fn zipf_loves_some() {
+    fn zipf_prefers_few_parents() {
         let mut counts = [0; 100];
         for one in chosen(Pick::Zipf(1.2), 100_000, 100) {
             counts[usize::try_from(one).unwrap()] += 1;
         }
         counts.sort_unstable();
         assert!(counts[99] > 20_000 && counts[50] < 1_000, "{counts:?}");
-        assert!(counts[0] > 0, "a rank is without a place");
+        assert!(counts[0] > 0, "a rank has no parent: {counts:?}");
     }
 
     #[test]
-    fn others_of_one_entry_are_different() {
+    fn choices_for_one_entry_differ() {
         for pick in [Pick::Each, Pick::Uniform] {
             let chooser = ParentChooser::new(pick, Stream::new(1, &["members"]), 10, 50).unwrap();
             let mut members: Vec<u64> =
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_grow_and_parents_stand_above() {
+    fn each_level_is_larger_and_has_its_parents_above() {
         let levels = Levels::new(10_000, 4, Pick::Uniform, Stream::new(1, &["levels"])).unwrap();
         assert_eq!(levels.starts, [0, 9, 99, 999, 10_000].map(|start: u64| start));
         assert_eq!(levels.parent(8), None);
@@ -296,8 +296,8 @@ mod tests {
     #[test]
     fn few_entries_make_few_levels() {
         for (count, levels) in [(1, 9), (2, 9), (3, 1), (0, 4)] {
-            let made = Levels::new(count, levels, Pick::Each, Stream::new(1, &["few"])).unwrap();
-            assert!((0..count).all(|index| made.parent(index).is_none_or(|parent| parent < index)));
+            let levels = Levels::new(count, levels, Pick::Each, Stream::new(1, &["few"])).unwrap();
+            assert!((0..count).all(|index| levels.parent(index).is_none_or(|above| above < index)));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Vocabularies learned from a real tree: invented words with the frequencies of the real ones.
+//! Vocabularies learned from a real tree: invented words that are as frequent as the real ones.
 //!
-//! Word k of a vocabulary follows from the vocabulary's name and k. Its ranks decide how often each k is drawn: they
-//! are steps, each with its share of all draws. Small vocabularies are generated up front, to make all words distinct.
+//! Word k of a vocabulary follows from the vocabulary's name and k. Its `ranks` say how often each k is drawn, in steps
+//! with a share of all draws. The words of a small vocabulary are generated in advance, so that all differ.
 
 pub mod letters;
 
@@ -16,11 +16,11 @@ use crate::distribution::{Distribution, Sampler};
 use crate::draw::{Stream, again, below, unit};
 use crate::model::Text;
 
-/// Vocabularies up to this size are generated up front, without duplicates.
+/// Vocabularies of up to this many words are generated in advance, without duplicates.
 pub const LISTED: u64 = 1 << 16;
-/// Most attempts to make a distinct word; every fourth adds a letter.
+/// Maximum attempts to generate a distinct word; every fourth attempt adds a letter.
 const TRIES: u64 = 32;
-/// Most letters of a word.
+/// Maximum number of letters in a word; a longer length is an error.
 pub const LONGEST: u64 = 4096;
 
 #[derive(Debug, Clone, Default)]
@@ -29,13 +29,13 @@ pub struct Learned {
     pub shapes: Vec<Arc<Shape>>,
 }
 
-/// A choice of texts.
+/// A set of texts, one of which is chosen at random.
 #[derive(Debug, Clone)]
 pub struct Shape {
     pub name: String,
     /// Texts with their weights.
     pub texts: Vec<(Text, f64)>,
-    /// Limits the number of distinct values; without it every draw makes a new one.
+    /// Limits the number of distinct values; None generates a new value with every draw.
     pub phrases: Option<Ranks>,
 }
 
@@ -47,10 +47,10 @@ pub struct Words {
     /// Distribution of the word length in letters.
     pub lengths: Distribution,
     pub ranks: Ranks,
-    /// None for numbers.
+    /// None if the words are numbers.
     pub letters: Option<Arc<Letters>>,
     pub case: Case,
-    /// Use only letters a to z.
+    /// Whether words consist of the letters a to z only.
     pub ascii: bool,
 }
 
@@ -61,11 +61,11 @@ pub enum Case {
     Upper,
 }
 
-/// Distribution of ranks.
+/// The probability of each rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranks(Vec<Step>);
 
-/// The ranks from the previous step's `to` up to this one get this share of draws. `letters` is their mean length.
+/// A step of [`Ranks`]: from the previous `to` up to, but not including, `to`. `letters` is the words' mean length.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub to: u64,
@@ -74,7 +74,7 @@ pub struct Step {
 }
 
 impl Ranks {
-    /// Steps must ascend and have shares, which are scaled to a sum of 1.
+    /// Returns an error unless the steps ascend and have shares; the shares are scaled to a sum of 1.
     pub fn new(mut steps: Vec<Step>) -> Result<Self, String> {
         let sum: f64 = steps.iter().map(|step| step.share).sum();
         let ascending = steps.windows(2).all(|pair| pair[0].to < pair[1].to);
@@ -92,7 +92,7 @@ impl Ranks {
         Ok(Self(steps))
     }
 
-    /// Draws a rank, from 0 on.
+    /// Draws a rank, counted from 0.
     pub fn draw(&self, bits: u64) -> u64 {
         let at = unit(bits);
         let step = self.0.partition_point(|step| step.share <= at).min(self.0.len() - 1);
@@ -100,12 +100,12 @@ impl Ranks {
         from + below(again(bits, 1), self.0[step].to - from)
     }
 
-    /// One past the last rank.
+    /// Returns the exclusive upper bound of the ranks.
     pub fn end(&self) -> u64 {
         self.0.last().map_or(0, |step| step.to)
     }
 
-    /// Mean number of letters in the words around a rank, weighted by draws.
+    /// Returns the mean number of letters in the words near a rank, weighted by how often they are drawn.
     fn letters(&self, rank: u64) -> f64 {
         let step = self.0.partition_point(|step| step.to <= rank).min(self.0.len() - 1);
         self.0[step].letters
@@ -116,13 +116,13 @@ impl Ranks {
 pub struct Vocabulary {
     words: Words,
     lengths: Sampler,
-    /// Mean of `lengths`.
+    /// Mean word length in letters, from `lengths`.
     mean: f64,
     stream: Stream,
     listed: OnceLock<Listed>,
 }
 
-/// End offsets of the words in `text`.
+/// All words of a small vocabulary; `ends` are their end offsets in `text`.
 struct Listed {
     text: Vec<u8>,
     ends: Vec<usize>,
@@ -143,12 +143,12 @@ impl Vocabulary {
         &self.words.name
     }
 
-    /// Number of words that are kept in memory.
+    /// Returns the number of words that are kept in memory.
     pub fn listed(&self) -> u64 {
         if self.words.count > LISTED { 0 } else { self.words.count }
     }
 
-    /// Most bytes of a word.
+    /// Returns the maximum length of a word in bytes.
     pub fn most(&self) -> u64 {
         let step = self.words.ranks.0.iter().map(|step| step.letters).fold(0.0, f64::max);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length")]
@@ -166,7 +166,7 @@ impl Vocabulary {
         self.word(self.words.ranks.draw(bits) % self.words.count, out);
     }
 
-    /// Appends the word of a rank, from 0 on.
+    /// Appends the word of a rank, counted from 0.
     pub fn word(&self, rank: u64, out: &mut Vec<u8>) {
         if self.words.count > LISTED {
             return self.make(rank, 0, out);
@@ -177,7 +177,7 @@ impl Vocabulary {
         out.extend_from_slice(&listed.text[start..listed.ends[at]]);
     }
 
-    /// Appends a word for `number` that no other number below `count` gets.
+    /// Appends a word for `number`; no other number below `count` gets the same word.
     pub fn new_word(&self, bits: u64, number: u64, count: u64, out: &mut Vec<u8>) {
         let start = out.len();
         let letters = self.lengths.draw(bits);
@@ -215,7 +215,7 @@ impl Vocabulary {
         self.dress(start, out);
     }
 
-    /// Draws a length from the vocabulary's distribution, shifted towards the mean of the rank's step.
+    /// Draws a word length from `lengths`, shifted towards the mean length of the rank's step.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some letters")]
     #[allow(clippy::cast_precision_loss, reason = "some letters")]
     fn length(&self, rank: u64, bits: u64) -> u64 {
@@ -233,7 +233,7 @@ impl Vocabulary {
     }
 }
 
-/// Appends a number with this many digits; the first is not 0 unless it is the only one.
+/// Appends a number of this many digits; its first digit is not 0 unless it has only one.
 fn number(bits: u64, digits: u64, out: &mut Vec<u8>) {
     for turn in 0..digits {
         let bits = again(bits, turn + 3);
@@ -249,7 +249,7 @@ fn mean(lengths: &Sampler, stream: Stream) -> f64 {
         / DRAWS as f64
 }
 
-/// Shows only the definition, not what is derived from it.
+/// Prints only the definition; the rest is derived from it.
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.words.fmt(out)
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_are_none() {
+    fn invalid_ranks_are_refused() {
         let step = |to, share| Step { to, share, letters: 1.0 };
         for steps in [
             vec![],

@@ -1,10 +1,10 @@
-//! The contextCSN that a seed claims, and entries newer than it.
+//! The contextCSN that a seed claims, and the treatment of entries that are newer.
 //!
-//! A consumer that starts with a cookie ignores deletions of entries whose entryCSN is newer than the cookie
-//! (OpenLDAP's syncrepl.c, `nonpresent_callback`), because it takes them for its own later changes. So if an entry
-//! changed at the provider after the claimed CSN but was still read, and is deleted there before the consumer starts,
-//! it would stay for ever. With its entryCSN lowered to the claim it is deleted like any other; and if it still exists,
-//! it is newer at the provider, and syncrepl sends it again.
+//! A consumer that starts with a cookie ignores the deletion of an entry whose entryCSN is newer than the cookie
+//! (OpenLDAP's syncrepl.c, `nonpresent_callback`), because it takes the entry for a later change of its own. So if an
+//! entry was read that the provider changed after the claimed CSN, and the provider deletes it before the consumer
+//! starts, the consumer would keep it forever. If its entryCSN is lowered to the claim, it is deleted like any other;
+//! and if it still exists, it is newer at the provider, and syncrepl sends it again.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::csn;
 
 #[derive(Debug, Default)]
 pub struct Claim {
-    /// For each server ID its claimed CSN: packed, as text, and as an `entryCSN` line.
+    /// The claimed CSN of each server ID: packed, as text, and as an `entryCSN` line.
     by_server: HashMap<String, (u128, Vec<u8>, Vec<u8>)>,
 }
 
@@ -32,7 +32,7 @@ impl Claim {
         Self { by_server }
     }
 
-    /// Returns the `entryCSN` line that must replace the record's own, if that is newer than the claim.
+    /// Returns the `entryCSN` line that must replace the record's own line, if that is newer than the claim.
     pub fn held_back(&self, record: &Record<'_>) -> Result<Option<&[u8]>> {
         for field in record.entry()?.fields {
             let field = field?;
@@ -43,12 +43,12 @@ impl Claim {
         Ok(None)
     }
 
-    /// Returns the CSN that must replace `entry_csn`, if that is newer than the claim.
+    /// Returns the CSN that must replace `entry_csn`, if `entry_csn` is newer than the claim.
     pub fn older_csn(&self, entry_csn: &[u8]) -> Option<&[u8]> {
         self.older(entry_csn).map(|(csn, _)| csn)
     }
 
-    /// Whether a consumer with this contextCSN has seen the change; false for a server that is not in the claim.
+    /// Whether a consumer with the claimed contextCSN has seen the change; false if the claim lacks its server ID.
     pub fn covers(&self, entry_csn: &[u8]) -> bool {
         let sid = csn::sid(entry_csn);
         let claimed = sid.and_then(|sid| self.by_server.get(&sid));

@@ -1,12 +1,12 @@
 //! Change sequence numbers: `20261121070000.123456Z#000000#001#000000` (time, change count, server ID, modification;
 //! draft-ietf-ldup-model, libldap `ldap_pvt_csnstr`).
 //!
-//! For comparing values in LDIF: an invalid CSN counts as 0. Crate `values` validates CSNs as slapd does.
+//! These functions compare values in LDIF: an invalid CSN counts as 0. The crate `values` validates CSNs as slapd does.
 
-/// Packs the CSN into a number with the same order, or 0 if it is invalid.
+/// Packs a CSN into a number so that numbers have the order of the CSNs; returns 0 if the CSN is invalid.
 ///
-/// 67 bits of decimal time, 24 of count, 12 of server ID, 24 of modification. The short forms of old servers (no
-/// microseconds, two-digit server ID) are accepted too.
+/// The number has 67 bits for the decimal time, 24 for the count, 12 for the server ID, 24 for the modification. Short
+/// forms of old servers are accepted too: without microseconds, or with a server ID of two digits.
 pub fn pack(csn: &[u8]) -> u128 {
     parse(csn).unwrap_or(0)
 }
@@ -19,7 +19,7 @@ pub fn unpack(packed: u128) -> String {
     format!("{seconds:014}.{micros:06}Z#{count:06x}#{sid:03x}#{modification:06x}")
 }
 
-/// Returns the server ID as three lower case hexadecimal digits.
+/// Returns the server ID as three hexadecimal digits in lower case.
 pub fn sid(csn: &[u8]) -> Option<String> {
     let part = csn.split(|&byte| byte == b'#').nth(2)?;
     number::<16>(part, 3).map(|sid| format!("{sid:03x}"))
@@ -44,7 +44,7 @@ fn time(text: &[u8]) -> Option<u128> {
     Some(number::<10>(seconds, 14)? * 1_000_000 + number::<10>(micros, 6)?)
 }
 
-/// Returns the value of at most `most` (up to 14) digits.
+/// Returns the value of a number with up to `most` digits; `most` is at most 14.
 fn number<const RADIX: u64>(digits: &[u8], most: usize) -> Option<u128> {
     if digits.is_empty() || digits.len() > most {
         return None;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_that_of_the_text() {
+    fn packed_csns_have_the_order_of_the_text() {
         let ascending: [&[u8]; 6] = [
             b"20251231235959.999999Z#ffffff#fff#ffffff",
             b"20260101000000.000000Z#000000#000#000000",
@@ -83,7 +83,7 @@ mod tests {
         assert!(pack(ascending[0]) > 0);
         assert!(ascending.iter().all(|csn| unpack(pack(csn)).as_bytes() == *csn));
         let latest = pack(b"99991231235959.999999Z#ffffff#fff#ffffff");
-        assert!(latest.leading_zeros() >= 1, "the latest possible CSN fits");
+        assert!(latest.leading_zeros() >= 1, "the latest possible CSN must fit");
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn old_forms() {
+    fn short_forms_of_old_servers_are_accepted() {
         assert_eq!(
             pack(b"20060101000000Z#000001#00#000000"),
             pack(b"20060101000000.000000Z#000001#000#000000")

@@ -1,4 +1,4 @@
-//! Attribute descriptions, with data cached across entries.
+//! Attribute descriptions, with values cached from entry to entry.
 
 use std::cell::RefCell;
 
@@ -7,30 +7,30 @@ use ldif::write::{is_safe, line, line_in_base64};
 use crate::fingerprint::{hash_text, hash_value};
 use crate::names::Names;
 
-/// Bytes copied for the beginning of a line, even if it is shorter: a copy of constant size takes a few instructions.
+/// Bytes copied at the beginning of a line, even of a shorter prefix: copying a constant size takes few instructions.
 const COPIED: usize = 32;
 
-/// Most cached values per attribute; a group's many members do not recur in the next entry.
+/// Maximum number of cached values per attribute: the many members of a group do not recur in the next entry.
 const MOST_CACHED: usize = 8;
 
 const BINARY: &[u8] = b";binary";
 
-/// After this many cache misses in a row, the attribute counts as different in every entry.
+/// After this many cache misses in a row, the attribute is no longer cached: it seems to differ in every entry.
 const MOST_MISSES: usize = 16;
 
-/// An attribute description including its options.
+/// An attribute description with its options.
 #[derive(Debug)]
 pub struct Description {
-    /// The description and `: `, padded to the number of bytes that are copied.
+    /// The description and `: `, padded to at least `COPIED` bytes.
     prefix: Vec<u8>,
     length: usize,
-    /// The same for all spellings.
+    /// Equal for all spellings of the description.
     pub hash: u64,
-    /// Left out of the output.
+    /// Whether the attribute is omitted from the output.
     pub dropped: bool,
-    /// Left out of fingerprints.
+    /// Whether the attribute is omitted from fingerprints.
     pub ignored: bool,
-    /// Whether every value is written in base64, as by slapcat (ldif.c, `ldif_must_b64_encode` and `;binary`):
+    /// Whether every value is written in base64, as slapcat does (ldif.c, `ldif_must_b64_encode` and `;binary`):
     /// passwords, so that nobody reads them by chance, and binary attributes, even if a value is text.
     veiled: bool,
     pub stamp: Option<IdentityAttributes>,
@@ -40,14 +40,14 @@ pub struct Description {
 /// Values that consecutive entries are likely to share.
 #[derive(Debug, Default)]
 struct LineCache {
-    /// By the value's index among those of the attribute.
+    /// Cached values, indexed by their position among the attribute's values.
     usual: Vec<CachedValue>,
-    /// Number of values in a row that were not in the cache.
+    /// Number of consecutive values that were not in the cache.
     misses: usize,
 }
 
-/// The last value at an index, which the next entry is likely to have too (`objectClass`, `creatorsName`), with its
-/// line and hash.
+/// The last value at a position, with its line and hash. The next entry is likely to have the same value
+/// (`objectClass`, `creatorsName`).
 #[derive(Debug, Default)]
 struct CachedValue {
     value: Vec<u8>,
@@ -87,7 +87,7 @@ impl Description {
         &self.prefix[..self.length]
     }
 
-    /// Appends the line of the value with this index, and returns the value's hash.
+    /// Appends the line of the attribute's value number `place`, and returns the value's hash.
     #[inline]
     pub fn record(&self, place: usize, value: &[u8], out: &mut Vec<u8>) -> u128 {
         let mut memory = self.memory.borrow_mut();
@@ -144,7 +144,7 @@ impl LineCache {
     }
 }
 
-/// Attributes that identify an entry, or say whether it has children.
+/// Attributes that identify an entry or say whether it has children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityAttributes {
     EntryUuid,

@@ -1,4 +1,4 @@
-//! The fingerprints of a whole tree, and the differences between two trees.
+//! The fingerprints of all entries of a tree, and the differences between two trees.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -18,12 +18,12 @@ use crate::fingerprint::{Checksum, Fingerprint, Fingerprinter, Totals};
 use crate::name::{ParsedDn, parent_text, rdns};
 use crate::names::Names;
 
-/// Number of buckets, by the top bits of the DN's hash. With 10^9 entries, a bucket has 170 MB.
+/// Number of buckets, selected by the upper bits of the DN's hash. With 10^9 entries, a bucket takes 170 MB.
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 9;
 const HASHES: usize = 32;
 
-/// The rows of all entries, in memory or in a temporary file: 36 bytes per entry, plus its DN.
+/// Rows of all entries of a tree, in memory or in a temporary file: 36 bytes per entry, plus its DN.
 #[derive(Debug)]
 pub struct Digest {
     rows: Buckets,
@@ -34,7 +34,7 @@ pub struct Digest {
     printer: Fingerprinter,
 }
 
-/// The row of an entry: hashes of its DN and of its values, and its DN.
+/// The row of an entry: its DN, and hashes of the DN and of the values.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EntryDigest<'a> {
     dn: u128,
@@ -43,12 +43,12 @@ struct EntryDigest<'a> {
 }
 
 impl Digest {
-    /// A digest that is kept in memory.
+    /// Returns a digest that keeps all rows in memory.
     pub fn new(ignore: Names) -> Self {
         Self::within(usize::MAX, &temp_dir(), ignore, &Counters::default())
     }
 
-    /// A digest of at most `memory` bytes in memory; the rest goes to a temporary file in `scratch`.
+    /// Returns a digest that keeps at most `memory` bytes in memory; the rest goes to a temporary file in `scratch`.
     pub fn within(memory: usize, scratch: &Path, ignore: Names, counters: &Counters) -> Self {
         Self {
             rows: Buckets::new(BUCKETS, memory, scratch, counters.flag()),
@@ -67,7 +67,7 @@ impl Digest {
         self.checksum.hex()
     }
 
-    /// Adds a file, which must not be truncated.
+    /// Adds the entries of a file; a truncated file is an error.
     pub fn add_path(&mut self, path: &Path, counters: &Counters) -> Result<()> {
         let mut tail = TruncationDetector::default();
         each_record(Input::from_path(path, counters)?, counters, |record| {
@@ -78,7 +78,7 @@ impl Digest {
         tail.end().in_file(Some(path))
     }
 
-    /// Adds an entry. `print` must ignore the same attributes as this digest.
+    /// Adds an entry. `print` must have been computed without the attributes that this digest ignores.
     pub fn add_entry(&mut self, print: &Fingerprint, dn: &[u8]) -> Result<()> {
         self.checksum.add(print.combined());
         self.entries += 1;
@@ -130,12 +130,12 @@ pub struct Difference {
     pub changed: u64,
     /// The first differing DNs in alphabetical order.
     pub samples: Vec<(Change, String)>,
-    /// The subtrees with the most differences.
+    /// The subtrees with the most differences, in descending order.
     pub subtrees: Vec<Subtree>,
 }
 
 impl Difference {
-    /// Compares both bucket by bucket, each sorted. Trees with equal checksums are equal.
+    /// Compares two trees bucket by bucket. Trees with equal numbers of entries and equal checksums are equal.
     pub fn between(left: &Digest, right: &Digest, limit: usize) -> Result<Self> {
         let mut collector = Collector::new(limit, left.base.min(right.base));
         if (left.entries, left.checksum) == (right.entries, right.checksum) {
@@ -153,14 +153,14 @@ impl Difference {
     }
 }
 
-/// The rows of a bucket, sorted.
+/// Returns the rows of a bucket in ascending order.
 fn rows(bytes: &[u8]) -> Vec<EntryDigest<'_>> {
     let mut rows: Vec<_> = bucket_records(bytes).map(EntryDigest::from_bytes).collect();
     rows.sort_unstable();
     rows
 }
 
-/// Passes each row and each difference to `collector`; for changed entries the left row.
+/// Passes each row and each difference to `collector`; a changed entry is passed with its left row.
 fn merge(left: &[EntryDigest<'_>], right: &[EntryDigest<'_>], collector: &mut Collector) {
     let (mut lefts, mut rights) = (left.iter().peekable(), right.iter().peekable());
     loop {
@@ -184,7 +184,7 @@ fn merge(left: &[EntryDigest<'_>], right: &[EntryDigest<'_>], collector: &mut Co
     }
 }
 
-/// Counts all differences and keeps the first `limit`.
+/// Counts all differences, and keeps the first `limit` by DN.
 struct Collector {
     limit: usize,
     found: Difference,
@@ -193,7 +193,7 @@ struct Collector {
 }
 
 impl Collector {
-    /// `base` is the number of RDNs of the base.
+    /// `base` is the number of RDNs of the base DN.
     fn new(limit: usize, base: usize) -> Self {
         let (found, least) = (Difference::default(), BinaryHeap::new());
         Self { limit, found, least, subtrees: Subtrees::new(base) }
@@ -232,8 +232,8 @@ impl Collector {
     }
 }
 
-/// An entry directly below the base with everything below it; the one without a name has the base and the leaves
-/// directly below it.
+/// An entry directly below the base, with all its subordinates. The subtree without a DN has the base itself and the
+/// leaves directly below it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subtree {
     pub dn: Option<String>,
@@ -243,20 +243,20 @@ pub struct Subtree {
     pub changes: u64,
 }
 
-/// Most subtrees; entries of further subtrees are not counted in any.
+/// Maximum number of subtrees; entries of further subtrees are counted in none.
 const MOST: usize = 1 << 17;
-/// Most cached parents.
+/// Maximum number of cached parents.
 const PARENTS: usize = 1 << 17;
 
 /// Assigns entries to subtrees.
 #[derive(Debug)]
 struct Subtrees {
-    /// Number of RDNs of the base.
+    /// Number of RDNs of the base DN.
     base: usize,
-    /// Subtrees by the text of parents, and by their own keys.
+    /// Indexes in `found`: by the parent's DN as spelled, and by the normalized DN of the subtree.
     parents: FxHashMap<Vec<u8>, usize>,
     keys: FxHashMap<Vec<u8>, usize>,
-    /// The first one has the entries that are counted in no subtree.
+    /// The subtrees; the first has the entries that are counted in no other.
     found: Vec<Subtree>,
 }
 
@@ -266,7 +266,7 @@ impl Subtrees {
         Self { base, parents, keys, found: vec![Subtree::default()] }
     }
 
-    /// Returns the subtrees with differences, the most different first.
+    /// Returns the subtrees that differ, in descending order of differences.
     fn finish(self, limit: usize) -> Vec<Subtree> {
         let differing = self.found.into_iter().skip(1).filter(|one| one.changes > 0);
         let mut found: Vec<_> = differing.collect();
@@ -275,7 +275,7 @@ impl Subtrees {
         found
     }
 
-    /// Returns the subtree of an entry.
+    /// Returns the subtree that an entry belongs to.
     fn at(&mut self, dn: &[u8]) -> &mut Subtree {
         let parent = parent_text(dn);
         let at = match self.parents.get(parent) {
@@ -307,7 +307,7 @@ impl Subtrees {
     }
 }
 
-/// A DN without its first `count` RDNs.
+/// Returns a DN without its first `count` RDNs.
 fn skip(dn: &[u8], count: usize) -> &[u8] {
     (0..count).fold(dn, |dn, _| parent_text(dn))
 }

@@ -8,18 +8,18 @@ use ldif::{Field, Record};
 use crate::fingerprint::hash_description;
 use crate::names::{Aliases, Names};
 
-/// Copies records and reuses its buffers.
+/// Copies records, and reuses its buffers from record to record.
 ///
-/// Values of one attribute are grouped: slapd 2.6.11 to 2.6.14 corrupt entries where they are not. `changetype: add` is
-/// removed, because slapadd treats it as an attribute.
+/// Values of one attribute are written together: slapd 2.6.11 to 2.6.14 corrupt entries whose values are apart.
+/// `changetype: add` is removed, because slapadd takes it for an attribute.
 #[derive(Debug, Default)]
 pub struct Editor {
     drop: Names,
     aliases: Aliases,
-    /// The lines to keep: the index in `descriptions`, and the range in the record.
+    /// The lines to keep: for each its index in `descriptions`, and its range in the record.
     lines: Vec<(usize, Range<usize>)>,
     descriptions: Vec<u64>,
-    /// Whether the record needs changes.
+    /// Whether the copy must differ from the record.
     edited: bool,
     lower: Vec<u8>,
 }
@@ -29,13 +29,13 @@ impl Editor {
         Self { drop, ..Self::default() }
     }
 
-    /// Also groups values under different names of one attribute type.
+    /// Groups values also if they are under different names of one attribute type.
     #[must_use]
     pub fn with_aliases(self, aliases: Aliases) -> Self {
         Self { aliases, ..self }
     }
 
-    /// Appends the record, the lines `extra`, and a blank line.
+    /// Appends the record, the lines `extra` and a blank line.
     pub fn copy(&mut self, record: &Record<'_>, extra: &[u8], out: &mut Vec<u8>) -> Result<()> {
         self.begin();
         for field in record.entry()?.fields {
@@ -46,7 +46,7 @@ impl Editor {
         self.end(record, extra, out)
     }
 
-    /// For callers that read the fields themselves: call `begin`, `see` for every field, then `end`.
+    /// Begins a record whose fields the caller reads: then call `see` with every field, and `end`.
     pub fn begin(&mut self) {
         self.lines.clear();
         self.descriptions.clear();
@@ -61,7 +61,7 @@ impl Editor {
         let description = self.aliases.hash(field, description);
         let previous = self.lines.last().map(|(index, _)| *index);
         let found = self.descriptions.iter().rposition(|index| *index == description);
-        // The description occurred before other ones, so its values are not grouped.
+        // The description has already occurred before other descriptions, so its values are apart.
         self.edited |= found.is_some() && found != previous;
         let index = found.unwrap_or(self.descriptions.len());
         if found.is_none() {

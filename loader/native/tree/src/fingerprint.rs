@@ -1,6 +1,6 @@
-//! A record as two hashes: of its DN, and of its content.
+//! Represents a record by two hashes: of its DN, and of its content.
 //!
-//! xxh3 prevents accidental collisions (at 10^9 entries the chance of any is 10^-21), but not deliberate ones.
+//! xxh3 avoids accidental collisions (with 10^9 entries their probability is 10^-21), but not deliberate ones.
 
 use common::Result;
 use ldif::{Field, Record};
@@ -13,18 +13,18 @@ use crate::names::Names;
 pub struct Fingerprint {
     /// Hash of the normalized DN.
     pub dn: u128,
-    /// Sum of the hashes of all distinct (attribute description, value), which does not depend on their order.
+    /// Sum of the hashes of all distinct pairs (attribute description, value); it does not depend on their order.
     pub body: u128,
 }
 
 impl Fingerprint {
-    /// The contribution of this entry to the checksum of a tree.
+    /// Returns the entry's contribution to the checksum of a tree.
     pub fn combined(&self) -> u128 {
         hash([self.dn.to_le_bytes(), self.body.to_le_bytes()].as_flattened())
     }
 }
 
-/// A sum modulo 2^128: independent of the order, and additive over parts.
+/// A sum modulo 2^128, which does not depend on the order; sums of parts can be added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Checksum(u128);
 
@@ -44,7 +44,7 @@ impl Checksum {
     }
 }
 
-/// The totals of a part of a tree: a subtree, or files of an export.
+/// The totals of a part of a tree: of a subtree, or of files of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     pub entries: u64,
@@ -64,7 +64,7 @@ impl Totals {
     }
 }
 
-/// Computes fingerprints and reuses its buffers.
+/// Computes fingerprints, and reuses its buffers from entry to entry.
 #[derive(Debug)]
 pub struct Fingerprinter {
     ignore: Names,
@@ -74,7 +74,7 @@ pub struct Fingerprinter {
     sum: u128,
     /// Sum of the values that need no check for duplicates.
     singles: u128,
-    /// A bitmap of the low bits of the values so far: if a bit is set already, the value may be a duplicate.
+    /// A bitmap indexed by the low bits of the values so far: a value whose bit is already set may be a duplicate.
     met: [u64; WORDS],
     again: bool,
 }
@@ -109,7 +109,7 @@ impl Fingerprinter {
         self.print_with(record, |_, _| ())
     }
 
-    /// Returns the fingerprint, and calls `see` with every field and the hash of its description in lower case.
+    /// Returns the fingerprint. Calls `see` with every field and the hash of its description in lower case.
     pub fn print_with(
         &mut self,
         record: &Record<'_>,
@@ -128,14 +128,14 @@ impl Fingerprinter {
         Ok(self.end(&entry.dn))
     }
 
-    /// For entries that are not records: call `begin`, `add` with the hash of every value that counts, then `end`.
+    /// Begins an entry that is not a record: then call `add` with the hash of every value that counts, and `end`.
     pub fn begin(&mut self) {
         self.values.clear();
         self.met = [0; WORDS];
         (self.sum, self.singles, self.again) = (0, 0, false);
     }
 
-    /// `value` comes from [`hash_value`].
+    /// Adds a value of the entry; `value` is the result of [`hash_value`].
     #[inline]
     pub fn add(&mut self, value: u128) {
         let low = value.to_le_bytes();
@@ -146,7 +146,7 @@ impl Fingerprinter {
         self.values.push(value);
     }
 
-    /// Adds a value that is known to be the only one of its description.
+    /// Adds a value that is the only value of its attribute description.
     #[inline]
     pub fn add_single(&mut self, value: u128) {
         self.singles = self.singles.wrapping_add(value);
@@ -162,23 +162,23 @@ impl Fingerprinter {
         Fingerprint { dn: hash(self.name.key()), body: self.sum.wrapping_add(self.singles) }
     }
 
-    /// The DN of the last record.
+    /// Returns the DN of the last record.
     pub fn name(&self) -> &ParsedDn {
         &self.name
     }
 }
 
-/// `description` comes from [`hash_text`].
+/// Hashes a value; `description` is the result of [`hash_text`].
 pub fn hash_value(description: u64, value: &[u8]) -> u128 {
     xxh3_128_with_seed(value, description)
 }
 
-/// Hash of the attribute description with its options, in lower case. `lower` is a buffer.
+/// Hashes the attribute description, with its options, in lower case. `lower` is a buffer.
 pub fn hash_description(field: &Field<'_>, lower: &mut Vec<u8>) -> u64 {
     hash_text(field.description(), lower)
 }
 
-/// Hash of a description that is not in a record.
+/// Hashes a description that is not in a record. `lower` is a buffer.
 pub fn hash_text(description: &[u8], lower: &mut Vec<u8>) -> u64 {
     lower.clear();
     lower.extend_from_slice(description);

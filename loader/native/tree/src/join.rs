@@ -1,4 +1,4 @@
-//! Converts streams of LDIF records: joins files, copies a partition of an export, and sorts records by depth.
+//! Rewrites streams of LDIF records: joins files, copies a partition of an export, and sorts records by depth.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::fingerprint::{Checksum, Fingerprinter};
 use crate::name::{ParsedDn, rdns};
 use crate::names::{Aliases, Names};
 
-/// Bytes per write; slapadd's pipe takes them in pieces.
+/// Bytes per write; slapadd's pipe accepts them in pieces.
 const CHUNK: usize = 256 * 1024;
 
-/// Values of contextCSN for the entry `root`; all others are removed.
+/// The values of contextCSN for the entry `root`; all other values are removed.
 #[derive(Debug)]
 pub struct RootStamp {
     root: ParsedDn,
@@ -38,7 +38,7 @@ impl RootStamp {
         &self.root
     }
 
-    /// The lines to add to this entry: none unless it is the root.
+    /// Returns the lines to add to an entry; empty unless the entry is the root.
     pub fn lines_for(&mut self, name: &ParsedDn) -> &[u8] {
         if name.key() != self.root.key() {
             return b"";
@@ -47,7 +47,7 @@ impl RootStamp {
         &self.lines
     }
 
-    /// Returns an error if the root did not occur, since its values would be lost.
+    /// Returns an error if the root did not occur, because its contextCSN would be missing.
     pub fn require_found(&self) -> Result<()> {
         if self.met || self.lines.is_empty() {
             return Ok(());
@@ -64,7 +64,7 @@ pub fn context_csn() -> Names {
     Names::new(["contextCSN"])
 }
 
-/// Sets what the stream claims: the root's contextCSN, and no entry newer than that.
+/// Makes a stream consistent with the contextCSN that it claims: the root gets that value, and no entry is newer.
 #[derive(Debug)]
 pub struct ContextCsnStamp {
     root: RootStamp,
@@ -85,23 +85,23 @@ impl ContextCsnStamp {
         }
     }
 
-    /// Also groups values under different names of one attribute type.
+    /// Groups values also if they are under different names of one attribute type.
     #[must_use]
     pub fn with_aliases(self, aliases: Aliases) -> Self {
         Self { newer: self.newer.with_aliases(aliases), ..self }
     }
 
-    /// Returns the CSN that must replace `entry_csn`, if that is newer than the claim.
+    /// Returns the CSN that must replace `entry_csn`, if `entry_csn` is newer than the claim.
     pub fn held_back(&self, entry_csn: &[u8]) -> Option<&[u8]> {
         self.claim.older_csn(entry_csn)
     }
 
-    /// Whether the root has occurred.
+    /// Whether the root entry has occurred.
     pub fn found(&self) -> bool {
         self.root.met
     }
 
-    /// Appends the edited record and a blank line; `plain` copies records that need no change.
+    /// Appends the edited record and a blank line; `plain` copies the records that need no change.
     pub fn copy(
         &mut self,
         plain: &mut Editor,
@@ -120,8 +120,8 @@ impl ContextCsnStamp {
     }
 }
 
-/// Writes the records of all `paths` in order, each followed by a blank line, and returns their number. Values of one
-/// attribute are grouped, also under its `aliases`.
+/// Writes the records of all `paths` in order, each followed by a blank line, and returns their number. All values of
+/// an attribute are grouped, including those under its `aliases`.
 pub fn join(
     paths: &[impl AsRef<Path>],
     sink: &mut impl Write,
@@ -160,7 +160,7 @@ pub struct Shard {
     pub entries: u64,
     /// Number of uncompressed bytes written.
     pub bytes: u64,
-    /// The checksum of a tree digest of the written file that ignores nothing.
+    /// Checksum of the written file, as of a tree digest that ignores no attribute.
     pub checksum: String,
 }
 
@@ -185,7 +185,7 @@ pub fn shard(input: Input<'_>, path: &Path, drop: &Names, counters: &Counters) -
     Ok(Shard { entries, bytes, checksum: checksum.hex() })
 }
 
-/// The memory limit in bytes; what exceeds it goes to an unlinked temporary file.
+/// Memory limit in bytes; records beyond it go to an unlinked temporary file.
 const MEMORY: usize = 32 << 20;
 
 /// Copies `input` to `path`, sorted by depth; records of the same depth keep their order. `scratch` is the directory of

@@ -1,5 +1,5 @@
-//! The directory tree in a stream of LDIF records: its entries, their parents, how new they are, and whether two trees
-//! are equal. DNs and CSNs are handled as text, without a schema.
+//! The directory tree in a stream of LDIF records: its entries, their parents and ages, and whether two trees are
+//! equal. DNs and CSNs are handled as text, without a schema.
 
 pub mod arrange;
 pub mod claim;

@@ -1,11 +1,11 @@
-//! Normalized DNs: DNs that differ only in case, spaces and escapes (RFC 4514) have one spelling.
+//! Normalizes DNs: DNs that differ only in case, spaces and escapes (RFC 4514) get the same spelling.
 //!
-//! Without a schema, all values are compared as text ignoring ASCII case, and `cn` differs from `commonName`. No DN is
-//! refused; slapadd judges them.
+//! Without a schema, all values are compared as text that ignores ASCII case, and `cn` differs from `commonName`. No DN
+//! is refused; slapadd decides whether it is valid.
 
 use std::mem;
 
-/// A parsed DN; reused for each record to avoid allocations.
+/// A parsed DN. One object is reused for all records, to avoid allocations.
 #[derive(Debug, Default)]
 pub struct ParsedDn {
     key: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct ParsedDn {
     above: ParentCache,
 }
 
-/// The parent of the last DN, which the next one often shares.
+/// The parent of the last DN; the next DN often has the same parent.
 #[derive(Debug, Default)]
 struct ParentCache {
     text: Vec<u8>,
@@ -72,12 +72,12 @@ impl ParsedDn {
         &self.key
     }
 
-    /// The parent's normalized DN; empty for a single RDN.
+    /// Returns the parent's normalized DN; empty if the DN has a single RDN.
     pub fn parent(&self) -> &[u8] {
         self.key.get(self.parent_at + 1..).unwrap_or_default()
     }
 
-    /// Number of RDNs.
+    /// Returns the number of RDNs.
     pub fn depth(&self) -> usize {
         self.depth
     }
@@ -102,18 +102,18 @@ impl ParsedDn {
     }
 }
 
-/// The parent's DN as spelled in the child's.
+/// Returns the parent's DN, as spelled in the child's DN.
 pub fn parent_text(dn: &[u8]) -> &[u8] {
     let end = unescaped(dn, b',').map_or(dn.len(), |comma| comma + 1);
     trim_value(&dn[end..])
 }
 
-/// The RDNs of a DN as spelled; none if it is empty.
+/// Returns the RDNs of a DN as spelled; the empty DN has none.
 pub fn rdns(dn: &[u8]) -> impl Iterator<Item = &[u8]> {
     split(dn, b',').filter(move |_| !trim_spaces(dn).is_empty())
 }
 
-/// Whether a DN is `context`, or below it. Both must be in one normal form, in which commas in values are escaped.
+/// Whether a DN is `context` or below it. Both must be in the same normal form, with commas in values escaped.
 pub fn is_within(dn: &[u8], context: &[u8]) -> bool {
     let above = dn.strip_suffix(context);
     above.is_some_and(|above| above.is_empty() || above.ends_with(b",") || context.is_empty())
@@ -132,7 +132,7 @@ fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     pieces(text, move |text| unescaped(text, separator))
 }
 
-/// Splits the text where `end` finds a separator. Always returns at least one piece.
+/// Splits the text where `end` finds a separator; returns at least one piece.
 pub fn pieces(text: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -143,7 +143,7 @@ pub fn pieces(text: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterato
     })
 }
 
-/// Appends `type=value` in the normal form.
+/// Appends an assertion `type=value` in normal form.
 fn push_assertion(key: &mut Vec<u8>, text: &[u8]) {
     let equals = text.iter().position(|&byte| byte == b'=');
     let (kind, value) = text.split_at(equals.unwrap_or(0));
@@ -158,9 +158,9 @@ fn push_assertion(key: &mut Vec<u8>, text: &[u8]) {
     push_value(key, trim_value(value));
 }
 
-/// Appends a value with its escapes undone, except where the result would be a separator.
+/// Appends a value without its escapes, except where a separator would result.
 fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
-    // An escaped `#` at the beginning is text; an unescaped one introduces BER in hexadecimal.
+    // A leading `#` is text if escaped; otherwise it introduces BER in hexadecimal.
     if matches!(value, [b'\\', b'#', ..] | [b'\\', b'2', b'3', ..]) {
         key.push(b'\\');
     }
@@ -176,7 +176,7 @@ fn push_value(key: &mut Vec<u8>, mut value: &[u8]) {
     }
 }
 
-/// Returns the first byte of a value, unescaped, and the rest of the value.
+/// Returns the first byte of a value without its escape, and the rest of the value.
 pub fn unescape(value: &[u8]) -> Option<(u8, &[u8])> {
     match value {
         [b'\\', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
@@ -201,7 +201,7 @@ pub fn trim_spaces(text: &[u8]) -> &[u8] {
     &text[start..end]
 }
 
-/// Removes spaces, but keeps an escaped one at the end.
+/// Removes spaces at both ends, except an escaped space at the end.
 pub fn trim_value(value: &[u8]) -> &[u8] {
     let trimmed = trim_spaces(value);
     let escapes = trimmed.iter().rev().take_while(|&&byte| byte == b'\\').count();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_names_have_one_key() {
+    fn equal_dns_have_the_same_key() {
         assert_eq!(key("UID = Jo Doe , OU=People,dc=Example"), "uid=jo doe,ou=people,dc=example");
         for (one, other) in [
             (r"cn=Doe\, Jo,dc=x", r"cn=doe\2c jo,dc=x"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_in_a_value_and_escapes_that_change_its_meaning_count() {
+    fn inner_spaces_and_significant_escapes_are_kept() {
         for (one, other) in
             [("cn=jo  doe", "cn=jo doe"), (r"cn=a\ ,dc=x", "cn=a ,dc=x"), (r"cn=\#0a", "cn=#0a")]
         {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn parents() {
+    fn the_parent_begins_after_an_unescaped_comma() {
         let name = ParsedDn::new(b"cn=a, OU=b ,dc=c");
         assert_eq!(name.parent(), ParsedDn::new(b"ou=B,dc=c").key());
         assert_eq!(parent_text(br"cn=a\,x, OU=b ,dc=c"), b"OU=b ,dc=c");
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!((ParsedDn::new(b"").key(), ParsedDn::new(b"").depth()), (&b""[..], 0));
         assert_eq!(parent_text(b"dc=c"), b"");
         assert_eq!(parent_text(br"cn=a,ou=b\  "), br"ou=b\ ");
-        // An escaped separator is no separator.
+        // An escaped comma or plus sign does not separate RDNs or assertions.
         let name = ParsedDn::new(br"cn=a\,b\+c,dc=x");
         assert_eq!((name.parent(), name.depth()), (&b"dc=x"[..], 2));
         assert_eq!(ParsedDn::new(br"cn=a\\,dc=x").parent(), b"dc=x");

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::fingerprint::hash_text;
 
-/// Attribute types, compared ignoring case and options.
+/// Attribute types; comparisons ignore case and options.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Vec<Vec<u8>>);
 
@@ -23,7 +23,7 @@ impl Names {
     }
 }
 
-/// Maps each name of an attribute type, in lower case, to one chosen name of that type.
+/// Maps each name of an attribute type, in lower case, to one of its names.
 #[derive(Debug, Clone, Default)]
 pub struct Aliases(FxHashMap<Vec<u8>, Vec<u8>>);
 
@@ -33,7 +33,7 @@ impl Aliases {
         Self(pairs.into_iter().map(|(name, main)| (lower(name), lower(main))).collect())
     }
 
-    /// Hash of the field's description, the same for all names of its type; `own` is the hash by its own name.
+    /// Hashes the field's description so that all names of its type are equal; `own` is the hash of the actual name.
     pub fn hash(&self, field: &Field<'_>, own: u64) -> u64 {
         if self.0.is_empty() {
             return own;

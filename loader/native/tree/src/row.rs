@@ -1,5 +1,5 @@
-//! The data of each record that arranging needs, in a fixed size. Rows are stored in a file beside the LDIF, so that
-//! duplicates and parents are found without reading all records again.
+//! The data of a record that arranging needs, in a fixed size. The rows are stored in a file beside the LDIF, so that
+//! duplicates and parents are found without another read of all records.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use ldif::Record;
 use crate::csn;
 use crate::fingerprint::{Fingerprinter, hash};
 
-/// Bytes of a row: five 16-byte numbers, the length, and 4 spare bytes, little-endian.
+/// Bytes of a row, little-endian: five numbers of 16 bytes, the length, and 4 spare bytes.
 pub const SIZE: usize = 88;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,17 +17,17 @@ pub struct EntryRecord {
     /// Hash of the normalized DN.
     pub dn: u128,
     pub parent: u128,
-    /// 0 without an entryUUID; such an entry is never a duplicate by UUID.
+    /// 0 if there is no entryUUID; such an entry is never a duplicate by UUID.
     pub uuid: u128,
-    /// 0 without an entryCSN; such an entry is older than all others.
+    /// 0 if there is no entryCSN; such an entry is older than all others.
     pub csn: u128,
-    /// Its contribution to the checksum of the tree, without contextCSN.
+    /// The entry's contribution to the checksum of the tree, without contextCSN.
     pub print: u128,
-    /// Bytes of the record in LDIF.
+    /// Length of the record in LDIF, in bytes.
     pub length: u32,
 }
 
-/// The path of the row file that belongs to an LDIF file.
+/// Returns the path of the row file that belongs to an LDIF file.
 pub fn row_file_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".rows");
@@ -35,7 +35,7 @@ pub fn row_file_of(path: &Path) -> PathBuf {
 }
 
 impl EntryRecord {
-    /// `printer` must ignore contextCSN.
+    /// Computes the row of a record; `printer` must ignore contextCSN.
     pub fn of(record: &Record<'_>, printer: &mut Fingerprinter) -> Result<Self> {
         let (mut uuid, mut csn) = (0, 0);
         let mut failed = None;
@@ -68,7 +68,7 @@ impl EntryRecord {
         bytes
     }
 
-    /// Decodes `SIZE` bytes.
+    /// Decodes a row of `SIZE` bytes.
     #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let number = |at: usize| {
@@ -86,7 +86,7 @@ impl EntryRecord {
     }
 }
 
-/// Hash of an entryUUID in upper or lower case.
+/// Hashes an entryUUID, in lower case.
 pub fn hash_uuid(value: &[u8]) -> u128 {
     let mut lower = [0; 36];
     match lower.get_mut(..value.len()) {

@@ -1,4 +1,4 @@
-//! Scans LDIF files for what a server must know to load them, and for their CSNs.
+//! Scans LDIF files for the names that a server must know to load them, and for their CSNs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use ldif::{Field, Input, Record};
 
 use crate::csn;
 
-/// Names in lower case, with the file and line of their first use.
+/// Names in lower case, each with the file and line of its first use.
 pub type FirstUses = BTreeMap<String, (PathBuf, u64)>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,13 +18,13 @@ pub struct Scan {
     pub entries: u64,
     /// Uncompressed bytes.
     pub bytes: u64,
-    /// Attribute descriptions without their options.
+    /// Attribute types: descriptions without options.
     pub attributes: FirstUses,
     pub object_classes: FirstUses,
     pub first_dn: Option<String>,
-    /// Values of contextCSN in order of occurrence.
+    /// Values of contextCSN, in the order in which they occur.
     pub context_csns: Vec<String>,
-    /// The greatest entryCSN per server ID (three hexadecimal digits).
+    /// The greatest entryCSN of each server ID; the key is the ID as three hexadecimal digits.
     pub max_csns: BTreeMap<String, String>,
 }
 
@@ -71,7 +71,7 @@ impl Scanner {
     fn field(&mut self, field: &Field<'_>) -> Result<()> {
         let at = (self.file, field.line);
         note(&mut self.attributes, &mut self.lower, field.base(), at);
-        // Decodes every value, so that broken base64 is found now.
+        // Every value is decoded, so that invalid base64 is found now.
         let value = field.value()?;
         match self.lower.as_slice() {
             b"objectclass" => note(&mut self.object_classes, &mut self.lower, &value, at),
@@ -105,7 +105,7 @@ impl Scanner {
     }
 }
 
-/// Notes the first use of a name. The name in lower case is left in `lower`.
+/// Records the first use of a name, and leaves the name in lower case in `lower`.
 fn note(uses: &mut NameUses, lower: &mut Vec<u8>, name: &[u8], at: (usize, u64)) {
     lower.clear();
     lower.extend(name.iter().map(u8::to_ascii_lowercase));

@@ -1,4 +1,4 @@
-//! Files are arranged in the same way with and without lists of rows.
+//! Files are arranged equally with and without lists of rows.
 
 mod support;
 
@@ -12,10 +12,10 @@ use ldif::records::Records;
 use tree::fingerprint::Fingerprinter;
 use tree::{Arrangement, Digest, EntryRecord, Names, Task, arrange, row};
 
-/// More than are processed in one batch.
+/// More entries than one batch processes.
 const ENTRIES: usize = 10_000;
 
-/// Accounts below containers, some of which are missing; some accounts are duplicates by DN or by entryUUID.
+/// Returns accounts below containers. Some containers are missing; some accounts are duplicates by DN or by entryUUID.
 fn ldif(seed: u64) -> String {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut text = String::from("dn: dc=x\nobjectClass: top\n\n");
@@ -56,7 +56,7 @@ fn arranged(paths: &[PathBuf], out: &Path, drop_orphans: bool) -> (Arrangement, 
 }
 
 #[test]
-fn lists_change_nothing() {
+fn lists_of_rows_do_not_affect_the_result() {
     let home = tempfile::tempdir().unwrap();
     let texts: Vec<String> = (1..=3).map(ldif).collect();
     let paths: Vec<_> = (1..=3).map(|at| home.path().join(format!("{at}.ldif"))).collect();
@@ -78,7 +78,7 @@ fn lists_change_nothing() {
 }
 
 #[test]
-fn a_cut_list_is_refused() {
+fn a_truncated_list_of_rows_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("1.ldif");
     let text = ldif(1);

@@ -1,4 +1,4 @@
-//! Joins files for slapadd's pipe. What a pipe does whose reader is gone, or stalls, is tested in `common`.
+//! Joins files for slapadd's pipe. `common` tests a pipe whose reader is gone or stalls.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn entries(count: usize) -> Vec<Entry> {
     (0..count).map(|at| Entry::new(&format!("cn={at},dc=x"), &[("cn", &"a".repeat(500))])).collect()
 }
 
-/// The number of entries, and their text.
+/// Returns the number of entries and their text.
 fn joined(tree: &[Entry], stamp: ContextCsnStamp) -> Result<(u64, String)> {
     let directory = tempdir().unwrap();
     let (paths, mut text) = ([put(directory.path(), "a", tree)], Vec::new());
@@ -27,7 +27,7 @@ fn joined(tree: &[Entry], stamp: ContextCsnStamp) -> Result<(u64, String)> {
 }
 
 #[test]
-fn all_records_come_through_a_pipe() {
+fn all_records_pass_through_a_pipe() {
     let directory = tempdir().unwrap();
     let paths =
         [put(directory.path(), "a", &entries(900)), put(directory.path(), "b", &entries(700))];
@@ -47,7 +47,7 @@ fn all_records_come_through_a_pipe() {
 }
 
 #[test]
-fn the_root_gets_the_given_context_csns_and_no_other_entry_any() {
+fn only_the_root_gets_context_csns() {
     let old = [("cn", "a"), ("contextCSN", "old"), ("ContextCSN", "older"), ("sn", "b")];
     let tree = [Entry::new("DC=X", &old), Entry::new("cn=a,dc=x", &old)];
     let expected = "dn: DC=X\ncn: a\nsn: b\ncontextCSN: new\ncontextCSN: newer\n\n\
@@ -57,7 +57,7 @@ fn the_root_gets_the_given_context_csns_and_no_other_entry_any() {
 }
 
 #[test]
-fn context_csns_without_a_root_to_bear_them_are_an_error() {
+fn context_csns_without_a_root_entry_are_an_error() {
     let refused = joined(&entries(1), ContextCsnStamp::new("dc=y", &["new"]));
     assert_eq!(refused.unwrap_err().code, Code::RootMissing);
     let none: [&str; 0] = [];

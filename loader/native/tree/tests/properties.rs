@@ -1,4 +1,4 @@
-//! Properties of any tree: checksums do not depend on order, and arranging keeps exactly the newest entries.
+//! Properties of arbitrary trees: checksums do not depend on order, and arranging keeps exactly the newest entries.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn text(entries: &[Entry]) -> Vec<u8> {
     entries.iter().flat_map(Entry::text).collect()
 }
 
-/// A tree that changed during the read: there are few names, so that entries share DNs and UUIDs.
+/// Generates a tree that changed while it was read: few names, so that entries share DNs and UUIDs.
 fn moving_tree() -> impl Strategy<Value = Vec<(Entry, u32, u32)>> {
     let dn = prop_oneof![
         2 => Just("dc=x".to_owned()),
@@ -43,7 +43,7 @@ fn moving_tree() -> impl Strategy<Value = Vec<(Entry, u32, u32)>> {
     prop::collection::vec(entry, 1..16)
 }
 
-/// The entries that must remain, computed in the simplest way.
+/// Returns the entries that must be kept, computed in the simplest way.
 fn newest(all: &[(Entry, u32, u32)]) -> Vec<&Entry> {
     let age = |at: usize| (all[at].2, at);
     let overtaken = |at: usize| {
@@ -56,7 +56,7 @@ fn newest(all: &[(Entry, u32, u32)]) -> Vec<&Entry> {
 }
 
 proptest! {
-    // A failure prints its minimal input, which then becomes a test of its own instead of a seed file.
+    // A failure prints its minimal input, which then becomes a test instead of a seed file.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
@@ -83,14 +83,14 @@ proptest! {
         let chosen = at.index(entries.len());
         let value = &mut entries[chosen].attributes[0].1;
         value.push(1 << bit);
-        // The change may have produced an equal set of values.
+        // The changed byte may yield the same set of values.
         let sets: BTreeSet<_> = entries[chosen].attributes.iter().collect();
         prop_assume!(sets.len() == entries[chosen].attributes.len());
         prop_assert_ne!(digest(&text(&entries), &[]).checksum(), before);
     }
 
     #[test]
-    fn the_parent_of_the_text_is_the_parent_of_the_key(dn in "[a-c=, +#2C\\\\]{0,30}") {
+    fn the_parent_of_a_dn_normalizes_to_the_parent_of_its_key(dn in "[a-c=, +#2C\\\\]{0,30}") {
         let name = ParsedDn::new(dn.as_bytes());
         let parent = ParsedDn::new(parent_text(dn.as_bytes()));
         prop_assert_eq!(name.parent(), parent.key());
@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn no_dn_makes_it_panic(dn in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn no_dn_causes_a_panic(dn in prop::collection::vec(any::<u8>(), 0..60)) {
         let name = ParsedDn::new(&dn);
         let _ = (name.parent(), parent_text(&dn), tree::csn::pack(&dn), tree::csn::sid(&dn));
     }
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn shards_have_what_was_not_dropped(entries in entries()) {
+    fn a_shard_has_all_attributes_but_the_dropped_ones(entries in entries()) {
         let directory = tempdir().unwrap();
         let path = directory.path().join("shard.ldif.zst");
         let text = text(&entries);

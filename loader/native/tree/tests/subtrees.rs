@@ -18,13 +18,13 @@ fn filled(mut digest: Digest, records: &[(&str, &str)]) -> Digest {
     digest
 }
 
-/// A normalized name, the number of entries on either side, and the number of differences.
-fn told(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
-    let told = |one: &Subtree| {
+/// Returns for each subtree its normalized DN, its numbers of entries on both sides, and its number of differences.
+fn totals(found: &[Subtree]) -> Vec<(String, u64, u64, u64)> {
+    let row = |one: &Subtree| {
         let dn = one.dn.clone().unwrap_or_default().to_lowercase().replace(' ', "");
         (dn, one.left.entries, one.right.entries, one.changes)
     };
-    found.iter().map(told).collect()
+    found.iter().map(row).collect()
 }
 
 #[test]
@@ -36,21 +36,21 @@ fn differences_are_reported_by_subtree() {
     let two = digest(&[&both[..], &right].concat());
     let found = Difference::between(&one, &two, 9).unwrap();
     assert_eq!((found.only_left, found.only_right, found.changed), (1, 1, 1));
-    assert_eq!(told(&found.subtrees), [("ou=p,dc=x".into(), 2, 1, 2), (String::new(), 4, 5, 1)]);
+    assert_eq!(totals(&found.subtrees), [("ou=p,dc=x".into(), 2, 1, 2), (String::new(), 4, 5, 1)]);
     let sums = |one: &Subtree| one.left.checksum == one.right.checksum;
     assert!(!found.subtrees.iter().any(sums));
 }
 
 #[test]
-fn a_base_may_be_anywhere() {
+fn the_base_may_have_any_depth() {
     let one = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "a")]);
     let two = digest(&[("ou=p,dc=x", "a"), ("cn=1,ou=p,dc=x", "a"), ("cn=2,cn=1,ou=p,dc=x", "b")]);
     let found = Difference::between(&one, &two, 9).unwrap();
-    assert_eq!(told(&found.subtrees), [("cn=1,ou=p,dc=x".into(), 1, 1, 1)]);
+    assert_eq!(totals(&found.subtrees), [("cn=1,ou=p,dc=x".into(), 1, 1, 1)]);
 }
 
 #[test]
-fn what_memory_does_not_hold_is_compared_too() {
+fn rows_in_the_temporary_file_are_compared_too() {
     let names: Vec<_> = (0..200_000).map(|number| format!("uid={number},ou=p,dc=x")).collect();
     let entries = |changed: &'static str| -> Vec<(&str, &str)> {
         let cn = |number: usize| if number % 50_000 == 7 { changed } else { "a" };

@@ -1,24 +1,24 @@
-//! Change sequence numbers: `YYYYmmddHHMMSS.uuuuuuZ#SSSSSS#SID#ssssss` (draft-chu-ldap-csn), and
-//! the older forms that slapd still reads (`servers/slapd/schema_init.c`).
+//! Change sequence numbers `YYYYmmddHHMMSS.uuuuuuZ#SSSSSS#SID#ssssss` (draft-chu-ldap-csn), and the older forms that
+//! slapd still accepts (`servers/slapd/schema_init.c`).
 
 use crate::{InvalidValue, Result, time};
 
 const REFUSAL: InvalidValue = InvalidValue::new("not a valid CSN");
 
-/// Returns the four fields, which `#` separates.
+/// Returns the four fields, which are separated by `#`.
 fn fields(value: &[u8]) -> Option<[&[u8]; 4]> {
     let mut parts = value.splitn(4, |&byte| byte == b'#');
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }
 
-/// Whether the fields have the lengths of OpenLDAP 2.4 and later.
+/// Whether the fields have the same lengths as in OpenLDAP 2.4 and later.
 fn is_current(value: &[u8]) -> bool {
     let Some(head) = value.get(..34).filter(|_| value.len() == 40) else { return false };
     let marks: u8 = head.iter().map(|byte| u8::from(*byte == b'#')).sum();
     marks == 3 && [22, 29, 33].iter().all(|at| head[*at] == b'#')
 }
 
-/// Whether a value is valid and already in normal form, as are the values that slapd makes.
+/// Whether a CSN is valid and already in normal form, as are all CSNs that slapd generates.
 pub fn is_normal_csn(value: &[u8]) -> bool {
     is_current(value) && !value[30..].iter().any(u8::is_ascii_uppercase)
 }
@@ -32,19 +32,19 @@ pub fn is_sid(text: &[u8]) -> bool {
     is_hex(text, 3)
 }
 
-/// Checks a CSN as slapd does: with its normaliser, not with its validator.
+/// Checks a CSN as slapd does, which uses its normalizer instead of its validator.
 pub fn check(value: &[u8]) -> Result<()> {
     if is_current(value) { Ok(()) } else { normalise(value, &mut Vec::new()) }
 }
 
-/// Checks a rewritten value as slapd's validator does.
+/// Checks a converted CSN as slapd's validator does.
 fn is_valid(value: &[u8]) -> bool {
     fields(value).is_some_and(|[stamp, count, sid, change]| {
         time::check(stamp).is_ok() && is_hex(count, 6) && is_sid(sid) && is_hex(change, 6)
     })
 }
 
-/// Appends the normal form. Of a value in the current form, only the positions of `#` are checked.
+/// Appends the normal form. If the CSN is in the current form, only the positions of `#` are checked.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     if is_current(value) {
@@ -61,7 +61,7 @@ pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     InvalidValue::unless(is_valid(&out[start..]), "not a valid CSN")
 }
 
-/// Appends the third field as three digits; CSNs of 2.3 have two. Does not check the other fields.
+/// Appends the server ID as three digits; in a CSN of slapd 2.3 it has two. The other fields are not checked.
 pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let [_, _, sid, _] = fields(value).ok_or(REFUSAL)?;
     InvalidValue::unless(is_hex(sid, 2) || is_sid(sid), "not a valid CSN")?;
@@ -70,7 +70,7 @@ pub fn normalise_sid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// `YYYYmmddHHMMSSZ#SSSSSS#ID#ssssss`
+/// Converts a CSN of slapd 2.3: `YYYYmmddHHMMSSZ#SSSSSS#ID#ssssss`.
 fn rewrite_of_2_3([stamp, count, sid, change]: [&[u8]; 4], out: &mut Vec<u8>) {
     let sid = sid.to_ascii_lowercase();
     let change = change.to_ascii_lowercase();
@@ -78,7 +78,7 @@ fn rewrite_of_2_3([stamp, count, sid, change]: [&[u8]; 4], out: &mut Vec<u8>) {
     out.extend(parts.concat());
 }
 
-/// `YYYYmmddHH:MM:SSZ#0xSSSS#I#ssss`
+/// Converts a CSN of slapd 2.1: `YYYYmmddHH:MM:SSZ#0xSSSS#I#ssss`.
 fn rewrite_of_2_1([stamp, count, sid, change]: [&[u8]; 4], out: &mut Vec<u8>) -> Option<()> {
     let count = count.strip_prefix(b"0x").filter(|_| stamp[10] == b':' && stamp[13] == b':')?;
     let (hours, minutes, seconds) = (&stamp[..10], &stamp[11..13], &stamp[14..16]);

@@ -1,8 +1,7 @@
-//! Values under LDAP syntaxes and matching rules: normal forms, checks, orders, index keys.
+//! Values by LDAP syntaxes and matching rules: normal forms, checks, orders and index keys.
 //!
-//! No schema is needed here; attribute names, OIDs and DNs are in crate `schema`. The results equal
-//! slapd's byte for byte, even where slapd has bugs, because slapd compares index keys made here with
-//! keys that it makes for searches.
+//! No schema is needed; attribute names, OIDs and DNs are in the crate `schema`. The results equal slapd's byte for
+//! byte, even where slapd has bugs, because slapd compares stored index keys with keys that it generates for searches.
 
 mod csn;
 pub mod keys;
@@ -22,17 +21,17 @@ pub use order::Order;
 pub use syntax::Syntax;
 pub use text::utf8;
 
-/// Why a value is rejected: a short clause without the value, such as "not valid UTF-8".
+/// The reason why a value is refused: a short clause without the value, such as "not valid UTF-8".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValue(pub Cow<'static, str>);
 
 impl InvalidValue {
-    /// For `ok_or` and the like.
+    /// Builds an error in a constant expression.
     pub(crate) const fn new(clause: &'static str) -> Self {
         Self(Cow::Borrowed(clause))
     }
 
-    /// Fails with `clause` unless `holds`.
+    /// Returns an error with `clause` unless `holds`.
     pub(crate) fn unless(holds: bool, clause: &'static str) -> Result<()> {
         if holds { Ok(()) } else { Err(Self::new(clause)) }
     }
@@ -49,7 +48,7 @@ impl std::error::Error for InvalidValue {}
 /// The result of reading a value.
 pub type Result<T, E = InvalidValue> = std::result::Result<T, E>;
 
-/// Returns an error with `clause`, as a result of any type.
+/// Returns an error with `clause`, for any result type.
 pub fn refuse<T>(clause: impl Into<Cow<'static, str>>) -> Result<T> {
     Err(InvalidValue(clause.into()))
 }

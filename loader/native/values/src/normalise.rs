@@ -2,44 +2,44 @@ use crate::syntax::PRINTABLE;
 use crate::uuid::{DIGITS, NO_DIGIT, octets};
 use crate::{InvalidValue, Result, csn, text, time};
 
-/// How an equality rule converts values to comparable bytes (`servers/slapd/schema_init.c`).
+/// The way in which an equality rule converts values to comparable bytes (`servers/slapd/schema_init.c`).
 ///
-/// The names are those of matching rules; several rules share a normaliser. Rules that compare
-/// unconverted values (octetStringMatch, integerMatch, booleanMatch ...) have none.
+/// The names are those of matching rules; several rules share a normalizer. Rules that compare unconverted values
+/// (octetStringMatch, integerMatch, booleanMatch and others) have no normalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Normaliser {
-    /// Unicode 3.2 compatibility form, lower case, insignificant spaces dropped.
+    /// Compatibility decomposition of Unicode 3.2, lower case, without insignificant spaces.
     CaseIgnore,
-    /// Like [`CaseIgnore`](Self::CaseIgnore), but keeps case.
+    /// As [`CaseIgnore`](Self::CaseIgnore), but in the original case.
     CaseExact,
-    /// ASCII lower case, insignificant spaces dropped.
+    /// ASCII lower case, without insignificant spaces.
     CaseIgnoreIa5,
-    /// Insignificant spaces dropped.
+    /// Without insignificant spaces.
     CaseExactIa5,
-    /// Spaces and hyphens dropped.
+    /// Without spaces and hyphens.
     Telephone,
-    /// Spaces dropped.
+    /// Without spaces.
     NumericString,
-    /// Each `$`-separated line as [`CaseIgnore`](Self::CaseIgnore); escapes are kept.
+    /// Each line between `$` as by [`CaseIgnore`](Self::CaseIgnore); escapes are kept.
     CaseIgnoreList,
-    /// Each `$`-separated line as [`CaseExact`](Self::CaseExact).
+    /// Each line between `$` as by [`CaseExact`](Self::CaseExact); escapes are kept.
     CaseExactList,
-    /// UTC in the form `YYYYmmddHHMMSS[.f]Z`.
+    /// UTC as `YYYYmmddHHMMSS[.f]Z`.
     GeneralizedTime,
-    /// 16 octets.
+    /// The 16 octets of the UUID.
     Uuid,
-    /// Change sequence number in the form of OpenLDAP 2.4 and later, lower case from the server ID on.
+    /// A change sequence number in the form of OpenLDAP 2.4 and later, in lower case from the server ID on.
     Csn,
-    /// The server ID of a change sequence number, three digits in lower case.
+    /// The server ID of a change sequence number: three digits in lower case.
     CsnSid,
-    /// A time that slapo-accesslog logs: UTC, with all zeros of a fraction.
+    /// A time logged by slapo-accesslog: UTC, with all zeros of the fraction.
     LogTime,
 }
 
 impl Normaliser {
-    /// Appends the normal form of `value` to `out`; if the value is rejected, `out` is unchanged.
+    /// Appends the normal form of `value` to `out`; if the value is refused, `out` is unchanged.
     ///
-    /// slapd checks values elsewhere, so this accepts much that [`Syntax`](crate::Syntax) refuses.
+    /// slapd validates values elsewhere, so this accepts many values that [`Syntax`](crate::Syntax) refuses.
     pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let result = match self {
@@ -83,8 +83,8 @@ fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Trims both ends of `out[start..]`, and replaces each run of spaces with one space. If there are only
-/// spaces, nothing remains. Only byte 0x20 is a space (`servers/slapd/schema_init.c`).
+/// Trims both ends of `out[start..]`, and replaces each run of spaces by one space; nothing remains of a value that is
+/// all spaces. Only the byte 0x20 is a space (`servers/slapd/schema_init.c`).
 fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     if is_tidy(&out[start..]) {
         return;
@@ -106,7 +106,7 @@ fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     out.truncate(end);
 }
 
-/// Uses a fold instead of a search, because that compiles to vector instructions.
+/// Whether the text needs no change. A fold compiles to vector instructions, a search does not.
 fn is_tidy(text: &[u8]) -> bool {
     let [first, .., last] = text else { return text != b" " };
     let pairs = text.iter().zip(&text[1..]);
@@ -114,12 +114,12 @@ fn is_tidy(text: &[u8]) -> bool {
     *first != b' ' && *last != b' ' && doubled == 0
 }
 
-/// Returns the part before a NUL, because slapd treats some values as C strings.
+/// Returns the part before the first NUL, because slapd treats some values as C strings.
 fn before_nul(value: &[u8]) -> &[u8] {
     &value[..memchr::memchr(0, value).unwrap_or(value.len())]
 }
 
-/// Drops characters. If nothing remains, the normal form is a single space.
+/// Appends the value without the bytes `dropped`; if nothing remains, appends a single space.
 #[expect(clippy::unnecessary_wraps)]
 fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
@@ -137,8 +137,8 @@ fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the normal form of a telephone number of at most 32 characters, and its length; `None` if the number is
-/// longer or invalid, or if nothing of it remains.
+/// Returns the normal form of a telephone number of at most 32 characters, and its length. Returns `None` if the number
+/// is longer or invalid, or if its normal form is empty.
 #[inline]
 pub fn telephone(value: &[u8]) -> Option<([u8; 32], usize)> {
     let (mut kept, mut length, mut is_valid) = ([0; 32], 0, true);
@@ -161,7 +161,7 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Reads, as slapd does, only the first 36 bytes, with hyphens anywhere.
+/// Like slapd, reads only the first 36 bytes, which may have hyphens anywhere.
 fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
     let text: &[u8; 36] = value.first_chunk().ok_or(REFUSAL)?;

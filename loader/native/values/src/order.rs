@@ -2,17 +2,17 @@
 
 use std::cmp::Ordering;
 
-/// How slapd's equality rules order unequal values in id2v and for `sortvals` (slapd-mdb(5),
-/// slapd.conf(5)). If the rule has a normaliser, the values are normal forms.
+/// The order in which slapd's equality rules put unequal values in id2v and for `sortvals` (slapd-mdb(5),
+/// slapd.conf(5)). If the rule has a normalizer, values are compared in normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Shorter first, then by bytes: DNs, and all rules except the ones below.
+    /// Shorter values first, then by bytes: DNs, and all rules without an order below.
     Octets,
-    /// integerMatch: by number.
+    /// By number: integerMatch.
     Integer,
-    /// booleanMatch: longer first, so FALSE before TRUE.
+    /// Longer values first, so that FALSE precedes TRUE: booleanMatch.
     Boolean,
-    /// uniqueMemberMatch: values with a `#'bits'B` part first, by that part and then by DN.
+    /// Values with a part `#'bits'B` first, ordered by that part and then by DN: uniqueMemberMatch.
     NameUid,
 }
 
@@ -31,7 +31,7 @@ fn octets(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
-/// Decimal numbers without leading zeros.
+/// Compares decimal numbers without leading zeros.
 fn integers(a: &[u8], b: &[u8]) -> Ordering {
     match (a.strip_prefix(b"-"), b.strip_prefix(b"-")) {
         (None, None) => octets(a, b),
@@ -50,13 +50,13 @@ fn names(a: &[u8], b: &[u8]) -> Ordering {
     first.then_with(|| octets(a_name, b_name))
 }
 
-/// Whether `value` is `'bits'B`.
+/// Whether `value` has the form `'bits'B`.
 pub fn is_bit_string(value: &[u8]) -> bool {
     let bits = value.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'B"));
     bits.is_some_and(|bits| bits.iter().all(|bit| matches!(bit, b'0' | b'1')))
 }
 
-/// Returns the name and the bit string: the text after the last `#`, if it has the form of a bit string.
+/// Splits a value at its last `#` into the name and the bit string, if the text after the `#` is a bit string.
 pub fn split(value: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memrchr(b'#', value) {
         Some(at) if is_bit_string(&value[at + 1..]) => (&value[..at], Some(&value[at + 1..])),

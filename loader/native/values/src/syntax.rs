@@ -1,10 +1,10 @@
-//! Checks values as slapd's validators do, which do not always follow the standards.
+//! Checks values as slapd's validators do, which deviate from the standards in places.
 
 use crate::order::is_bit_string;
 use crate::text::utf8;
 use crate::{InvalidValue, Result, csn, time};
 
-/// A syntax whose check needs no schema (RFC 4517, `servers/slapd/schema_init.c`).
+/// A syntax whose values can be checked without a schema (RFC 4517, `servers/slapd/schema_init.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Syntax {
     BitString,
@@ -24,7 +24,7 @@ pub enum Syntax {
     LogTime,
     NisNetgroupTriple,
     NumericString,
-    /// Any octets; includes audio, JPEG, binary and supported algorithms.
+    /// Any octets; also used for audio, JPEG, binary and supported algorithms.
     OctetString,
     PostalAddress,
     PrintableString,
@@ -33,18 +33,18 @@ pub enum Syntax {
     TelephoneNumber,
     TelexNumber,
     Uuid,
-    /// No value at all.
+    /// A syntax without valid values.
     Void,
-    /// Registered without a validator: slapadd accepts any value, LDAP operations reject all. Accepts any value.
+    /// Accepts any value: slapd registers no validator, so slapadd accepts all values (LDAP operations refuse them).
     Unchecked,
 }
 
 impl Syntax {
-    /// Returns `None` for an OID that slapd 2.5 does not register, and for syntaxes whose check needs the
-    /// schema (names, OIDs) or the parsing of certificates.
+    /// Returns `None` for an OID that slapd 2.5 does not register, and for syntaxes whose check needs the schema
+    /// (names, OIDs) or parses certificates.
     pub fn from_oid(oid: &str) -> Option<Self> {
         match oid.strip_prefix("1.3.6.1.4.1.1466.115.121.1.") {
-            // `parse` would accept `+6` and `06`.
+            // `parse` alone would also accept `+6` and `06`.
             Some(number) if number.starts_with(|first| matches!(first, '1'..='9')) => {
                 of_rfc_4517(number.parse().ok()?)
             }
@@ -53,8 +53,8 @@ impl Syntax {
         }
     }
 
-    /// Accepts what `slapadd -o value-check=yes` and LDAP operations accept, except values of
-    /// [`Unchecked`](Self::Unchecked) and malformed [`PrivateKey`](Self::PrivateKey)s.
+    /// Accepts the same values as `slapadd -o value-check=yes` and LDAP operations, except for
+    /// [`Unchecked`](Self::Unchecked) and for malformed [`PrivateKey`](Self::PrivateKey)s, where it accepts more.
     pub fn check(self, value: &[u8]) -> Result<()> {
         let (holds, clause) = match self {
             Self::OctetString | Self::Unchecked => return Ok(()),
@@ -105,7 +105,7 @@ fn is_printable(text: &[u8]) -> bool {
     text.iter().all(|byte| PRINTABLE[usize::from(*byte)])
 }
 
-/// Characters of Printable Strings (RFC 4517, 3.2).
+/// The characters of Printable Strings (RFC 4517, 3.2), indexed by byte.
 pub(crate) const PRINTABLE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
@@ -117,7 +117,7 @@ pub(crate) const PRINTABLE: [bool; 256] = {
     table
 };
 
-/// Decimal, without `+`, leading zeros or `-0`.
+/// Whether the value is a decimal number without `+`, leading zeros or `-0`.
 pub(crate) fn is_integer(value: &[u8]) -> bool {
     match value.strip_prefix(b"-").unwrap_or(value) {
         [b'0'] => value == b"0",
@@ -161,14 +161,14 @@ fn elsewhere(oid: &str) -> Option<Syntax> {
         "1.3.6.1.4.1.4203.666.11.2.4" => Syntax::CsnSid,
         "1.3.6.1.4.1.4203.1.1.1" => Syntax::Void,
         "1.2.840.113549.1.8.1.1" => Syntax::PrivateKey,
-        // Assertions about certificates.
+        // Assertion syntaxes for certificates.
         "1.3.6.1.1.15.2" | "1.3.6.1.1.15.3" | "1.3.6.1.1.15.4" | "1.3.6.1.1.15.6"
         | "1.3.6.1.1.15.7" => Syntax::Unchecked,
         _ => return None,
     })
 }
 
-/// Checks lines of text separated by `$`; `\24` and `\5C` are the only escapes.
+/// Checks lines of UTF-8 separated by `$`; `\24` and `\5C` are the only escapes.
 fn postal_address(value: &[u8]) -> Result<()> {
     let mut escapes = memchr::memchr_iter(b'\\', value).map(|at| &value[at + 1..]);
     let known = escapes.all(|tail| matches!(tail, [b'2', b'4', ..] | [b'5', b'C' | b'c', ..]));
@@ -181,7 +181,7 @@ fn is_name(text: &[u8]) -> bool {
     text.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte))
 }
 
-/// RFC 2307: `(host,user,domain)`, each part may be empty.
+/// Whether the value is `(host,user,domain)` (RFC 2307); each part may be empty.
 fn netgroup_triple(value: &[u8]) -> bool {
     let inner = value.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")"));
     inner.is_some_and(|inner| {
@@ -190,7 +190,7 @@ fn netgroup_triple(value: &[u8]) -> bool {
     })
 }
 
-/// RFC 2307: `key=server:path`.
+/// Whether the value is `key=server:path` (RFC 2307).
 fn boot_parameter(value: &[u8]) -> bool {
     let Some((key, rest)) = split_at_byte(value, b'=') else { return false };
     let Some((server, path)) = split_at_byte(rest, b':') else { return false };
@@ -202,7 +202,7 @@ fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// RFC 4517, 3.3.5: methods separated by `$`.
+/// Whether the value is a list of delivery methods separated by `$` (RFC 4517, 3.3.5).
 fn delivery_method(value: &[u8]) -> bool {
     const METHODS: [&[u8]; 10] = [
         b"any",
@@ -237,8 +237,8 @@ const OCTETS: u8 = 0x04;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
-/// Unencrypted PKCS #8 (slapd's check always fails on encrypted keys): a sequence of version,
-/// algorithm, key and optional set of attributes. slapd also accepts some keys with wrong lengths.
+/// Whether the value is an unencrypted PKCS #8 key: a sequence of version, algorithm, key and an optional set of
+/// attributes. slapd's check always fails on encrypted keys, and accepts some keys with wrong lengths.
 fn private_key(value: &[u8]) -> bool {
     let inner = || {
         let (_, rest) = element(value, SEQUENCE).filter(|(behind, _)| behind.is_empty())?;
@@ -250,7 +250,7 @@ fn private_key(value: &[u8]) -> bool {
     inner().is_some_and(<[u8]>::is_empty)
 }
 
-/// Returns the bytes after the BER element at the beginning, and the element's contents.
+/// Returns the bytes after the BER element that begins `text`, and the contents of the element.
 fn element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = text.strip_prefix(&[tag])?.split_first()?;
     let (length, rest) = match first {

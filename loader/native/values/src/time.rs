@@ -1,11 +1,10 @@
-//! Generalized Time (RFC 4517, 3.3.13) as slapd reads it (`servers/slapd/schema_init.c`).
+//! Parses Generalized Time (RFC 4517, 3.3.13) as slapd does (`servers/slapd/schema_init.c`).
 
 use crate::{InvalidValue, Result};
 
 const REFUSAL: InvalidValue = InvalidValue::new("not a valid Generalized Time");
 
-/// Exclusive upper bounds of century, year, month, day, hour, minute and second. Months and days
-/// count from 0.
+/// Exclusive upper bounds of century, year, month, day, hour, minute and second. Months and days count from 0.
 const CEILINGS: [i8; 7] = [100, 100, 12, 31, 24, 60, 60];
 const MONTH: usize = 2;
 const DAY: usize = 3;
@@ -17,13 +16,13 @@ pub fn check(value: &[u8]) -> Result<()> {
     Time::read(value).map(|_| ()).ok_or(REFUSAL)
 }
 
-/// Checks a time of slapo-accesslog, which has no offset.
+/// Checks a time of slapo-accesslog, which must be in UTC.
 pub fn check_logged(value: &[u8]) -> Result<()> {
     check(value)?;
     InvalidValue::unless(value.ends_with(b"Z"), "not a Generalized Time in UTC")
 }
 
-/// Like [`normalise`], but keeps zeros at the end of a fraction, which distinguish log entries
+/// Does the same as [`normalise`], but keeps zeros at the end of the fraction, which distinguish log entries
 /// (`overlays/accesslog.c`).
 pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     check_logged(value)?;
@@ -34,8 +33,8 @@ pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends `YYYYmmddHHMMSS[.f]Z`. Like slapd, writes a fraction of an hour or minute as if it was one
-/// of a second.
+/// Appends a time as `YYYYmmddHHMMSS[.f]Z`. Like slapd, it writes the fraction of an hour or minute as if it were the
+/// fraction of a second.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write(Time::read(value).ok_or(REFUSAL)?, out);
     Ok(())
@@ -55,7 +54,7 @@ fn write(Time { parts, fraction }: Time<'_>, out: &mut Vec<u8>) {
 
 struct Time<'a> {
     parts: [i8; 7],
-    /// Digits without trailing zeros.
+    /// Digits of the fraction, without trailing zeros.
     fraction: &'a [u8],
 }
 
@@ -84,7 +83,7 @@ impl<'a> Time<'a> {
         rest.is_empty().then_some(Self { parts, fraction })
     }
 
-    /// Adds or subtracts the offset `HH[MM]` in `rest`.
+    /// Adds or subtracts the offset `HH[MM]` that begins `rest`.
     fn shifted(mut self, sign: i8, mut rest: &[u8], days: &[i8; 12]) -> Option<Self> {
         self.parts[HOUR] += sign * part(&mut rest, HOUR, CEILINGS[HOUR])?;
         if rest.first().is_some_and(u8::is_ascii_digit) {
@@ -113,7 +112,7 @@ impl<'a> Time<'a> {
     }
 }
 
-/// Takes two digits.
+/// Consumes two digits, and returns their value below `ceiling`.
 fn part(rest: &mut &[u8], at: usize, ceiling: i8) -> Option<i8> {
     let (&[tens, ones], tail) = rest.split_first_chunk()?;
     if !tens.is_ascii_digit() || !ones.is_ascii_digit() {
@@ -125,7 +124,7 @@ fn part(rest: &mut &[u8], at: usize, ceiling: i8) -> Option<i8> {
     (0..ceiling).contains(&part).then_some(part)
 }
 
-/// Takes `.` or `,` and digits, if there are any.
+/// Consumes a fraction, if there is one: `.` or `,` and digits. Returns the digits.
 fn fraction<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let Some((b'.' | b',', tail)) = rest.split_first() else { return Some(&[]) };
     let length = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();

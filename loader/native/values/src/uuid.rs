@@ -1,6 +1,6 @@
-//! UUIDs as text (RFC 4122, 3). slapd's normaliser is more tolerant (`normalise`): it accepts hyphens anywhere.
+//! UUIDs as text (RFC 4122, 3). slapd's normalizer is more tolerant (`normalise`): it accepts hyphens anywhere.
 
-/// Marks a byte that is not a hexadecimal digit in [`DIGITS`].
+/// The value in [`DIGITS`] of a byte that is not a hexadecimal digit.
 pub(crate) const NO_DIGIT: u8 = 0x40;
 
 /// The value of each byte as a hexadecimal digit.
@@ -16,12 +16,12 @@ pub(crate) const DIGITS: [u8; 256] = {
     table
 };
 
-/// Whether `text` is 32 hexadecimal digits of either case with hyphens at the standard positions.
+/// Whether `text` is 32 hexadecimal digits in either case, with hyphens at the standard positions.
 pub fn is_spelled(text: &[u8]) -> bool {
     octets(text).is_some()
 }
 
-/// Returns the octets of a UUID for which [`is_spelled`] is true; `None` for other text.
+/// Returns the octets of a UUID, or `None` unless [`is_spelled`] is true for `text`.
 pub fn octets(text: &[u8]) -> Option<[u8; 16]> {
     const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
     let text: &[u8; 36] = text.try_into().ok()?;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_and_hyphens_have_their_places() {
+    fn digits_and_hyphens_must_be_in_place() {
         let text = spelled(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
         assert_eq!(&text, b"01234567-89ab-cdef-0123-456789abcdef");
         assert!(is_spelled(&text) && is_spelled(&text.to_ascii_uppercase()));

@@ -1,4 +1,4 @@
-//! Syntax checks and orders.
+//! Syntaxes accept the same values as in slapd, and orders equal those of slapd.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ fn accepts(oid: &str, value: &[u8]) -> bool {
     Syntax::from_oid(&oid).expect("a known syntax").check(value).is_ok()
 }
 
-/// OID, values that slapd accepts, values that it refuses.
+/// An OID, values that slapd accepts, and values that it refuses.
 type Case = (&'static str, &'static [&'static [u8]], &'static [&'static [u8]]);
 
 const CASES: &[Case] = &[
@@ -67,7 +67,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn checks() {
+fn syntaxes_accept_and_refuse_as_slapd_does() {
     for (oid, good, bad) in CASES {
         for value in *good {
             assert!(accepts(oid, value), "{oid} {value:?}");
@@ -79,7 +79,7 @@ fn checks() {
 }
 
 #[test]
-fn syntaxes_of_others_and_unknown_ones() {
+fn other_syntaxes_are_unknown() {
     for oid in ["8", "12", "34", "38", "53", "59", "06", "+6", ""] {
         assert_eq!(Syntax::from_oid(&format!("{RFC_4517}{oid}")), None, "{oid}");
     }
@@ -96,7 +96,7 @@ fn assert_order(order: Order, values: &[&str]) {
 }
 
 #[test]
-fn orders() {
+fn values_are_ordered_as_in_slapd() {
     assert_order(Order::Octets, &["", "b", "aa", "ab"]);
     assert_order(Order::Integer, &["-100", "-99", "-1", "0", "1", "10", "99", "100"]);
     assert_order(Order::Boolean, &["FALSE", "TRUE"]);
@@ -106,14 +106,14 @@ fn orders() {
 
 proptest! {
     #[test]
-    fn integers_order_as_numbers(a: i128, b: i128, shift in 0..127u32) {
+    fn integers_have_the_order_of_the_numbers(a: i128, b: i128, shift in 0..127u32) {
         let (a, b) = (a >> shift, b >> shift);
         let found = Order::Integer.compare(a.to_string().as_bytes(), b.to_string().as_bytes());
         prop_assert_eq!(found, a.cmp(&b));
     }
 
     #[test]
-    fn what_is_utf8_is_a_directory_string(text in ".+") {
+    fn any_utf8_is_a_directory_string(text in ".+") {
         prop_assert!(accepts("15", text.as_bytes()));
     }
 }

@@ -1,4 +1,4 @@
-//! Index keys as a real slapd stores them, and properties that hold for all.
+//! Index keys equal those that a real slapd stores, and have certain properties for all values.
 
 use proptest::prelude::*;
 use values::keys::{self, Key, Seed, Substrings, Width};
@@ -12,7 +12,7 @@ fn show(key: Key) -> String {
 }
 
 #[test]
-fn equality() {
+fn equality_keys_are_those_of_slapd() {
     let cases = [
         ("cn", DIRECTORY_STRING, "2.5.13.2", "user number 7", "db381418"),
         ("objectClass", OID, "2.5.13.0", "top", "0096defd"),
@@ -47,7 +47,7 @@ fn cn_seeds(width: Width) -> [Seed; 3] {
 }
 
 #[test]
-fn substrings() {
+fn substring_keys_are_those_of_slapd() {
     let seeds = cn_seeds(Width::Four);
     let mut found = Vec::new();
     Substrings::default().each(&seeds, b"user number 7", |key| found.push(key));
@@ -60,7 +60,7 @@ fn substrings() {
 }
 
 #[test]
-fn integers() {
+fn integer_keys_are_those_of_slapd() {
     let cases = [
         (4, "0", "80000000"),
         (4, "1", "80000001"),
@@ -91,7 +91,7 @@ fn integers() {
 }
 
 #[test]
-fn integers_of_any_size_cost_no_more_than_their_digits() {
+fn long_integers_take_time_linear_in_their_digits() {
     let mut number = vec![b'9'; 10_000_000];
     assert!(keys::integer(&number, 8).is_ok());
     number[9_999_999] = b'x';
@@ -99,7 +99,7 @@ fn integers_of_any_size_cost_no_more_than_their_digits() {
 }
 
 #[test]
-fn times() {
+fn time_keys_are_those_of_slapd() {
     let cases = [
         ("19700101000000Z", "4e79747c00"),
         ("20200229123456Z", "4ed7ced670"),
@@ -125,7 +125,7 @@ fn codes(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn phonetic_codes() {
+fn phonetic_keys_are_those_of_slapd() {
     let words = "smith schmidt knight wright xavier jones thomas";
     assert_eq!(codes(words), ["SM0", "SKMT", "NKT", "RKT", "SFR", "JNS", "0MS"]);
     assert_eq!(codes("dr. o'neil 42 é ?"), ["TR", "O", "E"]);
@@ -134,7 +134,7 @@ fn phonetic_codes() {
 }
 
 #[test]
-fn keys_order_by_bytes_then_length() {
+fn keys_are_ordered_by_bytes_then_length() {
     let ordered: [&[u8]; 5] = [b"\0", b"\0\0", b"\0\x01", b"A", b"AB"];
     assert!(ordered.map(Key::new).is_sorted_by(|a, b| a < b));
 }
@@ -147,7 +147,7 @@ fn name_uid_part_ends_at_a_bit_string_only() {
     assert_eq!(keys::name_uid_part(b""), b"");
 }
 
-/// FNV as it is defined.
+/// Computes FNV-1 by its definition.
 fn fnv32(parts: &[&[u8]]) -> u32 {
     let step = |hash: u32, byte: &u8| hash.wrapping_mul(16_777_619) ^ u32::from(*byte);
     parts.concat().iter().fold(0x811C_9DC5, step).swap_bytes()
@@ -155,7 +155,7 @@ fn fnv32(parts: &[&[u8]]) -> u32 {
 
 proptest! {
     #[test]
-    fn substrings_are_all_pieces(
+    fn substring_keys_are_the_hashes_of_all_pieces(
         value: Vec<u8>, min in 1..4usize, more in 0..3usize, any in 1..7usize,
     ) {
         let sizes = Substrings { min, max: min + more, any };
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn integer_keys_order_as_numbers(
+    fn integer_keys_have_the_order_of_the_numbers(
         a: i128, b: i128, shift_a in 0..127u32, shift_b in 0..127u32, length in 4..=8usize,
     ) {
         let (a, b) = (a >> shift_a, b >> shift_b);
@@ -193,7 +193,7 @@ proptest! {
     }
 
     #[test]
-    fn integers_are_exact_while_they_fit(number in -(1i64 << 30)..1i64 << 30) {
+    fn small_integers_have_exact_keys(number in -(1i64 << 30)..1i64 << 30) {
         let key = keys::integer(number.to_string().as_bytes(), 4).unwrap();
         let stored = u32::try_from(key.bits() >> 32).unwrap();
         prop_assert_eq!(i64::from(stored) - (1 << 31), number);

@@ -1,4 +1,4 @@
-//! Normal forms as a real slapd stores them, and properties that hold for all.
+//! Normal forms equal those that a real slapd stores, and have certain properties for all values.
 
 use proptest::prelude::*;
 use values::Normaliser::{self, *};
@@ -6,8 +6,8 @@ use values::Normaliser::{self, *};
 fn normal(normaliser: Normaliser, value: &[u8]) -> Option<Vec<u8>> {
     let mut out = b"kept".to_vec();
     let result = normaliser.apply(value, &mut out);
-    let added = out.strip_prefix(b"kept").expect("what stood there stays");
-    assert!(result.is_ok() || added.is_empty(), "a refused value leaves nothing");
+    let added = out.strip_prefix(b"kept").expect("earlier output is kept");
+    assert!(result.is_ok() || added.is_empty(), "a refused value appends nothing");
     result.is_ok().then(|| added.to_vec())
 }
 
@@ -27,7 +27,7 @@ fn assert_refused(normaliser: Normaliser, values: &[&[u8]]) {
 }
 
 #[test]
-fn spaces() {
+fn insignificant_spaces_are_removed() {
     let cases = [
         ("  Ab  C ", "ab c"),
         ("a", "a"),
@@ -48,18 +48,18 @@ fn spaces() {
 }
 
 #[test]
-fn unicode_3_2() {
+fn text_is_normalised_by_unicode_3_2() {
     let cases = [
         ("ÄÖÜß", "äöüß"),
         ("A\u{308}", "ä"),
-        ("℃ Ⅷ №", "°C VIII No"), // symbols are no letters, so they come out in upper case
+        ("℃ Ⅷ №", "°C VIII No"), // symbols are not folded, so their letters are capitals
         ("ＦＵＬＬ", "full"),
         ("İ", "i"),
-        ("\u{1E9E}", "\u{1E9E}"), // no capital before Unicode 5.1
+        ("\u{1E9E}", "\u{1E9E}"), // not a capital before Unicode 5.1
         ("\u{10A0}", "\u{10A0}"), // no small letter before Unicode 4.1
         ("\u{1D400}\u{1D60E}\u{1D60F}", "AG\u{1D60F}"), // the search in the table ends too early
         ("\u{F900}\u{F902}", "\u{F900}\u{8ECA}"),
-        ("\u{F71}\u{F72}\u{F74}", "\u{F75}\u{F72}"), // a mark that heads a segment takes others
+        ("\u{F71}\u{F72}\u{F74}", "\u{F75}\u{F72}"), // a mark at the head of a segment is composed
         ("\u{1112}\u{1161}\u{11AB}", "한"),
         ("\u{AC00}\u{11C3}", "\u{AC1C}"),
         ("\u{D7A4}", "\u{1113}\u{1161}"),
@@ -81,7 +81,7 @@ fn utf8_of_rfc_2279() {
 }
 
 #[test]
-fn times() {
+fn times_are_converted_to_utc() {
     let cases = [
         ("2020010112Z", "20200101120000Z"),
         ("202001011234,500Z", "20200101123400.5Z"),
@@ -107,7 +107,7 @@ fn times() {
 }
 
 #[test]
-fn uuids_and_csns() {
+fn uuids_and_csns_are_normalised() {
     let uuid = normal(Uuid, b"AABBCCDD-0011-2233-4455-66778899aaff").unwrap();
     assert_eq!(uuid, b"\xAA\xBB\xCC\xDD\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xAA\xFF");
     let elsewhere = normal(Uuid, b"AABBCCDD00112-233-445-5667788-99aaff").unwrap();
@@ -134,14 +134,14 @@ fn uuids_and_csns() {
 proptest! {
 
     #[test]
-    fn words_stay_in_a_row(value in "[ a-zA-Z]{1,60}") {
+    fn words_keep_their_order(value in "[ a-zA-Z]{1,60}") {
         let words: Vec<&str> = value.split_ascii_whitespace().collect();
         let expected = if words.is_empty() { " ".to_owned() } else { words.join(" ") };
         prop_assert_eq!(normal(CaseExact, value.as_bytes()).unwrap(), expected.as_bytes());
     }
 
     #[test]
-    fn marks_of_different_classes_have_no_order(
+    fn marks_of_different_classes_are_sorted(
         base in "[a-zα-ω]", mut marks in Just(vec!['\u{301}', '\u{323}', '\u{328}']).prop_shuffle(),
     ) {
         let text = |marks: &[char]| base.chars().chain(marks.iter().copied()).collect::<String>();
@@ -151,13 +151,13 @@ proptest! {
     }
 
     #[test]
-    fn utf8_is_taken_as_the_standard_library_takes_it(text: String) {
+    fn utf8_is_decoded_as_by_the_standard_library(text: String) {
         prop_assert!(normal(CaseIgnore, text.as_bytes()).is_some());
     }
 }
 
 #[test]
-fn many_marks_take_no_quadratic_time() {
+fn many_marks_do_not_take_quadratic_time() {
     let text = "a".to_owned() + &"\u{301}\u{323}".repeat(500_000);
     assert!(normal(CaseIgnore, text.as_bytes()).is_some());
 }

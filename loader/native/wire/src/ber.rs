@@ -1,5 +1,5 @@
-//! The Basic Encoding Rules as LDAP uses them (RFC 4511, 5.1): definite lengths, small tags. Everything is checked when
-//! read, because a server may be broken or hostile.
+//! The Basic Encoding Rules as LDAP uses them (RFC 4511, 5.1): definite lengths, tags of one byte. The reader checks
+//! everything, because a server may be broken or hostile.
 
 use crate::{Error, Result};
 
@@ -10,7 +10,7 @@ pub const ENUMERATED: u8 = 0x0a;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
 
-/// One encoded value: tag and content.
+/// An encoded value: its tag and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element<'a> {
     pub tag: u8,
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// The bytes not read yet.
+    /// Returns the bytes that are not read yet.
     pub const fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         self.0.first().copied()
     }
 
-    /// The next element if it has this tag and a one-byte length, as nearly all do.
+    /// Returns the next element if it has this tag and a one-byte length, as nearly all elements do.
     #[inline]
     fn short(&mut self, tag: u8) -> Option<&'a [u8]> {
         let &[found, length, ref rest @ ..] = self.0 else { return None };
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         Ok(Element { tag, body })
     }
 
-    /// The next element, which must have this tag.
+    /// Returns the content of the next element; returns an error if it has another tag.
     #[inline]
     pub fn expect(&mut self, tag: u8) -> Result<&'a [u8]> {
         match self.short(tag) {
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Err(Error::protocol(text))
     }
 
-    /// The next element if it has this tag.
+    /// Returns the content of the next element if it has this tag, otherwise None without consuming it.
     pub fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>> {
         if self.peek() == Some(tag) { self.expect(tag).map(Some) } else { Ok(None) }
     }
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         number(self.expect(ENUMERATED)?)
     }
 
-    /// A BOOLEAN that defaults to false if it is absent.
+    /// Reads a BOOLEAN, which is false if absent.
     pub fn boolean(&mut self) -> Result<bool> {
         Ok(self.optional(BOOLEAN)?.is_some_and(|body| body.iter().any(|&byte| byte != 0)))
     }
@@ -123,7 +123,7 @@ pub fn frame(bytes: &[u8], tag: u8, most: usize) -> Result<Option<usize>> {
     }
 }
 
-/// Returns the size of the header and the length in it; `None` if the header is incomplete.
+/// Returns the size of an element's header and the content length in it; `None` if the header is incomplete.
 #[inline]
 fn head(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     let [tag, first, ..] = *bytes else { return Ok(None) };
@@ -171,7 +171,7 @@ impl Writer {
         self.0.clear();
     }
 
-    /// Appends bytes that are encoded already.
+    /// Appends bytes that are already encoded.
     pub fn raw(&mut self, encoded: &[u8]) {
         self.0.extend_from_slice(encoded);
     }
@@ -208,7 +208,7 @@ impl Writer {
         let start = self.0.len();
         fill(self);
         let length = self.0.len() - start;
-        // The size of the length field is only known now.
+        // The size of the length field is not known before the content is written.
         push_length(&mut self.0, length);
         self.0[start..].rotate_left(length);
     }

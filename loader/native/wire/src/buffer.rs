@@ -1,4 +1,4 @@
-//! The buffers of a connection: received bytes that are not consumed yet, and bytes to be sent.
+//! The buffers of a connection: received bytes that are not yet consumed, and bytes to be sent.
 
 use std::mem;
 use std::ops::Range;
@@ -6,10 +6,10 @@ use std::ops::Range;
 use crate::Result;
 use crate::ber::{SEQUENCE, frame};
 
-/// Bytes per read; reading is efficient if many messages come at once.
+/// Bytes per read; a large read is efficient because many messages arrive at once.
 const READ_SIZE: usize = 512 * 1024;
 
-/// A larger message is treated as a protocol error.
+/// Maximum size of a message in bytes; a larger one is a protocol error.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
 /// Splits received bytes into messages. Memory grows with these bytes, not with the length that a server claims.
@@ -45,7 +45,7 @@ impl Input {
         &self.memory[place]
     }
 
-    /// The buffer to read into; never empty.
+    /// Returns the buffer to read into, which is never empty.
     pub fn room(&mut self) -> &mut [u8] {
         if self.filled.is_empty() || self.filled.end == self.memory.len() {
             self.make_room(self.filled.len() + 1);
@@ -57,7 +57,7 @@ impl Input {
         self.filled.end = (self.filled.end + count).min(self.memory.len());
     }
 
-    /// Moves pending bytes to the front, with room for `length` bytes in all. Frees the memory of a large message.
+    /// Moves pending bytes to the front, with room for `length` bytes in total. Frees the memory of a large message.
     fn make_room(&mut self, length: usize) {
         if self.filled.start > 0 {
             self.memory.copy_within(self.filled.clone(), 0);
@@ -72,8 +72,8 @@ impl Input {
     }
 }
 
-/// A layer that could not send bytes must get the same bytes at the same address again, so bytes being sent stay in
-/// place, and new bytes wait in a second buffer.
+/// Bytes to be sent. A layer that could not send bytes must get them again at the same address, so they stay where they
+/// are, and new bytes wait in a second buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     under_way: Vec<u8>,
@@ -94,7 +94,7 @@ impl Output {
         self.under_way.len() - self.gone + self.waiting.len()
     }
 
-    /// The next bytes to send; empty if nothing is pending.
+    /// Returns the next bytes to send; empty if nothing is pending.
     pub(crate) fn next(&mut self) -> &[u8] {
         if self.gone == self.under_way.len() {
             self.under_way.clear();
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_takes_no_memory() {
+    fn a_claimed_length_allocates_no_memory() {
         let mut input = Input::default();
         let head = [SEQUENCE, 0x84, 0x0f, 0xff, 0, 0];
         input.room()[..head.len()].copy_from_slice(&head);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_larger_than_the_buffer_is_whole() {
+    fn a_message_larger_than_the_buffer_is_complete() {
         let length = 5 * READ_SIZE;
         let mut input = Input::default();
         let mut sent = vec![SEQUENCE, 0x84];
@@ -134,7 +134,7 @@ mod tests {
         while input.next().unwrap().is_none_or(|place| input.bytes(place) != sent) {
             let room = input.room();
             let count = room.len().min(rest.len());
-            assert!(count > 0, "no message, and nothing left to come");
+            assert!(count > 0, "all bytes were read, but the message is incomplete");
             room[..count].copy_from_slice(&rest[..count]);
             rest = &rest[count..];
             input.fill(count);

@@ -1,4 +1,4 @@
-//! A bound connection that sends and receives messages; and the options to open one.
+//! A bound connection that sends and receives messages, and the options to open it.
 
 use std::fmt;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use crate::buffer::{Input, Output};
 use crate::session::{IoResult, Session, check_silence};
 use crate::{Error, Message, Result};
 
-/// A password, which is overwritten when dropped and never printed.
+/// A password: never printed, and overwritten in memory when dropped.
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
@@ -46,8 +46,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Options with the meaning that they have for ldapsearch. For `None`, libldap's files and variables decide
-/// (ldap.conf(5)).
+/// Connection options with the meaning that they have in ldapsearch. Where an option is `None`, libldap's files and
+/// environment variables decide (ldap.conf(5)).
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionOptions {
     pub uri: Option<String>,
@@ -61,9 +61,9 @@ pub struct ConnectionOptions {
     pub realm: Option<String>,
     /// Required properties of the SASL security layer (ldap.conf(5), `SASL_SECPROPS`).
     pub secprops: Option<String>,
-    /// Take the server's name from the URI, without canonicalization (`SASL_NOCANON`).
+    /// Whether the server's name is taken from the URI, without canonicalization (`SASL_NOCANON`).
     pub as_written: bool,
-    /// 1: try `StartTLS`, and continue in clear text (-Z). 2: require it (-ZZ).
+    /// 1 tries `StartTLS` but continues in clear text without it (-Z); 2 requires it (-ZZ).
     pub start_tls: u8,
     pub connect_timeout: Duration,
     /// Time limit for the answer to `StartTLS` and to each step of a bind; zero means no limit.
@@ -72,22 +72,22 @@ pub struct ConnectionOptions {
     pub silence: Duration,
 }
 
-/// Longest wait between checks for cancellation.
+/// Maximum time between two checks for cancellation.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Most bytes that [`Channel::send`] buffers before it writes.
+/// Number of bytes after which [`Channel::send`] writes what it has buffered.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// A busy server writes entries one by one. Reading after a pause finds a hundred and more at once, and saves as many
-/// wake-ups. Each pause is twice the previous one, up to the longest, so that the end of a page is not delayed by much.
+/// Pauses between reads. A busy server sends entries one by one; a read after a pause gets a hundred or more, and saves
+/// as many wake-ups. Each pause is twice the previous one, up to a limit, so that the end of a page is hardly delayed.
 const PAUSES: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
 
-/// A Unix socket holds at most some hundred entries, and slapd resumes slowly after a full one.
+/// Pauses on a Unix socket: it holds at most some hundred entries, and slapd resumes slowly after it was full.
 const LOCAL_PAUSES: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(50);
 
-/// Requests carry numbers from [`Self::next_id`]; answers arrive in any order.
+/// A bound connection. Requests have numbers from [`Self::next_id`]; answers arrive in any order.
 ///
-/// Every wait ends soon after `Counters::cancel`, and with an error if the server sends nothing for longer than the
+/// A wait ends soon after `Counters::cancel`. It ends with an error if the server sends nothing for longer than the
 /// option `silence` allows.
 pub struct Channel {
     session: Session,
@@ -114,7 +114,7 @@ impl Channel {
             silence: link.silence,
             input: Input::default(),
             output: Output::default(),
-            // libldap used the first numbers for its own requests, which have all ended.
+            // libldap used lower numbers for its own requests, which have all ended.
             next_id: 100,
             gathering: false,
             pause: pauses.start,
@@ -122,15 +122,15 @@ impl Channel {
         })
     }
 
-    /// Returns the number for a new request; each is used once.
+    /// Returns the number for a new request; no number is returned twice.
     pub fn next_id(&mut self) -> i32 {
         let id = self.next_id;
         self.next_id = if id == i32::MAX { 1 } else { id + 1 };
         id
     }
 
-    /// Queues complete messages. They are written when enough has accumulated, by `flush`, or before the next wait for
-    /// an answer.
+    /// Queues complete messages. They are written as soon as enough have accumulated, by `flush`, or before the next
+    /// wait for an answer.
     pub fn send(&mut self, messages: &[u8]) -> Result<()> {
         self.output.push(messages);
         self.pause = self.pauses.start;
@@ -140,7 +140,7 @@ impl Channel {
         self.push_out().map(drop)
     }
 
-    /// Writes all queued messages. Answers that arrive meanwhile are kept.
+    /// Writes all queued messages. Answers that arrive meanwhile are buffered.
     pub fn flush(&mut self) -> Result<()> {
         let mut begun = Instant::now();
         let mut left = self.unsent();
@@ -163,12 +163,12 @@ impl Channel {
         self.output.len()
     }
 
-    /// Turns pauses between reads on or off, for a stream of answers of which none is urgent.
+    /// Turns pauses between reads on or off; they suit a stream of answers none of which is urgent.
     pub fn gather(&mut self, on: bool) {
         self.gathering = on;
     }
 
-    /// Returns the next message, waiting if necessary.
+    /// Returns the next message; waits for it if necessary.
     pub fn receive(&mut self) -> Result<Message<'_>> {
         let place = loop {
             if let Some(place) = self.input.next()? {
@@ -179,7 +179,7 @@ impl Channel {
         open(self.input.bytes(place))
     }
 
-    /// Returns the next message if it has arrived, without waiting.
+    /// Returns the next message if it has already arrived; never waits.
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>> {
         let place = loop {
             if let Some(place) = self.input.next()? {
@@ -193,7 +193,7 @@ impl Channel {
         open(self.input.bytes(place)).map(Some)
     }
 
-    /// Reads at least one byte.
+    /// Waits until at least one byte has been read.
     fn read(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut pause = self.gathering;
@@ -211,7 +211,7 @@ impl Channel {
         }
     }
 
-    /// Writes without waiting. Returns the event that the rest waits for, or `None` if nothing is left.
+    /// Writes without waiting. Returns the event for which the rest must wait, or `None` if nothing is left.
     fn push_out(&mut self) -> Result<Option<PollFlags>> {
         while !self.output.is_empty() {
             match moved(self.session.write(self.output.next()), PollFlags::OUT)? {
@@ -222,7 +222,7 @@ impl Channel {
         Ok(None)
     }
 
-    /// Reads what has arrived. Returns the event to wait for if there was nothing.
+    /// Reads available bytes without waiting. If there are none, returns the event to wait for.
     fn read_some(&mut self) -> Result<Option<PollFlags>> {
         loop {
             match moved(self.session.read(self.input.room()), PollFlags::IN)? {
@@ -258,14 +258,14 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// Parses a message; an unsolicited one means that the server is disconnecting.
+/// Parses a message; an unsolicited message means that the server is disconnecting.
 fn open(bytes: &[u8]) -> Result<Message<'_>> {
     let message = Message::read(bytes)?;
     if message.id == 0 { Err(message.notice_of_disconnection()) } else { Ok(message) }
 }
 
-/// Returns the number of bytes moved, 0 after a signal; or else the event to wait for: `own`, unless a security layer
-/// needs the other direction.
+/// Returns the number of bytes read or written, which is 0 after a signal; or else the event to wait for: `own`, unless
+/// a security layer needs the other direction.
 fn moved(
     done: io::Result<IoResult>,
     own: PollFlags,

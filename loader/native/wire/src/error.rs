@@ -24,7 +24,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The code for Python; it never changes.
+    /// Returns the error code for Python; it never changes.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Library => "ldap.library",
@@ -43,16 +43,16 @@ impl Phase {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub phase: Phase,
-    /// LDAP result code (RFC 4511, 4.1.9); negative codes are libldap's own (ldap.h, `LDAP_SERVER_DOWN` and so on).
+    /// LDAP result code (RFC 4511, 4.1.9); libldap's own codes are negative (ldap.h, `LDAP_SERVER_DOWN` and so on).
     pub result: i32,
-    /// Diagnostic message, or libldap's text for the code.
+    /// The diagnostic message, or libldap's text for the code.
     pub text: String,
-    /// The existing part of the DN, if the code says that the rest does not exist.
+    /// If the code says that the entry does not exist: the part of its DN that exists.
     pub matched: String,
 }
 
-/// A failure of the server, or an error of our own: of a file, or a cancellation. It is kept small because it is part
-/// of the result of reading every element.
+/// An error of the server, or of this host: of a file, or a cancellation. It is kept small because every function that
+/// reads an element returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     Ldap(Box<Failure>),
@@ -67,7 +67,7 @@ impl From<workers::Panicked> for Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// libldap's codes for failures without an answer from a server (ldap.h).
+/// libldap's codes for failures that are not an answer from a server (ldap.h).
 pub(crate) const SERVER_DOWN: i32 = -1;
 pub(crate) const DECODING_ERROR: i32 = -4;
 pub(crate) const TIMEOUT: i32 = -5;
@@ -85,7 +85,7 @@ impl Error {
         Failure::new(Phase::Lost, SERVER_DOWN, text).into()
     }
 
-    /// The channel failed earlier.
+    /// Returns the error for any use of a channel that has already failed.
     pub fn closed() -> Self {
         Self::lost("the connection is closed")
     }

@@ -23,13 +23,13 @@ const TYPE: u8 = 0x82;
 const VALUE: u8 = 0x83;
 const DN_ATTRIBUTES: u8 = 0x84;
 
-/// Limits recursion, but is deeper than any filter that a person or ditseed writes.
+/// Maximum nesting, which limits recursion; no filter written by a person or by ditseed is nested deeper.
 const MOST_NESTED: usize = 100;
 
 /// libldap's code for an invalid filter.
 const FILTER_ERROR: i32 = -7;
 
-/// Encodes `text`. As in ldapsearch, the outer parentheses may be omitted.
+/// Encodes a filter. As in ldapsearch, the outer parentheses may be omitted.
 pub fn encode(text: &str) -> Result<Vec<u8>> {
     let whole = if text.starts_with('(') { text.to_owned() } else { format!("({text})") };
     let mut parser = Parser { text, rest: whole.as_bytes() };
@@ -138,7 +138,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[attribute][:dn][:rule]`, with at least an attribute or a rule.
+    /// Encodes an extensible match `[attribute][:dn][:rule]`, which has at least an attribute or a rule.
     fn extensible(&self, matching: &[u8], value: &[u8], out: &mut Writer) -> Result<()> {
         let mut parts = matching.split(|&byte| byte == b':');
         let name = parts.next().unwrap_or_default();
@@ -170,16 +170,16 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Requires an attribute description or the OID of a matching rule.
+    /// Returns an error unless `name` is an attribute description or the OID of a matching rule.
     fn expect_name(&self, name: &[u8]) -> Result<()> {
         let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"-;._".contains(byte);
         if !name.is_empty() && name.iter().all(letter) {
             return Ok(());
         }
-        self.refuse(&format!("{:?} is no attribute", String::from_utf8_lossy(name)))
+        self.refuse(&format!("{:?} is not an attribute description", String::from_utf8_lossy(name)))
     }
 
-    /// Decodes the escapes of RFC 4515; crate `select` also accepts the older ones, as slapd does.
+    /// Decodes the escapes of RFC 4515. The crate `select` also accepts older escapes, as slapd does.
     fn unescape(&self, value: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(value.len());
         let mut bytes = value.iter();

@@ -1,8 +1,8 @@
-//! An LDAP client (RFC 4511) for millions of entries.
+//! An LDAP client (RFC 4511) that reads millions of entries.
 //!
 //! libldap opens a connection, encrypts it and binds ([`ConnectionOptions`]), because it supports every method and
 //! reads ldap.conf. From then on a [`Channel`] owns the connection: it reads and writes many messages at a time through
-//! the security layers of libldap, without a libldap object per entry.
+//! libldap's security layers, without a libldap object per entry.
 
 pub mod ber;
 pub mod buffer;

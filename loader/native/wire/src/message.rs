@@ -23,12 +23,12 @@ const RESPONSE_VALUE: u8 = 0x8b;
 const INTERMEDIATE_NAME: u8 = 0x80;
 const INTERMEDIATE_VALUE: u8 = 0x81;
 
-/// One complete message.
+/// A complete LDAP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Number of the request that it answers; 0 if unsolicited.
+    /// Number of the request that this message answers; 0 if it is unsolicited.
     pub id: i32,
-    /// One of [`tag`].
+    /// A constant of [`tag`].
     pub tag: u8,
     pub body: &'a [u8],
     controls: &'a [u8],
@@ -43,7 +43,7 @@ impl<'a> Message<'a> {
         Ok(Self { id, tag: operation.tag, body: operation.body, controls })
     }
 
-    /// Returns the value of a control, empty if it has none; `None` if the control is absent.
+    /// Returns the value of a control, which is empty if the control has no value; `None` if there is no such control.
     pub fn control(&self, wanted: &[u8]) -> Result<Option<&'a [u8]>> {
         let mut controls = Reader::new(self.controls);
         while !controls.is_at_end() {
@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
         Ok(None)
     }
 
-    /// Parses the result that ends a request of any kind.
+    /// Parses the result, which ends a request of any kind.
     pub fn result(&self) -> Result<LdapResult<'a>> {
         LdapResult::read(&mut Reader::new(self.body))
     }
@@ -69,7 +69,7 @@ impl<'a> Message<'a> {
         Ok(Extended { result, name, value: reader.optional(RESPONSE_VALUE)? })
     }
 
-    /// Returns the value of an intermediate response (RFC 4511, 4.13) with this name.
+    /// Returns the value of an intermediate response (RFC 4511, 4.13) if it has the name `wanted`.
     pub fn intermediate(&self, wanted: &[u8]) -> Result<Option<&'a [u8]>> {
         let mut reader = Reader::new(self.body);
         let name = reader.optional(INTERMEDIATE_NAME)?;
@@ -83,10 +83,10 @@ impl<'a> Message<'a> {
         Ok(Entry { dn, attributes: Attributes(reader.sequence()?), length: self.body.len() })
     }
 
-    /// The error in an unsolicited notice of disconnection.
+    /// Returns the error that an unsolicited notice of disconnection contains.
     pub(crate) fn notice_of_disconnection(&self) -> Error {
-        let told = (self.tag == tag::EXTENDED).then(|| self.extended());
-        match told {
+        let extended = (self.tag == tag::EXTENDED).then(|| self.extended());
+        match extended {
             Some(Ok(notice)) if notice.name == Some(DISCONNECTION) => {
                 Failure { phase: Phase::Lost, ..notice.result.failure() }.into()
             }
@@ -112,7 +112,7 @@ impl<'a> LdapResult<'a> {
         Ok(Self { code, matched, text, referral })
     }
 
-    /// The diagnostic message, or the URIs of a referral.
+    /// Returns the diagnostic message, or if it is empty, the URIs of the referral.
     pub fn message(&self) -> String {
         if !self.text.is_empty() {
             return String::from_utf8_lossy(self.text).into_owned();
@@ -146,7 +146,7 @@ pub struct Extended<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// `SearchResultEntry`: its DN, and its attributes, which are parsed when iterated.
+/// `SearchResultEntry`: a DN, and attributes that are parsed when iterated.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
     pub dn: &'a [u8],
@@ -155,13 +155,13 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Size of the encoded entry in bytes.
+    /// Returns the size of the encoded entry in bytes.
     pub fn length(&self) -> u64 {
         self.length as u64
     }
 }
 
-/// Iterates over attribute descriptions with their values; the values of one may come in several pieces.
+/// Iterates over attributes with their values. An attribute may recur, each time with some of its values.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a>(Reader<'a>);
 

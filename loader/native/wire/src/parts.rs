@@ -1,5 +1,5 @@
-//! Writes the entries of a search as LDIF: into files of some tens of megabytes with a file of rows for each, into one
-//! file, or as blocks to a consumer.
+//! Writes the entries of a search as LDIF: into files of some tens of megabytes with a file of rows for each, into a
+//! single file, or as blocks to a consumer.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use crate::message::Entry;
 use crate::record::Recorder;
 use crate::{Channel, Result, Search, search};
 
-/// LDIF bytes of a file before compression. The first files are smaller, each twice the previous one, because they have
-/// most containers, and arranging the entries rewrites every file with a container.
+/// LDIF bytes of a file before compression. The first files are smaller, each twice the previous one: they have most of
+/// the containers, and arranging the entries rewrites every file with a container.
 const PIECE: u64 = 64 << 20;
 const FIRST_PIECE: u64 = 2 << 20;
 
-/// Number of records that are counted and written together, which is cheaper than one by one.
+/// Number of records that are counted and written together, which costs less than one by one.
 const BATCH: u64 = 32;
 
-/// Threads for the compression of files.
+/// Number of threads that compress a file.
 const THREADS: u32 = 1;
 
-/// The files are `directory/name-000.ldif`, `name-001.ldif`, and so on.
+/// Output files named `directory/name-000.ldif`, `name-001.ldif`, and so on.
 #[derive(Debug, Clone)]
 pub struct OutputFiles {
     pub directory: PathBuf,
     pub name: String,
-    /// Compress, and append `.zst` to the names.
+    /// Whether to compress the files and append `.zst` to their names.
     pub compress: bool,
 }
 
@@ -41,11 +41,11 @@ impl OutputFiles {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchOutput {
     pub entries: u64,
-    /// LDIF bytes before compression.
+    /// Size of the LDIF before compression, in bytes.
     pub bytes: u64,
-    /// The files in order; none if there are no entries.
+    /// The files in order; empty if there are no entries.
     pub files: Vec<PathBuf>,
-    /// XXH3 (128 bits) of each file, in hexadecimal.
+    /// XXH3 checksum (128 bits) of each file, in hexadecimal.
     pub sums: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub fn part(
     Ok(writer.finish()?)
 }
 
-/// Writes the entries into one file, without rows.
+/// Writes the entries into one file, without a file of rows.
 pub fn file(
     channel: &mut Channel,
     query: &Search,
@@ -92,10 +92,10 @@ struct Writer<'a> {
     target: &'a OutputFiles,
     recorder: Recorder,
     piece: Option<Piece>,
-    /// The previous piece, which is being synced.
+    /// The rows and LDIF files of the previous piece while they are synced.
     before: Option<[Closing; 2]>,
     inner: Output,
-    /// Records not yet passed to [`Writer::flush`], their rows, and the notes.
+    /// Records not yet passed to [`Writer::flush`], with their rows and notes.
     text: Vec<u8>,
     rows: Vec<u8>,
     notes: Vec<u8>,
@@ -103,7 +103,7 @@ struct Writer<'a> {
     done: SearchOutput,
 }
 
-/// A file with its rows.
+/// An LDIF file and the file of its rows.
 struct Piece {
     ldif: Output,
     rows: Output,
@@ -207,7 +207,7 @@ impl Piece {
     }
 }
 
-/// Removes files of an earlier attempt, which may have written more of them.
+/// Removes files of an earlier attempt, which may have written more files than this one.
 fn remove_old(target: &OutputFiles) -> common::Result<()> {
     let remove = || -> std::io::Result<()> {
         for file in fs::read_dir(&target.directory)? {
@@ -227,20 +227,20 @@ fn is_ours(path: &Path, name: &str) -> bool {
     number.is_some_and(|(number, _)| number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// LDIF bytes of a block, the same as from a reader of files.
+/// LDIF bytes of a block, as in blocks read from files.
 const BLOCK: usize = ldif::blocks::BLOCK_SIZE;
 
-/// Files that also get the entries of a search.
+/// Files that receive data of the search besides the feed.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedFiles<'a> {
-    /// Gets the [notes](Recorder::note) of containers.
+    /// Receives the [notes](Recorder::note) of containers.
     pub notes: &'a Path,
-    /// Gets all records.
+    /// Receives all records.
     pub copy: Option<&'a Path>,
 }
 
-/// Sends the entries that `query` finds to `feed`, without the attributes `drop`. Returns their number after the other
-/// files are synced.
+/// Sends the entries that `query` finds to `feed`, without the attributes `drop`. Returns their number when `files` are
+/// synced.
 pub fn feed(
     channel: &mut Channel,
     query: &Search,
@@ -260,10 +260,10 @@ struct Feeder<'a> {
     recorder: Recorder,
     notes: Output,
     copy: Option<Output>,
-    /// Records of the incomplete block, and notes.
+    /// Records of the incomplete block, and the notes.
     block: Vec<u8>,
     noted: Vec<u8>,
-    /// Bytes of the block, and entries, that have been counted.
+    /// Bytes of `block`, and entries, that are counted already.
     counted: usize,
     waiting: u64,
     entries: u64,

@@ -1,4 +1,4 @@
-//! Converts entries to LDIF records with rows, or to fingerprints, or only counts them.
+//! Converts entries to LDIF records with rows, to fingerprints, or only counts them.
 
 use common::Counters;
 use ldif::write::line;
@@ -10,10 +10,10 @@ use tree::{Description, Digest, EntryRecord, Names, csn};
 use crate::message::{Entry, Values};
 use crate::{Channel, Error, Result, Search, search};
 
-/// Writes records and reuses its buffers from entry to entry.
+/// Writes entries as LDIF records, and reuses its buffers from entry to entry.
 ///
-/// Values are written as the server sent them, those of one attribute together, never folded. A blank line ends each
-/// record.
+/// Values are written as the server sent them and never folded; all values of an attribute are together. A blank line
+/// ends each record.
 #[derive(Debug)]
 pub struct Recorder {
     descriptions: Descriptions,
@@ -23,14 +23,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// `drop` are attributes to leave out, with any options.
+    /// `drop` are attributes to omit, with all their options.
     pub fn new(drop: Names) -> Self {
         let ignore = tree::join::context_csn();
         let descriptions = Descriptions::new(drop, ignore);
         Self { descriptions, seen: Vec::new(), printer: Fingerprinter::default(), interior: false }
     }
 
-    /// Appends the DN, entryUUID and entryCSN of the last recorded entry, if the server says that it has subordinates.
+    /// Appends the DN, entryUUID and entryCSN of the last recorded entry if the server says that it has subordinates.
     pub fn note(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !self.interior {
             return Ok(());
@@ -93,8 +93,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Groups the values of attributes that came in several pieces: slapd 2.6.11 to 2.6.14 corrupt entries whose values
-    /// are not together.
+    /// Writes the values of an attribute together although the server sent them in several pieces: slapd 2.6.11 to
+    /// 2.6.14 corrupt entries whose values are apart.
     fn write_together(
         &mut self,
         entry: &Entry<'_>,
@@ -148,7 +148,7 @@ impl RowValues {
     }
 }
 
-/// Writes an attribute whose values all came in one piece.
+/// Writes an attribute whose values all came together.
 #[inline]
 fn attribute_lines(
     description: &Description,
@@ -208,7 +208,7 @@ pub fn digest(
     })
 }
 
-/// Receives and counts every entry without parsing attributes, to measure the speed of reading alone.
+/// Receives and counts all entries without parsing their attributes, to measure the speed of reading alone.
 pub fn discard(channel: &mut Channel, query: &Search, counters: &Counters) -> Result<()> {
     search(channel, query, |entry| {
         counters.add(1, entry.length());
@@ -216,19 +216,19 @@ pub fn discard(channel: &mut Channel, query: &Search, counters: &Counters) -> Re
     })
 }
 
-/// Most cached descriptions: more than any schema has, so that a hostile server cannot exhaust our memory.
+/// Maximum number of cached descriptions: more than any schema has, but a hostile server cannot exhaust our memory.
 const MOST_CACHED: usize = 10_000;
 
-/// A cache of descriptions. Similar entries send the same descriptions in the same order.
+/// A cache of attribute descriptions. Similar entries have the same descriptions in the same order.
 #[derive(Debug)]
 struct Descriptions {
     drop: Names,
     ignore: Names,
     cached: Vec<Description>,
     expected: usize,
-    /// All descriptions of the entry so far have a smaller index.
+    /// Greater than the index of every description of the entry so far.
     beyond: usize,
-    /// Whether two cached descriptions may be spellings of the same attribute.
+    /// Whether two cached descriptions may be spellings of one attribute.
     twins: bool,
 }
 
@@ -237,7 +237,7 @@ impl Descriptions {
         Self { drop, ignore, cached: Vec::new(), expected: 0, beyond: 0, twins: false }
     }
 
-    /// Looks up a description including its options. Returns an error if `text` is not a description.
+    /// Looks up a description with its options. Returns an error if `text` is not a valid description.
     #[inline]
     fn of(&mut self, text: &[u8]) -> Result<&Description> {
         let at = match self.cached.get(self.expected) {
@@ -248,7 +248,7 @@ impl Descriptions {
         Ok(&self.cached[at])
     }
 
-    /// Looks up a description, and returns whether its index is beyond those of the entry so far.
+    /// Looks up a description, and returns whether its index is beyond those of the entry's earlier descriptions.
     #[inline]
     fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
         if first {
@@ -278,7 +278,7 @@ impl Descriptions {
     fn learn(&self, text: &[u8]) -> Result<Description> {
         Description::learn(text, &self.drop, &self.ignore).ok_or_else(|| {
             let name = text.escape_ascii().to_string();
-            Error::protocol(format!("\"{name}\" is no attribute description"))
+            Error::protocol(format!("\"{name}\" is not an attribute description"))
         })
     }
 }

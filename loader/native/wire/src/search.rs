@@ -9,15 +9,15 @@ use crate::{Channel, Error, Message, Result, filter, sync};
 const REQUEST: u8 = 0x63;
 const CONTROLS: u8 = 0xa0;
 
-/// Returns referral objects as entries (RFC 3296); also turns off the computed attributes of slapo-dynlist(5).
+/// Makes the server return referral objects as entries (RFC 3296), without the computed attributes of slapo-dynlist(5).
 const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
-/// RFC 3672: subentries only.
+/// Makes the server return subentries only (RFC 3672).
 const SUBENTRIES: &[u8] = b"1.3.6.1.4.1.4203.1.10.1";
-/// The BOOLEAN TRUE in BER: subentries are visible.
+/// The BOOLEAN TRUE in BER, which makes subentries visible.
 const VISIBLE: &[u8] = &[0x01, 0x01, 0xff];
-/// Values as stored: without this control slapo-valsort(5) strips their weights.
+/// Makes the server return values as stored: without this control slapo-valsort(5) removes their weights.
 const VALSORT: &[u8] = b"1.3.6.1.4.1.4203.666.5.14";
-/// TRUE for "do not sort" (`valsort_parseCtrl`).
+/// TRUE in this sequence means "do not sort" (`valsort_parseCtrl`).
 const UNSORTED: &[u8] = &[0x30, 0x03, 0x01, 0x01, 0xff];
 /// Simple paged results (RFC 2696).
 const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
@@ -26,17 +26,17 @@ const PAGED: &[u8] = b"1.2.840.113556.1.4.319";
 pub struct Search {
     pub base: String,
     pub scope: Scope,
-    /// RFC 4515.
+    /// The filter as text (RFC 4515).
     pub filter: String,
-    /// Attribute descriptions, `*`, `+`, or `1.1` for none.
+    /// Attribute descriptions, `*`, `+`, or `1.1` for no attributes.
     pub attributes: Vec<String>,
-    /// Entries per page; 0 turns paging off.
+    /// Entries per page; 0 disables paging.
     pub page: u32,
-    /// Search for subentries, which other searches omit.
+    /// Whether to search for subentries, which other searches omit.
     pub subentries: bool,
 }
 
-/// Calls `see` with every entry. Returns an error unless the server confirms that these were all.
+/// Calls `see` with every entry. Returns an error unless the server confirms that the result is complete.
 ///
 /// After any error, including one from `see`, the channel is unusable: answers to this request may still arrive.
 pub fn search(
@@ -82,7 +82,7 @@ fn page(
     }
 }
 
-/// The cookie is empty after the last page, and if the server does not support paging.
+/// Returns the cookie for the next page; it is empty after the last page, and if the server does not support paging.
 fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
     let Some(value) = message.control(PAGED)? else { return Ok(Vec::new()) };
     let mut value = Reader::new(value).sequence()?;
@@ -119,7 +119,7 @@ pub(crate) fn write(
         });
         out.nest(CONTROLS, |out| {
             out.sequence(|out| out.octets(MANAGE_DSA_IT));
-            // Not critical: a server without the overlay ignores it.
+            // Not critical: a server without slapo-valsort ignores it.
             out.sequence(|out| {
                 out.octets(VALSORT);
                 out.octets(UNSORTED);
@@ -137,14 +137,14 @@ pub(crate) fn write(
     });
 }
 
-/// Critical: a server that does not know it would send ordinary entries.
+/// Writes the critical Subentries control: a server that ignored it would return ordinary entries.
 fn subentries(out: &mut Writer) {
     out.octets(SUBENTRIES);
     out.boolean(true);
     out.octets(VISIBLE);
 }
 
-/// Not critical: a server without paging sends all entries at once.
+/// Writes the control for paging. It is not critical: a server that ignores it returns all entries at once.
 fn paged(out: &mut Writer, page: u32, cookie: &[u8]) {
     let mut value = Writer::default();
     value.sequence(|value| {

@@ -1,7 +1,7 @@
 //! Content synchronization (RFC 4533), refreshOnly mode: changes and deletions since a cookie.
 //!
-//! A provider either lists deleted entries, or everything that still exists: changed entries in full, and the
-//! entryUUIDs of unchanged ones.
+//! A provider reports either the deleted entries, or everything that still exists: changed entries in full, unchanged
+//! entries by their entryUUID.
 
 use std::path::{Path, PathBuf};
 
@@ -23,14 +23,14 @@ const INFO: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.4";
 const REFRESH_ONLY: i32 = 1;
 /// The choice `syncIdSet` of a Sync Info message.
 const ID_SET: u8 = 0xa3;
-/// States of an entry (RFC 4533, 2.2).
+/// Two of the states of an entry (RFC 4533, 2.2).
 const PRESENT: i32 = 0;
 const DELETE: i32 = 3;
 
-/// Bytes of memory for sorting the provider's entryUUIDs; more are sorted in a temporary file.
+/// Bytes of memory for sorting the provider's entryUUIDs; beyond that, a temporary file is used.
 const SORT_MEMORY: usize = 64 << 20;
 
-/// Output files: LDIF of entries, and entryUUIDs of 16 bytes each.
+/// Output files: LDIF of changed entries, and entryUUIDs of 16 bytes each.
 #[derive(Debug, Clone)]
 pub struct Files {
     pub changed: PathBuf,
@@ -40,17 +40,17 @@ pub struct Files {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SyncCounts {
-    /// Number of entries received in full.
+    /// Number of entries that were received in full.
     pub entries: u64,
     pub present: u64,
     pub deleted: u64,
-    /// entryUUIDs that came more than once for entries at the provider.
+    /// entryUUIDs that the provider reported more than once for existing entries.
     pub repeated: Vec<Vec<u8>>,
-    /// The cookie for the next refresh; `None` if it is unchanged.
+    /// The cookie for the next refresh; `None` if it has not changed.
     pub cookie: Option<Vec<u8>>,
-    /// Whether the provider listed what exists: all entries not received or listed as present have been deleted.
+    /// Whether the provider reported all that exists: entries neither received nor listed as present were deleted.
     pub names_present: bool,
-    /// Whether there were more than `most` entries: the rest was not read, and the channel is unusable.
+    /// Whether there were more than `most` entries. If so, the rest was not read, and the channel is unusable.
     pub cut: bool,
 }
 
@@ -103,7 +103,7 @@ fn requested(cookie: &[u8]) -> Vec<u8> {
     value.bytes().to_vec()
 }
 
-/// Writes the critical control, without which the server would run an ordinary search.
+/// Writes the critical Sync Request control; if it were not, some servers would run an ordinary search.
 pub(crate) fn control(out: &mut Writer, value: &[u8]) {
     out.octets(REQUEST);
     out.boolean(true);
@@ -114,7 +114,7 @@ struct SyncReceiver {
     changed: Output,
     present: Output,
     deleted: Output,
-    /// entryUUIDs of the entries at the provider.
+    /// entryUUIDs of the entries that exist at the provider.
     met: TupleSorter<u128>,
     recorder: Recorder,
     text: Vec<u8>,
@@ -175,7 +175,7 @@ impl SyncReceiver {
         Ok(())
     }
 
-    /// Reads sets of entryUUIDs; other Sync Info messages belong to the persist stage.
+    /// Reads sets of entryUUIDs. Other Sync Info messages belong to the persist stage and are ignored.
     fn info(&mut self, message: &Message<'_>, counters: &Counters) -> Result<()> {
         let mut value = Reader::new(message.intermediate(INFO)?.unwrap_or_default());
         let Some(set) = value.optional(ID_SET)? else { return Ok(()) };
@@ -190,7 +190,7 @@ impl SyncReceiver {
     }
 
     fn done(&mut self, message: &Message<'_>) -> Result<()> {
-        let missing = || Error::protocol("a search of content synchronisation without its end");
+        let missing = || Error::protocol("a synchronization ended without the Sync Done control");
         let mut value = Reader::new(message.control(DONE)?.ok_or_else(missing)?).sequence()?;
         self.synced.cookie = value.optional(OCTETS)?.map(<[u8]>::to_vec);
         self.synced.names_present = !value.boolean()?;
@@ -214,6 +214,6 @@ impl SyncReceiver {
 }
 
 fn number(uuid: &[u8]) -> Result<u128> {
-    let wrong = |_| Error::protocol("an entryUUID that has not 16 bytes");
+    let wrong = |_| Error::protocol("an entryUUID that is not 16 bytes long");
     uuid.try_into().map(u128::from_be_bytes).map_err(wrong)
 }

@@ -1,4 +1,4 @@
-//! Encoded values can be decoded. That no input makes a decoder panic is tested by the fuzz targets.
+//! Encoded values can be decoded. The fuzz targets test that no input makes a decoder panic.
 
 mod support;
 
@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn numbers_read_back(number in any::<i32>()) {
+    fn numbers_survive_encoding(number in any::<i32>()) {
         let mut out = Writer::default();
         out.integer(number);
         out.enumerated(number);
@@ -31,7 +31,7 @@ proptest! {
     }
 
     #[test]
-    fn entries_read_back(dn in prop::collection::vec(any::<u8>(), 0..200), attributes in attributes()) {
+    fn entries_survive_encoding(dn in prop::collection::vec(any::<u8>(), 0..200), attributes in attributes()) {
         let bytes = entry(&dn, &attributes);
         prop_assert_eq!(frame(&bytes, SEQUENCE, MOST).unwrap(), Some(bytes.len()));
         let message = Message::read(&bytes).unwrap();
@@ -49,11 +49,11 @@ proptest! {
     }
 
     #[test]
-    fn cut_messages_are_errors(attributes in attributes(), at in any::<prop::sample::Index>()) {
+    fn truncated_messages_are_errors(attributes in attributes(), at in any::<prop::sample::Index>()) {
         let bytes = entry(b"cn=a,dc=x", &attributes);
         let cut = &bytes[..at.index(bytes.len())];
         prop_assert!(Message::read(cut).is_err());
-        // While the message is incomplete, `frame` waits for more.
+        // `frame` waits for more while the message is incomplete.
         prop_assert!(frame(cut, SEQUENCE, MOST).unwrap().is_none_or(|whole| whole == bytes.len()));
     }
 }
@@ -70,8 +70,8 @@ fn lengths_take_the_fewest_bytes() {
 }
 
 #[test]
-fn lengths_that_no_message_has_are_refused() {
-    // Indefinite; nine bytes; longer than memory; longer than allowed.
+fn impossible_lengths_are_refused() {
+    // An indefinite length, a length in nine bytes, one larger than memory, one larger than the limit.
     let long: [&[u8]; 4] = [
         &[0x30, 0x80],
         &[0x30, 0x89, 1, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -85,7 +85,7 @@ fn lengths_that_no_message_has_are_refused() {
 }
 
 #[test]
-fn what_does_not_begin_as_a_message_is_refused_at_once() {
+fn bytes_that_do_not_begin_a_message_are_refused() {
     assert!(frame(b"HTTP/1.1 400 Bad Request", SEQUENCE, MOST).is_err());
     assert!(Reader::new(&[0x1f, 0x81, 0x01, 0x00]).element().is_err(), "a tag of two bytes");
     assert!(Reader::new(&[OCTETS, 0x00]).expect(SEQUENCE).is_err());

@@ -7,7 +7,7 @@ fn hex(text: &str) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// One filter of each kind; `tests/unit/native/test_wire.py` compares more with ldapsearch.
+/// Tests one filter of each kind; `tests/unit/native/test_wire.py` compares more filters with ldapsearch.
 #[test]
 fn each_kind_of_filter() {
     for (text, encoded) in [

@@ -1,4 +1,4 @@
-//! Entries become the records that slapcat would write, and their rows agree with the text.
+//! Entries become the same records as in slapcat's output, and their rows match these records.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn record(attributes: &[(&str, &[&str])], drop: &[&str]) -> String {
     recorded(&mut Recorder::new(Names::new(drop)), &bytes).0
 }
 
-/// The row that arranging derives from the text.
+/// Returns the row that arranging would derive from the text.
 fn row_of(text: &str) -> EntryRecord {
     let block = Block { bytes: text.as_bytes(), line: 1, last: true };
     let record = Records::new(&block).next().unwrap().unwrap();
@@ -47,20 +47,20 @@ fn a_record_has_a_line_for_each_value() {
 }
 
 #[test]
-fn values_that_come_in_pieces_stand_side_by_side() {
+fn values_sent_in_pieces_are_written_together() {
     let text = record(&[("cn", &["a"]), ("sn", &["b"]), ("CN", &["c"]), ("cn;x-y", &["d"])], &[]);
     assert_eq!(text, "dn: cn=a,dc=x\ncn: a\nCN: c\nsn: b\ncn;x-y: d\n\n");
 }
 
 #[test]
-fn dropped_attributes_are_gone_with_all_options() {
+fn dropped_attributes_are_omitted_with_all_options() {
     let given: [(&str, &[&str]); 3] =
         [("entrydn", &["x"]), ("entryDN;x-y", &["x"]), ("sn", &["b"])];
     assert_eq!(record(&given, &["entryDN"]), "dn: cn=a,dc=x\nsn: b\n\n");
 }
 
 #[test]
-fn a_name_that_would_break_the_lines_is_refused() {
+fn a_name_that_would_break_a_line_is_refused() {
     for name in ["cn: a\nuserPassword", "", "c n", "cn\0"] {
         let bytes = entry("cn=a", &[(name, vec![b"x".to_vec()])]);
         let message = Message::read(&bytes).unwrap();
@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_row_says_what_the_text_says(
+    fn a_row_matches_its_record(
         dn in r"(cn=[a-cA-C ,+=\\]{0,6},)?(OU=[ab]\\,c,)?dc=x",
         attributes in attributes(),
         others in attributes(),
@@ -110,7 +110,7 @@ proptest! {
         let mut last = String::new();
         for line in text.lines().skip(1).filter(|line| !line.is_empty()) {
             let name = line.split(':').next().unwrap().to_lowercase();
-            prop_assert!(name == last || !found.contains_key(&name), "{} stands apart in {}", name, text);
+            prop_assert!(name == last || !found.contains_key(&name), "the values of {} are apart in {}", name, text);
             *found.entry(name.clone()).or_default() += 1;
             last = name;
         }
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_recorder_saw_before_changes_nothing(
+    fn earlier_entries_do_not_affect_a_record(
         entries in prop::collection::vec(attributes(), 1..60),
     ) {
         let mut recorder = Recorder::new(Names::default());

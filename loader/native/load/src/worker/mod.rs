@@ -1,4 +1,4 @@
-//! A worker with one connection, which takes batches and settles their entries.
+//! A worker owns one connection, takes batches, and settles their entries.
 
 mod parents;
 mod present;
@@ -19,13 +19,13 @@ use crate::shared::Shared;
 use crate::shutdown::Shutdown;
 use crate::work::BatchWork;
 
-/// How often an entry is looked for that the server reports as existing but does not return. The server may still be
+/// Maximum lookups of an entry that the server reports as existing but does not return: the server may still be
 /// processing a request whose response was lost.
 const LOOKS: u8 = 3;
 
-/// The pause between the last response on a connection and the end of a transaction. slapd (2.5 and 2.6) responds to
-/// an add before its thread has finished with the operation, which the end of the transaction frees. If the end comes
-/// too early, slapd crashes.
+/// Pause between the last response on a connection and the end of a transaction. slapd (2.5 and 2.6) responds to an add
+/// before its thread has finished with the operation, and frees the operation at the end of the transaction. If that
+/// comes too early, slapd crashes.
 const REST: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -40,11 +40,11 @@ impl<'a> Worker<'a> {
         Self { shared, shutdown, exchange: None }
     }
 
-    /// Works until there are no more batches.
+    /// Works until the queue has no more batches.
     pub fn run(&mut self) -> Result<()> {
         let done = self.all();
         if done.is_err() {
-            // The server's threads may still be processing operations of this connection.
+            // slapd's threads may still be processing operations of this connection.
             thread::sleep(REST);
         }
         done
@@ -76,7 +76,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Takes the next step with some entries of the batch.
+    /// Performs the next step for some entries of the batch: looks them up, or adds them.
     fn round(&mut self, work: &mut BatchWork<'_>) -> Result<()> {
         work.sending = 0;
         let first = work.first(work.size);
@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
         RequestPipeline::open(self.shared.link, self.shutdown.stop(), self.shared.options.window)
     }
 
-    /// Waits for the batches that this one depends on; see [`crate::batch_queue::BatchQueue::wait_for`].
+    /// Waits for the batches on which this batch depends; see [`crate::batch_queue::BatchQueue::wait_for`].
     fn wait(&self, work: &BatchWork<'_>) -> Option<bool> {
         let counters = self.shared.counters;
         self.shared.queue.wait_for(&work.batch.after, || counters.is_cancelled())

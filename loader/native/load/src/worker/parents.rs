@@ -1,4 +1,4 @@
-//! Checks before a transaction that the parents of its entries exist, because one missing parent aborts it.
+//! Checks before a transaction that the parents of its entries exist, because a single missing parent aborts it.
 
 use rustc_hash::FxHashSet;
 use wire::Result;
@@ -8,7 +8,7 @@ use crate::asks::EntryReads;
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Removes entries without a parent from the batch. Returns true if the transaction must be composed again.
+    /// Defers entries whose parents are missing. Returns true if the transaction must be composed again.
     pub(super) fn defer_entries_without_parent(
         &mut self,
         work: &mut BatchWork<'_>,
@@ -53,7 +53,7 @@ impl Worker<'_> {
         self.put_aside(work, open, &missing)
     }
 
-    /// Defers the entries whose parents are missing; in the second pass, has them added outside of the transaction.
+    /// Defers the entries whose parents are missing; in the second pass, marks them to be added without a transaction.
     fn put_aside(
         &self,
         work: &mut BatchWork<'_>,
@@ -64,7 +64,7 @@ impl Worker<'_> {
             open.iter().copied().filter(|&at| missing.contains(&work.entry(at).parent)).collect();
         for &at in &orphans {
             if self.shared.is_last_pass() {
-                // The response to its own add is the reason that is reported.
+                // The response to the entry's own add is reported as the reason.
                 work.states[at].alone = true;
             } else {
                 work.orphan(at, String::new)?;

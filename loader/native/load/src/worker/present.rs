@@ -1,4 +1,4 @@
-//! Handles entries that may exist already.
+//! Handles entries that may already be on the server.
 
 use wire::Result;
 
@@ -11,7 +11,7 @@ use crate::options::OnExists;
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Looks for entries that may exist already, and settles those that do.
+    /// Looks up entries that may already be on the server, and settles those that are.
     pub(super) fn look(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.wait(work).is_none() {
             return Ok(());
@@ -41,7 +41,7 @@ impl Worker<'_> {
         self.replace(work, changes)
     }
 
-    /// Decides what to do with an entry that exists; returns the modifications, if there are any.
+    /// Decides what happens to an entry that exists; returns the modifications, if any are needed.
     fn settle_found(
         &self,
         work: &mut BatchWork<'_>,

@@ -10,11 +10,11 @@ use super::Worker;
 use crate::codes;
 use crate::work::BatchWork;
 
-/// The shortest and the longest pause between attempts to reconnect.
+/// Shortest and longest pause between attempts to reconnect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 const NAP: Duration = Duration::from_millis(50);
 
-/// If the server closes the connection this often at a single entry, the entry is to blame.
+/// If this many successive connections break at the same entry, the entry is rejected.
 const BREAKS: usize = 5;
 
 /// slapd's default size limit for requests of anonymous clients, in bytes (`SLAP_SB_MAX_INCOMING_DEFAULT`).
@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Tries to connect, with increasing pauses. Returns true if the first attempt succeeded.
+    /// Connects, with increasing pauses between attempts. Returns true if the first attempt succeeded.
     fn connect(&mut self) -> Result<bool> {
         let (begun, mut pause) = (Instant::now(), PAUSES[0]);
         loop {
@@ -67,8 +67,8 @@ impl Worker<'_> {
     }
 }
 
-/// Finds the entry at which the server closes the connection every time: first fewer entries are sent at a time, then
-/// a single entry that does so repeatedly is rejected.
+/// Finds the entry at which the server always closes the connection: first fewer entries are sent at a time; then an
+/// entry that breaks the connection repeatedly when sent alone is rejected.
 fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
     work.breaks += 1;
     if work.sending > 1 {
@@ -84,7 +84,7 @@ fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
     }
 }
 
-/// Returns the failure if another attempt may succeed.
+/// Returns the failure if it is worth another attempt, otherwise the error.
 fn retryable(error: Error) -> Result<Failure> {
     match error {
         Error::Ldap(failure) if is_temporary(&failure) => Ok(*failure),

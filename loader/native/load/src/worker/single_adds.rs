@@ -1,4 +1,4 @@
-//! Adds outside of transactions, many of them outstanding at a time.
+//! Adds entries outside of transactions, with many outstanding requests.
 
 use common::killpoint;
 use wire::Result;

@@ -1,4 +1,4 @@
-//! Adds in a transaction (RFC 5805).
+//! Adds entries in a transaction (RFC 5805).
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -14,12 +14,12 @@ use crate::journal::Kind;
 use crate::requests::Controls;
 use crate::work::BatchWork;
 
-/// The pause is longer than [`REST`] if responses were slow, because the server's threads lag behind then; this is its
-/// upper limit.
+/// Upper limit of the pause before the end of a transaction. If responses were slow, the pause is longer than [`REST`],
+/// because the server's threads lag behind.
 const MOST_REST: Duration = Duration::from_secs(1);
 const REST_FACTOR: u32 = 4;
 
-/// The smallest limit for the next transaction after one that failed because of a single entry.
+/// Minimum size of the next transaction after one that failed because of a single entry.
 const LEAST: usize = 8;
 
 impl Worker<'_> {
@@ -49,15 +49,15 @@ impl Worker<'_> {
             waited.is_some() && !(waited == Some(true) && self.has_orphans(work, &queued)?);
         thread::sleep(rested.saturating_duration_since(Instant::now()));
         if queued.is_empty() || !sure {
-            // The server has not executed any of the adds yet, so this loses nothing.
+            // The server has not yet executed any of the adds, so an abort loses nothing.
             self.exchange()?.end(false, &transaction)?;
             return Ok(());
         }
         self.commit(work, list, &queued, &ids, &transaction)
     }
 
-    /// Handles the adds that the server refused at once. Returns the others, which it executes at the end of the
-    /// transaction.
+    /// Handles the adds that the server refused at once. Returns the other adds, which the server executes when the
+    /// transaction ends.
     fn handle_refusals(
         &self,
         work: &mut BatchWork<'_>,
@@ -72,8 +72,8 @@ impl Worker<'_> {
                     work.states[at].alone = true;
                     unfit += 1;
                 }
-                // An entry of another database goes into the next transaction. Any other entry that is refused
-                // is added alone, for a response that has nothing to do with the transaction.
+                // An entry of another database goes into the next transaction. Any other refused entry is added alone,
+                // so that the response does not depend on the transaction.
                 Some(answer) => {
                     work.states[at].alone |=
                         answer.code != codes::OTHER_DATABASE || queued.is_empty();
@@ -133,7 +133,7 @@ impl Worker<'_> {
             }
             return;
         };
-        // The server accepted the entries before it. Added alone, the entry gets a response with the reason.
+        // The server accepted the entries before the guilty one, which alone will get a response with the reason.
         work.states[at].alone = true;
         let before = queued.iter().position(|one| *one == at).unwrap_or(0);
         work.size = before.max(LEAST);

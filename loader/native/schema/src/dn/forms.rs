@@ -1,4 +1,4 @@
-//! Validates DNs, RDNs and their values, and converts them to slapd's forms.
+//! Validates DNs, RDNs and their values, and converts them to slapd's pretty and normal forms.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::{
     refuse,
 };
 
-/// Most levels of DNs nested in values of DNs. slapd's limit is 8192 bytes; in practice there are at most two levels.
+/// Maximum nesting of DNs in values of DNs (in practice two levels); slapd limits a DN to 8192 bytes instead.
 const MAX_DEPTH: u32 = 16;
 
-/// The form to convert a DN to, with its level of nesting.
+/// The form to which a DN is converted, with the level of nesting.
 #[derive(Debug, Clone, Copy)]
 pub enum DnForm {
     /// The form in which slapd stores names of entries.
@@ -24,7 +24,7 @@ pub enum DnForm {
     Normal(u32),
 }
 
-/// An AVA under construction: the canonical name and the current value.
+/// An AVA during conversion, with the canonical name of its type and its current value.
 struct PartialAva<'a> {
     attribute: AttributeId,
     name: &'a str,
@@ -32,8 +32,8 @@ struct PartialAva<'a> {
 }
 
 impl Schema {
-    /// Fast path for an RDN with a single value of [text](ValueForm::Text) whose forms differ only in case, as in most
-    /// entries. Returns `None` for any other RDN, valid or not.
+    /// Converts an RDN on a fast path: it has a single value of [text](ValueForm::Text) whose forms differ only in
+    /// case, as in most entries. Returns `None` for any other RDN, valid or not.
     pub(super) fn plain_rdn(&self, text: &[u8], rdn: &mut Rdn) -> Option<()> {
         let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
         let value = &value[1..];
@@ -58,7 +58,7 @@ impl Schema {
         Some(())
     }
 
-    /// Converts an entry's RDN to pretty form, and that to normal form.
+    /// Converts an entry's RDN to pretty form, and the result to normal form.
     pub(super) fn both_forms(&self, raw: RawRdn<'_>) -> Result<Rdn> {
         let parts = self.parts(raw, DnForm::Pretty(0))?;
         let mut rdn = Rdn::default();
@@ -67,7 +67,7 @@ impl Schema {
         for (number, part) in parts.iter().enumerate() {
             begin(number, part.name, &mut rdn.normal);
             let start = rdn.normal.len();
-            // If the pretty form is the value itself, making it pretty has validated the value.
+            // If the pretty form equals the value, the conversion to pretty form has already validated the value.
             if self.get(part.attribute).syntax.pretty != Pretty::Same {
                 self.check_nested(part.attribute, &part.value, 0)?;
             }
@@ -82,7 +82,7 @@ impl Schema {
         Ok(rdn)
     }
 
-    /// Converts a DN that is an attribute value; for [`DnForm::Normal`] its values are not made pretty first.
+    /// Converts a DN that is an attribute value. For [`DnForm::Normal`], values are not made pretty first.
     pub(crate) fn rewrite_dn(&self, text: &[u8], form: DnForm, out: &mut Vec<u8>) -> Result<()> {
         form.check_length(text)?;
         for (number, rdn) in parse::dn(text)?.into_iter().enumerate() {
@@ -94,7 +94,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Converts a value that is one RDN; slapd ignores what follows the RDN.
+    /// Converts an attribute value that is a single RDN; slapd ignores any text after the RDN.
     pub(crate) fn rewrite_rdn(&self, text: &[u8], form: DnForm, out: &mut Vec<u8>) -> Result<()> {
         if text.is_empty() {
             return Ok(());
@@ -103,7 +103,7 @@ impl Schema {
         join(&self.parts(parse::leading_rdn(text)?, form)?, out, write::escape)
     }
 
-    /// The normal form of an RDN in a certificate's name, with all non-ASCII characters escaped.
+    /// Appends the normal form of an RDN in a certificate's name, with all non-ASCII characters escaped.
     pub(crate) fn normal_rdn_escaped(
         &self,
         avas: &[(String, Cow<'_, [u8]>)],
@@ -117,7 +117,7 @@ impl Schema {
         join(&self.parts(raw.collect(), DnForm::Normal(0))?, out, write::escape_ascii)
     }
 
-    /// The AVAs of an RDN in the order of their names, with their values in one form.
+    /// Returns the AVAs of an RDN, sorted by name, with their values converted to `form`.
     fn parts<'a>(&'a self, raw: RawRdn<'a>, form: DnForm) -> Result<Vec<PartialAva<'a>>> {
         let mut parts = Vec::with_capacity(raw.len());
         for ava in raw {
@@ -178,8 +178,8 @@ impl Schema {
         if formed.is_empty() { refuse(has_none(kind)) } else { Ok(formed) }
     }
 
-    /// Appends a validated value as it is compared inside DNs, unescaped. There slapd treats values as assertions:
-    /// UUIDs and the first components of definitions are left unchanged.
+    /// Appends a validated value in the form in which it is compared inside a DN, without escapes. There slapd treats
+    /// values as assertions: UUIDs and the first components of definitions stay unchanged.
     fn push_comparable(
         &self,
         attribute: AttributeId,
@@ -199,14 +199,14 @@ impl Schema {
             | Normalise::CertificateList
             | Normalise::AttributeCertificate
             | Normalise::Value(Normaliser::CsnSid) => {
-                return refuse(format!("a value of \"{}\" cannot stand in a DN", kind.name));
+                return refuse(format!("a value of \"{}\" cannot be in a DN", kind.name));
             }
             _ => self.normalise_nested(attribute, value, deeper(depth)?, out)?,
         }
         if out.len() == start { refuse(has_none(kind)) } else { Ok(()) }
     }
 
-    /// Converts a value to its pretty form, if that can differ from the value.
+    /// Converts a value to its pretty form; a value whose pretty form cannot differ is copied.
     pub(crate) fn rewrite_value(
         &self,
         attribute: AttributeId,
@@ -243,7 +243,7 @@ impl Schema {
         Ok(out)
     }
 
-    /// Checks a value that is a DN (`dnValidate` in `servers/slapd/dn.c`), less strictly than for the DN of an entry.
+    /// Checks an attribute value that is a DN (`dnValidate` in `servers/slapd/dn.c`), less strictly than an entry's DN.
     pub(crate) fn check_dn(&self, value: &[u8], depth: u32) -> Result<()> {
         within_limit(value)?;
         parse::dn(value)?.iter().flatten().try_for_each(|ava| self.check_ava(ava, depth))
@@ -261,8 +261,8 @@ impl Schema {
         self.check_nested(self.naming_type(ava)?.id, &ava.value, deeper(depth)?)
     }
 
-    /// Whether a part of a DN is of a type whose normal form is not known here, so that the forms of the DN are
-    /// unknown.
+    /// Whether an RDN of the DN has an attribute type whose normal form is not implemented here, so that the forms of
+    /// the DN are unknown.
     pub fn has_unproven_part(&self, dn: &[u8]) -> bool {
         let unproven = |ava: &RawAva<'_>| {
             self.attribute(ava.name).is_some_and(|kind| self.get(kind).unsupported_rule().is_some())
@@ -277,7 +277,7 @@ impl DnForm {
     }
 }
 
-/// The next level of DNs nested in DNs.
+/// Returns the next level of nesting, or an error beyond the limit.
 fn deeper(depth: u32) -> Result<u32> {
     if depth < MAX_DEPTH { Ok(depth + 1) } else { refuse("DNs within DNs go too deep") }
 }
@@ -286,11 +286,11 @@ fn has_none(kind: &AttributeType) -> String {
     format!("\"{}\" has an empty value", kind.name)
 }
 
-/// Sorts the AVAs of an RDN by name, and refuses duplicate attribute types.
+/// Sorts the AVAs of an RDN by name; a duplicate attribute type is an error.
 fn sort(parts: &mut [PartialAva<'_>]) -> Result<()> {
     parts.sort_by(|a, b| a.name.cmp(b.name));
     match parts.windows(2).find(|pair| pair[0].attribute == pair[1].attribute) {
-        Some(twice) => refuse(format!("an RDN holds \"{}\" twice", twice[0].name)),
+        Some(twice) => refuse(format!("an RDN contains \"{}\" twice", twice[0].name)),
         None => Ok(()),
     }
 }
@@ -309,7 +309,7 @@ fn join(
     Ok(())
 }
 
-/// Writes the separator and name before a value.
+/// Appends the separator, the name and `=` before a value.
 fn begin(number: usize, name: &str, out: &mut Vec<u8>) {
     if number > 0 {
         out.push(b'+');

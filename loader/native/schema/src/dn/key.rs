@@ -1,4 +1,4 @@
-//! DNs as keys without a schema, for example to look up a suffix before the schema has been read.
+//! Keys of DNs without a schema, for example to look up a suffix before the schema is read.
 
 use values::Normaliser;
 
@@ -6,8 +6,8 @@ use super::parse::{self, RawAva};
 use super::write;
 use crate::Result;
 
-/// Naming attribute types with several names (RFC 4519, RFC 4524, RFC 2985, and the schema files of OpenLDAP): the
-/// first name is slapd's own, the last is the OID.
+/// Naming attribute types that have several names (RFC 4519, RFC 4524, RFC 2985, and the schema files of OpenLDAP): the
+/// first name is slapd's canonical name, the last is the OID.
 const NAMES: [&[&[u8]]; 25] = [
     &[b"cn", b"commonname", b"2.5.4.3"],
     &[b"sn", b"surname", b"2.5.4.4"],
@@ -36,9 +36,9 @@ const NAMES: [&[&[u8]]; 25] = [
     &[b"displayname", b"2.16.840.1.113730.3.1.241"],
 ];
 
-/// Returns a text that is equal for DNs that slapd considers equal, as far as possible without a schema: every value is
-/// compared as by `caseIgnoreMatch`, and only the usual attribute types are known under other names and OIDs.
-/// Separators in values are escaped, so a comma always begins the parent.
+/// Returns the same key for DNs that slapd considers equal, as far as that is possible without a schema: all values are
+/// compared as by `caseIgnoreMatch`, and only common attribute types are known by other names and OIDs. Separators in
+/// values are escaped, so that a comma always begins the parent.
 pub fn dn_key(text: &[u8]) -> Result<Vec<u8>> {
     let mut key = Vec::with_capacity(text.len());
     let text = if text.trim_ascii().is_empty() { b"" } else { text };
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_key_for_all_spellings() {
+    fn all_spellings_have_the_same_key() {
         for one in
             [r"o=Foo\, Inc.,c=US", r"O = foo\2C  inc. , countryName=us", r#"o="Foo, Inc.",c=US"#]
         {
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn different_names_have_different_keys() {
+    fn different_dns_have_different_keys() {
         assert_ne!(key(r"o=\#0a"), key("o=#0a"));
         assert_ne!(key(r"o=a\,dc=com"), key("o=a,dc=com"));
         assert_ne!(key(r"o=a\+cn=b"), key("o=a+cn=b"));
     }
 
     #[test]
-    fn the_empty_dn_and_invalid_dns() {
+    fn the_empty_dn_has_a_key_and_invalid_dns_have_none() {
         assert_eq!(key(""), "");
         assert_eq!(key("  "), "");
         assert!(dn_key(b"example.com").is_err());

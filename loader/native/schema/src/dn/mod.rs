@@ -1,4 +1,4 @@
-//! DNs, parsed and converted to pretty and normal form as by slapd (`libraries/libldap/getdn.c`, `servers/slapd/dn.c`).
+//! Parses DNs, and converts them to slapd's pretty and normal form (`libraries/libldap/getdn.c`, `servers/slapd/dn.c`).
 
 mod forms;
 mod key;
@@ -11,29 +11,29 @@ pub use forms::DnForm;
 pub use key::dn_key;
 pub use parse::split_leaf;
 
-/// Longest DN or RDN that slapd accepts, in bytes (`SLAP_LDAPDN_MAXLEN`).
+/// Maximum length of a DN or RDN in bytes; slapd refuses longer ones (`SLAP_LDAPDN_MAXLEN`).
 const MAX_LENGTH: usize = 8192;
 
-/// A DN, leaf first. The empty DN has no RDNs.
+/// A DN, beginning with the entry's own RDN. The empty DN has no RDNs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dn {
     pub rdns: Vec<Rdn>,
 }
 
-/// One component of a DN in both of slapd's forms, escaped, without separators.
+/// An RDN in both of slapd's forms, escaped, without separators.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rdn {
     pub pretty: Vec<u8>,
     pub normal: Vec<u8>,
-    /// In the order of their names.
+    /// The AVAs, sorted by the names of their attribute types.
     pub avas: Vec<Ava>,
 }
 
-/// One `type=value` of an RDN.
+/// An assertion `type=value` in an RDN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ava {
     pub attribute: AttributeId,
-    /// The unescaped pretty value, which slapadd adds to an entry that lacks it.
+    /// The pretty value without escapes; slapadd adds it to an entry that does not have it.
     pub value: Vec<u8>,
 }
 
@@ -52,19 +52,19 @@ impl Dn {
 }
 
 impl Schema {
-    /// Parses the DN of an entry, which may be empty.
+    /// Parses an entry's DN, which may be empty.
     pub fn dn(&self, text: &[u8]) -> Result<Dn> {
         within_limit(text)?;
         let rdns = parse::dn(text)?.into_iter().map(|rdn| self.both_forms(rdn));
         Ok(Dn { rdns: rdns.collect::<Result<_, _>>()? })
     }
 
-    /// Parses one RDN, for instance the first half of [`split_leaf`].
+    /// Parses a single RDN, for instance the first half of [`split_leaf`].
     pub fn rdn(&self, text: &[u8]) -> Result<Rdn> {
         self.rdn_in(text, Rdn::default())
     }
 
-    /// Parses one RDN, reusing the memory of `spare`.
+    /// Parses a single RDN, and reuses the memory of `spare`.
     pub fn rdn_in(&self, text: &[u8], mut spare: Rdn) -> Result<Rdn> {
         within_limit(text)?;
         match self.plain_rdn(text, &mut spare) {

@@ -1,16 +1,16 @@
-//! Parses DNs into attribute names and values: RFC 4514, and what else libldap accepts.
+//! Parses DNs into attribute names and values: RFC 4514, and the other forms that libldap accepts.
 
 use std::borrow::Cow;
 
 use super::MAX_LENGTH;
 use crate::{Result, refuse};
 
-/// `type=value` as written: the name, and the unescaped value.
+/// An assertion `type=value`: the name as written, and the unescaped value.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RawAva<'a> {
     pub name: &'a [u8],
     pub value: Cow<'a, [u8]>,
-    /// Whether the value is `#` and BER in hexadecimal, which slapd's checks accept but nothing else does.
+    /// Whether the value was written as `#` and hexadecimal BER, which only slapd's syntax checks accept.
     pub ber: bool,
 }
 
@@ -20,7 +20,7 @@ pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// All RDNs of a DN, leaf first.
+/// Returns all RDNs of a DN, beginning with the entry's own.
 pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>> {
     let mut rdns = Vec::new();
     let mut parser = Parser::new(text)?;
@@ -35,7 +35,7 @@ pub fn dn(text: &[u8]) -> Result<Vec<RawRdn<'_>>> {
     Ok(rdns)
 }
 
-/// Parses the first RDN; the rest is ignored.
+/// Parses the first RDN and ignores the rest.
 pub fn leading_rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     Parser::new(text)?.rdn()
 }
@@ -50,8 +50,8 @@ pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     }
 }
 
-/// Splits a DN behind its first RDN into the unparsed RDN and the unparsed parent. `None` for the empty DN. An invalid
-/// DN is returned whole in the first half, so that parsing the halves refuses the same DNs as
+/// Splits a DN after its first RDN into the RDN and the parent, both unparsed. Returns `None` for the empty DN. An
+/// invalid DN is returned whole as the RDN, so that parsing the halves refuses the same DNs as
 /// [`Schema::dn`](crate::Schema::dn).
 pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if text.is_empty() {
@@ -66,7 +66,7 @@ pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The position in an AVA. A quote opens a value only directly after `=` and spaces.
+/// A position within an AVA. A quote opens a value only directly after `=` and spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AvaPosition {
     Name,
@@ -75,7 +75,7 @@ enum AvaPosition {
     Quoted,
 }
 
-/// Offset of the separator behind the first RDN. In an attribute name `;` begins options.
+/// Returns the offset of the separator after the first RDN. In an attribute name, `;` begins options.
 fn leaf_end(text: &[u8]) -> Option<usize> {
     let special = |byte: &u8| matches!(byte, b',' | b';' | b'+' | b'\\' | b'"');
     let first = text.iter().position(special)?;
@@ -112,7 +112,7 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn new(text: &'a [u8]) -> Result<Self> {
         if memchr::memchr(0, text).is_some() {
-            return refuse("a DN holds a NUL byte");
+            return refuse("a DN contains a NUL byte");
         }
         Ok(Self { text, at: 0 })
     }
@@ -128,7 +128,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses AVAs up to a separator or the end.
+    /// Parses AVAs up to the separator of the RDN or the end of the text.
     fn rdn(&mut self) -> Result<RawRdn<'a>> {
         let mut avas = Vec::with_capacity(1);
         loop {
@@ -142,7 +142,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses an attribute name or OID, and the `=` after it.
+    /// Parses an attribute name or OID and the `=` after it.
     fn name(&mut self) -> Result<&'a [u8]> {
         self.skip_spaces();
         let start = self.at;
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses a quoted value of `LDAPv2`: a backslash makes the next character literal, hexadecimal or not.
+    /// Parses a quoted value of LDAPv2: a backslash makes the next character literal, even a hexadecimal digit.
     fn quoted(&mut self) -> Result<Cow<'a, [u8]>> {
         self.at += 1;
         let mut value = Vec::new();
@@ -205,7 +205,7 @@ impl<'a> Parser<'a> {
         Ok(Cow::Owned(value))
     }
 
-    /// Parses pairs of digits; from a space on, everything up to the separator is ignored.
+    /// Parses pairs of hexadecimal digits; from a space on, the text up to the separator is ignored.
     fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>> {
         let start = self.at + 1;
         self.skip(|byte| !is_value_end(byte));
@@ -253,13 +253,13 @@ fn is_value_end(byte: u8) -> bool {
     matches!(byte, b',' | b';' | b'+')
 }
 
-/// Converts two validated digits.
+/// Converts two validated hexadecimal digits to a byte.
 fn hex_pair(high: u8, low: u8) -> u8 {
     let digit = |byte: u8| char::from(byte).to_digit(16).map_or(0, |digit| digit.to_le_bytes()[0]);
     digit(high) << 4 | digit(low)
 }
 
-/// Characters that may follow a backslash; any others must be two hexadecimal digits.
+/// Whether the character may follow a backslash; otherwise two hexadecimal digits must.
 fn may_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=' | b'#') || is_space(byte)
 }
@@ -272,8 +272,8 @@ fn escape_length(after: &[u8]) -> Result<usize> {
     }
 }
 
-/// Removes spaces at the end, but not the first byte, nor a space after a backslash (even if that is itself escaped, as
-/// in libldap).
+/// Removes spaces at the end, but neither the first byte nor a space after a backslash (even if the backslash is itself
+/// escaped, as in libldap).
 fn trim_end(mut raw: &[u8]) -> &[u8] {
     while let [_, .., before, last] | [before, last] = raw {
         if !is_space(*last) || *before == b'\\' {
@@ -284,7 +284,7 @@ fn trim_end(mut raw: &[u8]) -> &[u8] {
     raw
 }
 
-/// Unescapes a value with validated escapes.
+/// Decodes the escapes of a value, which must be valid.
 fn unescape(raw: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(raw.len());
     let mut rest = raw;

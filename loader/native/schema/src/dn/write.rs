@@ -1,4 +1,4 @@
-//! Writes values in DN strings. Escapes are always a backslash and two upper case hexadecimal digits.
+//! Writes values in DN strings. An escape is always a backslash and two hexadecimal digits in upper case.
 
 use super::parse::is_space;
 use crate::{Result, refuse};
@@ -24,7 +24,7 @@ pub fn is_plain(value: &[u8]) -> bool {
     value.iter().all(|&byte| PLAIN[byte as usize])
 }
 
-/// Appends the escaped value, leaving UTF-8 unchanged.
+/// Appends the value with escapes; UTF-8 beyond ASCII stays unchanged.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if is_plain(value) {
         out.extend_from_slice(value);
@@ -33,7 +33,7 @@ pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     each_char(value, out, |char, out| out.extend_from_slice(char))
 }
 
-/// Escapes the part of `out` from `start` on.
+/// Escapes the bytes of `out` from `start` on.
 pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<()> {
     if is_plain(&out[start..]) {
         return Ok(());
@@ -42,7 +42,7 @@ pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<()> {
     escape(&tail, out)
 }
 
-/// Appends the escaped value; bytes beyond ASCII are escaped too.
+/// Appends the value with escapes, also for bytes beyond ASCII.
 pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
 }

@@ -1,4 +1,4 @@
-//! X.509 as parsed by slapd: the form of certificates and revocation lists, and the values that certificateExactMatch
+//! X.509 as slapd parses it: the form of certificates and revocation lists, and the values that certificateExactMatch
 //! compares (`servers/slapd/schema_init.c`, `ldap_X509dn2bv` in `libraries/libldap/tls2.c`).
 
 mod shape;
@@ -12,7 +12,7 @@ use shape::{BIT_STRING, BMP, OID, SEQUENCE, SET, TELETEX, Tlv, UNIVERSAL, elemen
 use shape::{attribute_certificate, certificate, certificate_list};
 pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
 
-/// Appends the normal form of a certificate, or of a value that slapadd accepts as one: its serial number and issuer.
+/// Appends the normal form of a value that slapadd accepts as a certificate: its serial number and its issuer.
 pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((serial, issuer)) = certificate(value).filter(|_| !value.is_empty()) else {
         return refuse("not an X.509 certificate in DER");
@@ -25,7 +25,7 @@ pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()>
     Ok(())
 }
 
-/// Appends the normal form of a certificate revocation list: its issuer and time.
+/// Appends the normal form of a certificate revocation list: its issuer and its time.
 pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((issuer, time)) = certificate_list(value) else {
         return refuse("not an X.509 certificate list in DER");
@@ -38,8 +38,8 @@ pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Appends the normal form of an attribute certificate: its serial number, and issuer and serial number of its issuer's
-/// certificate.
+/// Appends the normal form of an attribute certificate: its serial number, and the issuer and serial number of its
+/// issuer's certificate.
 pub fn normalise_attribute_certificate(
     schema: &Schema,
     value: &[u8],
@@ -58,7 +58,7 @@ pub fn normalise_attribute_certificate(
     Ok(())
 }
 
-/// Appends the time as `YYYYmmddHHMMSSZ`. A two-digit year is from 1970 on.
+/// Appends a time as `YYYYmmddHHMMSSZ`. Two-digit years begin at 1970.
 fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let digits = time.strip_suffix(b"Z").filter(|text| text.iter().all(u8::is_ascii_digit));
     let Some(digits) = digits.filter(|digits| matches!(digits.len(), 12 | 14)) else {
@@ -74,7 +74,7 @@ fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<()> {
 
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Appends `'HEX'H` without leading zeros; an encoding that is longer than necessary is refused.
+/// Appends a serial number as `'HEX'H` without leading zeros; an encoding with a needless first byte is an error.
 fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<()> {
     match serial {
         [0xff, 0x80..=0xff, ..] | [0, 0..=0x7f, ..] => {
@@ -92,11 +92,11 @@ fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Type and value of one AVA.
+/// The type and the value of an AVA.
 type TypeAndValue<'a> = (String, Cow<'a, [u8]>);
 
 impl Schema {
-    /// Appends the DN of a sequence of RDN sets, in reverse order.
+    /// Appends the DN of a sequence of RDN sets; its RDNs are in reverse order.
     fn x509_name(&self, sequence: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let sets = inner(sequence, SET)?;
         for (number, set) in sets.iter().rev().enumerate() {
@@ -110,7 +110,7 @@ impl Schema {
     }
 }
 
-/// The contents of the elements, which must all have this tag.
+/// Returns the contents of the elements; all must have the tag `tag`.
 fn inner(bytes: &[u8], tag: u8) -> Result<Vec<&[u8]>> {
     let fits = |element| match element {
         Ok(Tlv { tag: found, content }) if found == tag => Ok(content),
@@ -132,7 +132,7 @@ fn type_and_value(sequence: &[u8]) -> Result<TypeAndValue<'_>> {
     }
 }
 
-/// The dotted form of an encoded OID.
+/// Returns the dotted form of an OID in BER.
 fn dotted(bytes: &[u8]) -> Option<String> {
     let mut oid = String::new();
     let mut number = 0_u64;
@@ -158,7 +158,7 @@ fn first_two(number: u64) -> String {
     format!("{first}.{}", number - 40 * first)
 }
 
-/// The value in UTF-8. Types other than these are copied byte by byte, even if they are not strings, as in libldap.
+/// Returns the value in UTF-8. Like libldap, it copies values of any other type byte by byte, even if not strings.
 fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     match value.tag {
         UNIVERSAL => wide(value.content, 4),
@@ -169,20 +169,20 @@ fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// Converts fixed-width characters to UTF-8, without checking for surrogates.
+/// Converts characters of fixed width to UTF-8; surrogates are not detected.
 fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
     let mut out = Vec::with_capacity(content.len());
     for unit in content.chunks_exact(width) {
         let code = unit.iter().fold(0_u32, |code, byte| code << 8 | u32::from(*byte));
         if code > 0x10_ffff {
-            return refuse("a name in the certificate holds a character beyond Unicode");
+            return refuse("a name in the certificate contains a character beyond Unicode");
         }
         values::utf8::encode(code, &mut out);
     }
     Ok(Cow::Owned(out))
 }
 
-/// Formats `'0101'B`; the first byte is the number of unused bits in the last.
+/// Formats a BIT STRING as `'0101'B`; its first byte is the number of unused bits in the last byte.
 fn bits(content: &[u8]) -> Vec<u8> {
     let (unused, bytes) =
         content.split_first().map_or((0, content), |(first, rest)| (usize::from(*first), rest));

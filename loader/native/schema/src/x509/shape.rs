@@ -1,9 +1,9 @@
-//! Checks whether bytes have the form of a certificate or revocation list: tags and lengths
-//! (`libraries/liblber/decode.c`), definite lengths, one-byte tags.
+//! Checks whether bytes have the form of a certificate or revocation list: DER elements with definite lengths and tags
+//! of one byte (`libraries/liblber/decode.c`).
 //!
-//! slapd checks the tags in sequence, but not that inner elements fill the outer ones. It uses the length of an element
-//! that it could not read, so [`Damaged`] has that length; messages of a server are parsed by `wire::ber`, which waits
-//! for missing bytes.
+//! slapd checks the sequence of tags, but not that inner elements fill the outer ones. It even uses the length of an
+//! element that it could not read, so [`Damaged`] contains that length. Messages of a server are parsed by `wire::ber`
+//! instead, which waits for missing bytes.
 
 pub const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;
@@ -18,7 +18,7 @@ pub const SET: u8 = 0x31;
 /// `[0]`, explicit: the version of a certificate.
 pub const VERSION: u8 = 0xa0;
 
-/// The bytes end within an element, or the element has an unsupported form.
+/// The error that the bytes end within an element, or that the element has an unsupported form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
     /// The length that was read before the failure; slapd uses it.
@@ -31,7 +31,7 @@ pub struct Tlv<'a> {
     pub content: &'a [u8],
 }
 
-/// Returns the first element of `bytes`, and the rest.
+/// Returns the first element of `bytes`, and the bytes after it.
 pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
     let damaged = |length| Err(Damaged { length });
     let [tag, first, rest @ ..] = bytes else { return damaged(0) };
@@ -55,8 +55,8 @@ pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
     }
 }
 
-/// Returns the length of the first element's contents, even if they are incomplete, and the bytes after the length
-/// field (`ber_skip_tag` in `libraries/liblber/decode.c`). `None` for multi-byte tags.
+/// Returns the content length of the first element, even if its content is incomplete, and the bytes after the length
+/// field (`ber_skip_tag` in `libraries/liblber/decode.c`). Returns `None` for tags of several bytes.
 pub fn header(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (tag, first, rest) = match bytes {
         [] | [_] => return Some((0, &[])),
@@ -73,7 +73,7 @@ pub fn header(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
-/// Iterates over the elements; stops after a damaged one.
+/// Iterates over the elements; ends after a damaged element.
 pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, Damaged>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -88,12 +88,12 @@ pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, Damage
 const ISSUER_UNIQUE_ID: u8 = 0x81;
 const SUBJECT_UNIQUE_ID: u8 = 0x82;
 const EXTENSIONS: u8 = 0xa3;
-/// `[0]`, explicit: extensions of a revocation list, or the issuer of an attribute certificate.
+/// `[0]`, explicit: the extensions of a revocation list, or the issuer of an attribute certificate.
 const CONTEXT_0: u8 = 0xa0;
 /// `[4]` of a general name.
 const DIRECTORY_NAME: u8 = 0xa4;
 
-/// Reads a sequence of tags.
+/// Reads elements in a given sequence of tags.
 struct Walk<'a> {
     rest: &'a [u8],
 }
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
         split(self.rest).ok().map(|(element, _)| element.tag)
     }
 
-    /// Enters an element with this tag; returns its contents.
+    /// Enters an element if it has this tag, and returns its contents.
     fn enter(&mut self, tag: u8) -> Option<&'a [u8]> {
         let (element, _) = split(self.rest).ok().filter(|(element, _)| element.tag == tag)?;
         let header = self.rest.len() - split(self.rest).ok()?.1.len() - element.content.len();
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         Some(element)
     }
 
-    /// Whether no element follows. Unreadable bytes without a length count as none.
+    /// Whether no element follows. Unreadable bytes without a length count as the end.
     fn at_end(&self) -> bool {
         matches!(split(self.rest), Err(Damaged { length: 0 }))
     }
@@ -136,8 +136,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns the serial number and issuer of a certificate as slapd finds them: it ignores tags on the way, and continues
-/// if an element is longer than the remaining bytes. `None` if slapd would read beyond the end.
+/// Returns the serial number and the issuer of a certificate as slapd finds them: it ignores tags before them, and
+/// continues if an element is longer than the remaining bytes. Returns `None` if slapd would read beyond the end.
 pub fn certificate(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, signed) = header(value)?;
     let (_, mut rest) = header(signed)?;
@@ -157,7 +157,7 @@ pub fn certificate(value: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((serial, issuer))
 }
 
-/// `None` if a required element is missing.
+/// Whether the value is a certificate; `None` if a required element is missing.
 pub fn is_certificate(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     walk.enter(SEQUENCE)?;
@@ -188,12 +188,12 @@ pub fn is_certificate(value: &[u8]) -> Option<bool> {
     Some(walk.at_end())
 }
 
-/// Returns the issuer and the time of a revocation list; `None` if the bytes do not begin like one.
+/// Returns the issuer and the time of a revocation list; `None` if the bytes do not begin like a revocation list.
 pub fn certificate_list(value: &[u8]) -> Option<(&[u8], &[u8])> {
     list_head(&mut Walk { rest: value }).map(|(issuer, time, _)| (issuer, time))
 }
 
-/// Returns the issuer, the time and the version.
+/// Reads the beginning of a revocation list, and returns the issuer, the time and the version.
 fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(&'a [u8], &'a [u8], i32)> {
     walk.enter(SEQUENCE)?;
     walk.enter(SEQUENCE)?;
@@ -207,7 +207,7 @@ fn list_head<'a>(walk: &mut Walk<'a>) -> Option<(&'a [u8], &'a [u8], i32)> {
     Some((issuer, time.content, version))
 }
 
-/// slapd tolerates bytes after the end of the outer element.
+/// Whether the value is a revocation list. slapd tolerates bytes after the outer element.
 pub fn is_certificate_list(value: &[u8]) -> Option<bool> {
     let mut walk = Walk { rest: value };
     let (_, behind) = split(value).ok()?;
@@ -223,7 +223,7 @@ pub fn is_certificate_list(value: &[u8]) -> Option<bool> {
     Some(walk.at_end() || walk.rest.len() == behind.len())
 }
 
-/// Skips the list of revoked certificates: a sequence of sequences, or an empty one.
+/// Skips the list of revoked certificates, if there is one: a sequence of sequences, or an empty sequence.
 fn revoked(walk: &mut Walk<'_>) {
     let Ok((element, behind)) = split(walk.rest) else { return };
     let nested = split(element.content).is_ok_and(|(inner, _)| inner.tag == SEQUENCE);
@@ -233,7 +233,7 @@ fn revoked(walk: &mut Walk<'_>) {
 }
 
 /// Returns the serial number of an attribute certificate, its issuer, and the serial number of the issuer's
-/// certificate. slapd ignores most of the tags.
+/// certificate. slapd ignores most tags.
 pub fn attribute_certificate(value: &[u8]) -> Option<[&[u8]; 3]> {
     let mut walk = Walk { rest: value };
     walk.open()?;

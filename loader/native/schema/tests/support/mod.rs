@@ -1,4 +1,4 @@
-//! The schema of the fuzz targets, with some definitions more.
+//! The schema of the fuzz targets, with some more definitions.
 #![allow(dead_code)] // Each test file uses a part.
 
 #[path = "../../../fuzz/src/definitions.rs"]
@@ -29,7 +29,7 @@ pub fn schema() -> Schema {
     with(&[]).unwrap()
 }
 
-/// The schema with more definitions.
+/// Returns the schema with additional definitions.
 pub fn with(lines: &[&str]) -> Result<Schema, String> {
     let all = [definitions(), definitions::definitions(&lines.join("\n"))].concat();
     Schema::read(&all, Settings::default()).map_err(|problem| problem.to_string())

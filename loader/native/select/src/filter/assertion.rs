@@ -1,4 +1,4 @@
-//! Evaluates an item of a filter for an entry (`test_ava_filter`, `test_substrings_filter`).
+//! Evaluates a filter item for an entry (`test_ava_filter`, `test_substrings_filter`).
 
 use std::cmp::Ordering;
 
@@ -7,10 +7,10 @@ use values::{Normaliser, Order, Syntax};
 
 use super::FilterResult;
 
-/// An attribute of an entry: its type, and its normalized values.
+/// An attribute of an entry: its type and its normalized values.
 pub type Attribute = (AttributeId, Vec<Vec<u8>>);
 
-/// For each description in the filter, the matching attributes of the entry, including those with options and subtypes.
+/// For each description in the filter: the entry's matching attributes, including subtypes and attributes with options.
 #[derive(Debug)]
 pub struct Values<'a>(pub &'a [Vec<Attribute>]);
 
@@ -30,17 +30,17 @@ pub struct SubstringAssertion {
     pub end: Vec<u8>,
 }
 
-/// How values of an attribute type are compared.
+/// The way in which values of an attribute type are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// Normal forms byte by byte; assertion values have this syntax.
+    /// Normal forms are compared byte by byte; assertion values have this syntax.
     Bytes(Syntax),
     Dn,
     Class,
     Oid,
 }
 
-/// None if the matching rule is missing or not implemented here.
+/// Returns how values of the type are compared, or None if its matching rule is missing or not implemented here.
 pub fn compared(kind: &AttributeType) -> Option<Comparison> {
     let rule = kind.equality.as_ref()?;
     if rule.kind == RuleKind::ObjectClass {
@@ -58,7 +58,7 @@ pub fn compared(kind: &AttributeType) -> Option<Comparison> {
     }))
 }
 
-/// The assertion syntax of a rule with this normalizer.
+/// Returns the assertion syntax of a rule with this normalizer.
 fn syntax(normaliser: Normaliser) -> Option<Syntax> {
     Some(match normaliser {
         Normaliser::CaseIgnore | Normaliser::CaseExact => Syntax::DirectoryString,
@@ -75,7 +75,7 @@ fn syntax(normaliser: Normaliser) -> Option<Syntax> {
     })
 }
 
-/// Normalizes an assertion value for an ordering rule, and returns how it is compared. None if it is invalid.
+/// Normalizes an assertion value for an ordering rule, and returns how it is compared. Returns None if it is invalid.
 pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Comparison, Vec<u8>)> {
     let normaliser = match rule {
         "integerOrderingMatch" => {
@@ -98,7 +98,7 @@ pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Comparison, Vec<u8>
 }
 
 impl Comparison {
-    /// Whether the value has the assertion syntax.
+    /// Whether the value is valid in the assertion syntax.
     pub fn accepts(self, schema: &Schema, value: &[u8]) -> bool {
         match self {
             Self::Bytes(syntax) => syntax.check(value).is_ok(),
@@ -108,7 +108,7 @@ impl Comparison {
     }
 }
 
-/// `numericoid` or `descr` (RFC 4512, 1.4).
+/// Whether the value is a `numericoid` or a `descr` (RFC 4512, 1.4).
 fn is_name_or_oid(value: &[u8]) -> bool {
     let tail = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     match value {
@@ -137,7 +137,7 @@ impl Test {
         found
     }
 
-    /// Evaluates one attribute; a subtype is compared by its own rules.
+    /// Evaluates the test for one attribute; a subtype is compared by its own rules.
     fn of(&self, schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> FilterResult {
         let any = |holds: &dyn Fn(&[u8]) -> bool| Some(values.iter().any(|value| holds(value)));
         match self {
@@ -165,7 +165,7 @@ fn equal(kind: &AttributeType, value: &[u8], wanted: &[u8]) -> bool {
     }
 }
 
-/// slapd stops at the first value whose class it does not know (`objectSubClassMatch`).
+/// Like slapd, stops at the first value whose class is not in the schema (`objectSubClassMatch`).
 fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> FilterResult {
     for value in values {
         match schema.class(value) {
@@ -181,7 +181,7 @@ fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
     match rule {
         "integerOrderingMatch" => Order::Integer.compare(value, than),
         "generalizedTimeOrderingMatch" => {
-            // The `Z` at the end of the shorter value is ignored.
+            // The `Z` that ends the shorter value is ignored.
             let common = value.len().min(than.len()).saturating_sub(1);
             value[..common].cmp(&than[..common]).then_with(|| value.len().cmp(&than.len()))
         }
@@ -190,7 +190,7 @@ fn order(rule: &str, value: &[u8], than: &[u8]) -> Ordering {
 }
 
 impl SubstringAssertion {
-    /// Whether the pieces occur in this order without overlapping (`octetStringSubstringsMatch`).
+    /// Whether the pieces occur in this order and without overlaps (`octetStringSubstringsMatch`).
     fn match_in(&self, value: &[u8]) -> bool {
         let Some(rest) = value.strip_prefix(self.start.as_slice()) else { return false };
         let Some(mut rest) = rest.strip_suffix(self.end.as_slice()) else { return false };

@@ -1,5 +1,5 @@
-//! Compiles a parsed filter with a schema: resolves names, and validates and normalizes values (`ava.c`, `filter.c`,
-//! `mra.c`). What slapd cannot assert becomes Undefined; what cannot be evaluated here as slapd would is refused.
+//! Compiles a parsed filter with a schema: resolves names, validates and normalizes values (`ava.c`, `filter.c`,
+//! `mra.c`). Items that slapd cannot assert become Undefined; items that only slapd itself can evaluate are refused.
 
 use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
 use values::{Normaliser, refuse};
@@ -8,9 +8,9 @@ use super::Compiled;
 use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
 use super::parse::{Item, ItemKind, Node};
 
-/// slapd computes these from the tree, so an entry alone does not decide them.
+/// Attributes that slapd computes from the tree, so that an entry alone does not decide their values.
 const COMPUTED: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
-/// Every entry has these, although none stores them.
+/// Attributes that every entry has although no entry stores them.
 const IN_EVERY_ENTRY: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
 
 const UNDEFINED: Compiled = Compiled::Known(None);
@@ -18,12 +18,12 @@ const UNDEFINED: Compiled = Compiled::Known(None);
 #[derive(Debug)]
 pub struct Compiler<'a> {
     schema: &'a Schema,
-    pub asked: Vec<Description>,
+    pub descriptions: Vec<Description>,
 }
 
 impl<'a> Compiler<'a> {
     pub fn new(schema: &'a Schema) -> Self {
-        Self { schema, asked: Vec::new() }
+        Self { schema, descriptions: Vec::new() }
     }
 
     pub fn node(&mut self, node: Node) -> Result<Compiled> {
@@ -69,15 +69,15 @@ impl<'a> Compiler<'a> {
     }
 
     fn ask(&mut self, description: Description, test: Test) -> Compiled {
-        let known = self.asked.iter().position(|one| *one == description);
+        let known = self.descriptions.iter().position(|one| *one == description);
         let number = known.unwrap_or_else(|| {
-            self.asked.push(description);
-            self.asked.len() - 1
+            self.descriptions.push(description);
+            self.descriptions.len() - 1
         });
         Compiled::Ask(number, test)
     }
 
-    /// Returns None if the item is Undefined for every entry.
+    /// Compiles the test of an item. Returns None if the item is Undefined for every entry.
     fn test(&self, kind: &AttributeType, asks: &ItemKind) -> Result<Option<Test>> {
         self.require_known(kind)?;
         match asks {
@@ -93,7 +93,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Refuses attributes if values of the type, or of a subtype, are compared by rules that are not implemented here.
+    /// Returns an error if values of the type, or of a subtype, are compared by rules that are not implemented here.
     fn require_known(&self, kind: &AttributeType) -> Result<()> {
         for one in self.schema.attributes().filter(|one| one.chain.contains(&kind.id)) {
             let name = &one.name;
@@ -125,7 +125,7 @@ impl<'a> Compiler<'a> {
         self.normal(kind, value).map(Test::Equal)
     }
 
-    /// String rules have an approximate rule (metaphone); all others fall back to equality.
+    /// Compiles an approximate match: refused for string rules, which use metaphone; an equality match for other rules.
     fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>> {
         if kind.equality.as_ref().is_some_and(schema::Rule::approximate) {
             return refuse(format!("{}~=: approximate matching cannot be evaluated", kind.name));
@@ -155,8 +155,8 @@ impl<'a> Compiler<'a> {
         Some(Test::Pieces(SubstringAssertion { start, middle: normals, end }))
     }
 
-    /// Spaces at the cut ends of a piece are significant (`UTF8StringNormalize`). During normalization a digit, which
-    /// never composes with a neighbour, stands for the rest of the value.
+    /// Normalizes a piece. Spaces at its inner ends are significant (`UTF8StringNormalize`). During normalization a
+    /// digit represents the adjoining part of the value, because it never composes with a neighbour.
     fn piece(
         &self,
         kind: &AttributeType,
@@ -216,7 +216,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Whether the equality rule may be used in an extensible match (`SLAP_MR_EXT` in `schema_init.c`).
+/// Whether slapd allows the equality rule in an extensible match (`SLAP_MR_EXT` in `schema_init.c`).
 fn is_extensible(kind: &AttributeType) -> bool {
     let closed = matches!(kind.normaliser, Normalise::Value(Normaliser::Uuid | Normaliser::Csn));
     kind.equality.is_some() && !closed

@@ -1,4 +1,4 @@
-//! Search filters (RFC 4515), evaluated as by slapd (`servers/slapd/filterentry.c`).
+//! Search filters (RFC 4515), which are evaluated as in slapd (`servers/slapd/filterentry.c`).
 
 mod assertion;
 mod compile;
@@ -10,14 +10,14 @@ use assertion::Test;
 pub use assertion::Values;
 pub use parse::{Item, ItemKind, Node, filter as parsed};
 
-/// `None` is Undefined: for example, if the schema does not define the attribute (RFC 4511, 4.5.1.7).
+/// The result of a filter. `None` is Undefined, for example if the attribute is not in the schema (RFC 4511, 4.5.1.7).
 pub type FilterResult = Option<bool>;
 
 /// A compiled filter.
 #[derive(Debug)]
 pub struct Filter {
     root: Compiled,
-    asked: Vec<Description>,
+    descriptions: Vec<Description>,
 }
 
 #[derive(Debug)]
@@ -26,24 +26,24 @@ enum Compiled {
     And(Vec<Compiled>),
     Or(Vec<Compiled>),
     Not(Box<Compiled>),
-    /// A test of the description with this number.
+    /// A test of the description with this index in [`Filter::descriptions`].
     Ask(usize, Test),
 }
 
 impl Filter {
-    /// Refuses an invalid filter, and one that cannot be evaluated from an entry alone as slapd would.
+    /// Compiles a filter. Refuses an invalid filter, and a filter for whose result slapd needs more than the entry.
     pub fn read(text: &str, schema: &Schema) -> Result<Self> {
         let mut compiler = compile::Compiler::new(schema);
         let root = compiler.node(parse::filter(text)?)?;
-        Ok(Self { root, asked: compiler.asked })
+        Ok(Self { root, descriptions: compiler.descriptions })
     }
 
-    /// The attribute descriptions in the filter, each once.
-    pub fn asked(&self) -> &[Description] {
-        &self.asked
+    /// Returns the attribute descriptions in the filter, without duplicates.
+    pub fn descriptions(&self) -> &[Description] {
+        &self.descriptions
     }
 
-    /// Evaluates the filter; `entry` has the values for each of [`asked`](Self::asked).
+    /// Evaluates the filter; `entry` has the values of each description in [`descriptions`](Self::descriptions).
     pub fn test(&self, schema: &Schema, entry: &Values<'_>) -> FilterResult {
         self.root.test(schema, entry)
     }
@@ -61,7 +61,7 @@ impl Compiled {
     }
 }
 
-/// False if any part is, else Undefined if any part is, else True, also without parts (RFC 4526).
+/// Returns False if any part is False, else Undefined if any is Undefined, else True, even without parts (RFC 4526).
 fn all(parts: impl Iterator<Item = FilterResult>) -> FilterResult {
     let mut found = Some(true);
     for part in parts {

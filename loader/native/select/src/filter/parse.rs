@@ -1,9 +1,9 @@
-//! Parses filters as libldap does (`libraries/libldap/filter.c`).
+//! Parses filters as libldap and slapd do (`libraries/libldap/filter.c`).
 
 use schema::Result;
 use values::refuse;
 
-/// slapd's `slap_max_filter_depth`.
+/// Maximum nesting of filters, as in slapd (`slap_max_filter_depth`).
 const MAX_DEPTH: usize = 1000;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ pub struct Item {
     pub asks: ItemKind,
 }
 
-/// The assertion of an item; values are unescaped.
+/// The assertion of an item; its values are unescaped.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum ItemKind {
     Present,
@@ -28,9 +28,9 @@ pub enum ItemKind {
     Approx(Vec<u8>),
     AtLeast(Vec<u8>),
     AtMost(Vec<u8>),
-    /// The pieces between asterisks, including empty ones at the ends.
+    /// The pieces between asterisks; the first or last piece is empty if the value begins or ends with an asterisk.
     Pieces(Vec<Vec<u8>>),
-    /// `:=`, with the parts between the attribute and `:=`.
+    /// An extensible match, with the parts between the attribute and `:=`.
     Extended {
         rule: Option<String>,
         dn: bool,
@@ -38,7 +38,7 @@ pub enum ItemKind {
     },
 }
 
-/// Like slapd, accepts a single item without parentheses.
+/// Parses a filter. Like slapd, it accepts a single item without parentheses.
 pub fn filter(text: &str) -> Result<Node> {
     let text = text.trim_matches(' ');
     if !text.starts_with('(') {
@@ -153,7 +153,7 @@ fn asks(value: &str) -> Result<ItemKind> {
     Ok(ItemKind::Pieces(pieces))
 }
 
-/// Parses `type[:dn][:rule]`, the part before `:=`.
+/// Parses `type[:dn][:rule]`, the part of an extensible match before `:=`.
 fn extended(left: &str, value: &str) -> Result<Item> {
     let mut parts = left.split(':');
     let attribute = parts.next().unwrap_or_default().to_owned();
@@ -168,17 +168,17 @@ fn extended(left: &str, value: &str) -> Result<Item> {
             let rule = parts.first().map(|rule| (*rule).to_owned());
             Ok(Item { attribute, asks: ItemKind::Extended { rule, dn, value: unescape(value)? } })
         }
-        _ => refuse(format!("\"{left}:=\" is no extensible match")),
+        _ => refuse(format!("\"{left}:=\" is not an extensible match")),
     }
 }
 
-/// Accepts the characters of attribute descriptions (`ldap_is_desc`).
+/// Returns the name, which must have the characters of an attribute description (`ldap_is_desc`).
 fn described(name: &str) -> Result<String> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte);
     if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && name.bytes().all(letter) {
         Ok(name.to_owned())
     } else {
-        refuse(format!("\"{name}\" is no attribute"))
+        refuse(format!("\"{name}\" is not an attribute description"))
     }
 }
 
@@ -217,9 +217,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_of_one_filter() {
+    fn spellings_of_a_filter_are_equal() {
         for (one, other) in [
-            ("a=b", "(a=b)"), // an item may stand without parentheses
+            ("a=b", "(a=b)"), // an item needs no parentheses
             (" (a=b) ", "(a=b)"),
             ("(& (a=b) (!(c=d)) )", "(&(a=b)(!(c=d)))"),
             (r"(cn=a\2ab\28c)", r"(cn=a\*b\(c)"),
@@ -227,11 +227,11 @@ mod tests {
             assert_eq!(filter(one), filter(other));
             assert!(filter(one).is_ok());
         }
-        assert_ne!(filter("(a= b)"), filter("(a=b)"), "spaces count in values");
+        assert_ne!(filter("(a= b)"), filter("(a=b)"), "spaces in values are significant");
     }
 
     #[test]
-    fn items_and_empty_sets() {
+    fn items_and_empty_sets_are_parsed() {
         let item = |attribute: &str, asks| Node::Item(Item { attribute: attribute.into(), asks });
         for (text, expected) in [
             (r"(cn=a\2ab\28c)", item("cn", ItemKind::Equal(b"a*b(c".to_vec()))),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_refused() {
+    fn invalid_filters_are_refused() {
         for text in
             ["", "(", "(a)", "(a=b", "(a=b)(c=d)", "(&(a=b)", "(!(a=b)(c=d))", r"(a=\g0)", r"(a=\2"]
                 .into_iter()

@@ -1,6 +1,6 @@
-//! Parses lines of slapd's log, as `loglevel stats` writes them (`servers/slapd/search.c`, `result.c`).
+//! Parses the lines that slapd logs with `loglevel stats` (`servers/slapd/search.c`, `result.c`).
 
-/// Identifies an operation: conn and op.
+/// The numbers conn and op, which identify an operation.
 pub type Operation = (u64, u64);
 
 #[derive(Debug, PartialEq)]
@@ -8,15 +8,15 @@ pub enum Line<'l> {
     Search {
         operation: Operation,
         base: &'l str,
-        /// 0 base, 1 one, 2 sub, 3 children.
+        /// The scope: 0 base, 1 one, 2 sub, 3 children.
         scope: u8,
         filter: &'l str,
     },
-    /// nentries, and etime in seconds, which slapd 2.4 does not log.
+    /// nentries, and etime in seconds; slapd 2.4 does not log the latter.
     Result { operation: Operation, entries: u64, seconds: Option<f64> },
 }
 
-/// Returns None for a line about something else.
+/// Parses a line; returns None unless it is about a search or a result.
 pub fn line(text: &str) -> Option<Line<'_>> {
     let begin = text.find("conn=")?;
     let (number, rest) = leading(&text[begin + 5..])?;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_search_and_its_result() {
+    fn a_search_and_its_result_are_parsed() {
         let text = "Nov 25 10:00:00 host slapd[7]: conn=1001 op=2 SRCH base=\"dc=x\" scope=2 deref=0 \
                     filter=\"(cn=a\"b)\"";
         let operation = (1001, 2);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_something_else() {
+    fn other_lines_are_ignored() {
         for text in [
             "",
             "conn=",

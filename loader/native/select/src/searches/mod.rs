@@ -1,4 +1,4 @@
-//! Reads searches from slapd's log, or filters from a file, and finds the indexes that they use or lack.
+//! Reads searches from slapd's log, or filters from a file, and finds the indexes that they use or that are missing.
 
 mod log;
 mod served;
@@ -19,18 +19,18 @@ use crate::filter::{self, Node};
 use log::{Line, Operation};
 use served::{IndexKind, Indexes, Needs};
 
-/// Most distinct kinds of searches; further ones are only counted.
+/// Maximum number of groups of searches; searches beyond that are only counted.
 const MOST_KINDS: usize = 50_000;
-/// Most searches whose results are awaited. If the log has lost lines, some never come.
+/// Maximum number of searches whose results are awaited: if the log has lost lines, some results never come.
 const MOST_WAITING: usize = 1 << 20;
-/// Most cached search bases.
+/// Maximum number of cached search bases.
 const MOST_BASES: usize = 1 << 16;
-/// A longer line is not from slapd.
+/// Maximum length of a line in bytes; slapd writes none that is longer.
 const LONGEST: usize = 1 << 20;
-/// Lines between checks for cancellation.
+/// Number of lines between two checks for cancellation.
 const CHECK_INTERVAL: u64 = 4096;
 
-/// The database for which the searches are judged.
+/// The database for whose indexes the searches are checked.
 #[derive(Debug)]
 pub struct Setting {
     pub suffix: String,
@@ -38,26 +38,26 @@ pub struct Setting {
     pub lengths: Substrings,
 }
 
-/// The content of the input files.
+/// The contents of the input files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Lines of slapd's log.
+    /// Lines of slapd's log with `loglevel stats`.
     Log,
-    /// One filter per line, taken as a search of the whole subtree.
+    /// One filter per line, which counts as a search of the whole subtree.
     Filters,
 }
 
-/// Searches that differ only in their values.
+/// A group of searches that differ only in their values.
 #[derive(Debug)]
 pub struct Group {
-    /// The filter with `x` for each value.
+    /// The filter, with `x` for each value.
     pub filter: String,
     pub searches: u64,
     /// Whether slapd finds all candidates in indexes.
     pub indexed: bool,
     pub used: Vec<IndexKind>,
     pub lacking: Vec<IndexKind>,
-    /// Of the searches with a result in the log: their number, the entries found, and the seconds as far as logged.
+    /// Totals of the searches whose result is in the log: their number, entries returned, and seconds where logged.
     pub answered: u64,
     pub entries: u64,
     pub seconds: f64,
@@ -67,17 +67,17 @@ pub struct Group {
 pub struct Found {
     pub groups: Vec<Group>,
     pub lines: u64,
-    /// Base searches by DN, which need no index.
+    /// Base searches, which find the entry by its DN and need no index.
     pub of_base: u64,
     /// Searches in other databases.
     pub elsewhere: u64,
-    /// Filters that cannot be parsed, for example because the log cut them.
+    /// Filters that cannot be parsed, for example because the log truncated them.
     pub unreadable: u64,
-    /// Searches beyond `MOST_KINDS`.
+    /// Searches whose group would exceed `MOST_KINDS`.
     pub others: u64,
 }
 
-/// Reads all of `paths`, which may be compressed (zstd, gzip).
+/// Reads the files `paths`, which may be compressed (zstd, gzip).
 pub fn read(
     paths: &[PathBuf],
     kind: Kind,
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A search whose base is above the suffix reaches this database if it is subordinate to that one.
+    /// Whether a search reaches this database: its base is in it or above it, as if it were a subordinate database.
     fn is_ours(&mut self, base: &str, scope: u8) -> bool {
         if let Some(known) = self.bases.get(base) {
             return *known;
@@ -185,9 +185,9 @@ impl<'a> Reader<'a> {
         ours
     }
 
-    /// Counts the search and returns the index of its group.
+    /// Counts a search, and returns the index of its group.
     fn search(&mut self, text: &str) -> Option<usize> {
-        // slapd marks assertions that are Undefined with `?`, because the schema does not define the attribute.
+        // slapd marks an assertion with `?` if it is Undefined, because the schema does not define its attribute.
         let Ok(node) = filter::parsed(&text.replace("(?", "(undefined-")) else {
             self.found.unreadable += 1;
             return None;
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a line without its newline; the excess of a long line is skipped. Returns false at the end of the file.
+/// Reads a line without its newline, and skips the excess of an overlong line. Returns false at the end of the file.
 fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool> {
     line.clear();
     loop {
@@ -237,11 +237,11 @@ fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool> {
             return Ok(!line.is_empty());
         }
         let end = block.iter().position(|&byte| byte == b'\n');
-        let taken = end.unwrap_or(block.len());
+        let length = end.unwrap_or(block.len());
         if line.len() < LONGEST {
-            line.extend_from_slice(&block[..taken]);
+            line.extend_from_slice(&block[..length]);
         }
-        input.consume(taken + usize::from(end.is_some()));
+        input.consume(length + usize::from(end.is_some()));
         if end.is_some() {
             return Ok(true);
         }

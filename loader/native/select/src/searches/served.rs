@@ -1,4 +1,4 @@
-//! Which index serves a filter item, as back-mdb chooses it (`back-mdb/filterindex.c`, `index.c`).
+//! Finds the index that back-mdb uses for a filter item (`back-mdb/filterindex.c`, `index.c`).
 
 use rustc_hash::FxHashMap;
 use schema::{AttributeType, Description, Schema};
@@ -7,20 +7,20 @@ use values::keys::Substrings;
 use super::shape::piece_lengths;
 use crate::filter::{Item, ItemKind, Node};
 
-/// Ordering rules with the order of the equality index (`SLAP_MR_ORDERED_INDEX`).
+/// Ordering rules that use the equality index, because its keys are ordered (`SLAP_MR_ORDERED_INDEX`).
 const ORDERED: [&str; 3] =
     ["integerOrderingMatch", "generalizedTimeOrderingMatch", "CSNOrderingMatch"];
 
-/// An attribute description as configured, and an index type.
+/// An attribute description as spelled in the configuration, and an index type.
 pub type IndexKind = (String, &'static str);
 
-/// How an item of a filter is served.
+/// How slapd finds the candidates for a filter item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Service {
     Index(IndexKind),
-    /// slapd answers without reading entries: the schema lacks the attribute or a suitable rule, or it is entryDN.
+    /// slapd answers without reading entries: the attribute or a suitable rule is not in the schema, or it is entryDN.
     Nothing,
-    /// No index serves it; the one that would, if any.
+    /// No configured index can be used. The value is the index that could be used, if there is one.
     Lacking(Option<IndexKind>),
 }
 
@@ -29,7 +29,7 @@ pub enum Service {
 pub struct Indexes<'a> {
     schema: &'a Schema,
     lengths: Substrings,
-    /// By description, as spelled in the schema.
+    /// The index types of each attribute description as spelled in the schema.
     kinds: FxHashMap<String, Configured>,
 }
 
@@ -39,7 +39,7 @@ struct Configured {
     kinds: Vec<String>,
 }
 
-/// The indexes that a whole filter needs.
+/// The indexes that a filter uses, and the indexes that it lacks.
 #[derive(Debug, Default)]
 pub struct Needs {
     pub used: Vec<IndexKind>,
@@ -53,7 +53,7 @@ impl Configured {
 }
 
 impl<'a> Indexes<'a> {
-    /// `configured`: attribute descriptions with their index types, as in slapd.conf(5).
+    /// `configured` has attribute descriptions with their index types, as in slapd.conf(5).
     pub fn new(
         schema: &'a Schema,
         configured: Vec<(String, Vec<String>)>,
@@ -67,7 +67,7 @@ impl<'a> Indexes<'a> {
         Self { schema, lengths, kinds: named.collect() }
     }
 
-    /// Whether slapd finds all candidates in indexes. `needs` collects the indexes used and missing.
+    /// Whether slapd finds all candidates in indexes. Collects the used and the missing indexes in `needs`.
     pub fn serve(&self, shape: &Node, needs: &mut Needs) -> bool {
         match shape {
             Node::And(parts) => {
@@ -119,7 +119,7 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// Pieces that are too short have no index key.
+    /// Finds the index for a substring match; pieces that are too short have no index key.
     fn pieces(
         &self,
         description: &Description,
@@ -147,7 +147,7 @@ impl<'a> Indexes<'a> {
         }
     }
 
-    /// The index of the description itself, of its type without options, or of a supertype.
+    /// Returns the indexes of the description, or else those of its type without options or of a supertype.
     fn index_of(&self, description: &Description) -> Option<&Configured> {
         if let Some(own) = self.kinds.get(&description.text) {
             return Some(own);
@@ -166,7 +166,7 @@ impl<'a> Indexes<'a> {
     }
 }
 
-/// The type of index that can serve the item; None if the attribute has no suitable matching rule.
+/// Returns the index type for an item, or None if the attribute has no suitable matching rule.
 fn needed(kind: &AttributeType, asks: &ItemKind) -> Option<&'static str> {
     match asks {
         ItemKind::Present => Some("pres"),

@@ -1,4 +1,4 @@
-//! Filters without values, to group searches that differ only in values.
+//! Removes the values from filters, to group searches that differ only in values.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use values::keys::Substrings;
 
 use crate::filter::{Item, ItemKind, Node};
 
-/// A piece longer than this uses the same index keys.
+/// Maximum length of a piece in a shape: longer pieces use the same index keys.
 const LONGEST: usize = 8;
 
 impl Node {
-    /// Replaces each value by `x`, and each piece by one `x` per byte, up to the length of a key. The longest middle
-    /// piece represents all of them.
+    /// Replaces each value by `x`. A piece of a substring match becomes one `x` per byte, up to the length of a key;
+    /// the longest middle piece represents all middle pieces.
     #[must_use]
     pub fn into_shape(self, lengths: &Substrings) -> Self {
         let all = |parts: Vec<Self>| parts.into_iter().map(|part| part.into_shape(lengths));
@@ -51,7 +51,7 @@ impl ItemKind {
     }
 }
 
-/// Lengths of the first piece, the longest middle piece, and the last; 0 if absent.
+/// Returns the lengths of the first piece, of the longest middle piece and of the last piece; 0 if there is none.
 pub fn piece_lengths(pieces: &[Vec<u8>]) -> [usize; 3] {
     let middle = pieces.get(1..pieces.len().saturating_sub(1)).unwrap_or_default();
     [
@@ -61,7 +61,7 @@ pub fn piece_lengths(pieces: &[Vec<u8>]) -> [usize; 3] {
     ]
 }
 
-/// For filters without values, which need no escapes.
+/// Prints a filter without values, which needs no escapes.
 impl fmt::Display for Node {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = |sign: char, parts: &[Self]| {

@@ -1,4 +1,4 @@
-//! Compiles single entries: the suffix and the branches below it, with the attributes that their names require.
+//! Compiles the suffix and the branches, with the attributes that their naming attributes require.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::tags::Slots;
 use crate::tree::Branch;
 
-/// Attributes that can name a generated entry, with its object classes, the structural one last.
+/// Naming attributes for which an entry can be generated, with its object classes; the structural class is last.
 const GENERATED: [(&str, &[&str]); 5] = [
     ("dc", &["dcObject", "organization"]),
     ("o", &["organization"]),
@@ -27,7 +27,7 @@ type Lines<'t> = Vec<(&'t str, &'t str)>;
 /// Characters that have a special meaning in a DN (RFC 4514).
 const SPECIAL: [char; 9] = [',', '+', '"', '\\', '<', '>', ';', '=', '#'];
 
-/// Returns the first attribute and value of a DN, which must be free of escapes; otherwise an error message.
+/// Returns the naming attribute and value of a DN, or an error message if the DN has escapes.
 fn first_of(dn: &str) -> Result<(&str, &str), String> {
     let mut parts = dn.split(',').map(assertion);
     let first = parts.next().flatten();
@@ -46,7 +46,7 @@ fn assertion(part: &str) -> Option<(&str, &str)> {
         .then_some((attribute, value))
 }
 
-/// Returns the attributes and values of an entry of which only the name is known, and its structural object class.
+/// Returns the attributes, their values and the structural object class of an entry that is described by its DN only.
 fn generated(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
     let (attribute, value) = first_of(dn)?;
     let known = GENERATED.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
@@ -131,7 +131,7 @@ fn compile_one(
     Ok(Branch { body, structural: None, dn: dn.into_bytes() })
 }
 
-/// Attributes with constant values, grouped by attribute.
+/// Builds attributes with constant values from the lines of an entry.
 fn constants(lines: &[(&str, &str)]) -> Vec<Attribute> {
     let mut found: Vec<(&str, Vec<Item>)> = Vec::new();
     for (description, value) in lines {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suffix_has_an_entry_of_its_kind() {
+    fn a_suffix_without_attributes_gets_an_entry_by_its_rdn() {
         for (dn, class) in [
             ("dc=example,dc=com", "organization"),
             ("o=Example Ltd,c=GB", "organization"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_refused() {
+    fn an_entry_that_cannot_be_generated_is_refused() {
         for dn in
             ["", "example.com", "cn=x", "dc=a+o=b", "dc=", "o=\"a,b\"", "dc=a,,dc=b", "dc=a\n"]
         {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions() {
+    fn attribute_descriptions_are_recognized() {
         for good in ["cn", "cn;lang-de", "2.5.4.3", "userCertificate;binary"] {
             assert!(is_description(good), "{good}");
         }

@@ -1,4 +1,4 @@
-//! Compiles texts, conditions and attributes, replacing names by indexes.
+//! Compiles texts, conditions and attributes, and replaces names by indexes.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::permute::Permutation;
 use crate::problem::{Problem, suggestion};
 use crate::tags::{self, KindFacts, Part, Scope, Slots};
 
-/// Most values of one item.
+/// Maximum number of values of one item; more are an error.
 const VALUES: u64 = 10_000_000;
 
 pub fn constant(value: &[u8]) -> Item {
@@ -20,7 +20,7 @@ pub fn constant(value: &[u8]) -> Item {
     Item { gate: Presence::default(), lead: Vec::new(), text, count: None }
 }
 
-/// Compiles a text; `scope` describes the position of each tag by its number.
+/// Compiles a text; `scope` returns the scope of the piece with a given index.
 pub fn text<'a>(pieces: &[Piece], scope: impl Fn(usize) -> Scope<'a>) -> Result<Text, String> {
     let mut text = Text { printable: true, ..Text::default() };
     for (place, piece) in pieces.iter().enumerate() {
@@ -62,10 +62,10 @@ fn check(
     }
 }
 
-/// Where a text is: in a branch, or in a kind, whose earlier values it may name.
+/// The branch or kind that contains a text. In a kind, the text may refer to earlier values.
 pub struct Place<'a> {
     pub context: &'a Context<'a>,
-    /// The names that seed its randomness.
+    /// The names that seed the random stream.
     pub head: [&'a str; 2],
     pub slots: &'a Slots,
     pub kinds: &'a [KindFacts],
@@ -91,7 +91,7 @@ impl Place<'_> {
         text(pieces, |place| self.scope(&[names, &[place.to_string().as_str()]].concat()))
     }
 
-    /// Compiles the presence of an item. `before` are the attributes before it.
+    /// Compiles the condition for an item's presence. `before` are the attributes that precede it.
     pub fn gate(
         &self,
         item: &model::Item,
@@ -157,7 +157,7 @@ impl Place<'_> {
                     .iter()
                     .any(|piece| matches!(piece, Piece::Tag(Tag::Argon2 { .. }))) =>
             {
-                return Err("passwords that are made slowly on purpose have no count".to_owned());
+                return Err("an Argon2 password must be a single value, without a count".to_owned());
             }
             Some(count) => {
                 let is_histogram = matches!(count, Distribution::Histogram(_));
@@ -180,11 +180,11 @@ fn may_repeat(items: &[Item]) -> bool {
     varied || (items.len() > 1 && !all_differ)
 }
 
-/// Most bytes that all values of an attribute can have.
+/// Returns the maximum number of bytes that all values of an attribute can have together.
 pub fn most(declared: &model::Attribute, compiled: &Attribute) -> u64 {
     declared.items.iter().zip(&compiled.items).fold(0, |sum, (declared, item)| {
         let values = declared.count.as_ref().map_or(1, Distribution::most);
-        // A value that is not printable becomes base64.
+        // A value that is not printable is written in base64.
         let line =
             (item.text.most.saturating_mul(4) / 3).saturating_add(compiled.head.len() as u64 + 5);
         sum.saturating_add(values.saturating_mul(line))

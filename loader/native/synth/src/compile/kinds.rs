@@ -1,5 +1,5 @@
-//! Compiles kinds: first the names of the entries, with the values that they use and a check that they are unique; then
-//! everything else, which may refer to names.
+//! Compiles kinds in two passes: first the RDNs with the values that they use, checked to be unique; then everything
+//! else, which may refer to the DNs of any kind.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::problem::{Problem, suggestion};
 use crate::tags::{self, KindFacts, SlotFacts, Slots};
 use crate::tree::{self, Branch, Levels, ParentChooser, ParentRule};
 
-/// Most levels of a kind that is below itself.
+/// Maximum number of levels of a kind that is its own parent; a greater depth is an error.
 const LEVELS: u32 = 250;
 
 /// Returns each kind with the size of its largest entry in bytes.
@@ -34,7 +34,7 @@ pub fn compile(
     Ok(found)
 }
 
-/// Names and counts of all kinds, and the lengths of their DNs.
+/// Collects the name, the number of entries and the maximum DN length of each kind.
 fn facts(
     context: &Context<'_>,
     counts: &[u64],
@@ -66,7 +66,7 @@ struct KindCompiler<'a> {
     branches: &'a [Branch],
 }
 
-/// The slots of a kind so far.
+/// The slots of a kind that have been compiled so far.
 #[derive(Default)]
 struct KindSlots {
     slots: Vec<SlotValue>,
@@ -92,8 +92,8 @@ impl<'a> KindCompiler<'a> {
         let (rdn, naming) = self.rdn(&mut drawn)?;
         let mut attributes = self.place(&drawn.known).attributes(&declared.attributes)?;
         let mut most = self.facts[self.place].dn.saturating_mul(2);
-        for (declared, made) in declared.attributes.iter().zip(&attributes) {
-            most = most.saturating_add(items::most(declared, made));
+        for (declared, compiled) in declared.attributes.iter().zip(&attributes) {
+            most = most.saturating_add(items::most(declared, compiled));
         }
         if most > ENTRY {
             return Err(
@@ -125,7 +125,7 @@ impl<'a> KindCompiler<'a> {
         Place { context, head, slots, kinds, kind: Some(self.place) }
     }
 
-    /// Adds a value of the entry.
+    /// Adds a slot for a named value of the entry.
     fn draw(&self, drawn: &mut KindSlots, value: &Named) -> Result<(), Problem> {
         let (name, item) = (value.name.as_str(), &value.item);
         let problem = |reason| self.context.wrong(item.spot, format!("{name}: {reason}"));
@@ -147,7 +147,7 @@ impl<'a> KindCompiler<'a> {
         Ok(())
     }
 
-    /// Returns the attributes of the RDN with their slots, and all slots that it needs.
+    /// Returns the attributes of the RDN with their slots, and all slots needed to write the RDN.
     #[allow(clippy::type_complexity, reason = "two lists")]
     fn rdn(&self, drawn: &mut KindSlots) -> Result<(Vec<(Vec<u8>, usize)>, Vec<usize>), Problem> {
         let declared = self.declared();
@@ -198,7 +198,7 @@ impl<'a> KindCompiler<'a> {
         let mut rdn = 0_u64;
         for attribute in named_by(self.context, declared)? {
             let slot = self.naming_slot(&mut drawn, attribute)?;
-            // In the worst case every character is escaped; an attribute and a comma are added.
+            // In the worst case every character is escaped; the attribute name, `=` and a comma are added.
             let value = drawn.slots[slot].text.most.saturating_mul(3);
             rdn = rdn.saturating_add(value).saturating_add(attribute.description.len() as u64 + 2);
         }
@@ -251,10 +251,10 @@ impl<'a> KindCompiler<'a> {
     }
 }
 
-/// Most attributes in an RDN.
+/// Maximum number of attributes in an RDN; more are an error.
 const PARTS: usize = 8;
 
-/// The attributes of the RDN, in its order.
+/// Returns the attributes of the RDN, in the order of the template.
 fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribute>, Problem> {
     let wrong =
         |reason: String| context.wrong(kind.spot, format!("kind {:?}: {reason}", kind.name));
@@ -274,14 +274,14 @@ fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribu
         kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
     let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
     if !is_unique && !is_only(kind) {
-        let reason = "names the entries: without {number} or {unique:...} two could have one name";
+        let reason = "names the entries: without {number} or {unique:...} two could be equal";
         let names = kind.rdn.join(" and ");
         return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
     }
     Ok(found)
 }
 
-/// Whether every parent has just one such entry, so that all may have the same name.
+/// Whether every parent has just one entry of this kind, so that all of them may have the same RDN.
 const fn is_only(kind: &Kind) -> bool {
     match (&kind.count, &kind.parent) {
         (Count::Fixed(1), _) => true,
@@ -314,24 +314,24 @@ fn attribute<'a>(
 fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> {
     let is_always = item.chance >= 1.0 && item.conditions.is_empty();
     if !is_always || item.count.is_some() {
-        let reason = format!("{name} names the entries: it must always be there, once");
+        let reason = format!("{name} names the entries: it must always be present, once");
         return Err(context.wrong(item.spot, reason));
     }
     if item.text.windows(2).any(run_together) {
-        let reason = "a number beside {number}: without a width, two entries could have one name";
+        let reason = "a number next to {number} needs a width: two entries could have one name";
         return Err(context.wrong(item.spot, format!("{name}: {reason}")));
     }
     for piece in &item.text {
         let Piece::Tag(tag) = piece else { continue };
         if !tags::may_name(tag) {
-            let reason = format!("{name} names the entries: it cannot hold other names, or bytes");
+            let reason = format!("{name} names the entries: it cannot contain a DN or bytes");
             return Err(context.wrong(item.spot, reason));
         }
     }
     Ok(())
 }
 
-/// Two adjacent numbers may be ambiguous: 1 and 12 look like 11 and 2.
+/// Whether a pair of adjacent tags writes ambiguous text: numbers 1 and 12 look like 11 and 2.
 fn run_together(pair: &[Piece]) -> bool {
     let is_count = |piece: &Piece| matches!(piece, Piece::Tag(Tag::Number { width: 0..=1, .. }));
     let is_open = |piece: &Piece| {
@@ -340,7 +340,7 @@ fn run_together(pair: &[Piece]) -> bool {
     pair.iter().any(is_count) && pair.iter().all(is_open)
 }
 
-/// Refuses two kinds whose entries could have the same name below the same parent.
+/// Returns an error if entries of two kinds could have the same RDN below the same parent.
 fn distinct(context: &Context<'_>) -> Result<(), Problem> {
     let mut known: HashMap<String, &str> = HashMap::new();
     for kind in &context.template.kinds {
@@ -358,12 +358,12 @@ fn distinct(context: &Context<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The values of the entry that a text needs, in order.
+/// Returns the indexes of the entry's values that a text needs, in ascending order.
 fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
     reached(kind, text, |_| true)
 }
 
-/// The values that a text names, directly or through other values, by tags that `follows` accepts.
+/// Returns the values that a text refers to by tags that `follows` accepts, directly or through other values.
 fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize> {
     let names = kind.values.iter().enumerate().map(|(place, value)| (value.name.as_str(), place));
     let places: HashMap<&str, usize> = names.collect();
@@ -382,7 +382,7 @@ fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize>
         }
     };
     mark(text, &[], &mut wanted);
-    // A value names only those before it, so one pass backwards finds all.
+    // A value refers only to values before it, so one backward pass finds all.
     for place in (0..kind.values.len()).rev() {
         if wanted[place] {
             let item = &kind.values[place].item;
@@ -396,7 +396,7 @@ fn is_unique(kind: &Kind, text: &[Piece]) -> bool {
     let own = |text: &[Piece]| {
         text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if tags::is_unique(tag)))
     };
-    // The first characters of two different values can be the same.
+    // Two different values may begin with the same characters.
     let values = reached(kind, text, |tag| !matches!(tag, Tag::Start { .. }));
     own(text) || values.iter().any(|&place| own(&kind.values[place].item.text))
 }

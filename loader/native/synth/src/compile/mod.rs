@@ -12,20 +12,20 @@ use crate::problem::{Location, Problem};
 use crate::tags::time::Clock;
 use crate::tree::Tree;
 
-/// Most entries of a tree.
+/// Maximum number of entries in a tree; more are an error.
 pub const ENTRIES: u64 = 1 << 40;
-/// Most bytes of an entry: the limit of the LDIF readers.
+/// Maximum size of an entry in bytes, as in the LDIF readers.
 pub const ENTRY: u64 = 256 << 20;
 
-/// Everything besides the template that decides the output.
+/// The caller's options: with the template, they decide the output.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub seed: i64,
     /// Replaces the suffix of the template.
     pub suffix: Option<String>,
-    /// Number of entries of the kind that has no count of its own.
+    /// Number of entries of the kind that has no count in the template.
     pub entries: Option<u64>,
-    /// Used if `entries` is not set and the template leaves a count open.
+    /// Replaces `entries` if that is not set and the template leaves a count open.
     pub otherwise: Option<u64>,
     /// Whether to add the operational attributes that slapd would generate: entryUUID, entryCSN, names and times.
     pub operational: bool,
@@ -59,7 +59,7 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
     Ok(tree)
 }
 
-/// Two files with the same meaning have the same fingerprint.
+/// Returns a checksum that is equal for two template files with the same meaning.
 fn fingerprint(template: &Template) -> String {
     let content = (
         &template.lists,
@@ -71,7 +71,7 @@ fn fingerprint(template: &Template) -> String {
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{content:?}").as_bytes()))
 }
 
-/// Shared by all parts of the compiler.
+/// State that all parts of the compiler share.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     template: &'a Template,
@@ -99,22 +99,22 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
         let reason = format!("kind {:?} has no count, like another one before it", second.name);
         return Err(context.wrong(second.spot, reason));
     }
-    let asked = match (open.first(), options.entries) {
+    let requested = match (open.first(), options.entries) {
         (Some(_), None) if options.otherwise.is_some() => options.otherwise,
         (Some(kind), None) => {
             let reason = format!("say how many entries of kind {:?}: -n N", kind.name);
             return Err(Problem::asked(&context.template.path, reason));
         }
         (None, Some(_)) if !kinds.iter().any(|kind| matches!(kind.count, Count::Share { .. })) => {
-            let reason = "its kinds have counts of their own, so that -n has no meaning";
+            let reason = "all its kinds have counts, so -n has no effect";
             return Err(Problem::asked(&context.template.path, reason));
         }
         (None, _) => None,
-        (_, asked) => asked,
+        (_, requested) => requested,
     };
     let mut counts = Vec::new();
     for kind in kinds {
-        counts.push(count(context, kind, asked, &counts)?);
+        counts.push(count(context, kind, requested, &counts)?);
     }
     let total = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
     if total.is_none_or(|total| total > ENTRIES) {
@@ -126,20 +126,20 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
 fn count(
     context: &Context<'_>,
     kind: &Kind,
-    asked: Option<u64>,
+    requested: Option<u64>,
     before: &[u64],
 ) -> Result<u64, Problem> {
     let wrong = |reason: String| context.wrong(kind.spot, reason);
     let too_many = || wrong(format!("kind {:?}: more than {ENTRIES} entries", kind.name));
-    let entries = match (kind.count, asked) {
+    let entries = match (kind.count, requested) {
         (Count::Fixed(count), _) => count,
-        (Count::Asked, asked) => asked.unwrap_or(0),
-        (Count::Share { ones, of }, Some(asked)) if of > 0 => {
-            let wide = (u128::from(asked) * u128::from(ones)).div_ceil(u128::from(of));
+        (Count::Asked, requested) => requested.unwrap_or(0),
+        (Count::Share { ones, of }, Some(requested)) if of > 0 => {
+            let wide = (u128::from(requested) * u128::from(ones)).div_ceil(u128::from(of));
             u64::try_from(wide).map_err(|_| too_many())?
         }
         (Count::Share { .. }, _) => {
-            let reason = "a share needs a kind without a count, which it is a share of";
+            let reason = "a share needs another kind without a count";
             return Err(wrong(format!("kind {:?}: {reason}", kind.name)));
         }
         (Count::Each(each), _) => {

@@ -1,9 +1,9 @@
-//! Meaningless X.509 certificates (RFC 5280) of a given length. The signature is random: nothing verifies it, and LDAP
-//! servers check only the form.
+//! Meaningless X.509 certificates (RFC 5280) of a given length. The signature is random: LDAP servers check only the
+//! syntax, not the signature.
 
 use super::random_bytes;
 
-/// Approximate bytes of a certificate whose extension is empty.
+/// Approximate size in bytes of a certificate with an empty extension.
 pub const BARE: u64 = 236;
 
 const SEQUENCE: u8 = 0x30;
@@ -55,7 +55,7 @@ fn named(name: &str) -> Vec<u8> {
     element(SEQUENCE, &[&element(SET, &[&pair])])
 }
 
-/// A DER element (X.690): tag, length and content.
+/// Builds a DER element (X.690): tag, length and content.
 fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];
@@ -84,10 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_as_long_as_they_are_to_be() {
+    fn a_certificate_has_the_requested_length() {
         for length in [300, 1000, 1500, 70_000] {
-            let made = whole(7, length - BARE).len() as u64;
-            assert!(made.abs_diff(length) < 20, "{length}: {made}");
+            let size = whole(7, length - BARE).len() as u64;
+            assert!(size.abs_diff(length) < 20, "{length}: {size}");
         }
         assert_ne!(whole(1, 100), whole(2, 100));
         assert_eq!(whole(1, 100)[..2], [SEQUENCE, 0x82]);

@@ -1,6 +1,6 @@
 //! Numbers as digits.
 
-/// Most digits of a number with leading zeros.
+/// Maximum number of digits of a number with leading zeros.
 pub const WIDEST: usize = 64;
 const HEX_DIGITS: usize = 16;
 
@@ -16,12 +16,12 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// The two digits of a number below 100.
+/// Returns the two decimal digits of a number below 100.
 pub fn pair(number: usize) -> [u8; 2] {
     PAIRS[number % 100]
 }
 
-/// Appends a number, zero-padded to the width.
+/// Appends a decimal number, zero-padded to the width.
 #[allow(clippy::cast_possible_truncation, reason = "numbers below 100")]
 pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let mut text = [b'0'; WIDEST];
@@ -41,7 +41,7 @@ pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     out.extend_from_slice(&text[at.min(WIDEST.saturating_sub(width))..]);
 }
 
-/// Appends a number in lower case hexadecimal, zero-padded to the width.
+/// Appends a number in lower-case hexadecimal, zero-padded to the width.
 pub fn hexadecimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let mut text = [b'0'; HEX_DIGITS];
     let mut at = HEX_DIGITS;

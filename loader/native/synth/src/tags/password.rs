@@ -1,4 +1,4 @@
-//! Passwords in the forms that slapd stores.
+//! Hashes passwords in the formats that slapd stores.
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine as _;
@@ -7,11 +7,11 @@ use sha1::{Digest as _, Sha1};
 
 use crate::draw::again;
 
-/// Limits of one password's cost: KiB, passes, and KiB times passes, which is some 60 ms.
+/// Limits for one password: memory in KiB, passes, and their product (about 60 ms).
 const MEMORY: u32 = 65_536;
 const PASSES: u32 = 10;
 const COST: u32 = 65_536;
-/// 20 bytes of SHA-1 and 8 of salt.
+/// Bytes of a salted hash: 20 of SHA-1 and 8 of salt.
 const SALTED: usize = 28;
 
 /// Appends a salted SHA-1 hash (RFC 2307), which slapd supports without a module.
@@ -23,7 +23,7 @@ pub fn ssha(password: &[u8], bits: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{SSHA}");
     let start = out.len();
     out.resize(start + SALTED.div_ceil(3) * 4, 0);
-    // The room has exactly the encoded size.
+    // `out` was extended by exactly the encoded size, so encoding cannot fail.
     let _ = STANDARD.encode_slice(salted, &mut out[start..]);
 }
 
@@ -44,7 +44,7 @@ pub fn argon2(password: &[u8], params: &Params, bits: u64, out: &mut Vec<u8>) {
     let mut hash = [0; 32];
     let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
     let mut memory = vec![Block::default(); params.block_count()];
-    // It can only fail for wrong lengths, and these are fixed.
+    // Hashing fails only for invalid lengths, and these are constant.
     let _ = hasher.hash_password_into_with_memory(password, &salt, &mut hash, &mut memory);
     let (cost, passes) = (params.m_cost(), params.t_cost());
     let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));

@@ -1,4 +1,4 @@
-//! Picks one of several texts; if `phrases` limits the distinct values, the same ones recur.
+//! Chooses one of several texts. If `phrases` limits the number of distinct values, the same phrases recur.
 
 use std::sync::OnceLock;
 
@@ -11,9 +11,9 @@ use crate::distribution::Alias;
 use crate::draw::{Stream, again};
 use crate::vocabulary::Ranks;
 
-/// Up to this many phrases are made distinct; of more, some may be equal.
+/// Up to this many phrases are made distinct; with more phrases, some may be equal.
 const MOST_DISTINCT: u64 = 1 << 16;
-/// Most attempts to make a distinct phrase.
+/// Maximum number of attempts to make a distinct phrase.
 const TRIES: u8 = 16;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Shape {
     alias: Alias,
     texts: Vec<Text>,
     phrases: Option<Ranks>,
-    /// The attempt that made each phrase.
+    /// For each phrase, the number of the attempt that made it distinct.
     tries: OnceLock<Vec<u8>>,
 }
 
@@ -53,16 +53,16 @@ impl Shape {
         })
     }
 
-    fn made(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
+    fn draw(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let text = self.alias.pick(at.bits(self.stream.part(0)));
         self.texts[text].write(at, out);
     }
 
-    /// Writes phrase `number` as made by the given attempt.
+    /// Writes phrase `number` as the given attempt generates it.
     fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;
-        self.made(&mut EntryContext { index, occurrence: 0, names, ..*at }, out);
+        self.draw(&mut EntryContext { index, occurrence: 0, names, ..*at }, out);
     }
 
     fn find_tries(&self, count: u64, at: &mut EntryContext<'_>) -> Vec<u8> {
@@ -80,7 +80,7 @@ impl Shape {
     }
 
     pub fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
-        let Some(phrases) = &self.phrases else { return self.made(at, out) };
+        let Some(phrases) = &self.phrases else { return self.draw(at, out) };
         let number = phrases.draw(again(at.bits(self.stream), 1));
         let tries = self.tries.get_or_init(|| self.find_tries(phrases.end(), at));
         let turn = usize::try_from(number).ok().and_then(|number| tries.get(number).copied());

@@ -7,27 +7,27 @@ use super::{Made, write_uuid};
 use crate::draw::{Stream, again, below, unit};
 use crate::model::Operational;
 
-/// 9999-12-31, the last day with a four-digit year.
+/// Last second of the year 9999: later years have more than four digits.
 const LAST: i64 = 253_402_300_799;
 /// 0000-01-01.
 const FIRST: i64 = -62_167_219_200;
 
-/// Both bounds are inclusive, in seconds since 1970.
+/// Compiles a range of times in seconds since 1970; it includes both bounds.
 pub fn between(from: i64, to: i64) -> Result<Made, String> {
     if from < FIRST || to > LAST || from > to {
-        return Err("the times must be of years 0 to 9999, the earlier one first".to_owned());
+        return Err("the times must be in the years 0 to 9999, the earlier time first".to_owned());
     }
     Ok(Made::Time { from, seconds: from.abs_diff(to) + 1 })
 }
 
-/// Appends the later of two random times, so that recent ones are likelier.
+/// Appends the later of two random times, so that recent times are likelier.
 pub fn write(from: i64, seconds: u64, bits: u64, out: &mut Vec<u8>) {
     let later = bits.max(again(bits, 1));
     stamp(out, from.saturating_add_unsigned(below(later, seconds)));
     out.push(b'Z');
 }
 
-/// Appends the fourteen digits of a time in years 0 to 9999.
+/// Appends a time in the years 0 to 9999 as fourteen digits.
 fn stamp(out: &mut Vec<u8>, seconds: i64) {
     let time = OffsetDateTime::from_unix_timestamp(seconds.clamp(FIRST, LAST))
         .unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Option<i64> {
     Some(date.with_time(time).assume_utc().unix_timestamp())
 }
 
-/// Operational attributes that slapd would generate anew for each load: with them in the LDIF, two builds are equal.
+/// Generates the operational attributes that slapd would generate anew in each load; with them, two builds are equal.
 #[derive(Debug)]
 pub struct Clock {
     when: Operational,
@@ -82,7 +82,7 @@ pub struct Clock {
 
 /// Microseconds per second.
 const MICROS: u64 = 1_000_000;
-/// Share of entries that were never changed.
+/// Share of entries that were never changed after their creation.
 const UNCHANGED: f64 = 0.4;
 
 impl Clock {
@@ -96,7 +96,7 @@ impl Clock {
         Self { when, names, uuid: stream("entryUUID"), times: stream("times"), entries }
     }
 
-    /// Most bytes of all its lines.
+    /// Returns the maximum size of all generated lines, in bytes.
     pub fn most(&self) -> u64 {
         self.names.len() as u64 + 250
     }
@@ -114,7 +114,7 @@ impl Clock {
         stamp(out, modified);
         out.extend_from_slice(b"Z\nentryCSN: ");
         stamp(out, modified);
-        // The rest of the CSN differs between entries even within one second.
+        // The rest of the CSN makes it differ between entries of the same second.
         out.push(b'.');
         decimal(out, number % MICROS, 6);
         out.extend_from_slice(b"Z#");
@@ -123,7 +123,7 @@ impl Clock {
         out.extend_from_slice(b"#000#000000\n");
     }
 
-    /// The times of creation and of the last change, in seconds since 1970.
+    /// Returns the times of an entry's creation and last change, in seconds since 1970.
     fn times(&self, number: u64) -> (i64, i64) {
         match self.when {
             Operational::Load { from } => {
@@ -134,7 +134,7 @@ impl Clock {
         }
     }
 
-    /// Creation times are evenly spread; changes are likelier in recent times.
+    /// Spreads the creation times evenly over the period; changes are likelier in recent times.
     #[allow(clippy::cast_possible_truncation, reason = "less than the span")]
     fn grown(&self, from: i64, to: i64, number: u64) -> (i64, i64) {
         let span = from.abs_diff(to);
@@ -156,7 +156,7 @@ impl Clock {
 mod tests {
     use super::*;
     #[test]
-    fn times_are_written_as_they_are_read() {
+    fn written_times_can_be_parsed() {
         for text in ["19700101000000", "20260101000000", "20240229235959", "00000101000000"] {
             let mut out = Vec::new();
             stamp(&mut out, parse(text).unwrap());

@@ -1,4 +1,4 @@
-//! Tables of learned templates: `[words]`, `[shapes]`, `[letters]`.
+//! Reads the tables `[words]`, `[shapes]` and `[letters]` of learned templates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::tags::{SlotFacts, Slots};
 use crate::vocabulary::letters::LATIN;
 use crate::vocabulary::{Case, Learned, Letters, Ranks, Shape, Step, Vocabulary, Words};
 
-/// Most vocabularies or shapes, and (next constant) most texts or ranks of one.
+/// Maximum number of vocabularies or shapes in a template; more are an error.
 const MOST: usize = 20_000;
 const MOST_PARTS: usize = 1_000;
-/// Most words that are kept in memory.
+/// Maximum number of words of all vocabularies that are kept in memory; more are an error.
 const MOST_WORDS: u64 = 8_000_000;
 
 type Tables = HashMap<String, Arc<Letters>>;
@@ -38,7 +38,7 @@ pub fn read(root: &Table<'_, '_>) -> Result<Learned, Problem> {
     Ok(learned)
 }
 
-/// The subtables of the table at this key, by name.
+/// Returns the subtables of the table at `key`, with their names.
 fn tables<'t, 'd>(
     root: &Table<'t, 'd>,
     key: &str,
@@ -95,7 +95,7 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
     Vocabulary::new(words).map_err(|reason| table.wrong("count", reason))
 }
 
-/// Parses lists of the last rank of a step, its share, and the letters of its words.
+/// Parses the steps of ranks: lists of a step's last rank, its share of all draws, and the mean letters of its words.
 fn ranks(table: &Table<'_, '_>) -> Result<Ranks, Problem> {
     let wrong = |reason: String| table.wrong("ranks", reason);
     let steps = table.all("ranks");
@@ -141,7 +141,7 @@ fn shape(name: &str, table: &Table<'_, '_>, values: &Slots) -> Result<Shape, Pro
     Ok(Shape { name: name.to_owned(), texts, phrases })
 }
 
-/// Placeholders for values that texts may name; whether the entry has them is checked where the shape is used.
+/// Returns placeholders for the values of all kinds. Whether an entry has the value is checked where the shape is used.
 fn values(root: &Table<'_, '_>) -> Slots {
     let kinds = root.all("kinds").into_iter().filter_map(|kind| kind.get_ref().as_table());
     let values = kinds.filter_map(|kind| kind.get("values")?.get_ref().as_table());

@@ -1,6 +1,6 @@
-//! Templates in TOML, whose texts have tags in braces. `docs/templates.md` is the manual.
+//! Reads templates in TOML, whose texts have tags in braces; `docs/templates.md` is the manual.
 //!
-//! A template is untrusted input: every error is a [`Problem`] with line and column.
+//! A template is untrusted input: every error is a [`Problem`] with its line and column.
 
 mod learned;
 mod parts;
@@ -19,12 +19,12 @@ use crate::tags::time;
 
 pub use tags::is_tag;
 
-/// Most bytes of a template.
+/// Maximum size of a template, in bytes.
 pub const LARGEST: u64 = 16 << 20;
 pub const SUFFIX: &str = "dc=example,dc=com";
 
-/// Reads the template in a file, or `text` that was converted from that file. Its lists are looked up beside the file,
-/// then in `lists`.
+/// Reads the template from the file `path`, or from `text` if that was converted from the file. Lists are looked up
+/// beside the file, then in the directories `lists`.
 pub fn read(path: &Path, text: Option<String>, lists: &[PathBuf]) -> Result<Template, Problem> {
     let text = text.map_or_else(|| read_text(path, LARGEST, "a template"), Ok)?;
     let beside = path.parent().map(Path::to_path_buf);
@@ -32,7 +32,7 @@ pub fn read(path: &Path, text: Option<String>, lists: &[PathBuf]) -> Result<Temp
     parse(path, &text, &places)
 }
 
-/// Parses a template; `path` is for messages, and lists are looked up in `places`.
+/// Parses a template. `path` is used in messages only; lists are looked up in the directories `places`.
 pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Problem> {
     let document = Document { path, text, lines: &Lines::of(text) };
     let whole = DeTable::parse(text).map_err(|error| {
@@ -78,7 +78,7 @@ fn operational(root: &Table<'_, '_>) -> Result<model::Operational, Problem> {
     }
 }
 
-/// The text of a template, to turn offsets into locations.
+/// The text of a template; turns byte offsets into locations.
 #[derive(Debug, Clone, Copy)]
 struct Document<'d> {
     path: &'d Path,
@@ -86,14 +86,14 @@ struct Document<'d> {
     lines: &'d Lines,
 }
 
-/// Start offsets of all lines, so that locations are found without scanning the text each time.
+/// Start offsets of all lines, so that a location is found without scanning the text again.
 #[derive(Debug)]
 struct Lines {
     starts: Vec<usize>,
     is_ascii: bool,
 }
 
-/// Most bytes of a line in which columns are counted.
+/// Beyond this many bytes of a line with non-ASCII characters, columns are not counted.
 const LONG: usize = 10_000;
 
 impl Lines {
@@ -103,7 +103,7 @@ impl Lines {
         Self { starts, is_ascii: text.is_ascii() }
     }
 
-    /// The location of a byte; beyond `LONG` bytes of a line with non-ASCII characters, the column is unknown.
+    /// Returns the location of a byte; after `LONG` bytes of a line with non-ASCII characters, its column is 0.
     fn spot(&self, text: &str, byte: usize) -> Location {
         let line = self.starts.partition_point(|&start| start <= byte);
         let start = self.starts[line - 1];
@@ -128,7 +128,7 @@ impl Document<'_> {
         self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
-    /// An error at a byte of a text quoted at `span`; at the quotes if the text has escapes.
+    /// Returns an error at a byte of the string `text`, quoted at `span`; at the quote if the string has escapes.
     fn wrong_within(self, span: &Range<usize>, text: &str, wrong: tags::TextError) -> Problem {
         let written = self.text.get(span.clone()).unwrap_or_default();
         let at = written.find(text).map_or(span.start, |start| span.start + start + wrong.at);
@@ -136,18 +136,18 @@ impl Document<'_> {
     }
 }
 
-/// A table of the template. Values of the wrong type are reported with their location.
+/// A table of the template. A value of the wrong type is reported with its location.
 #[derive(Debug, Clone)]
 struct Table<'t, 'd> {
     document: Document<'d>,
-    /// Its name in messages.
+    /// The table's name in messages.
     what: String,
     span: Range<usize>,
     entries: &'t DeTable<'d>,
 }
 
 impl<'t, 'd> Table<'t, 'd> {
-    /// Expects a value that is a table.
+    /// Returns an error unless the value is a table.
     fn of(document: Document<'d>, what: &str, value: &'t Value<'d>) -> Result<Self, Problem> {
         let span = value.span();
         match value.get_ref().as_table() {
@@ -160,7 +160,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.entries.get(key)
     }
 
-    /// An error at the value of `key`, or at the table if it has no such key.
+    /// Returns an error located at the value of `key`, or at the table if it has no such key.
     fn wrong(&self, key: &str, message: impl Display) -> Problem {
         match self.get(key) {
             Some(value) => self.document.wrong(value.span().start, format!("{key}: {message}")),
@@ -172,7 +172,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.document.spot(self.span.start)
     }
 
-    /// Unknown keys are errors.
+    /// Returns an error if the table has a key that is not in `known`.
     fn only(&self, known: &[&str]) -> Result<(), Problem> {
         for (key, _) in self.entries {
             let name: &str = key.get_ref();
@@ -185,7 +185,7 @@ impl<'t, 'd> Table<'t, 'd> {
         Ok(())
     }
 
-    /// Converts a value with `read`; if that returns None, the error has this message.
+    /// Converts the value of `key` with `read`; if that returns None, the error is `message`.
     fn read<T>(
         &self,
         key: &str,
@@ -208,7 +208,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.get(key).map(|value| Self::of(self.document, key, value)).transpose()
     }
 
-    /// The values of a list; any other value counts as a list of one.
+    /// Returns the values of a list; any other value counts as a list with one value.
     fn all(&self, key: &str) -> Vec<&'t Value<'d>> {
         self.get(key).map(listed).unwrap_or_default()
     }
@@ -217,13 +217,13 @@ impl<'t, 'd> Table<'t, 'd> {
         self.read(key, "must be a whole number from 0 on", integer)
     }
 
-    /// A share from 0 to 1.
+    /// Reads a number from 0 to 1.
     fn share(&self, key: &str) -> Result<Option<f64>, Problem> {
         let share = |value| float(value).filter(|number| (0.0..=1.0).contains(number));
         self.read(key, "must be a number from 0 to 1", share)
     }
 
-    /// Seconds since 1970, from a TOML date or from digits in quotes.
+    /// Reads a time in seconds since 1970, from a TOML date or from digits in quotes.
     fn time(&self, key: &str) -> Result<Option<i64>, Problem> {
         self.read(key, "must be a date such as 2015-12-31", |value| match value {
             DeValue::String(text) => time::parse(text),
@@ -236,7 +236,7 @@ impl<'t, 'd> Table<'t, 'd> {
     }
 }
 
-/// The values of a list, or the single value.
+/// Returns the values of a list, or any other value by itself.
 fn listed<'t, 'd>(value: &'t Value<'d>) -> Vec<&'t Value<'d>> {
     value.get_ref().as_array().map_or_else(|| vec![value], |values| values.iter().collect())
 }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_byte_has_a_line_and_a_column() {
-        // Beyond `LONG` bytes there is no column.
+        // A column beyond `LONG` bytes is reported as 0.
         let long = "\u{f6}".repeat(LONG);
         for (text, byte, line, column) in [
             ("a\nb\u{f6} c", 6, 2, 4),

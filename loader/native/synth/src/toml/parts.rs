@@ -18,15 +18,15 @@ use crate::vocabulary::Learned;
 
 type Lists = Vec<Arc<List>>;
 
-/// Most lists of a template.
+/// Maximum number of lists in a template; more are an error.
 const LISTS: usize = 1_000;
 const MOST_LIST_BYTES: usize = 256 << 20;
-/// Most branches or kinds, and most values or attributes of one.
+/// Maximum number of branches or kinds in a template, and of values or attributes in a kind.
 const MOST: usize = 4_000;
-/// Most texts of one attribute.
+/// Maximum number of texts for one attribute; more are an error.
 const ITEMS: usize = 10_000;
 
-/// Reads the lists to pick from: a file beside the template or a shipped one, values in the template, or values with
+/// Reads the lists of values: each is a file beside the template, a shipped file, a TOML list, or a TOML table with
 /// weights.
 pub fn lists(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Lists, Problem> {
     let Some(table) = root.table("lists")? else { return Ok(Vec::new()) };
@@ -37,7 +37,7 @@ pub fn lists(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Lists, Problem>
     for (key, value) in table.entries {
         let name: &str = key.get_ref();
         let list = list(&table, name, value.get_ref(), places)?;
-        // An empty value needs memory too.
+        // An empty value needs memory too, so each value counts as one byte more.
         left = left.checked_sub(list.size() + list.count()).ok_or_else(|| {
             table.wrong(name, format!("the lists have more than {MOST_LIST_BYTES} bytes together"))
         })?;
@@ -73,7 +73,7 @@ fn list(
     list.ok_or_else(|| table.wrong(name, reason))
 }
 
-/// Reads a file only from these directories, because an untrusted template must not read others.
+/// Reads a list from a file in `places` only, because an untrusted template must not read other files.
 fn from_file(
     table: &Table<'_, '_>,
     name: &str,
@@ -90,7 +90,7 @@ fn from_file(
     List::read(name, &path)
 }
 
-/// The suffix is added as the first branch unless the template describes it.
+/// Reads the branches; if the template does not describe the suffix, it is added as the first branch.
 pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Problem> {
     let spot = |value: &Value<'_>| root.document.spot(value.span().start);
     let plain = |spot, dn: &str| Branch { spot, dn: dn.to_owned(), attributes: Vec::new() };
@@ -152,7 +152,7 @@ fn kind(
     let values = reading.values(table)?;
     let rdn = table.all("rdn").into_iter().map(|value| value.get_ref().as_str().map(str::to_owned));
     let rdn: Option<Vec<String>> = rdn.collect();
-    let reason = "must be the name of an attribute, or a list of such";
+    let reason = "must be the name of an attribute, or a list of names";
     let rdn = rdn.ok_or_else(|| table.wrong("rdn", reason))?;
     if rdn.is_empty() {
         return Err(table.wrong("rdn", "rdn is missing"));
@@ -226,7 +226,7 @@ fn branch_named(
     })
 }
 
-/// What the texts of one kind may refer to.
+/// The lists, kinds and values that the texts of one kind may refer to.
 struct Reading<'r> {
     lists: &'r Lists,
     learned: &'r Learned,
@@ -281,7 +281,7 @@ impl Reading<'_> {
         entries.into_iter().map(attribute).collect()
     }
 
-    /// Reads a text, or a table with its chance, conditions and count.
+    /// Reads an item: a text, or a table with the text, its chance, its conditions and its count.
     fn item(&self, table: &Table<'_, '_>, name: &str, value: &Value<'_>) -> Result<Item, Problem> {
         let (document, at) = (table.document, value.span().start);
         if let DeValue::String(text) = value.get_ref() {
@@ -313,7 +313,7 @@ impl Reading<'_> {
         parsed.map_err(|wrong| table.document.wrong_within(&value.span(), text, wrong))
     }
 
-    /// Checks what does not depend on the numbers of entries, so that errors have the location of the tag.
+    /// Checks a tag as far as no number of entries is needed, so that the error has the tag's location.
     fn check(&self, tag: &Tag) -> Result<(), String> {
         let scope = Scope {
             stream: Stream::new(0, &[]),
@@ -336,7 +336,7 @@ fn condition(
     value: &Value<'_>,
 ) -> Result<Condition, Problem> {
     let Some(text) = value.get_ref().as_str() else {
-        return Err(table.wrong(key, "must be a name, or NAME=TEXT, or a list of such"));
+        return Err(table.wrong(key, "must be a name, or NAME=TEXT, or a list of these"));
     };
     let (name, equals) = match text.split_once('=') {
         Some((name, text)) => (name.trim(), Some(text.trim().as_bytes().to_vec())),

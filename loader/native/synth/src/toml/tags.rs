@@ -7,9 +7,9 @@ use crate::model::{Class, Pick, Piece, Tag, Text};
 use crate::problem::suggestion;
 use crate::tags::{Slots, time};
 
-/// Most pieces of a text.
+/// Maximum number of literals and tags in a text; more are an error.
 const PIECES: usize = 10_000;
-/// KiB of an Argon2 hash by default: a million take a minute; real hashes cost a thousand times that.
+/// Default memory of an Argon2 hash in KiB: a million hashes take a minute; a realistic cost is a thousand times that.
 const KIB: u32 = 64;
 
 /// The tags and their syntax.
@@ -41,7 +41,7 @@ const FORMS: [(&str, &str); 25] = [
     ("chars", "{chars:CLASS:COUNT} with a class of hex, alpha, mixed or base64"),
 ];
 
-/// Whether the name is that of a tag, which no value may have.
+/// Whether `name` is the name of a tag; a value must not have such a name.
 pub fn is_tag(name: &str) -> bool {
     FORMS.iter().any(|(known, _)| *known == name)
 }
@@ -53,7 +53,7 @@ pub struct TextError {
     pub message: String,
 }
 
-/// `values` are those that the text may name. `check` examines each tag.
+/// Parses a text. `values` are those that the text may refer to, and `check` examines each tag.
 pub fn parse(
     text: &str,
     values: &Slots,
@@ -91,7 +91,7 @@ pub fn parse(
     Ok(found)
 }
 
-/// The text from after a brace up to the next one, which must close it.
+/// Returns the text from the brace that begins `text` to the next brace, which must be a closing one.
 fn inside(text: &str) -> Option<&str> {
     let text = text.strip_prefix('{')?;
     let end = text.find(['{', '}'])?;
@@ -202,7 +202,7 @@ pub fn distribution(text: &str) -> Result<Distribution, String> {
     Ok(found)
 }
 
-/// `each`, `uniform`, `normal` or `zipf:EXPONENT`.
+/// Parses a choice of parents: `each`, `uniform`, `normal` or `zipf:EXPONENT`.
 pub fn pick(text: &str) -> Option<Pick> {
     match text.split_once(':') {
         None if text == "each" => Some(Pick::Each),

@@ -1,32 +1,32 @@
-//! A coarse table of which letter follows which, and words generated from it.
+//! A coarse table of letter successions, and words generated from it.
 
 use crate::draw::{again, below};
 
-/// a to z, then all two-byte letters, then all three-byte letters.
+/// The letters a to z, one symbol for all two-byte letters, and one for all three-byte letters.
 pub const SYMBOLS: usize = 28;
-/// One row for the beginning of a word, and one for each symbol.
+/// One row for the beginning of a word, and one row after each symbol.
 pub const ROWS: usize = SYMBOLS + 1;
 const TWO: usize = 26;
-/// Letters that represent all others with the same number of bytes in UTF-8.
+/// Letters that replace all letters of two bytes in UTF-8.
 const TWO_BYTES: [char; 16] =
     ['à', 'á', 'ä', 'å', 'æ', 'ç', 'è', 'é', 'ê', 'í', 'ñ', 'ó', 'ö', 'ø', 'ú', 'ü'];
 const THREE_BYTES: u32 = 0x4E00;
 const THREE_BYTES_COUNT: u64 = 512;
-/// Number of possible next letters in the suffix of a unique word ([`Letters::counted`]).
+/// Number of possible next letters in the last part of a unique word ([`Letters::counted`]).
 const FOLLOWERS: usize = 16;
 const BASE: u64 = FOLLOWERS as u64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Letters {
-    /// Cumulative weights.
+    /// Cumulative weights of the next symbol.
     rows: Vec<[u32; SYMBOLS]>,
-    /// The most frequent next letters, most frequent first.
+    /// The most frequent next letters in descending order.
     best: Vec<[u8; FOLLOWERS]>,
 }
 
 impl Letters {
-    /// Parses one digit per symbol: 9 is the most frequent, each digit less is half of that, 0 is never. Returns None
-    /// unless the table has the right size.
+    /// Parses a table with one digit per symbol: 9 is the most frequent, each step down halves the frequency, 0 never
+    /// occurs. Returns None if the table has the wrong size.
     pub fn new(rows: &[&str]) -> Option<Self> {
         if rows.len() != ROWS {
             return None;
@@ -38,12 +38,12 @@ impl Letters {
         Some(Self { rows, best })
     }
 
-    /// Appends a word of this many letters, decided by `bits`; `ascii` allows only a to z.
+    /// Appends a word of this many letters, which follow from `bits`; with `ascii` it has only a to z.
     pub fn walk(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) {
         self.walk_on(bits, letters, ascii, out);
     }
 
-    /// Like `walk`, and returns the row of the last letter.
+    /// Does the same as `walk`, and returns the row of the last letter.
     fn walk_on(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) -> usize {
         let mut row = 0;
         for turn in 0..letters {
@@ -83,7 +83,7 @@ impl Letters {
     }
 }
 
-/// Number of digits of base [`BASE`] that distinguish `count` numbers.
+/// Returns how many digits of base [`BASE`] distinguish `count` numbers.
 pub fn digits(count: u64) -> u64 {
     let mut digits = 1;
     let mut most = BASE;
@@ -100,7 +100,7 @@ fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
     if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
 }
 
-/// A row without observations uses that of the beginning of a word, or if that is empty too, equal weights.
+/// Returns `row`, or `spare` (the beginning of a word) if `row` is empty, or equal weights if both are empty.
 fn filled(row: [u8; SYMBOLS], spare: &[u8; SYMBOLS]) -> [u8; SYMBOLS] {
     [row, *spare].into_iter().find(|row| row.iter().any(|mark| *mark > 0)).unwrap_or([1; SYMBOLS])
 }
@@ -113,7 +113,7 @@ fn cumulated(row: &[u8; SYMBOLS]) -> [u32; SYMBOLS] {
     })
 }
 
-/// Only one-byte letters, which stay distinct.
+/// Returns the most frequent letters from a to z: only these stay distinct.
 fn best(row: &[u8; SYMBOLS]) -> [u8; FOLLOWERS] {
     let mut order: Vec<u8> = (0..26).collect();
     order.sort_by_key(|&symbol| std::cmp::Reverse(row[usize::from(symbol)]));
@@ -134,7 +134,7 @@ fn push(symbol: usize, bits: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// The table of the shipped words and names.
+/// Letter successions of the shipped words and names.
 pub const LATIN: [&str; ROWS] = [
     "9998888878889778489757805500",
     "4666446560477904097765435300",
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_follow_from_their_bits() {
+    fn the_same_bits_give_the_same_word() {
         let letters = Letters::new(&LATIN).unwrap();
         let word = |bits| {
             let mut out = Vec::new();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn counted_words_are_never_the_same() {
+    fn counted_words_are_distinct() {
         let letters = Letters::new(&LATIN).unwrap();
         let mut found: Vec<Vec<u8>> = (0..5000)
             .map(|number| {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_none() {
+    fn invalid_tables_are_refused() {
         assert!(Letters::new(&LATIN[1..]).is_none());
         let mut rows = LATIN;
         rows[3] = "12345";

@@ -1,8 +1,8 @@
 //! Arranges the shards of an export into files that slapadd can load one after the other.
 //!
-//! There are two passes: [`plan`] decides about every entry from hashes alone, and [`pieces`] writes. Parents come
-//! first, sorted by depth, in `0000-interior.ldif`; the other entries of shard n go to `000n.ldif`. Most files of a
-//! large export have only leaves that stay in place, and are not even read.
+//! There are two passes: [`plan`] decides about every entry from hashes alone, and [`pieces`] writes the files. Entries
+//! with children come first, sorted by depth, in `0000-interior.ldif`; the leaves of shard n go to `000n.ldif`. Most
+//! files of a large export have only leaves that stay where they are; such files are not even read.
 
 mod pieces;
 mod plan;
@@ -28,28 +28,28 @@ use crate::row;
 pub struct Arrangement {
     /// Number of entries written.
     pub entries: u64,
-    /// Entries left out because a newer one has their entryUUID or DN.
+    /// Entries omitted because a newer entry has the same entryUUID or DN.
     pub duplicates: u64,
-    /// Entries left out with `drop_orphans` because an ancestor is missing.
+    /// Entries omitted by `drop_orphans` because an ancestor is missing.
     pub dropped: u64,
-    /// The checksum of a tree digest of all written files that ignores nothing.
+    /// Checksum of all written files, as of a tree digest that ignores no attribute.
     pub checksum: String,
-    /// The written files in the order of loading, and the totals of each.
+    /// The written files in loading order, each with its totals.
     pub files: Vec<(String, Totals)>,
-    /// Files taken over unchanged from the input: the new name and the input's name.
+    /// Files linked unchanged from the input: the new name, and the name in the input.
     pub taken: Vec<(String, String)>,
     /// The missing parents, each with the first child that refers to it.
     pub orphans: Vec<Orphan>,
-    /// entryUUIDs found under several DNs, of which one entry is kept. A UUID may be listed repeatedly.
+    /// entryUUIDs that occurred under several DNs, of which one entry was kept. A UUID may be listed repeatedly.
     pub renamed: Vec<String>,
 }
 
-/// An entry without a parent.
+/// An entry whose parent is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     pub parent: String,
     pub dn: String,
-    /// Its entryUUID, or empty.
+    /// The entry's entryUUID, or empty.
     pub uuid: String,
 }
 
@@ -61,7 +61,7 @@ impl Orphan {
     }
 }
 
-/// Returns the entryUUID, or an empty string.
+/// Returns the entryUUID of a record, or an empty string.
 fn uuid(record: &Record<'_>) -> Result<String> {
     let mut uuid = String::new();
     for field in record.entry()?.fields {
@@ -80,23 +80,23 @@ fn text(bytes: &[u8]) -> String {
 /// The input and options of an arrangement.
 #[derive(Debug, Clone, Copy)]
 pub struct Task<'a> {
-    /// Shards from one parallel read: of two entries with the same DN or entryUUID, the greater CSN is newer.
+    /// Shards from a parallel read: of two entries with the same DN or entryUUID, the greater CSN is newer.
     pub paths: &'a [PathBuf],
-    /// Shards read after those, one after the other: the later one is newer.
+    /// Shards that were read after `paths`, in this order: an entry in a later shard is newer.
     pub again: &'a [PathBuf],
     pub root: &'a str,
-    /// The values of contextCSN for the root entry; all others are removed.
+    /// Values of contextCSN for the root entry; all other values are removed.
     pub context_csns: &'a [String],
     pub compress: bool,
-    /// Leave out entries without a parent, instead of only reporting the parent.
+    /// Whether to omit entries without a parent, instead of only reporting the parent.
     pub drop_orphans: bool,
-    /// Report missing parents. A part of a tree may have as many as entries.
+    /// Whether to report missing parents. In a part of a tree they may be as many as the entries.
     pub name_orphans: bool,
 }
 
-/// Arranges shards in `out_dir`, which must be empty, and syncs the files. The same input gives the same bytes.
+/// Arranges shards in `out_dir`, which must be empty, and syncs the files. The same input gives identical files.
 ///
-/// A file with a file of rows whose records all stay in place is linked unchanged; `paths` remain as well.
+/// If all records of a shard with a file of rows stay where they are, the shard is linked unchanged; `paths` remain.
 pub fn arrange(task: &Task<'_>, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
     expect_empty(out_dir)?;
     let stamp = RootStamp::new(task.root, task.context_csns);
@@ -127,7 +127,7 @@ fn expect_empty(directory: &Path) -> Result<()> {
     check().in_file(Some(directory))
 }
 
-/// Writes in the second pass.
+/// Writes the files in the second pass.
 struct Writer {
     pieces: Pieces,
     stamp: RootStamp,
@@ -166,14 +166,14 @@ impl Writer {
         self.pieces.end_shard()
     }
 
-    /// Whether the file can be taken over: it is in the right format and has only leaves that stay in place.
+    /// Whether a file can be linked unchanged: it has the right format, and only leaves that stay where they are.
     fn may_take(&self, path: &Path, verdicts: &[RowDecision]) -> bool {
         row::row_file_of(path).exists()
             && self.pieces.fits(path)
             && verdicts.iter().all(|verdict| verdict.is_plain())
     }
 
-    /// Takes over the whole file unchanged.
+    /// Links the whole file unchanged.
     fn take(&mut self, path: &Path, shard: usize, rows: usize, checksum: Checksum) -> Result<()> {
         let tally = Totals { entries: rows as u64, checksum };
         self.all.join(tally);
@@ -209,7 +209,7 @@ impl Writer {
         }
     }
 
-    /// Writes the record to `text` with the required changes, and returns its contribution to the checksum.
+    /// Writes the record with the required changes to `text`, and returns its contribution to the checksum.
     fn edit(&mut self, record: &Record<'_>) -> Result<u128> {
         self.editor.begin();
         let editor = &mut self.editor;

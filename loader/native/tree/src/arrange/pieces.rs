@@ -11,14 +11,14 @@ use ldif::Output;
 
 use crate::fingerprint::Totals;
 
-/// Leaves are the bulk, so another thread compresses them. The bytes do not depend on the number of threads.
+/// Most bytes are in leaves, so another thread compresses them. The output does not depend on the number of threads.
 const LEAF_THREADS: u32 = 1;
 
 pub(super) struct Pieces {
     directory: PathBuf,
     suffix: &'static str,
     leaf: Option<(Output, String, Totals)>,
-    /// One file per depth, so that interior entries take no memory.
+    /// One file for each depth, so that interior entries need no memory.
     depths: BTreeMap<usize, (PathBuf, Output)>,
     interior: Totals,
     /// Finished files of leaves.
@@ -38,16 +38,16 @@ impl Pieces {
         }
     }
 
-    /// Whether a file has the right format to be taken over.
+    /// Whether a file has the format of the output and can be linked unchanged.
     pub(super) fn fits(&self, path: &Path) -> bool {
         path.as_os_str().as_encoded_bytes().ends_with(self.suffix.as_bytes())
     }
 
-    /// Makes a finished file the shard, linked if the file system can, else copied. Returns its new name.
+    /// Turns a finished file into the shard by a hard link, or a copy if that is impossible. Returns its new name.
     pub(super) fn take(&mut self, path: &Path, shard: usize, tally: Totals) -> Result<String> {
         let target = self.shard(shard);
-        let taken = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
-        taken.in_file(Some(&target))?;
+        let linked = fs::hard_link(path, &target).or_else(|_| copy(path, &target));
+        linked.in_file(Some(&target))?;
         self.done.push((self.name(shard), tally));
         Ok(self.name(shard))
     }
@@ -60,7 +60,7 @@ impl Pieces {
         format!("{number:04}.{}", self.suffix)
     }
 
-    /// Adds an entry to the file of the current shard, which is created for its first leaf.
+    /// Appends an entry to the file of the current shard, which is created for the first leaf.
     pub(super) fn leaf(&mut self, shard: usize, text: &[u8], print: u128) -> Result<()> {
         if self.leaf.is_none() {
             let output = Output::create(&self.shard(shard), LEAF_THREADS)?;
@@ -90,7 +90,7 @@ impl Pieces {
         output.write(text)
     }
 
-    /// Concatenates the files of the depths (zstd frames may follow one another) and syncs everything. Returns all
+    /// Concatenates the files of all depths (zstd allows several frames in a file) and syncs everything. Returns all
     /// files in the order of their names, with their totals.
     pub(super) fn finish(self) -> Result<Vec<(String, Totals)>> {
         let mut paths = Vec::new();

@@ -1,6 +1,6 @@
-//! The first pass: decides which entries stay, and which of them have children.
+//! The first pass over an export: decides which entries are kept, and which of them have children.
 //!
-//! Memory: 2 bytes per entry, 8 to 16 more during the search for duplicates, and hashes of the parents and of possible
+//! Memory: 2 bytes per entry, 8 to 16 more while duplicates are searched, and hashes of the parents and of possible
 //! duplicates. Rows are read repeatedly instead of kept. 30 million entries take 60 MB, and 0.4 GB at the peak.
 
 use common::{Counters, Result};
@@ -12,24 +12,24 @@ use crate::fingerprint::{Checksum, hash};
 use crate::name::ParsedDn;
 use crate::row::EntryRecord;
 
-/// What happens to an entry.
+/// The decision on one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Leaf,
-    /// It has children, or it is the root.
+    /// The entry has children, or it is the root.
     Interior,
-    /// Left out: a newer entry has its DN, or the same entry occurs again.
+    /// Omitted: a newer entry has the same DN, or the same entry occurs again.
     Overtaken,
-    /// Left out: a newer entry has its entryUUID under another DN.
+    /// Omitted: a newer entry has the same entryUUID under another DN.
     Renamed,
-    /// Left out: an ancestor is missing.
+    /// Omitted: an ancestor is missing.
     Dropped,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowDecision {
     pub(super) fate: Decision,
-    /// Whether it is the first to refer to a missing parent.
+    /// Whether the entry is the first that refers to a missing parent.
     pub(super) orphan: bool,
 }
 
@@ -40,7 +40,7 @@ impl RowDecision {
         matches!(self.fate, Decision::Leaf | Decision::Interior)
     }
 
-    /// Whether it stays in place and needs no report.
+    /// Whether the entry stays where it is and needs no report.
     pub(super) fn is_plain(self) -> bool {
         self == Self::LEAF
     }
@@ -50,11 +50,11 @@ impl RowDecision {
 #[derive(Debug, Clone, Copy, Default)]
 struct FileRows {
     rows: usize,
-    /// Their contribution to the checksum of the tree.
+    /// Contribution of the rows to the checksum of the tree.
     checksum: Checksum,
 }
 
-/// The decisions, file by file.
+/// The decisions on all entries, in the order of files and rows.
 #[derive(Debug)]
 pub(super) struct RowDecisions {
     all: Vec<RowDecision>,
@@ -105,7 +105,7 @@ pub(super) fn verdicts(
             doubtful.push(Key::of(at, row));
         }
     })?;
-    // Duplicates are rare; without any, the first marking of parents is final.
+    // Duplicates are rare. Without any, the first result of `mark_parents` is final.
     if plan.drop_older(&mut doubtful, again) || task.drop_orphans {
         while task.drop_orphans && plan.drop_orphans(root)? > 0 {}
         let parents = plan.parents()?;
@@ -122,7 +122,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Reads all rows, collects possible duplicates and all parents, and adds up the checksums.
+    /// Reads all rows: collects possible duplicates and all parents, and adds up the checksum of each file.
     fn scan_rows(&self, lots: &mut [FileRows]) -> Result<(DuplicateCandidates, Parents)> {
         let [mut uuids, mut dns] = [(); 2].map(|()| PossibleDuplicates::new(self.verdicts.len()));
         let mut parents = Parents::default();
@@ -135,9 +135,9 @@ impl Plan<'_> {
         Ok(([uuids, dns], parents))
     }
 
-    /// Keeps only the newest of rows with the same key, and returns whether any was removed. An entry must be the
-    /// newest by both entryUUID and DN: one that was replaced at its DN is gone, even if its successor moved on. Rows
-    /// from `again` on are newer whatever their CSN, because an entry that moved with its parent keeps its CSN.
+    /// Keeps the newest row of each key, and returns whether any row was removed. An entry must be the newest by both
+    /// entryUUID and DN: if another one replaced it at its DN, it is gone, even if its successor moved on. Rows from
+    /// `again` on are newer whatever their CSN, because an entry that moved with its parent keeps its CSN.
     fn drop_older(&mut self, keys: &mut [Key], again: usize) -> bool {
         let mut any = false;
         let age = |key: &Key| if key.at < again { (key.csn, key.at) } else { (u128::MAX, key.at) };
@@ -155,7 +155,7 @@ impl Plan<'_> {
         any
     }
 
-    /// Marks interior entries and missing parents among the remaining rows, and passes the latter to `see`.
+    /// Marks interior entries and the first entry below each missing parent, and passes the latter to `see`.
     fn mark_parents(
         &mut self,
         root: &ParsedDn,
@@ -176,7 +176,7 @@ impl Plan<'_> {
         self.each_kept(|verdict, _, row| verdict.orphan = all.remove(&row.parent))
     }
 
-    /// Drops entries whose parent is missing; the next call drops their children. Returns the number dropped.
+    /// Drops entries whose parent is missing; the next call drops their children. Returns how many were dropped.
     fn drop_orphans(&mut self, root: &ParsedDn) -> Result<usize> {
         let Parents { all: mut missing, .. } = self.parents()?;
         self.each_kept(|_, _, row| {
@@ -193,7 +193,7 @@ impl Plan<'_> {
         Ok(dropped)
     }
 
-    /// The parents of the remaining rows.
+    /// Returns the parents of the kept rows.
     fn parents(&mut self) -> Result<Parents> {
         let mut parents = Parents::default();
         self.each_kept(|_, _, row| parents.see(row))?;
@@ -213,7 +213,7 @@ impl Plan<'_> {
     }
 }
 
-/// For entryUUIDs and for DNs.
+/// Candidates by entryUUID, and by DN.
 type DuplicateCandidates = [PossibleDuplicates; 2];
 
 /// Hashes of the DNs of all parents.
@@ -225,21 +225,21 @@ struct Parents {
 
 impl Parents {
     fn see(&mut self, row: &EntryRecord) {
-        // Children of the same parent are often consecutive.
+        // Consecutive entries often have the same parent.
         if self.last.replace(row.parent) != Some(row.parent) {
             self.all.insert(row.parent);
         }
     }
 }
 
-/// Ignores the parent of the root and that of a DN with a single RDN.
+/// Removes DNs that need no entry: the parent of the root, and the empty DN.
 fn forget_above(root: &ParsedDn, missing: &mut FxHashSet<u128>) {
     missing.remove(&hash(root.parent()));
     missing.remove(&hash(b""));
 }
 
-/// Finds hashes that may occur twice: all that do, and few others, so that little has to be sorted. Takes 4 to 8 bytes
-/// per hash.
+/// Finds the hashes that may occur twice: all duplicates and a few others, so that little must be sorted. Takes 4 to 8
+/// bytes per hash.
 struct PossibleDuplicates {
     /// Two bitmaps indexed by the upper bits of a hash: seen once, and seen twice.
     bits: Vec<[u64; 2]>,
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_met_twice_is_among_few() {
+    fn all_duplicates_are_among_few_candidates() {
         let rng = &mut fastrand::Rng::with_seed(1);
         for size in [1, 3, 4, 1000, 100_000] {
             let hashes: Vec<u128> = (0..size).map(|_| rng.u128(..)).collect();
@@ -292,7 +292,7 @@ mod tests {
             hashes.iter().chain(twice).for_each(|&hash| met.see(hash));
             assert!(twice.iter().all(|&hash| met.again(hash)));
             let others = hashes[size / 10..].iter().filter(|&&hash| met.again(hash)).count();
-            // A small set may have any number of chance collisions.
+            // In a small set, any number of hashes may collide by chance.
             assert!(size < 1000 || others <= size / 4, "{others} of {size}");
         }
     }

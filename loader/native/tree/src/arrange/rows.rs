@@ -1,4 +1,4 @@
-//! Streams the rows of all files (`row.rs`) repeatedly, without keeping them all in memory.
+//! Reads the rows of all files (`row.rs`) repeatedly as streams, because they may not fit into memory.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -19,7 +19,7 @@ pub(super) struct EntryRecords {
 /// The source of a file's rows.
 enum Source {
     List(List),
-    /// Computed from the records, because the file has no list of rows.
+    /// Rows computed from the records, because the file has no list of rows.
     Computed(Vec<EntryRecord>),
 }
 
@@ -32,7 +32,7 @@ impl EntryRecords {
         Ok(Self { sources })
     }
 
-    /// The number of rows in each file.
+    /// Returns the number of rows in each file.
     pub(super) fn counts(&self) -> impl Iterator<Item = usize> {
         self.sources.iter().map(|source| match source {
             Source::List(list) => list.rows,
@@ -40,7 +40,7 @@ impl EntryRecords {
         })
     }
 
-    /// Calls `see` with each row, its file and its number. `counted` adds entries and bytes to the counters.
+    /// Calls `see` with each row, its file and its number. If `counted`, entries and bytes are added to the counters.
     pub(super) fn each(
         &self,
         counters: &Counters,
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// Rows between two updates of the counters.
+/// Number of rows between two updates of the counters.
 const BATCH: usize = 4096;
 
 const TRUNCATED: &str = "the list of rows is truncated";
@@ -88,7 +88,7 @@ struct List {
 }
 
 impl List {
-    /// `None` if the file has no list of rows.
+    /// Returns `None` if the file has no list of rows.
     fn of_file(path: &Path) -> Result<Option<Self>> {
         let path = row::row_file_of(path);
         match fs::metadata(&path) {
@@ -102,7 +102,7 @@ impl List {
         }
     }
 
-    /// Calls `see` with each row. `counted` adds entries and bytes to the counters.
+    /// Calls `see` with each row. If `counted`, entries and bytes are added to the counters.
     fn each(
         &self,
         counters: &Counters,

@@ -10,7 +10,7 @@ use ldif::write;
 use tree::fingerprint::Fingerprinter;
 use tree::{Digest, Names, Task};
 
-/// One entry: its DN, and its attributes in order.
+/// An entry: its DN, and its attributes in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub dn: String,
@@ -34,7 +34,7 @@ impl Entry {
     }
 }
 
-/// Arranges these files as a tree below `dc=x`.
+/// Returns the options for arranging these files as a tree below `dc=x`.
 pub fn task<'t>(paths: &'t [PathBuf], again: &'t [PathBuf]) -> Task<'t> {
     Task {
         paths,
@@ -63,7 +63,7 @@ pub fn digest(text: &[u8], ignore: &[&str]) -> Digest {
     digest
 }
 
-/// The uncompressed files in the order of their names.
+/// Returns the uncompressed files in the order of their names.
 pub fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut paths: Vec<_> = fs::read_dir(directory).unwrap().map(|it| it.unwrap().path()).collect();
     paths.sort();

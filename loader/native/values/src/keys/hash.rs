@@ -7,8 +7,8 @@ pub enum Width {
     Eight,
 }
 
-/// The hash of the prefix that all keys of one kind in an index share (`libraries/liblutil/hash.c`):
-/// FNV-1 of 32 bits or FNV-1a of 64 bits.
+/// The hash of the prefix that all keys of one index type share (`libraries/liblutil/hash.c`): FNV-1 with 32 bits, or
+/// FNV-1a with 64 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     width: Width,
@@ -16,9 +16,9 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// `prefix`: the attribute type's name as spelled in the schema, with options if it has any. `pre`:
-    /// empty for equality; `^`, `*` or `$` for the kinds of substrings. `syntax_oid`: the attribute's
-    /// syntax without a length. `rule_oid`: the matching rule of the kind of index.
+    /// `prefix` is the attribute type's name as spelled in the schema, with any options. `pre` is empty for equality;
+    /// `^`, `*` or `$` for the three kinds of substrings. `syntax_oid` is the attribute's syntax without a length,
+    /// `rule_oid` the matching rule of the index type.
     pub fn new(width: Width, prefix: &str, pre: &str, syntax_oid: &str, rule_oid: &str) -> Self {
         let start = match width {
             Width::Four => 0x811C_9DC5,
@@ -32,7 +32,7 @@ impl Seed {
         self.width
     }
 
-    /// Returns the key of a value, for either width.
+    /// Returns the key of a value, for both widths.
     pub fn key(self, value: &[u8]) -> Key {
         match self.width {
             Width::Four => Key::new(&self.key32(value).to_be_bytes()),
@@ -40,14 +40,14 @@ impl Seed {
         }
     }
 
-    /// Returns the four stored bytes as a big-endian number, so that numbers sort as keys do. For
+    /// Returns the four stored bytes as a big-endian number, so that the numbers have the order of the keys. Only for
     /// [`Width::Four`].
     #[inline]
     pub fn key32(self, value: &[u8]) -> u32 {
         self.state32().after(value).key()
     }
 
-    /// Returns the eight stored bytes likewise. For [`Width::Eight`].
+    /// Returns the eight stored bytes as a big-endian number. Only for [`Width::Eight`].
     #[inline]
     pub fn key64(self, value: &[u8]) -> u64 {
         self.state64().after(value).key()
@@ -79,7 +79,7 @@ pub(super) trait State: Copy {
 
     fn then(self, byte: u8) -> Self;
 
-    /// Returns the hash as stored: little-endian.
+    /// Returns the hash with its bytes as stored: little-endian.
     fn key(self) -> Self::Key;
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Keys of index databases (slapd-mdb(5), `index`), as back-mdb stores them.
+//! Keys of indexes (slapd-mdb(5), `index`), as back-mdb stores them.
 
 mod hash;
 mod number;
@@ -14,17 +14,17 @@ pub use substrings::Substrings;
 
 use crate::order;
 
-/// An index key as stored, at most 8 bytes. Ordered as LMDB orders keys: by bytes; a key precedes
-/// longer keys that begin with it.
+/// A stored index key of at most 8 bytes. Keys have the order of LMDB: by bytes, and a key precedes longer keys that
+/// begin with it.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The key, followed by zeros.
+    /// The bytes of the key, followed by zeros.
     bytes: [u8; 8],
     len: u8,
 }
 
 impl Key {
-    /// The key of presence indexes: four zero bytes for both widths of hashes.
+    /// The key of presence indexes: four zero bytes, even with hashes of 64 bits.
     pub const PRESENCE: Self = Self { bytes: [0; 8], len: 4 };
 
     /// # Panics
@@ -57,7 +57,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Returns the part of a value of syntax Name and Optional UID that is hashed: all before a `#'bits'B` at the end.
+/// Returns the hashed part of a value of the syntax Name and Optional UID: the value without a `#'bits'B` at its end.
 pub fn name_uid_part(value: &[u8]) -> &[u8] {
     order::split(value).0
 }

@@ -1,17 +1,16 @@
-//! Keys that sort as their values do: of integers, and of times.
+//! Index keys of integers and times, which have the same order as the values.
 
 use super::Key;
 use crate::{InvalidValue, Result, syntax};
 
-/// Number of decimal digits that slapd cuts off at once, and the number of bytes that they count as.
+/// Number of decimal digits that slapd cuts off at a time, and the number of bytes that these digits count as.
 const CHOP: (usize, usize) = (7, 3);
 
-/// Returns the key of integerMatch: `length` bytes (`index_intlen`, 4 to 8) that sort as the numbers do. For
-/// large numbers, it has an exponent and only the leading bytes (`servers/slapd/schema_init.c`).
+/// Returns the key for integerMatch: `length` bytes (`index_intlen`, 4 to 8) with the same order as the numbers. The
+/// key of a large number has an exponent and only the number's leading bytes (`servers/slapd/schema_init.c`).
 ///
-/// For a value that is not an integer, slapd makes the key of the number that C parses from it. Values
-/// for which that is not known here are rejected. Hosts with an unsigned C `char` have other keys for
-/// some large negative numbers.
+/// If the value is not an integer, slapd uses the number that C parses from it; a value for which that number is not
+/// known here is refused. On hosts with an unsigned C `char`, some large negative numbers have other keys.
 ///
 /// # Panics
 /// If `length` is not 4 to 8.
@@ -24,7 +23,7 @@ pub fn integer(value: &[u8], length: usize) -> Result<Key> {
         let number = number
             .ok_or(InvalidValue::new("not an integer, and slapd's index key is not known"))?;
         let bytes = if negative { -number } else { number }.to_be_bytes();
-        // slapd stores a byte for the zero in `-0`.
+        // slapd stores one byte for the zero in `-0`.
         let kept = if negative && number == 0 { &[0][..] } else { significant(&bytes) };
         return Ok(lay_out(kept, 0, length, negative));
     }
@@ -33,8 +32,8 @@ pub fn integer(value: &[u8], length: usize) -> Result<Key> {
     Ok(lay_out(significant(&number), chops * CHOP.1, length, negative))
 }
 
-/// Returns the number in a value without its `-`. slapd passes eight characters at a time to `strtol`; the
-/// remainder comes first (`lutil_str2bin` in `libraries/liblutil/utils.c`).
+/// Parses a value without its `-` as C does: slapd passes eight characters at a time to `strtol`, beginning with the
+/// remainder (`lutil_str2bin` in `libraries/liblutil/utils.c`).
 fn lenient(value: &[u8]) -> Option<i128> {
     let text = match value.strip_prefix(b"-") {
         Some([]) => return None,
@@ -50,18 +49,18 @@ fn lenient(value: &[u8]) -> Option<i128> {
     let spaces = text.iter().take_while(|&&byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let number = text[spaces..].strip_prefix(b"+").unwrap_or(&text[spaces..]);
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    // slapd terminates at a second sign.
+    // slapd terminates at a second `-`.
     (number.first() != Some(&b'-')).then(|| parse(&number[..digits]))
 }
 
-/// Parses at most 28 characters.
+/// Parses a decimal number of at most 28 characters.
 fn parse(text: &[u8]) -> i128 {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let number = digits.iter().fold(0, |number, digit| number * 10 + i128::from(digit - b'0'));
     if digits.len() < text.len() { -number } else { number }
 }
 
-/// Drops leading zeros, or for a negative number leading FF bytes, unless that would change the sign.
+/// Drops leading zero bytes, or for a negative number leading FF bytes, unless that changes the sign.
 fn significant(number: &[u8]) -> &[u8] {
     let is_filler = |pair: &[u8]| matches!(pair, [0xFF, 0x80..=0xFF]);
     let fillers = match number[0] {
@@ -71,11 +70,11 @@ fn significant(number: &[u8]) -> &[u8] {
     &number[fillers..]
 }
 
-/// Returns a key of `length` bytes for `number`. `exponent`: number of bytes that were cut off.
+/// Returns the key of `length` bytes for `number`, from which `exponent` bytes were cut off.
 fn lay_out(number: &[u8], exponent: usize, length: usize, negative: bool) -> Key {
     let sign = if negative { 0xFF } else { 0 };
     let size = number.len() + exponent;
-    // Two bits of the sign distinguish keys with an exponent from keys without.
+    // Two bits with the sign distinguish keys with an exponent from keys without.
     let exact = size < length || size == length && (number[0] ^ sign) & 0xC0 == 0;
     let (head, used, marks) = if exact {
         ([sign; 8], length - size, 0x80)
@@ -92,19 +91,19 @@ fn lay_out(number: &[u8], exponent: usize, length: usize, negative: bool) -> Key
     Key::new(&key[..length])
 }
 
-/// Returns the bytes for the exponent. Their upper bits must be free for marks: one more than there are
-/// bytes, and one that ends the marks. Six bytes are enough for any number that fits in memory.
+/// Returns the number of bytes for the exponent. Their upper bits hold marks: one for each byte, and one that ends the
+/// marks. Six bytes are enough for any number that fits into memory.
 fn exponent_width(exponent: u64) -> usize {
     (1..6).find(|width| exponent >> (7 * width - 2) == 0).unwrap_or(6)
 }
 
-/// Days before each month in a year that is not a leap year.
+/// Number of days before each month, in a year that is not a leap year.
 const MONTHS: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-/// Returns the key of generalizedTimeMatch and `CSNMatch`: five bytes for a second
-/// (`libraries/liblutil/utils.c`). Ignores fractions and the rest of a CSN.
+/// Returns the key for generalizedTimeMatch and `CSNMatch`: five bytes that count seconds
+/// (`libraries/liblutil/utils.c`). Fractions and the rest of a CSN are ignored.
 ///
-/// Returns `None` if a normal form does not begin with a time; slapd does not make a key then either.
+/// Returns `None` if the normal form does not begin with a time; slapd creates no key in this case either.
 pub fn time(normalised: &[u8]) -> Option<Key> {
     let [year, month, day, hour, minute, second] = read_time(normalised)?;
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -116,7 +115,7 @@ pub fn time(normalised: &[u8]) -> Option<Key> {
         + i64::from(leap && month > 2)
         + day
         - 1;
-    // 675 = 86,400 seconds of a day / 128.
+    // A day has 86,400 seconds, which is 675 times 128.
     let units = days * 675;
     let high = (units >> 25 & 0x7F) ^ 0x40;
     let low = ((units & 0x1FF_FFFF) << 7) + (hour * 60 + minute) * 60 + second;
@@ -124,7 +123,7 @@ pub fn time(normalised: &[u8]) -> Option<Key> {
     Some(Key::new(&bits.to_be_bytes()[3..]))
 }
 
-/// Like [`time`] in slapd 2.4, which counts days from 1970 in 32 bits, with a leap year every fourth year.
+/// Returns the key of slapd 2.4, which counts days from 1970 in 32 bits, with a leap year every fourth year.
 pub fn time_of_2_4(normalised: &[u8]) -> Option<Key> {
     let parts = read_time(normalised)?;
     if parts == [0, 1, 1, 0, 0, 0] {

@@ -1,14 +1,14 @@
 use super::Key;
 use crate::{Result, text};
 
-/// Maximum number of letters of a word that are used, and of characters of a code.
+/// Maximum number of letters in a word that are used, and of characters in a code.
 const LETTERS: usize = 31;
 const CODE: usize = 4;
 
-/// Calls `emit` with the keys of approx indexes: for each word a metaphone code of 1 to 4 characters
-/// (`servers/slapd/phonetic.c`). Words without a code have no key.
+/// Calls `emit` with the keys of an approx index: a metaphone code of 1 to 4 characters for each word
+/// (`servers/slapd/phonetic.c`). A word without a code has no key.
 ///
-/// Rejects values that are not UTF-8, at which slapd aborts.
+/// Refuses values that are not UTF-8, because slapd aborts on them.
 pub fn phonetic(normalised: &[u8], mut emit: impl FnMut(Key)) -> Result<()> {
     let mut ascii = Vec::with_capacity(normalised.len());
     text::reduce_to_ascii(normalised, &mut ascii)?;
@@ -22,7 +22,7 @@ pub fn phonetic(normalised: &[u8], mut emit: impl FnMut(Key)) -> Result<()> {
     Ok(())
 }
 
-/// The letters of a word in upper case, between zeros.
+/// The letters of a word in upper case, with zeros on both sides.
 struct Word {
     letters: [u8; 4 + LETTERS + 4],
     first: usize,
@@ -30,7 +30,7 @@ struct Word {
 }
 
 impl Word {
-    /// Reads up to a space, digit or punctuation character; skips control characters.
+    /// Reads the letters up to a space, digit or punctuation character; control characters are skipped.
     fn read(text: &[u8]) -> Self {
         let mut letters = [0; 4 + LETTERS + 4];
         let inside = |byte: &u8| {
@@ -48,7 +48,7 @@ impl Word {
         word
     }
 
-    /// `PN`, `KN`, `GN`, `AE` and `WR` lose their first letter, `WH` becomes `W` and `X` becomes `S`.
+    /// Drops the first letter of `PN`, `KN`, `GN`, `AE` and `WR`; `WH` becomes `W`, and `X` becomes `S`.
     fn simplify_start(&mut self) {
         match self.letters[4..6] {
             [b'P' | b'K' | b'G', b'N'] | [b'A', b'E'] | [b'W', b'R'] => self.drop_first(),
@@ -68,7 +68,7 @@ impl Word {
 
     fn code(&self) -> Vec<u8> {
         let mut code = Vec::with_capacity(CODE + 1);
-        // An `X` becomes `KS`; the `S` replaces the letter after the `X`.
+        // An `X` becomes `KS`, and the `S` replaces the letter after the `X`.
         let mut owes_s = false;
         let mut at = self.first;
         while at <= self.end && code.len() < CODE {
@@ -84,7 +84,7 @@ impl Word {
         code
     }
 
-    /// Returns the letter's part of the code.
+    /// Returns the code of one letter, which depends on its neighbours; None if it is silent.
     fn sound(&self, at: usize) -> Option<u8> {
         let [before, letter, next, after] = [at - 1, at, at + 1, at + 2].map(|at| self.letters[at]);
         let starts = at == self.first;
@@ -119,7 +119,7 @@ impl Word {
         })
     }
 
-    /// Whether a G is silent: in `GNED`, `DGE`, `DGI`, `DGY`, and before a `J` without a vowel.
+    /// Whether a `G` is silent: in `GNED`, `DGE`, `DGI` and `DGY`, and before a `J` that no vowel follows.
     fn is_silent_g(&self, at: usize) -> bool {
         let [before, next, after, last] =
             [at - 1, at + 1, at + 2, at + 3].map(|at| self.letters[at]);

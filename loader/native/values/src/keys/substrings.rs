@@ -1,7 +1,7 @@
 use super::hash::{Seed, State};
 
-/// Lengths, in bytes, of the pieces of a value that are hashed for substring indexes (slapd.conf(5)). A piece may
-/// end within a UTF-8 sequence.
+/// Lengths, in bytes, of the pieces of values that substring indexes hash (slapd.conf(5)). A piece may end within a
+/// UTF-8 sequence.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Substrings {
     /// `index_substr_if_minlen`
@@ -19,26 +19,26 @@ impl Default for Substrings {
 }
 
 impl Substrings {
-    /// Calls `emit` with the key of each piece of the value, as [`Seed::key32`], in slapd's order; a
-    /// key is emitted as often as its piece occurs. `seeds`: of initial, any and final.
+    /// Calls `emit` with the key of each piece of the value, as [`Seed::key32`], in slapd's order; a piece that recurs
+    /// is emitted each time. `seeds` are for initial, any and final.
     #[inline]
     pub fn each(&self, seeds: &[Seed; 3], value: &[u8], emit: impl FnMut(u32)) {
         self.emit_all(seeds.map(Seed::state32), value, emit);
     }
 
-    /// Like [`Self::each`], with [`Seed::key64`].
+    /// Does the same as [`Self::each`] with [`Seed::key64`].
     #[inline]
     pub fn each64(&self, seeds: &[Seed; 3], value: &[u8], emit: impl FnMut(u64)) {
         self.emit_all(seeds.map(Seed::state64), value, emit);
     }
 
-    /// Yields the keys of [`Self::each`] with the seed of any. The iterator knows their number.
+    /// Yields the keys of [`Self::each`] for the seed of any; the iterator knows their number.
     #[inline]
     pub fn any_keys(&self, seed: Seed, value: &[u8]) -> impl Iterator<Item = u32> {
         self.any_of(seed.state32(), value)
     }
 
-    /// Calls `emit` with the keys of [`Self::each`] with the seeds of initial and final, of each length.
+    /// Calls `emit` for each length with the keys of [`Self::each`] for the seeds of initial and final.
     #[inline]
     pub fn each_end(
         &self,
@@ -59,7 +59,7 @@ impl Substrings {
     #[inline]
     fn any_of<S: State>(&self, any: S, value: &[u8]) -> impl Iterator<Item = S::Key> {
         value.windows(self.any.max(1)).map(move |piece| match *piece {
-            // With a constant length the compiler makes a faster loop.
+            // The compiler generates a faster loop for a constant length.
             [a, b, c, d] => any.then(a).then(b).then(c).then(d).key(),
             _ => any.after(piece).key(),
         })

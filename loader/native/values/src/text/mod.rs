@@ -1,8 +1,7 @@
 //! The Unicode step of string normalisation (`libraries/liblunicode/ucstr.c`).
 //!
-//! A segment is a run of non-ASCII characters with the ASCII character before it. Each segment is
-//! folded, decomposed, reordered and composed separately; ASCII text outside of segments is only
-//! folded.
+//! A segment is an ASCII character with the non-ASCII characters after it. Each segment is folded, decomposed,
+//! reordered and composed separately; ASCII text outside of segments is only folded.
 
 #[rustfmt::skip]
 #[allow(clippy::unreadable_literal)] // code points have no thousands separators
@@ -11,8 +10,8 @@ pub mod utf8;
 
 use crate::Result;
 
-/// Appends the normal form of UTF-8 text; the caller handles spaces. On an error `out` contains a
-/// part of the normal form.
+/// Appends the normal form of UTF-8 text; the caller normalizes spaces. After an error, `out` contains a part of the
+/// normal form.
 pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     if value.is_ascii() {
         push_ascii(value, fold, out);
@@ -34,7 +33,7 @@ pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends ASCII text; other bytes are not changed.
+/// Appends text, with its ASCII letters in lower case if `fold`; other bytes are not changed.
 pub fn push_ascii(value: &[u8], fold: bool, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(value);
@@ -76,21 +75,21 @@ pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
 const BLOCK: usize = 64;
 const HANGUL_FIRST: u32 = 0xAC00;
 
-/// Returns the index of `code` in the blocks of a two-level table; `None` after the last block.
+/// Returns the position of `code` in the second level of a two-level table; `None` beyond the last block.
 fn place(index: &[u8], code: u32) -> Option<usize> {
     let code = code as usize;
     let block = usize::from(*index.get(code / BLOCK)?);
     Some(block * BLOCK + code % BLOCK)
 }
 
-/// Returns the simple lower-case letter in Unicode 3.2; other characters than capital or title letters unchanged.
+/// Returns the lower-case letter of a capital or title letter in Unicode 3.2; other characters are returned unchanged.
 fn lower(code: u32) -> u32 {
     let Some(at) = place(&tables::FOLD_INDEX, code) else { return code };
     let delta = tables::FOLD_DELTAS[usize::from(tables::FOLDS[at])];
     code.wrapping_add_signed(delta)
 }
 
-/// Returns the canonical combining class.
+/// Returns the canonical combining class of a character.
 fn class(code: u32) -> u8 {
     place(&tables::CLASS_INDEX, code).map_or(0, |at| tables::CLASSES[at])
 }
@@ -111,7 +110,7 @@ fn push(code: u32, out: &mut Vec<u32>) {
     }
 }
 
-/// Decomposes a Hangul syllable, and, as liblunicode does, the 92 code points after the last syllable.
+/// Decomposes a Hangul syllable. Like liblunicode, it also decomposes the 92 code points after the last syllable.
 fn push_hangul(syllable: u32, out: &mut Vec<u32>) {
     out.push(0x1100 + syllable / 588);
     out.push(0x1161 + syllable % 588 / 28);
@@ -120,14 +119,14 @@ fn push_hangul(syllable: u32, out: &mut Vec<u32>) {
     }
 }
 
-/// Sorts each run of marks by class; marks of the same class keep their order.
+/// Sorts each run of marks by combining class; marks of the same class keep their order.
 fn reorder(text: &mut [u32]) {
     for marks in text.split_mut(|&code| class(code) == 0).filter(|marks| marks.len() > 1) {
         marks.sort_by_key(|&mark| class(mark));
     }
 }
 
-/// A class above those of all marks, so that a mark at the beginning of a segment is not composed.
+/// Greater than the class of any mark, so that a mark at the beginning of a segment is never composed.
 const ABOVE_ALL: u16 = 256;
 
 /// Composes the decomposed characters of a segment in place.
@@ -156,7 +155,7 @@ fn compose(text: &mut Vec<u32>) {
 
 fn pair(first: u32, second: u32) -> Option<u32> {
     let first = u16::try_from(first).ok()?;
-    // The lowest and the highest second character of a pair.
+    // Range of the second characters of all pairs.
     let second = u16::try_from(second).ok().filter(|second| (0x300..=0x309A).contains(second))?;
     let parts = u64::from(first) << 16 | u64::from(second);
     let at = tables::COMPOSITES.binary_search_by_key(&parts, |composite| composite >> 16).ok()?;
@@ -177,8 +176,8 @@ fn compose_hangul(text: &mut Vec<u32>) {
     text.truncate(end);
 }
 
-/// Composes a leading consonant and a vowel, or such a syllable and a trailing consonant. liblunicode
-/// also treats U+11A7 and U+11C3, next to the trailing consonants, as trailing consonants.
+/// Composes a leading consonant with a vowel, or the resulting syllable with a trailing consonant. Like liblunicode, it
+/// also treats the neighbours U+11A7 and U+11C3 as trailing consonants.
 fn join_hangul(last: u32, code: u32) -> Option<u32> {
     const SYLLABLES: u32 = 0xAC00;
     let (leading, vowel) = (last.wrapping_sub(0x1100), code.wrapping_sub(0x1161));

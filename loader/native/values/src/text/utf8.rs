@@ -1,11 +1,11 @@
-//! UTF-8 of RFC 2279, which slapd still accepts: up to six bytes, including surrogates
+//! UTF-8 by RFC 2279, which slapd still accepts: up to six bytes, and surrogates are valid
 //! (`libraries/libldap/utf-8.c`).
 
 use crate::{InvalidValue, Result};
 
 pub const REFUSAL: InvalidValue = InvalidValue::new("not valid UTF-8");
 
-/// Returns the first code point of `text`, and the rest of `text`.
+/// Returns the first code point of `text`, and the text after it; None if it is invalid.
 #[inline]
 pub fn decode(text: &[u8]) -> Option<(u32, &[u8])> {
     let (&lead, rest) = text.split_first()?;
@@ -25,7 +25,7 @@ pub fn decode(text: &[u8]) -> Option<(u32, &[u8])> {
     (length(code) == more + 1).then_some((code, rest))
 }
 
-/// Returns the number of bytes of the shortest encoding.
+/// Returns the number of bytes in the shortest encoding.
 fn length(code: u32) -> usize {
     match code {
         0..0x80 => 1,
@@ -37,7 +37,7 @@ fn length(code: u32) -> usize {
     }
 }
 
-/// Appends a code point below 2^31.
+/// Appends a code point, which must be below 2^31.
 pub fn encode(code: u32, out: &mut Vec<u8>) {
     let length = length(code);
     if length == 1 {
@@ -63,8 +63,8 @@ pub fn check(text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes of the first character of `text`; 0 if there is none. Accepts what [`decode`] accepts, but is
-/// faster, because it does not compute the code point.
+/// Returns the length of the first character in bytes, or 0 if it is invalid. Accepts the same characters as
+/// [`decode`], but is faster because it does not compute the code point.
 pub fn char_len(text: &[u8]) -> usize {
     let Some(&first) = text.first() else { return 0 };
     let (len, least) = match first {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_those_of_what_is_decoded() {
+    fn char_len_agrees_with_decode() {
         let some = [0, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff];
         for lead in 0..=u8::MAX {
             for second in some {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_code_points_can_be_decoded() {
         for code in [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd800, 0xffff, 0x1_0000, 0x10_ffff, 0x7fff_ffff]
         {
             let mut text = Vec::new();

@@ -1,7 +1,7 @@
-//! Declarations for libldap and liblber (ldap.h, lber.h, which agree in OpenLDAP 2.4 to 2.6) and sasl.h.
+//! Declarations for libldap and liblber (ldap.h and lber.h are compatible in OpenLDAP 2.4 to 2.6) and for sasl.h.
 //!
-//! The libraries are loaded at run time: their soname differs between OpenLDAP 2.5 and 2.6, and one build supports
-//! both.
+//! The libraries are loaded at run time, because their soname differs between OpenLDAP 2.5 and 2.6 and one build
+//! supports both.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::OnceLock;
@@ -109,7 +109,7 @@ pub const SB_GET_FD: c_int = 1;
 pub const SB_SET_NONBLOCK: c_int = 4;
 pub const SB_NEEDS_READ: c_int = 11;
 pub const SB_NEEDS_WRITE: c_int = 12;
-/// Level of SASL's security layer; a layer added later at the same level is above it.
+/// Level of SASL's security layer; a layer that is added later at the same level is above it.
 pub const LEVEL_APPLICATION: c_int = 30;
 
 unsafe extern "C" {
@@ -122,21 +122,21 @@ const SONAMES: [&str; 2] = ["libldap.so.2", "libldap-2.5.so.0"];
 
 static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
 
-/// Returns why libldap cannot be loaded, if so; loads it at the first call. Call this before any function below.
+/// Loads libldap at the first call; returns the reason if that fails. Must be called before any function below.
 pub fn missing() -> Option<&'static str> {
     FUNCTIONS.get_or_init(load).as_ref().err().map(String::as_str)
 }
 
 fn functions() -> &'static Functions {
-    FUNCTIONS.get_or_init(load).as_ref().expect("missing() is asked before a session is opened")
+    FUNCTIONS.get_or_init(load).as_ref().expect("missing() is called before any other function")
 }
 
 fn load() -> Result<Functions, String> {
     Functions::find(library()?).map_err(|error| error.to_string())
 }
 
-/// Opens the libldap that python-ldap has loaded in this process, else the first on the host. A second copy would read
-/// ldap.conf, and set up TLS and SASL, again and differently.
+/// Opens the libldap that python-ldap has loaded in this process, otherwise the first on the host. A second copy would
+/// read ldap.conf and set up TLS and SASL again, with different results.
 fn library() -> Result<Library, String> {
     let open = |flags| {
         SONAMES.iter().find_map(|name| {
@@ -149,7 +149,7 @@ fn library() -> Result<Library, String> {
         .ok_or_else(|| format!("none of {} can be loaded", SONAMES.join(", ")))
 }
 
-/// Declares functions like a block `extern "C"`, looked up in libldap, through which those of liblber are found too.
+/// Declares functions like a block `extern "C"`, but looks them up in libldap, which also leads to those of liblber.
 macro_rules! found_at_run_time {
     ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         struct Functions {
@@ -157,7 +157,7 @@ macro_rules! found_at_run_time {
         }
 
         impl Functions {
-            /// The library is never unloaded.
+            /// Looks up all functions; the library is never unloaded.
             fn find(library: Library) -> Result<Self, libloading::Error> {
                 let found = Self {
                     // SAFETY: the types are those of ldap.h and lber.h.

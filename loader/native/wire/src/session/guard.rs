@@ -1,6 +1,6 @@
-//! Limits how long libldap may take to connect: its TLS handshakes ignore timeouts and cancellation.
+//! Limits the time that libldap takes to connect: its TLS handshakes ignore timeouts and cancellation.
 //!
-//! libldap 2.5 retries a stalled handshake for ever. Shutting down the socket in both directions ends it.
+//! libldap 2.5 retries a stalled handshake forever; shutting down the socket in both directions ends it.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -17,10 +17,10 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::ffi::{self, ConnectCallbacks, Ldap, Sockbuf};
 
-/// Time between two checks.
+/// Time between two checks of the handshake.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Watches the socket of one session; lives as long as the session.
+/// Watches the socket of one session, and lives as long as the session.
 #[derive(Debug)]
 pub(super) struct Guard {
     state: Box<Mutex<State>>,
@@ -30,13 +30,13 @@ pub(super) struct Guard {
 #[derive(Debug, Default)]
 struct State {
     socket: Option<RawFd>,
-    /// Start of a handshake that may be in progress.
+    /// Start of the handshake that may be in progress.
     since: Option<Instant>,
-    /// The handshake took too long.
+    /// Whether a handshake took too long.
     given_up: bool,
 }
 
-// SAFETY: the pointer in `callbacks` leads to `state`, which is thread-safe.
+// SAFETY: the pointer in `callbacks` refers to `state`, which is thread-safe.
 unsafe impl Send for Guard {}
 // SAFETY: likewise.
 unsafe impl Sync for Guard {}
@@ -50,12 +50,12 @@ impl Guard {
         Self { state, callbacks }
     }
 
-    /// The value of libldap's option `CONNECT_CB`.
+    /// Returns the value for libldap's option `CONNECT_CB`.
     pub(super) fn option(&self) -> *const c_void {
         ptr::from_ref(&*self.callbacks).cast()
     }
 
-    /// Runs `work`, and aborts its handshakes if they exceed `limit` or the work is cancelled.
+    /// Runs `work`, and aborts its TLS handshakes if one takes longer than `limit` or the work is cancelled.
     pub(super) fn watching<T>(
         &self,
         stop: &Counters,
@@ -83,12 +83,12 @@ impl Guard {
         }
     }
 
-    /// A handshake begins.
+    /// Records that a handshake begins.
     pub(super) fn begin(&self) {
         lock(&self.state).since = Some(Instant::now());
     }
 
-    /// The handshake has ended; returns true if it was aborted because it took too long.
+    /// Records that the handshake has ended; returns true if it was aborted because it took too long.
     pub(super) fn end(&self) -> bool {
         let mut state = lock(&self.state);
         state.since = None;
@@ -101,13 +101,13 @@ impl State {
         if let Some(socket) = self.socket {
             // SAFETY: before libldap closes the socket it calls `closing`, which waits for our lock.
             let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-            // The other side may have closed it already.
+            // The server may have closed the connection already.
             let _ = shutdown(socket, Shutdown::Both);
         }
     }
 }
 
-/// libldap has connected a socket; a handshake may follow.
+/// libldap calls this when it has connected a socket; a handshake may follow.
 unsafe extern "C" fn connected(
     _session: *mut Ldap,
     sockbuf: *mut Sockbuf,
@@ -127,7 +127,7 @@ unsafe extern "C" fn connected(
     ffi::SUCCESS
 }
 
-/// libldap is about to close the socket.
+/// libldap calls this before it closes the socket.
 unsafe extern "C" fn closing(
     _session: *mut Ldap,
     _sockbuf: *mut Sockbuf,

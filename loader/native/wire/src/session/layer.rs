@@ -1,5 +1,5 @@
-//! Our own layer on top of a connection: it gives access to the layers below (TLS, SASL, the socket), bypassing
-//! libldap's parsing of messages.
+//! Our own layer on top of a connection. It bypasses libldap's parsing of messages, and accesses the layers below: TLS,
+//! SASL, the socket.
 
 #![allow(unsafe_code, reason = "liblber is C")]
 
@@ -10,7 +10,7 @@ use std::ptr;
 
 use super::ffi::{self, Layer, LayerIo, Sockbuf};
 
-/// Belongs to a session and ends with it.
+/// The layer of one session; ends together with the session.
 #[derive(Debug)]
 pub(super) struct BufferedLayer {
     sockbuf: *mut Sockbuf,
@@ -30,7 +30,7 @@ pub(crate) enum IoResult {
     End,
 }
 
-/// Mutable in liblber's interface, but liblber never writes to it.
+/// `static`, because liblber's interface has a mutable pointer but never writes through it.
 static IO: LayerIo = LayerIo {
     setup: Some(remember),
     remove: None,
@@ -45,20 +45,20 @@ impl BufferedLayer {
     ///
     /// # Safety
     ///
-    /// `sockbuf` belongs to a connected session and outlives this layer.
+    /// `sockbuf` must belong to a connected session, and outlive this layer.
     pub(super) unsafe fn install(sockbuf: *mut Sockbuf) -> io::Result<Self> {
         let mut layer: *mut Layer = ptr::null_mut();
         let mut socket: RawFd = -1;
         let io = ptr::from_ref(&IO).cast_mut();
         // SAFETY: the caller guarantees `sockbuf`. `remember` gets the address of `layer` and writes to it only during
         // the call. The options require an int to write to, and any pointer that is not null.
-        let taken = unsafe {
+        let installed = unsafe {
             let place = (&raw mut layer).cast();
             ffi::ber_sockbuf_add_io(sockbuf, io, ffi::LEVEL_APPLICATION, place) == 0
                 && ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_GET_FD, (&raw mut socket).cast()) == 1
                 && ffi::ber_sockbuf_ctrl(sockbuf, ffi::SB_SET_NONBLOCK, place) == 1
         };
-        if taken && !layer.is_null() && socket >= 0 {
+        if installed && !layer.is_null() && socket >= 0 {
             return Ok(Self { sockbuf, layer, socket });
         }
         Err(io::Error::other("libldap does not expose its connection"))
@@ -76,8 +76,8 @@ impl BufferedLayer {
         self.judge(count)
     }
 
-    /// Unless it returns `Bytes`, the same bytes at the same address must be passed again, because encrypting layers
-    /// may have buffered them.
+    /// If the result is not `Bytes`, the next call must pass the same bytes at the same address, because encrypting
+    /// layers may have buffered them.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         forget_error();
         // SAFETY: the layers below read at most `bytes.len()` bytes and modify none.
@@ -86,7 +86,7 @@ impl BufferedLayer {
         self.judge(count)
     }
 
-    /// To wait, one TLS library returns 0, the other and the socket -1; all say for which event.
+    /// Interprets the result of an I/O call: to wait, the layers below return 0 or -1, and say for which event.
     fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {
@@ -111,7 +111,7 @@ impl BufferedLayer {
     }
 }
 
-/// Clears errno: a security layer may fail without setting it, and an old value would be reported.
+/// Clears errno: if a security layer fails without setting it, an old value would be reported.
 fn forget_error() {
     // SAFETY: `errno` belongs to this thread.
     unsafe { *ffi::__errno_location() = 0 };
@@ -147,7 +147,7 @@ unsafe extern "C" fn pass_write(layer: *mut Layer, bytes: *mut c_void, length: c
 
 /// # Safety
 ///
-/// `layer` is ours and on a connection, so that there is one below it; `room` has `length` bytes.
+/// `layer` must be our layer on a connection, so that there is a layer below it; `room` must have `length` bytes.
 unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -158,7 +158,7 @@ unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c
 
 /// # Safety
 ///
-/// As `read_below`.
+/// The conditions of `read_below`.
 unsafe fn write_below(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
     // SAFETY: guaranteed by the caller.
     unsafe {

@@ -1,4 +1,4 @@
-//! A libldap session: connected, encrypted and bound, after which its connection is used directly.
+//! A libldap session, which is connected, encrypted and bound; afterwards its connection is used directly.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -25,17 +25,17 @@ use opening::PendingSession;
 use crate::error::PARAM_ERROR;
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
-/// libldap initializes itself with the first session, and not every version does that thread-safely.
+/// Serializes the creation of sessions: the first initializes libldap, in some versions not thread-safely.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
-/// Dropping it ends the session; the guard is dropped after that.
+/// Owns a libldap session and ends it when dropped; the guard is dropped after the session.
 #[derive(Debug)]
 struct Handle {
     session: *mut Ldap,
     guard: Guard,
 }
 
-// SAFETY: libldap does not bind a session to a thread, and only one thread uses it, since `Session` is not `Sync`.
+// SAFETY: libldap does not bind a session to a thread, and `Session` is not `Sync`, so only one thread uses it.
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
@@ -65,7 +65,7 @@ impl Session {
         let opening = PendingSession { handle: initialize(link)?, link, stop };
         let guard = &opening.handle.guard;
         if let Err(error) = guard.watching(stop, link.connect_timeout, || opening.run()) {
-            // A cancellation may be the cause.
+            // The error may be the effect of a cancellation.
             stop.check()?;
             return Err(error);
         }
@@ -82,7 +82,7 @@ impl Session {
         self.wire.read(room)
     }
 
-    /// After a refusal the same bytes must be passed again, as with `BufferedLayer::write`.
+    /// If it cannot send now, the same bytes must be passed again, as to `BufferedLayer::write`.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         self.wire.write(bytes)
     }
@@ -117,7 +117,7 @@ fn initialize(link: &ConnectionOptions) -> Result<Handle> {
     Ok(handle)
 }
 
-/// ldap.conf decides about options that are not set.
+/// Sets the SASL options; ldap.conf decides about options that are not set.
 fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     if link.as_written {
         let on: c_int = 1;
@@ -135,9 +135,9 @@ fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     if code == ffi::SUCCESS {
         return Ok(());
     }
-    let told =
+    let message =
         format!("libldap knows no SASL security properties {}", properties.to_string_lossy());
-    Err(Failure::new(Phase::Bind, PARAM_ERROR, told).into())
+    Err(Failure::new(Phase::Bind, PARAM_ERROR, message).into())
 }
 
 fn set_options(handle: &Handle, link: &ConnectionOptions) {
@@ -155,7 +155,7 @@ fn set_options(handle: &Handle, link: &ConnectionOptions) {
     // Any pointer except null means "on".
     set(ffi::OPT_RESTART, ptr::from_ref(&version).cast());
     set(ffi::OPT_NETWORK_TIMEOUT, ptr::from_ref(&timeout).cast());
-    // libldap does not copy it; the handle keeps it alive.
+    // libldap does not copy the callbacks; the handle keeps them alive.
     set(ffi::OPT_CONNECT_CB, handle.guard.option());
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn check_silence(begun: Instant, silence: Duration) -> Result<()> {
     Err(Error::silent(passed.as_secs_f64()))
 }
 
-/// An answer from libldap, or null.
+/// Owns an answer from libldap; may be null.
 struct Message(*mut Answer);
 
 impl Drop for Message {
@@ -180,14 +180,14 @@ impl Drop for Message {
     }
 }
 
-/// libldap's text for a result code.
+/// Returns libldap's text for a result code.
 pub(crate) fn meaning(code: i32) -> String {
     // SAFETY: the text is constant.
     let text = unsafe { CStr::from_ptr(ffi::ldap_err2string(code)) };
     text.to_string_lossy().into_owned()
 }
 
-/// The value of a string option, if it is set.
+/// Returns the value of a string option, if it is set.
 fn text_option(handle: &Handle, option: c_int) -> Option<CString> {
     let mut value: *mut c_char = ptr::null_mut();
     // SAFETY: such an option writes a pointer to a string that we then own, or null.
@@ -203,7 +203,7 @@ fn text_option(handle: &Handle, option: c_int) -> Option<CString> {
 }
 
 fn text(value: &str, what: &str) -> Result<CString> {
-    let refused = |_| Failure::new(Phase::Connect, -9, format!("{what} has a NUL in it"));
+    let refused = |_| Failure::new(Phase::Connect, -9, format!("{what} contains a NUL"));
     Ok(CString::new(value).map_err(refused)?)
 }
 

@@ -1,4 +1,4 @@
-//! Opens a session: TLS, then a simple or SASL bind, with all waits in steps so that they can be cancelled.
+//! Opens a session: TLS, then a simple or SASL bind. All waits are divided into steps, so that they can be cancelled.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -12,10 +12,10 @@ use super::{Handle, Message, check_silence, ffi, meaning, pointer, sasl, text, t
 use crate::error::{CONNECT_ERROR, SERVER_DOWN, TIMEOUT};
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
-/// Longest wait of libldap between checks for cancellation, in microseconds.
+/// Maximum time that libldap waits between two checks for cancellation, in microseconds.
 const PATIENCE: c_long = 100_000;
 
-/// A session that is not bound yet.
+/// A session that is not yet bound.
 pub(super) struct PendingSession<'a> {
     pub(super) handle: Handle,
     pub(super) link: &'a ConnectionOptions,
@@ -31,7 +31,7 @@ impl PendingSession<'_> {
         self.bind()
     }
 
-    /// Returns false if the server refuses `StartTLS` and it was not required.
+    /// Returns false if the server refuses `StartTLS` and the option only tries it.
     fn offers_tls(&self) -> Result<bool> {
         let mut id: c_int = 0;
         let none = ptr::null_mut();
@@ -47,7 +47,7 @@ impl PendingSession<'_> {
         }
     }
 
-    /// A failed handshake is always an error: otherwise the bind would be sent in clear text.
+    /// Returns an error if the handshake fails: otherwise the bind would be sent in clear text.
     fn install_tls(&self) -> Result<()> {
         self.handle.guard.begin();
         // SAFETY: the session is connected and has no request in progress.
@@ -187,7 +187,7 @@ impl PendingSession<'_> {
         }
     }
 
-    /// Returns an error if the guard aborted a handshake. In any case none is in progress afterwards.
+    /// Returns an error if the guard aborted a handshake. Afterwards no handshake is in progress in either case.
     fn expect_handshake(&self) -> Result<()> {
         if !self.handle.guard.end() {
             return Ok(());
@@ -197,7 +197,7 @@ impl PendingSession<'_> {
         Err(Failure::new(Phase::Tls, TIMEOUT, text).into())
     }
 
-    /// An error with libldap's text for the last failure.
+    /// Builds an error with libldap's text for the last failure.
     fn failure(&self, phase: Phase, code: c_int) -> Failure {
         let diagnostic = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
         let diagnostic = diagnostic.map(|text| text.to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! Answers the questions of SASL mechanisms from the connection options, else from ldap.conf. Nobody is prompted.
+//! Answers the questions of SASL mechanisms from the connection options, or else from ldap.conf; nobody is prompted.
 
 #![allow(unsafe_code, reason = "libsasl2 is C")]
 
@@ -18,7 +18,7 @@ const ECHO: c_ulong = 0x4005;
 const NO_ECHO: c_ulong = 0x4006;
 const REALM: c_ulong = 0x4008;
 
-/// Must outlive the bind, because mechanisms get pointers into it.
+/// The answers to a mechanism's questions. They must outlive the bind, because mechanisms get pointers into them.
 #[derive(Debug)]
 pub(super) struct SaslAnswers<'a> {
     link: &'a ConnectionOptions,
@@ -40,7 +40,7 @@ impl<'a> SaslAnswers<'a> {
         }
     }
 
-    /// A pointer for libldap to pass to [`interact`].
+    /// Returns a pointer that libldap passes to [`interact`].
     pub(super) fn as_defaults(&mut self) -> *mut c_void {
         ptr::from_mut(self).cast()
     }
@@ -89,7 +89,7 @@ fn answer(question: &mut Question, answers: &SaslAnswers<'_>) {
         // SAFETY: a mechanism's default is a string that lives as long as the question.
         text = unsafe { std::ffi::CStr::from_ptr(default) }.to_bytes();
     }
-    // The pointer of an empty slice has no NUL, which a mechanism may read.
+    // The pointer of an empty slice has no NUL after it, but a mechanism may read one.
     let place: *const u8 = if text.is_empty() { c"".as_ptr().cast() } else { text.as_ptr() };
     question.result = place.cast();
     question.length = c_uint::try_from(text.len()).unwrap_or(0);
