@@ -212,7 +212,7 @@ def run(argv: Sequence[str], *, stdin: bytes = b"") -> ToolOutput:
         return ToolOutput(status, out.read(), tool.stderr_lines)
 
 
-def run_detached(argv: Sequence[str]) -> ToolOutput:
+def run_detached(argv: Sequence[str], env: Mapping[str, str] | None = None) -> ToolOutput:
     """Runs a command of the operator that may start a daemon. The daemon survives the command and ditseed, and may keep
     stdout open. `stderr_lines` of the result has both stdout and stderr. Raises ToolMissing."""
     if shutil.which(argv[0]) is None:
@@ -222,7 +222,13 @@ def run_detached(argv: Sequence[str]) -> ToolOutput:
 
     with tempfile.TemporaryFile() as both:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=both, stderr=both, start_new_session=True, check=False
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=both,
+            stderr=both,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+            check=False,
         )
         both.seek(0)
         return ToolOutput(done.returncode, b"", both.read().decode("utf-8", "replace").splitlines())

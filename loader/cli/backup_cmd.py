@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import logging
 import socket
 import sys
 from collections.abc import Sequence
@@ -14,6 +16,8 @@ from click import Choice
 from msgspec import structs
 
 from loader import age, log, standard, units
+from loader.cli.ending import Ending
+from loader.cli.hooks import Hooks, Outcomes
 from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of
 from loader.cli.report import show_check, show_error, show_facts, show_json, show_report, show_table, tell
 from loader.declared import Argument, Metrics, Scratch, Suffix
@@ -24,13 +28,17 @@ from loader.operations.backup.options import (
     LDIF,
     MDB,
     BackupOptions,
+    Day,
+    Download,
     DrillOptions,
     ExtractOptions,
     Limits,
     Packing,
     Policy,
     RepoOption,
+    Repositories,
     RestoreOptions,
+    Traffic,
     VerifyOptions,
     WhichBackup,
 )
@@ -38,7 +46,10 @@ from loader.operations.backup.options import (
 if TYPE_CHECKING:
     from loader.operations.backup.check import Check
     from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
+    from loader.operations.backup.repository import Where
     from loader.operations.backup.restore import RestorePlan, RestoreReport
+
+_log = logging.getLogger(__name__)
 
 
 @click.group("backup")
@@ -54,18 +65,18 @@ LocalFiles = Annotated[
 
 
 @declare("init", command)
-def init_command(repo: RepoOption, as_json: Json) -> None:
-    """Create a repository.
+def init_command(repo: RepoOption, policy: Policy, as_json: Json) -> None:
+    """Create a repository. With --keep options, store them there: `run` and `prune` without such options use them.
 
     `run` creates a repository only with --init. Otherwise it would create one in the empty mount point of a disk that
-    is not mounted. An existing repository stays as it is.
+    is not mounted. An existing repository keeps its backups, and its stored options unless others are given.
 
     \b
-      ditseed backup init -R /srv/backup
+      ditseed backup init -R /srv/backup --keep-daily 7 --keep-weekly 5
     """
     from loader.operations.backup import repository
 
-    is_new = repository.init(repo)
+    is_new = repository.init(repo, policy)
     printed = {"repository": repo, "created": "yes" if is_new else "no, it exists"}
     show_report({"repository": str(repo), "created": is_new}, as_json, printed)
 
@@ -102,6 +113,18 @@ class _Conditions:
     ] = ()
     scratch: LocalFiles = None
 
+    def packing(self, options: BackupOptions, packing: Packing) -> Packing:
+        """Returns `packing` with the recipients and the kind. Raises UsageProblem if the options exclude each other."""
+        for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
+            if self.kind == LDIF and is_set:
+                raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
+        is_encrypted = self.recipients or self.recipients_files
+        if options.incremental and is_encrypted:
+            reason = "it reads the pages of earlier backups, which needs an identity on this host"
+            raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full backup")
+        keys = age.recipients(self.recipients, self.recipients_files) if is_encrypted else None
+        return replace(packing, recipients=keys, ldif=self.kind == LDIF)
+
     def reason_to_skip(self, options: BackupOptions) -> str:
         """Returns why this host takes no backup; empty if it takes one."""
         own_names = {socket.gethostname(), socket.getfqdn()}
@@ -122,7 +145,14 @@ class _Conditions:
 
 @declare("run", command)
 def run_command(
-    options: BackupOptions, packing: Packing, conditions: _Conditions, policy: Policy, shown: Shown
+    repos: Repositories,
+    options: BackupOptions,
+    packing: Packing,
+    conditions: _Conditions,
+    policy: Policy,
+    traffic: Traffic,
+    hooks: Hooks,
+    shown: Shown,
 ) -> None:
     """Take a backup while slapd is running: a consistent, compressed snapshot.
 
@@ -144,6 +174,8 @@ def run_command(
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
     Once a month as LDIF, for another version of OpenLDAP or another kind of machine:
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup-ldif --kind ldif
+    Into two repositories, one on another host; each gets a backup even if the other one fails:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup -R s3://BUCKET/ldap --limit-upload 5M
     The database of one suffix, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
@@ -161,27 +193,35 @@ def run_command(
         if reports:
             show_facts({"backup": f"none: {reason}"})
         return
-    for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
-        if conditions.kind == LDIF and is_set:
-            raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
-    is_encrypted = conditions.recipients or conditions.recipients_files
-    if options.incremental and is_encrypted:
-        reason = "it reads the pages of earlier backups, which needs an identity on this host"
-        raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full backup")
-    keys = age.recipients(conditions.recipients, conditions.recipients_files) if is_encrypted else None
-    packing = replace(packing, recipients=keys, ldif=conditions.kind == LDIF)
-    if conditions.init:
-        repository.init(options.repo)
+    packing = conditions.packing(options, packing)
     progress = shown.progress
-    with repository.at(options.repo, progress, conditions.scratch, changes=True) as repo:
-        backup = run(replace(options, repo=repo, packing=packing, policy=policy), progress)
-        if shown.as_json:
-            show_json(backup)
-        elif reports:
-            for member in repository.members(repo, backup):
+    backups: list[Backup] = []
+    errors: list[LoaderError] = []
+    outcomes = Outcomes("backup run", hooks, repos)
+
+    def take(location: Where) -> None:
+        if conditions.init:
+            repository.init(location)
+        with repository.at(location, progress, conditions.scratch, changes=True, traffic=traffic) as repo:
+            backups.append(run(replace(options, repo=repo, packing=packing, policy=policy), progress))
+            outcomes.add(location, backups[-1].set_ids, Ending(EXIT_OK))
+            for member in repository.members(repo, backups[-1]) if reports and not shown.as_json else ():
                 facts = _facts(member, manifest.Proofs())
                 names = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
                 show_facts({name: facts[name] for name in names})
+
+    for location in repos:
+        try:
+            take(location)
+        except LoaderError as error:
+            outcomes.add(location, (), Ending(error.exit_status, error))
+            errors.append(error)
+            if len(repos) > 1:
+                _log.warning("the backup in %s failed: %s", location, error)
+    if errors:
+        raise errors[0]
+    if shown.as_json:
+        show_json({"backups": backups} if len(repos) > 1 else backups[0])
 
 
 def require_one(*options: tuple[str, object]) -> None:
@@ -231,19 +271,19 @@ def list_command(repo: RepoOption, suffix: Suffix, as_json: Json) -> None:
         structs.asdict(backup) | structs.asdict(proofs) | {"kind": _kind(backup), "problem": problem}
         for backup, proofs, problem in listed
     ]
-    columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change", "verified")
+    columns = ("id", "age", "entries", "kind", "set", "data", "stored", "took", "newest change", "verified", "drilled")
     rows = [row(*backup) for backup in listed]
-    show_report({"backups": backups}, as_json, lambda: show_table((*columns, "drilled", "restorable"), rows))
+    show_report({"backups": backups}, as_json, lambda: show_table((*columns, "pinned until", "restorable"), rows))
 
 
 def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[object, ...]:
-    from loader.operations.backup import repository
+    from loader.operations.backup import manifest, repository
 
     members = backup.members
     age = (repository.now() - backup.when).total_seconds()
     return (
         backup.id,
-        "dated later than now" if age < -repository.SKEW.total_seconds() else units.duration(max(0.0, age)),
+        "dated later than now" if age < -manifest.SKEW.total_seconds() else units.duration(max(0.0, age)),
         units.number(backup.entries),
         _kind(backup),
         f"{members.index(backup.id) + 1} of {len(members)}" if members else "-",
@@ -255,6 +295,7 @@ def row(backup: Backup, proofs: Proofs, problem: LoaderError | None) -> tuple[ob
             "-" if proof is None else "bad" if not proof.is_good else units.duration(repository.age_of(proof))
             for proof in (proofs.verification, proofs.drill)
         ),
+        f"{proofs.pinned_until:%Y-%m-%d}" if proofs.pinned_until else "-",
         "no" if problem else "yes",
     )
 
@@ -294,6 +335,7 @@ def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
         **({"encrypted for": ", ".join(backup.recipients)} if backup.is_encrypted else {}),
         "verified": _proof(proofs.verification),
         "drilled": _proof(proofs.drill),
+        **({"pinned until": proofs.pinned_until.isoformat()} if proofs.pinned_until else {}),
     }
 
 
@@ -350,11 +392,11 @@ def check_command(
 
 @declare("prune", command)
 def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: DryRun, as_json: Json) -> None:
-    """Remove old backups: all except those that an option keeps.
+    """Remove old backups: all except those that an option keeps. Without --keep options, those of `init` decide.
 
     For each suffix, these are always kept: the latest backup, the latest that can be restored, the latest
-    that `verify` or `drill` found good, and all whose manifest cannot be read. Backups of several
-    databases at one moment are kept or removed together, even with -b.
+    that `verify` or `drill` found good, those that are pinned, and all whose manifest cannot be read. Backups of
+    several databases at one moment are kept or removed together, even with -b.
 
     \b
       ditseed backup prune -R /srv/backup --keep-daily 7 --keep-weekly 5 --keep-monthly 12 --dry-run
@@ -371,12 +413,47 @@ def prune_command(repo: RepoOption, suffix: Suffix, policy: Policy, dry_run: Dry
     show_report(report, as_json, lambda: show_table(("id", "kept or removed", "why"), sorted(rows)))
 
 
+@declare("pin", command)
+def pin_command(
+    name: Annotated[str, Argument("ID|latest")],
+    repo: RepoOption,
+    suffix: Suffix,
+    until: Annotated[
+        datetime.datetime | None, "--until DATE", Day(), "Keep the backup until DATE: 2027-01-01, or 2027-01-01T12:00Z."
+    ] = None,
+    release: Annotated[
+        bool, "Remove all pins of the backup; this takes an account that may remove files there."
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Keep a backup, and all of its set, until a date: `prune` does not remove it before.
+
+    A pin can be made longer by another one. It can be made by an account that can only add files, but only an account
+    that may remove files can release it.
+
+    \b
+      ditseed backup pin 20261121T021500Z-dc-example-dc-com -R /srv/backup --until 2027-01-01
+    """
+    from loader.operations.backup import repository
+
+    if (until is None) != release:
+        raise UsageProblem(reason="give either --until or --release")
+    with repository.at(repo, changes=release) as opened:
+        if until is None:
+            backup = repository.release(opened, name, suffix)
+        else:
+            backup = repository.pin(opened, name, until, suffix)
+        pinned = repository.proofs(opened, backup).pinned_until
+    facts = {"backup": backup.id, "pinned_until": pinned}
+    show_report(facts, as_json, {"backup": backup.id, "pinned until": pinned.isoformat() if pinned else "-"})
+
+
 # --- restore, verify, drill, extract -----------------------------------------------------------------
 
 
 @declare("restore", command)
 def restore_command(
-    backup: WhichBackup, options: RestoreOptions, scratch: LocalFiles, dry_run: DryRun, shown: Shown
+    backup: WhichBackup, options: RestoreOptions, scratch: LocalFiles, download: Download, dry_run: DryRun, shown: Shown
 ) -> None:
     """Restore a backup into the database directory of a configuration. slapd must not be running on it.
 
@@ -406,7 +483,7 @@ def restore_command(
     if options.until is None and (options.log or options.skip or options.accept_gaps):
         raise UsageProblem(reason="--log, --skip and --accept-gaps need --until")
     progress = shown.progress
-    with repository.at(options.repo, progress, scratch) as repo:
+    with repository.at(options.repo, progress, scratch, traffic=Traffic(download.download)) as repo:
         options = replace(options, repo=repo, which=backup.which)
         reports: Sequence[RestorePlan | RestoreReport] = (
             restore.plan(options) if dry_run else restore.restore(options, progress)
@@ -444,6 +521,8 @@ def verify_command(
     names: Annotated[tuple[str, ...], Argument("[ID|latest]...")],
     options: VerifyOptions,
     scratch: LocalFiles,
+    download: Download,
+    hooks: Hooks,
     shown: Shown,
 ) -> int:
     """Compare stored backups with their checksums; all of them, unless some are named.
@@ -458,16 +537,17 @@ def verify_command(
     from loader.operations.backup.drill import verify
 
     progress = shown.progress
-    with repository.at(options.repo, progress, scratch) as repo:
-        options = replace(options, repo=repo, names=names or options.names)
-        proofs = verify(options, progress)
+    outcomes = Outcomes("backup verify", hooks, [options.repo])
+    with repository.at(options.repo, progress, scratch, traffic=Traffic(download.download)) as repo:
+        proofs = verify(replace(options, repo=repo, names=names or options.names), progress)
+    outcomes.add(options.repo, (proof.backup for proof in proofs))
     rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
     show_report({"verified": proofs}, shown.as_json, lambda: show_table(("id", "read", "result"), rows))
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
 
 
 @declare("drill", command)
-def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> int:
+def drill_command(backup: WhichBackup, options: DrillOptions, download: Download, hooks: Hooks, shown: Shown) -> int:
     """Restore a backup into a scratch directory, start a real slapd on it, and search it.
 
     The running slapd and its database are not touched: the slapd of the drill listens on a private socket, without
@@ -485,8 +565,10 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
     from loader.operations.backup.drill import drill
 
     progress = shown.progress
-    with repository.at(options.repo, progress, options.scratch) as repo:
+    outcomes = Outcomes("backup drill", hooks, [options.repo])
+    with repository.at(options.repo, progress, options.scratch, traffic=Traffic(download.download)) as repo:
         proofs = drill(replace(options, repo=repo, which=backup.which), progress)
+    outcomes.add(options.repo, (proof.backup for proof in proofs))
     if shown.as_json:
         show_json({"drills": proofs} if len(proofs) > 1 else proofs[0])
     else:
@@ -505,7 +587,9 @@ def drill_command(backup: WhichBackup, options: DrillOptions, shown: Shown) -> i
 
 
 @declare("extract", command)
-def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode: ProgressMode = "auto") -> None:
+def extract_command(
+    backup: WhichBackup, options: ExtractOptions, download: Download, progress_mode: ProgressMode = "auto"
+) -> None:
     """Write entries of a backup to standard output, as LDIF that ldapadd takes.
 
     After a mistaken delete: the server keeps running. A filter is evaluated by slapcat with the configuration in the
@@ -522,7 +606,7 @@ def extract_command(backup: WhichBackup, options: ExtractOptions, progress_mode:
 
     standard.reserve_output()
     progress = progress_of(progress_mode)
-    with repository.at(options.repo, progress, options.scratch) as repo:
+    with repository.at(options.repo, progress, options.scratch, traffic=Traffic(download.download)) as repo:
         entries = extract(replace(options, repo=repo, which=backup.which), progress)
     if log.verbosity() >= 0:
         tell(f"extracted: {units.number(entries)} entries")

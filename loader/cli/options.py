@@ -199,7 +199,7 @@ TYPED = {
     for words in (
         "init from target output range skip strategy prepare-provider set add for stats-log filters",
         "costs give-back check fix layer probe as-of remove apply replace dry-run restart forget service",
-        "rollback json report quiet verbose",
+        "rollback json report quiet verbose until release",
     )
     for name in words.split()
 }

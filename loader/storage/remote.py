@@ -5,15 +5,16 @@ Names and messages contain no secrets. Keys come from the files and environment 
 
 from __future__ import annotations
 
+import datetime
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # module names: the modules are optional
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
 _CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
+_PARTS = 9000  # parts of an upload; S3 takes at most 10,000
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
 # The exceptions of these packages are errors of the transport. They have no common base class.
 _TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
@@ -77,19 +79,30 @@ def parse(text: str) -> Location:
     return Location(text.rstrip("/"), "sftp", path, split.hostname, port, unquote(split.username or ""))
 
 
+class Listed(NamedTuple):
+    """A file or directory on the server. `size`: its bytes, or -1 for a directory. `modified`: when it was written,
+    which a client of an S3 server cannot choose. S3 directories have no such time."""
+
+    size: int
+    modified: datetime.datetime | None
+
+
 class Store(Struct, frozen=True):
     """A connected location. Names are relative to the location: `DIRECTORY/FILE` or `FILE`."""
 
     location: Location
     system: Any
 
-    def names(self, directory: str = "") -> dict[str, int]:
-        """Returns name -> bytes for each file in a directory, and name -> -1 for each directory. Omits names that
-        ditseed never gives, because they may contain a path. Raises FileNotFoundError."""
+    def names(self, directory: str = "") -> dict[str, Listed]:
+        """Returns the files and directories in a directory by name. Omits names that ditseed never gives, because they
+        may contain a path. Raises FileNotFoundError."""
         with _translate_errors(self.location):
             entries = self.system.ls(self._path(directory), detail=True)
         return {
-            name: -1 if entry["type"] == "directory" else int(entry["size"] or 0)
+            name: Listed(
+                -1 if entry["type"] == "directory" else int(entry["size"] or 0),
+                entry.get("LastModified") or entry.get("mtime"),
+            )
             for entry in entries
             if _NAME.fullmatch(name := str(entry["name"]).rstrip("/").rpartition("/")[2])
             and entry["type"] in ("file", "directory")
@@ -105,29 +118,57 @@ class Store(Struct, frozen=True):
         with _translate_errors(self.location):
             return int(self.system.info(self._path(name))["size"])
 
-    def chunks(self, name: str, size: int) -> Iterator[bytes]:
-        """Yields the first `size` bytes of a file. Raises FileNotFoundError."""
+    def modified(self, name: str) -> datetime.datetime:
+        """Returns when a file was last written. Raises FileNotFoundError."""
+        with _translate_errors(self.location):
+            time: datetime.datetime = self.system.modified(self._path(name))
+        return time
+
+    def chunks(self, name: str, size: int, ahead: bool = True) -> Iterator[bytes]:
+        """Yields the first `size` bytes of a file. With `ahead`, SFTP reads faster than the chunks are taken. Raises
+        FileNotFoundError."""
+        asked = size if ahead or self.location.scheme == "s3" else 0
         with (
             _translate_errors(self.location),
-            self.system.open(self._path(name), "rb", block_size=_BLOCK, size=size) as file,
+            self.system.open(self._path(name), "rb", block_size=_BLOCK, size=asked) as file,
         ):
             while size and (chunk := file.read(min(size, _CHUNK))):
                 size -= len(chunk)
                 yield chunk
 
-    def put(self, source: Path, name: str) -> None:
-        """Uploads a file. Its name appears on the server only when the file is complete."""
-        with self._writing(name):
-            self.system.put_file(str(source), self._path(name))
+    def put(self, source: Path, name: str, new: bool = False, content: Iterable[bytes] | None = None) -> None:
+        """Uploads a file. Its name appears on the server only when the file is complete. `content` yields the content
+        of `source` at the rate of the upload. `new`: as in `write`."""
+        with self._writing(name, new):
+            mode = "create" if new else "overwrite"
+            if content is None:
+                self.system.put_file(str(source), self._path(name), mode=mode)
+            elif self.location.scheme == "sftp":
+                self.system.put_file(str(source), self._path(name), mode=mode, content=content)
+            else:
+                self._put_parts(name, "xb" if new else "wb", content, source.stat().st_size)
             remote, local = self._size(name), source.stat().st_size
         if remote != local:
             raise RemoteFailed(
                 place=self.location, reason=f"{name} has {remote} bytes there, not {local}", advice=_HINT
             )
 
+    def _put_parts(self, name: str, mode: str, content: Iterable[bytes], size: int) -> None:
+        """Uploads an S3 object. After an error, nothing of it remains: closing the file would publish a part of it."""
+        file = self.system.open(self._path(name), mode, block_size=max(_BLOCK, size // _PARTS))
+        try:
+            for chunk in content:
+                file.write(chunk)
+        except BaseException:
+            with suppress(Exception):
+                file.discard()
+            file.closed = True
+            raise
+        file.close()
+
     def write(self, name: str, content: bytes, new: bool = False) -> None:
         """Writes a small file. With `new`, raises FileExistsError if it exists, though some S3 servers replace it."""
-        with self._writing(name):
+        with self._writing(name, new):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
     def require_space(self, needed: int) -> None:
@@ -158,13 +199,18 @@ class Store(Struct, frozen=True):
         return f"{self.location.root}/{name}" if name else self.location.root
 
     @contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
-        """Creates the file's directory before the body. Raises RemoteFailed if the directory or bucket is missing."""
+    def _writing(self, name: str, new: bool) -> Iterator[None]:
+        """Creates the file's directory before the body. Raises RemoteFailed if the directory or bucket is missing. With
+        `new`, raises FileExistsError if the server refuses the body because the file exists."""
         with _translate_errors(self.location):
             try:
                 if self.location.scheme == "sftp":
                     self.system.makedirs(self._path(name.rpartition("/")[0]), exist_ok=True)
                 yield
+            except PermissionError as error:
+                if new and self.system.exists(self._path(name)):
+                    raise FileExistsError(name) from error
+                raise
             except FileNotFoundError as error:
                 advice = _BUCKET_HINT if self.location.scheme == "s3" else _HINT
                 raise RemoteFailed(place=self.location, reason=str(error), advice=advice) from error

@@ -5,7 +5,7 @@ The packages are optional (the extra `remote`), so other modules import this mod
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
@@ -49,9 +49,10 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: object) -> None:
         """Writes a file. If `mode` is "create" and the file exists, raises FileExistsError."""
         if mode != "create":
-            with self._partial(path) as partial, self.ftp.open(partial, "wb") as file:
-                file.chmod(0o600)
-                file.write(value)
+            with self._remove_on_error(partial := f"{path}{_PARTIAL}"):
+                with self._private(partial) as file:
+                    file.write(value)
+                self.ftp.posix_rename(partial, path)
             return
         try:
             file = self.ftp.open(path, "wx")
@@ -62,19 +63,33 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
         with self._remove_on_error(path), file:
             file.write(value)
 
-    def put_file(self, lpath: str, rpath: str, **options: object) -> None:
-        """Uploads a file, whose name appears only when it is complete."""
-        with self._partial(rpath) as partial:
-            with self.ftp.open(partial, "wb") as file:
-                file.chmod(0o600)
-            self.ftp.put(lpath, partial)
+    def put_file(
+        self, lpath: str, rpath: str, mode: str = "overwrite", content: Iterable[bytes] | None = None, **options: object
+    ) -> None:
+        """Uploads a file, whose name appears only when it is complete. `content` yields the content of `lpath`. If
+        `mode` is "create" and the file exists, raises FileExistsError."""
+        if mode == "create" and self.exists(rpath):
+            raise FileExistsError(rpath)
+        with self._remove_on_error(partial := f"{rpath}{_PARTIAL}"):
+            with self._private(partial) as file:
+                file.set_pipelined(True)
+                for chunk in content or ():
+                    file.write(chunk)
+            if content is None:
+                self.ftp.put(lpath, partial)
+            try:
+                self.ftp.posix_rename(partial, rpath)
+            except (
+                PermissionError
+            ):  # `sftp-server -P posix-rename`; a link never replaces a file, the partial name stays
+                self.ftp._request(CMD_EXTENDED, "hardlink@openssh.com", partial, rpath)
 
     @contextmanager
-    def _partial(self, path: str) -> Iterator[str]:
-        partial = f"{path}{_PARTIAL}"
-        with self._remove_on_error(partial):
-            yield partial
-            self.ftp.posix_rename(partial, path)
+    def _private(self, path: str) -> Iterator[paramiko.SFTPFile]:
+        with self.ftp.open(path, "wb") as file:
+            with suppress(PermissionError):  # `sftp-server -P fsetstat`; the umask of the server decides
+                file.chmod(0o600)
+            yield file
 
     @contextmanager
     def _remove_on_error(self, path: str) -> Iterator[None]:
@@ -106,5 +121,6 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
 
     def open(self, path: str, mode: str = "rb", size: int = 0, **options: object) -> IO[bytes]:
         file = self.ftp.open(path, mode)
-        file.prefetch(size)  # without this, each request would wait for the previous answer
+        if size:
+            file.prefetch(size)  # without this, each request would wait for the previous answer
         return cast("IO[bytes]", file)

@@ -23,8 +23,9 @@ from fixtures.slapd import Slapd
 from fixtures.waiting import until
 from loader import errors
 from loader.mdb import meta
-from loader.operations.backup import manifest, pack, repository
+from loader.operations.backup import pack, repository
 from loader.operations.backup.check import Status, check
+from loader.operations.backup.manifest import Verification
 from loader.operations.backup.options import Limits, Packing, Policy
 from loader.run.log import exclusive
 from loader.storage import files
@@ -92,7 +93,7 @@ def test_a_good_one(repo: Path) -> None:
     assert ditseed("backup", "list", "-R", repo, "--json").ok().facts["backups"][0]["verification"]
     assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
     assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
-    record = repo / only(repo).id / manifest.VERIFIED  # one that was changed does not count
+    (record,) = (repo / only(repo).id).glob("verified-*")  # one that was changed does not count
     record.write_bytes(record.read_bytes().replace(b'"problem": ""', b'"problem": "?"'))
     assert repository.proofs(repo, only(repo)).verification is None
 
@@ -151,7 +152,7 @@ def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> N
     found = {one["backup"]: one["problem"] for one in json.loads(done.out)["verified"]}
     assert found[last] == ""
     assert "manifest.json" in found[first]
-    assert not (repo / first / manifest.VERIFIED).exists()
+    assert not list((repo / first).glob("verified-*"))
 
 
 def test_what_is_kept(repo: Path) -> None:
@@ -199,6 +200,91 @@ def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, ho
     ditseed("backup", "run", "--init", "--from", source, "-R", repo, "--keep-last", "2").ok()
     left = [one.id for one in repository.listing(repo).backups]
     assert (len(left), left[0]) == (2, names[1])
+
+
+def test_a_pin_holds_until_its_date(repo: Path) -> None:
+    """The latest of several; one that has passed holds nothing."""
+    names = aged(repo, [0, 1, 2, 3])
+    repository.init(repo)
+    for year in (2998, 2999, 2997):
+        backup("pin", repo, names[0], "--until", f"{year}-01-01").ok()
+    (repo / names[1] / "pinned-20010101T000000Z.json").write_bytes(b"")
+    told = backup("prune", repo, "--keep-last", "1").ok().out
+    assert "pinned until 2999-01-01" in told
+    assert [one.id for one in repository.listing(repo).backups] == [names[0], names[-1]]
+    assert "2999-01-01" in backup("list", repo).ok().out
+    assert "pinned until" in backup("show", repo, names[0]).ok().out
+    backup("pin", repo, names[0], "--release").ok()
+    backup("prune", repo, "--keep-last", "1").ok()
+    assert [one.id for one in repository.listing(repo).backups] == names[-1:]
+    for words in ((), ("--until", "2001-01-01"), ("--until", "2999-01-01", "--release")):
+        assert backup("pin", repo, names[-1], *words).status == errors.UsageProblem.exit_status
+
+
+def test_what_only_a_record_calls_damaged_stays(repo: Path) -> None:
+    """As long as the policy would keep it; who can add files can forge a record."""
+    names = aged(repo, [0, 1, 2, 3])
+    for name in names[:3]:
+        repository.keep(repo, Verification(backup=name, problem="it is said"))
+    found = repository.prune(repo, Policy(last=2))
+    assert "last, though it was found damaged" in found.kept[names[2]]
+    assert [one.id for one in repository.listing(repo).backups] == names[2:]
+
+
+def test_one_that_arrived_out_of_order_takes_no_place(repo: Path) -> None:
+    """Somebody has put it there later, and dated it back; where all arrived at once, a repository was copied."""
+    names = aged(repo, [0, 1, 2, 3, 4, 5])
+    listed = {one.id: one for one in repository.listing(repo).backups}
+    far = repository.Repository(repo)
+    far.arrived = {name: listed[name].when for name in names}
+    planted = names[3]
+    far.arrived[planted] = repository.now() + datetime.timedelta(days=2)
+    found = repository.plan_pruning(far, Policy(last=3))
+    assert {*found.kept} == {*names[2:]}
+    assert "copied, or forged" in found.kept[planted][0]
+    assert repository.find(far, listed[planted].when).id == names[2]
+    far.arrived = dict.fromkeys(names, repository.now())
+    assert {*repository.plan_pruning(far, Policy(last=3)).kept} == {*names[3:]}
+
+
+def test_the_policy_of_a_repository(source: Path, tmp_path: Path) -> None:
+    """`run` and `prune` follow it, unless they are told another."""
+    place, run = tmp_path / "repo", ("run", tmp_path / "repo", "--from", source)
+    assert backup("init", place, "--keep-last", "2", "--json").ok().facts["created"]
+    for _ in range(3):
+        backup(*run).ok()
+    assert len(repository.listing(place).backups) == 2
+    backup(*run, "--keep-last", "3").ok()
+    assert len(repository.listing(place).backups) == 3
+    for words in ((), ("--keep-last", "1")):
+        assert not backup("init", place, *words, "--json").ok().facts["created"]
+    backup("prune", place).ok()
+    assert len(repository.listing(place).backups) == 1
+    (place / repository.MARKER).write_text("{")
+    assert backup("prune", place).status == errors.UsageProblem.exit_status
+
+
+def test_several_repositories(source: Path, tmp_path: Path) -> None:
+    """Each gets a backup, though another one fails; hooks tell of each."""
+    places = [tmp_path / "absent", tmp_path / "one", tmp_path / "two"]
+    report = tmp_path / "report"
+    line = 'echo "$DITSEED_VERB $DITSEED_REPO $DITSEED_BACKUP $DITSEED_STATUS $DITSEED_ERROR" >>'
+    hooks = ("--on-success", f"{line} {report}", "--on-failure", f"{line} {report}; exit 3")
+    for place in places[1:]:
+        repository.init(place)
+    where = [word for place in places[1:] for word in ("-R", place)]
+    done = backup("run", places[0], *where, "--from", source, *hooks)
+    assert done.status == errors.NoRepository.exit_status
+    assert f"the backup in {places[0]} failed" in done.err
+    assert "ended with exit status 3" in done.err
+    failed, *good = report.read_text().splitlines()
+    status, code = errors.NoRepository.exit_status, errors.NoRepository.code
+    assert failed.startswith(f"backup run {places[0]}  {status} {code}: {places[0]}")
+    assert good == [f"backup run {place} {only(place).id} 0 " for place in places[1:]]
+    report.unlink()
+    flip(places[1] / only(places[1]).id / "pages.pack")
+    assert backup("verify", places[1], *hooks).status == 1
+    assert report.read_text() == f"backup verify {places[1]} {only(places[1]).id} 1 \n"
 
 
 @pytest.mark.parametrize("hours", [24, 0.05])

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ from fixtures.slapd import Slapd
 from fixtures.sshd import SshServer
 from fixtures.waiting import until
 from loader import errors
+from loader.operations.backup import manifest, repository
 from loader.operations.backup import remote as remote_lock
-from loader.operations.backup import repository
 from loader.operations.backup import run as taking
 from loader.operations.backup.options import BackupOptions
 from loader.operations.monitoring import Status
@@ -440,3 +441,154 @@ def test_nothing_stays_on_this_host(stopped: Slapd, other: Slapd, bucket: Remote
     bucket.backup("verify", "latest", "--tmp", tmp_path / "scratch").ok()
     assert not list((tmp_path / "scratch").iterdir())
     shutil.rmtree(tmp_path / "scratch")
+
+
+# --- a repository that nobody can empty -------------------------------------------------------------
+
+
+_APPEND_ONLY = " -P remove,rmdir,rename,posix-rename,setstat,fsetstat,lsetstat,symlink,copy-data"
+_HOUR = datetime.timedelta(hours=1)
+
+
+@pytest.fixture
+def added_bucket(server: S3Server, request: pytest.FixtureRequest) -> Remote:
+    return in_bucket(server, f"{s3.ADDED}/" + "".join(one for one in request.node.name if one.isalnum()))
+
+
+@pytest.fixture
+def added_directory(tmp_path: Path) -> Iterator[Remote]:
+    require(sshd.missing_sshd())
+    (tmp_path / "ssh").mkdir()
+    with sshd.running(tmp_path / "ssh", _APPEND_ONLY) as made:
+        yield in_directory(made, tmp_path / "far/repo")
+
+
+def owned(place: Remote) -> Remote:
+    """The repository for an account that may remove and overwrite."""
+    return dataclasses.replace(place, environment=place.environment | {"AWS_ACCESS_KEY_ID": s3.OWNER})
+
+
+added = pytest.mark.parametrize("place", ["added_bucket", "added_directory"], indirect=True)
+
+
+@pytest.mark.long
+@added
+def test_thirty_runs_that_only_add_files(people_ldif: Path, other: Slapd, tmp_path: Path, place: Remote) -> None:
+    """The policy of the repository is no order for an account that may not remove."""
+    place.backup("init", "--keep-last", 3).ok()
+    with closing(Slapd(other.settings)) as source:
+        source.slapadd(people_ldif, "-w")
+        for number in range(30):
+            source.slapadd(f"dn: ou=n{number},dc=example,dc=com\nobjectClass: organizationalUnit\n")
+            place.run(source, "--incremental").ok()
+        place.restore(other).ok()
+        assert_same(source, other)
+    first, *_ = made = place.listed()
+    assert len(made) == 30
+    for _ in range(2):
+        place.backup("verify", first, made[-1]).ok()
+    place.backup("pin", first, "--until", "2999-01-01").ok()
+    refused = place.backup("prune")
+    assert (refused.status, "account that may remove" in refused.err) == (errors.RemovalRefused.exit_status, True)
+    if place.url.startswith("s3://"):
+        owned(place).backup("prune").ok()
+        assert place.listed() == [first, *made[-3:]]
+        assert not [name for name in place.names() if name.startswith("lock-")]
+        place.backup("verify").ok()
+
+
+def test_a_lease_keeps_those_away_who_may_remove(
+    stopped: Slapd, server: S3Server, added_bucket: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But no run that only adds files, not even if it was forged."""
+    made = [added_bucket.run(stopped, "--json").ok().facts["id"] for _ in range(2)]
+    prefix = added_bucket.url.partition(f"{s3.BUCKET}/")[2]
+    elsewhere = msgspec.structs.replace(remote_lock.myself(), host="elsewhere")
+    server.put(f"{prefix}/lock-{'0' * 16}.json", msgspec.json.encode(elsewhere))
+    done = owned(added_bucket).backup("prune", "--keep-last", 1)
+    assert (done.status, f"lock-{'0' * 16}.json" in done.err) == (errors.RemoteLocked.exit_status, True)
+    made.append(added_bucket.run(stopped, "--json").ok().facts["id"])
+    _use(monkeypatch, added_bucket.environment)
+    with remote.opened(remote.parse(added_bucket.url)) as store, remote_lock.exclusive(store, renewal=0.05) as lock:
+        assert len(lock.leases) == 1
+        lock.require()
+        server.put(f"{prefix}/{remote_lock.LOCK}", msgspec.json.encode(elsewhere))  # as `prune` does
+        with pytest.raises(errors.RemoteFailed, match="another process"):
+            lock.require()
+    server.put(f"{prefix}/{remote_lock.LOCK}", b"")
+    for name in added_bucket.names():
+        if remote_lock.LEASE.fullmatch(name):
+            lapsed = msgspec.structs.replace(elsewhere, renewed=elsewhere.renewed + 9 * _HOUR)
+            server.put(f"{prefix}/{name}", msgspec.json.encode(lapsed))
+    owned(added_bucket).backup("prune", "--keep-last", 1).ok()
+    assert added_bucket.listed() == made[-1:]
+
+
+def test_a_thief_who_has_the_key_of_the_writer(
+    stopped: Slapd, server: S3Server, added_bucket: Remote, tmp_path: Path
+) -> None:
+    """He can put new objects of any name and content, which are dated later, or now."""
+    added_bucket.backup("init", "--keep-within", "30d").ok()
+    honest = [added_bucket.run(stopped, "--incremental", "--json").ok().facts["id"] for _ in range(2)]
+    before = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    added_bucket.backup("pin", honest[0], "--until", "2999-01-01").ok()
+    prefix = added_bucket.url.partition(f"{s3.BUCKET}/")[2]
+    names = added_bucket.names()
+    thief = {**added_bucket.environment}
+    with pytest.MonkeyPatch.context() as patch:
+        _use(patch, thief)
+        with remote.opened(remote.parse(added_bucket.url)) as store:
+            for name in names:  # nothing that exists can be overwritten or removed
+                with pytest.raises(errors.RemoteFailed):
+                    store.write(name, b"forged")
+                with pytest.raises(errors.RemovalRefused):
+                    store.remove(name)
+            stolen = msgspec.json.decode(server.get(f"{prefix}/{honest[1]}/manifest.json"), type=manifest.Backup)
+            soon = repository.now() + datetime.timedelta(seconds=2)
+            for number in range(4):
+                when = soon + datetime.timedelta(seconds=number)
+                name = repository.new_id(tmp_path, when, stopped.suffix)
+                forged = manifest.sealed(
+                    msgspec.structs.replace(
+                        stolen, id=name, made=when.isoformat(), files=stolen.files if number else (), entries=9
+                    )
+                )
+                for stored in stolen.files:
+                    store.write(f"{name}/{stored.name}", bytes(stored.bytes))
+                store.write(f"{name}/manifest.json", manifest.text(forged))
+            for name in honest:
+                bad = manifest.Verification(backup=name, problem="it is said to be damaged")
+                text, late = manifest.text(manifest.sealed(bad)), repository.stamp(soon)
+                store.write(f"{name}/verified-{late}000000.json", text)
+                store.write(f"{name}/pinned-20010101T000000Z.json", b"forged")
+            store.write(f"pages/{'0' * 64}.pack", bytes(1 << 20))
+            store.write(f"{honest[0]}/huge", bytes(4 << 20))
+            store.write("lock-0123456789abcdef.json", b"forged")
+    for number, name in enumerate(honest):
+        added_bucket.backup("restore", name, "--target", tmp_path / str(number)).ok()
+    assert added_bucket.backup("show", "--as-of", before, "--json").ok().facts["backup"]["id"] == honest[1]
+    added_bucket.run(stopped, "--incremental").ok()  # the forged lock does not stop it, nor the forged packs
+    locked = owned(added_bucket).backup("prune", "--keep-last", 1)
+    assert (locked.status, "lock-0123456789abcdef.json" in locked.err) == (errors.RemoteLocked.exit_status, True)
+    server.delete(f"{prefix}/lock-0123456789abcdef.json")
+    owned(added_bucket).backup("prune").ok()
+    assert {*honest} < {*added_bucket.listed()}
+    owned(added_bucket).backup("prune", "--keep-last", 1).ok()
+    assert honest[0] in added_bucket.listed(), "a pin protects from planted backups that `--keep-last` counts"
+    added_bucket.backup("restore", honest[0], "--target", tmp_path / "pinned").ok()
+    assert added_bucket.backup("pin", honest[0], "--release").status == errors.RemovalRefused.exit_status
+    owned(added_bucket).backup("pin", honest[0], "--release").ok()
+    assert added_bucket.backup("show", honest[0], "--json").ok().facts["pinned_until"] is None
+
+
+def test_limited_rates(stopped: Slapd, ssh: SshServer, bucket: Remote, directory: Remote, tmp_path: Path) -> None:
+    for place in (bucket, directory):
+        place.run(stopped).ok()
+        stored = sum(1 for _ in place.listed())
+        assert stored == 1
+        for words in (("run", "--config", stopped.config_path), ("verify", "latest")):
+            limit = "--limit-upload" if words[0] == "run" else "--limit-download"
+            start = time.monotonic()
+            place.backup(*words, limit, "60K").ok()
+            assert time.monotonic() - start > 1.5
+        place.backup("restore", "latest", "--target", tmp_path / place.url[:2]).ok()

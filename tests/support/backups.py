@@ -65,7 +65,7 @@ def assert_all_good(repo: Path) -> list[str]:
     listed = repository.listing(repo)
     assert not listed.broken
     assert all(verification.is_good for verification in verify(repo))
-    for record in repo.glob(f"*/{VERIFIED}"):
+    for record in repo.glob(f"*/{VERIFIED}-*"):
         record.unlink()  # with this record, `prune` would keep the backup, because it is proven good
     assert listed.backups
     return [backup.id for backup in listed.backups]

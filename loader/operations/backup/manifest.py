@@ -1,9 +1,14 @@
-"""The JSON files about a backup: its manifest, and the records of its last verification and its last drill.
+"""The JSON files about a backup: its manifest, the records of its last verification and its last drill, and its pins.
 
 REPO/ID/manifest.json  pages.map  pages.pack  config.ldif      a full backup
 REPO/ID/manifest.json  pages.map  config.ldif, REPO/pages/     an incremental backup: it shares packs with others
 REPO/ID/manifest.json  data.ldif.zst  config.ldif              a backup of entries (--kind ldif)
-REPO/ID/verified.json  drilled.json                            records, written afterwards
+REPO/ID/verified-TIME.json  drilled-TIME.json                  records, written afterwards; the latest one counts
+REPO/ID/pinned-TIME.json                                       a pin: `prune` keeps the backup until TIME
+
+Records and pins are new files each time, because a server may refuse to overwrite files. Somebody who can only add
+files can forge a record that says "damaged", so no backup is removed because of a record. But no new file shortens a
+pin: the last of the times in the names of the pins counts.
 
 In an encrypted backup, all files except the manifest are age files (NAME.age). The manifest has checksums of the
 encrypted files. From checksums of the plain text, a reader without a key could confirm guesses of the content.
@@ -18,7 +23,8 @@ import datetime
 import hashlib
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -29,10 +35,15 @@ from loader.errors import ManifestBroken
 from loader.typed import Count, Csn, Digest64, Name, Seconds, Unfit
 
 FORMAT = 1
-MANIFEST, VERIFIED, DRILLED = "manifest.json", "verified.json", "drilled.json"
+MANIFEST = "manifest.json"
+VERIFIED, DRILLED, PINNED = "verified", "drilled", "pinned"
+RECORD = re.compile(r"(verified|drilled)-(\d{8}T\d{6}Z)\d{6}\.json")  # the digits after the time are microseconds
+PIN = re.compile(rf"{PINNED}-(\d{{8}}T\d{{6}}Z)\.json")
 CONFIG, MAP, PACK, ENTRIES = "config.ldif", "pages.map", "pages.pack", "data.ldif.zst"
+SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts that share a repository
 PAGES = "pages"  # the directory of the packs that incremental backups share
 PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # a pack's name is the SHA-256 of its index
+_LAST_YEAR = 9000  # a later `follows` would leave no time for the next backup
 CHUNK = 64 << 20  # bytes that one checksum covers; the manifest of a 1 TB backup thus takes 1 MB
 
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
@@ -164,8 +175,8 @@ def _require_consistent(backup: Backup) -> None:
         moments = backup.when, datetime.datetime.fromisoformat(backup.follows or backup.made)
     except ValueError as error:
         raise Unfit(f"not a manifest: made: {error}") from error
-    if any(moment.tzinfo is None for moment in moments):
-        raise Unfit("not a manifest: a time has no time zone")
+    if any(moment.tzinfo is None or moment.year > _LAST_YEAR for moment in moments):
+        raise Unfit("not a manifest: a time has no time zone, or is too late")
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -212,10 +223,11 @@ class Drill(Proof, frozen=True, kw_only=True):
 
 
 class Proofs(msgspec.Struct, frozen=True):
-    """The records of a backup. A record that is missing or unreadable is None."""
+    """The records of a backup. A missing or unreadable record is None. A pin is None once it has passed."""
 
     verification: Verification | None = None
     drill: Drill | None = None
+    pinned_until: datetime.datetime | None = None
 
     @property
     def is_proven(self) -> bool:
@@ -228,9 +240,34 @@ class Proofs(msgspec.Struct, frozen=True):
         return any(record is not None and not record.is_good for record in (self.verification, self.drill))
 
 
+def stamp(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+
+
+def counting(names: Iterable[str]) -> set[str]:
+    """Returns the names of the records that count: the latest of each kind that is not dated later than now, and the
+    last pin."""
+    limit, last = stamp(now() + SKEW), dict[str, str]()
+    for name in sorted(names):
+        match = RECORD.fullmatch(name)
+        if PIN.fullmatch(name) or (match and match[2] <= limit):
+            last[name.partition("-")[0]] = name
+    return {*last.values()}
+
+
+def pinned_until(names: Iterable[str]) -> datetime.datetime | None:
+    """Returns the last time in the names of pins, or None if there is none, or it has passed."""
+    last = max((match[1] for match in map(PIN.fullmatch, names) if match), default="")
+    if last <= stamp(now()):
+        return None
+    with suppress(ValueError):
+        return datetime.datetime.strptime(last, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
+    return datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)  # no time, but a pin in any case
+
+
 # --- seals ----------------------------------------------------------------------------------------
 
-Record = TypeVar("Record", Backup, Verification, Drill)
+Record = TypeVar("Record", Backup, Proof, Verification, Drill)
 
 
 def sealed(record: Record) -> Record:

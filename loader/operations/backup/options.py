@@ -46,6 +46,8 @@ Which = str | datetime.datetime  # a backup ID, or LATEST, or a time: the latest
 class _RepositoryType(click.Path):
     """Option type: a local directory, or a location on another host."""
 
+    envvar_list_splitter = "\n"  # of an option that may be given several times; a location contains colons
+
     def convert(  # type: ignore[override]  # click.Path returns paths only
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path | Location:
@@ -56,6 +58,14 @@ class _RepositoryType(click.Path):
         return Path(os.fsdecode(super().convert(value, param, ctx)))  # type: ignore[arg-type]
 
 
+Repositories = Annotated[
+    tuple["Where", ...],
+    "-R --repo",
+    _RepositoryType(readable=False),
+    {"required": True},
+    "Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY. May be given several "
+    "times, for a backup in each.",
+]
 RepoOption = Annotated[
     "Where",
     "-R --repo",
@@ -73,16 +83,35 @@ IdentityFiles = Annotated[
 ]
 
 
+def parse_moment(text: str) -> datetime.datetime | None:
+    """Returns the time that a date and perhaps a time of day name, or None. The default zone is that of this host."""
+    try:
+        return datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip())).astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
+class Day(ParsedType):
+    """Option type: a date, perhaps with a time of day, in the future."""
+
+    name, kind = "date", datetime.datetime
+
+    def parse(self, text: str) -> datetime.datetime:
+        moment = parse_moment(text)
+        if moment is None:
+            raise UsageProblem(reason=f"not a date: {text!r} (write 2027-01-01, or 2027-01-01T12:00Z)")
+        if moment <= datetime.datetime.now(datetime.timezone.utc):
+            raise UsageProblem(reason=f"{text} is in the past (to undo a pin, give --release)")
+        return moment
+
+
 class _Moment(ParsedType):
     """Option type: a date with a time of day, not in the future."""
 
     name, kind = "time", datetime.datetime
 
     def parse(self, text: str) -> datetime.datetime:
-        try:
-            moment = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip())).astimezone()
-        except (ValueError, OverflowError):
-            moment = None
+        moment = parse_moment(text)
         if moment is None or ":" not in text:
             raise UsageProblem(reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)")
         if moment > datetime.datetime.now(datetime.timezone.utc):
@@ -178,6 +207,35 @@ KEEP_ALL = Policy()
 
 
 @dataclass(frozen=True)
+class Download:
+    """`download`: bytes per second from a repository on another host, or 0 for no limit."""
+
+    download: Annotated[
+        int,
+        "--limit-download RATE",
+        Size(),
+        {"show_default": False},
+        "Maximum bytes per second to read from a repository on another host.",
+    ] = 0
+
+
+@dataclass(frozen=True)
+class Traffic(Download):
+    """`upload`: bytes per second to a repository on another host, or 0 for no limit."""
+
+    upload: Annotated[
+        int,
+        "--limit-upload RATE",
+        Size(),
+        {"show_default": False},
+        "Maximum bytes per second to write to a repository on another host.",
+    ] = 0
+
+
+UNLIMITED = Traffic()
+
+
+@dataclass(frozen=True)
 class Packing:
     """`level`: zstd level. Level 2 takes two thirds of the time of level 3, and its output is 3 % larger. `throttle`:
     bytes to read per second, or 0 for no limit. `keep_free`: bytes to leave free on the disk. `recipients` has the keys
@@ -240,9 +298,10 @@ class Limits:
 @dataclass(frozen=True)
 class BackupOptions:
     """Exactly one of `config_path` and `source` names the database. After a successful run, backups of the same
-    suffixes that `policy` does not keep are removed."""
+    suffixes that `policy` does not keep are removed. If `policy` is empty, that of the repository decides. `repo` is no
+    option itself: the command line may name several repositories."""
 
-    repo: RepoOption
+    repo: Where = Path()
     config_path: OptionalConfig = None
     source: Annotated[Path | None, "--from DIR", "Database directory, if there is no configuration."] = None
     suffix: Suffix = None

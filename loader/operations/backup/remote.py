@@ -9,7 +9,13 @@ A lock lets only one ditseed at a time change the repository. The lock is a file
 holder, who renews it. A lock that is not renewed lapses. A lock of a process of this host is free as soon as that
 process has ended. An empty lock is free, because a server that refuses removals allows only to empty the file. A
 process acquires a free lock by overwriting it. If two processes do so at the same time, the later write wins, so each
-checks the lock again after a moment. A process may lose its lock: it was suspended until the lock lapsed, or an S3
+checks the lock again after a moment.
+
+Where files cannot be overwritten, a lock stays for ever. A run there goes on once that lock is free, because it cannot
+damage another run. It writes leases: small files with new names, that lapse like a lock. They keep an account that may
+remove files from doing so meanwhile. Nobody who can only add files can stop runs for longer than a lock takes to lapse.
+
+A process may lose its lock: it was suspended until the lock lapsed, or an S3
 server ignored If-None-Match. The process checks the lock before it publishes or removes anything, and then stops.
 """
 
@@ -18,12 +24,14 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import re
+import secrets
 import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -41,8 +49,9 @@ from loader.errors import (
     RemoteLocked,
     RemovalRefused,
 )
-from loader.operations.backup import pack, repository
-from loader.operations.backup.manifest import DRILLED, MANIFEST, PACK_NAME, PAGES, VERIFIED, Backup, now
+from loader.operations.backup import manifest, pack, repository
+from loader.operations.backup.manifest import MANIFEST, PACK_NAME, PAGES, PIN, RECORD, Backup, now
+from loader.operations.backup.options import UNLIMITED, Traffic
 from loader.operations.backup.repository import Repository
 from loader.progress import Progress, alongside
 from loader.run.lease import boot_id
@@ -52,11 +61,15 @@ from loader.storage.remote import Location, Store
 from loader.typed import Count, Name, Unfit
 
 log = logging.getLogger(__name__)
-LOCK = "lock.json"
+LOCK, LEASE = "lock.json", re.compile(r"lock-[0-9a-f]{16}\.json")
 LAPSE = 15 * 60.0  # seconds; a lock that was not renewed for so long is free
 _RENEWAL = 60.0  # seconds between renewals of the lock
 _SETTLE = 1.0  # seconds in which a competing process has written its lock
 _LARGEST = 4096  # maximum bytes of a lock that are read
+_LARGEST_RECORD = 64 << 10  # maximum bytes of a record that are read
+_PIECE = 64 << 10  # bytes that are sent at once if the rate is limited
+_DATED_LATE = 2 * LAPSE  # no clock is so wrong: a lock renewed so far in the future was forged
+_EXISTS = "Take a full backup (without --incremental), which needs no file of an interrupted run."
 _LOST = "Nothing was published or removed since. Run the same command again."
 
 
@@ -65,10 +78,12 @@ class Remote(Repository):
 
     is_remote = True
 
-    def __init__(self, path: Path, store: Store, progress: Progress, lock: Lock | None) -> None:
+    def __init__(
+        self, path: Path, store: Store, progress: Progress, lock: Lock | None, traffic: Traffic = UNLIMITED
+    ) -> None:
         """Lists the server and fetches manifests and records. Raises NoSuchPath if the repository does not exist."""
         super().__init__(path)
-        self.store, self.progress, self.lock = store, progress, lock
+        self.store, self.progress, self.lock, self.traffic = store, progress, lock, traffic
         self.sizes: dict[str, int] = {}  # bytes of each file on the server
         self.fetched: set[str] = set()  # names of the files that were fetched or sent and are in `path`
         try:
@@ -77,13 +92,25 @@ class Remote(Repository):
             raise NoSuchPath(path=path) from error
         for directory in sorted(name for name in names if name == PAGES or repository.ID.fullmatch(name)):
             listed = store.names(directory)
-            self.sizes |= {f"{directory}/{name}": size for name, size in listed.items() if size >= 0}
+            self.sizes |= {f"{directory}/{name}": file.size for name, file in listed.items() if file.size >= 0}
             if MANIFEST in listed and directory != PAGES:
                 (path / directory).mkdir(mode=0o700)
-                for name in {MANIFEST, VERIFIED, DRILLED}.intersection(listed):
-                    content = store.read(f"{directory}/{name}", typed.LARGEST)
-                    with files.creating(path / directory / name) as file:
-                        file.write(content)
+                if arrived := listed[MANIFEST].modified:
+                    self.arrived[directory] = arrived
+                self._fetch_small(f"{directory}/{MANIFEST}", typed.LARGEST)
+                counting = manifest.counting(listed)
+                for name in filter(_is_record, listed):
+                    if name in counting:
+                        self._fetch_small(f"{directory}/{name}", _LARGEST_RECORD)
+                    else:  # only its name matters
+                        files.creating(path / directory / name).close()
+        if repository.MARKER in names:
+            self._fetch_small(repository.MARKER, _LARGEST_RECORD)
+
+    def _fetch_small(self, name: str, most: int) -> None:
+        content = self.store.read(name, most)
+        with files.creating(self.path / name) as file:
+            file.write(content)
 
     def size(self, name: str) -> int:
         if name not in self.sizes:
@@ -114,7 +141,8 @@ class Remote(Repository):
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 try:
                     with files.creating(path) as file:
-                        for chunk in self.store.chunks(name, self.size(name)):
+                        rate = self.traffic.download
+                        for chunk in pack.paced(self.store.chunks(name, self.size(name), ahead=not rate), rate):
                             file.write(chunk)
                             meter.add(size=len(chunk))
                             killpoint("fetch.middle")
@@ -123,31 +151,47 @@ class Remote(Repository):
                 self.fetched.add(name)
 
     def keep(self, name: str) -> None:
-        self.store.put(self.path / name, name)
+        self.store.write(name, (self.path / name).read_bytes(), new=True)
         self.sizes[name] = (self.path / name).stat().st_size
+
+    def _put(self, name: str) -> None:
+        """Uploads a file. Replaces a pack of another length. Another run may have sent the same pack meanwhile, because
+        its name tells its content."""
+        path, rate = self.path / name, self.traffic.upload
+        size = path.stat().st_size
+        try:
+            with path.open("rb") as file:
+                content = pack.paced(iter(lambda: file.read(_PIECE), b""), rate) if rate else None
+                self.store.put(path, name, name not in self.sizes, content)
+        except FileExistsError as error:
+            if not name.startswith(f"{PAGES}/") or self.store.names(PAGES)[Path(name).name].size != size:
+                reason = f"{name} exists there, and the server does not let this account replace it"
+                raise RemoteFailed(place=self.store.location, reason=reason, advice=_EXISTS) from error
+        self.sizes[name] = size
 
     @contextmanager
     def changing(self) -> Iterator[Repository]:
         yield self
 
     def tidy(self) -> None:
-        """Removes unfinished backups and unneeded packs. They stay if the server refuses removals, and do no harm."""
+        """Removes unfinished backups and unneeded packs. They stay if the server refuses removals or another run is at
+        work, and do no harm."""
         try:
             super().tidy()
-        except RemovalRefused as error:
+        except (RemovalRefused, RemoteLocked) as error:
             log.info("%s", error)
 
     def send(self, backups: Sequence[Backup]) -> None:
         """Sends new packs, then other files, then manifests. Raises RemoteFailed, RemoteFull, RemoteLocked."""
-        names = dict.fromkeys(name for backup in backups for name, _ in backup.stored())
-        packs = [name for name in names if name.startswith(f"{PAGES}/") and name not in self.sizes]
+        names = {name: stored.bytes for backup in backups for name, stored in backup.stored()}
+        packs = [name for name in names if name.startswith(f"{PAGES}/") and self.sizes.get(name) != names[name]]
         others = [name for name in names if not name.startswith(f"{PAGES}/")]
         manifests = [f"{backup.id}/{MANIFEST}" for backup in reversed(backups)]
         with self.progress.step("send") as meter:
             for name in (*packs, *others, *manifests):
                 if name == manifests[0]:
                     self.require_lock()
-                self.keep(name)
+                self._put(name)
                 self.fetched.add(name)
                 meter.add(size=self.sizes[name])
                 killpoint("send.manifest" if name in manifests else "send.middle")
@@ -172,6 +216,8 @@ class Remote(Repository):
                 self.store.remove_directory(directory)
 
     def _remove(self, names: Iterable[str]) -> None:
+        if self.lock is not None:
+            self.lock.require_alone()
         for name in names:
             self.store.remove(name)
             self.sizes.pop(name, None)
@@ -181,13 +227,18 @@ class Remote(Repository):
         packs = {name.removeprefix(f"{PAGES}/"): size for name, size in self.sizes.items()}
         return {name: size for name, size in packs.items() if PACK_NAME.fullmatch(name.removesuffix(files.PARTIAL))}
 
-    def remove_pack(self, name: str) -> None:
-        self._remove([f"{PAGES}/{name}"])
+    def remove(self, name: str) -> None:
+        self._remove([name])
+        (self.path / name).unlink(missing_ok=True)
+
+
+def _is_record(name: str) -> bool:
+    return bool(RECORD.fullmatch(name) or PIN.fullmatch(name))
 
 
 @contextmanager
 def opened(
-    repo: Location, progress: Progress, scratch: Path | None, changes: bool, makes_room: bool
+    repo: Location, progress: Progress, scratch: Path | None, changes: bool, makes_room: bool, traffic: Traffic
 ) -> Iterator[Remote]:
     """Opens a repository on a server. The parameters are those of `repository.at`. Messages show the server's URL
     instead of the local directory."""
@@ -201,20 +252,22 @@ def opened(
                 if not _is_marked(store):
                     raise repository.no_repository(repo)
                 lock = stack.enter_context(exclusive(store, makes_room))
-            yield Remote(directory, store, progress, lock)
+            yield Remote(directory, store, progress, lock, traffic)
         except NoSpace as error:
             if str(error.facts["path"]).startswith(repo.url):
                 raise NoSpace(path=top, lack=error.facts["lack"]) from error
             raise
 
 
-def init(repo: Location) -> bool:
-    """Creates a repository. Returns False if it existed. Raises PackageMissing, RemoteFailed."""
+def init(repo: Location, marker: bytes, replace: bool) -> bool:
+    """Creates a repository. Returns False if it existed. Then `replace` replaces repository.json. Raises
+    PackageMissing, RemoteFailed."""
     with remote.opened(repo) as store:
-        if _is_marked(store):
-            return False
-        store.write(repository.MARKER, repository.MARK)
-    return True
+        is_new = not _is_marked(store)
+        if is_new or replace:
+            with suppress(FileExistsError):  # another account was quicker
+                store.write(repository.MARKER, marker, new=is_new)
+    return is_new
 
 
 def _is_marked(store: Store) -> bool:
@@ -240,10 +293,11 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the lock is free: its process on this host has ended, or a lock of another host has lapsed."""
+        """Whether the lock is free: its process on this host has ended, or a lock of another host has lapsed or was
+        dated far in the future."""
         if self.host == socket.gethostname() and self.boot == boot_id():
             return _started(self.pid) != self.started
-        return (now() - self.renewed).total_seconds() > LAPSE
+        return not -_DATED_LATE < (now() - self.renewed).total_seconds() <= LAPSE
 
     def encoded(self) -> bytes:
         return msgspec.json.encode(replace(self, renewed=now()))
@@ -253,7 +307,7 @@ class Holder(msgspec.Struct, frozen=True):
         return holder is not None and replace(self, renewed=holder.renewed) == holder
 
 
-# The holder of a lock that cannot be read. Such a lock never lapses.
+# The holder of a lock that cannot be read. It was renewed when the file was written.
 _UNKNOWN = Holder(
     "an unknown host", "", 0, 0, "an unknown time", datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
 )
@@ -261,12 +315,15 @@ _UNKNOWN = Holder(
 
 class Lock:
     """This process's lock on a repository. `is_held` is None if the server was too full for the lock. It is False if
-    the server refuses to overwrite files: no run can then remove files, so no lock is needed. All methods raise
-    RemoteFailed."""
+    the server refuses to overwrite files: then `leases` has the names of this run's leases. `is_alone`: no other run
+    has a lease. All methods raise RemoteFailed."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.own = store, myself()
         self.is_held: bool | None = None
+        self.is_alone = False
+        self.leases: list[str] = []
+        self.leased = 0.0  # time.monotonic() of the last lease
 
     def take(self) -> None:
         """Acquires the lock. Raises RemoteFull, or RemoteLocked if another process has it."""
@@ -278,28 +335,58 @@ class Lock:
                 time.sleep(_SETTLE)  # another process may be writing the lock
                 holder = _read(self.store)
             is_free = holder is None or holder.is_gone
-            if is_free:
-                if not self._overwrite(self.own.encoded()):
-                    self.is_held = False
+            if is_free and not self._overwrite(self.own.encoded()):
+                self._lease(self.store)
+                holder = _read(self.store)  # an account that may overwrite files may have taken it before the lease
+                if holder is None or holder.is_gone:
                     return
+                is_free = False
+                self.release()
+            elif is_free:
                 time.sleep(_SETTLE)
                 is_free, holder = self.own.holds_lock(self.store), _read(self.store)
             if not is_free:
-                holder = holder or _UNKNOWN
-                raise RemoteLocked(
-                    place=self.store.location,
-                    name=LOCK,
-                    host=holder.host,
-                    pid=holder.pid or "unknown",
-                    made=holder.made,
-                    lapse=units.duration(LAPSE),
-                ) from None
+                raise self._locked(LOCK, holder or _UNKNOWN) from None
         self.is_held = True
+
+    def _locked(self, name: str, holder: Holder) -> RemoteLocked:
+        return RemoteLocked(
+            place=self.store.location,
+            name=name,
+            host=holder.host,
+            pid=holder.pid or "unknown",
+            made=holder.made,
+            lapse=units.duration(LAPSE),
+        )
+
+    def _lease(self, store: Store) -> None:
+        """Writes a lease, if the last one is not new."""
+        self.is_held = False
+        if not self.leases or time.monotonic() - self.leased > LAPSE / 3:
+            name = f"lock-{secrets.token_hex(8)}.json"
+            store.write(name, self.own.encoded(), new=True)
+            self.leases.append(name)
+            self.leased = time.monotonic()
+
+    def require_alone(self) -> None:
+        """Checks that no other run has a lease, and removes leases that have lapsed. Must be called before anything is
+        removed. Raises RemoteLocked, RemovalRefused."""
+        if self.is_alone:
+            return
+        for name in sorted(self.store.names()):
+            if LEASE.fullmatch(name) and name not in self.leases:
+                holder = _read(self.store, name)
+                if holder is not None and not holder.is_gone:
+                    raise self._locked(name, holder)
+                self.store.remove(name)
+        self.is_alone = True
 
     def require(self) -> None:
         """Checks that this process still has the lock. Must be called before anything is published or removed. If the
         server was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
-        if self.is_held and not self.own.holds_lock(self.store):
+        holder = _read(self.store) if self.is_held is False else None
+        is_taken = holder is not None and not holder.is_gone and replace(self.own, renewed=holder.renewed) != holder
+        if is_taken or (self.is_held and not self.own.holds_lock(self.store)):
             reason = f"another process took or removed {LOCK} during this run"
             raise RemoteFailed(place=self.store.location, reason=reason, advice=_LOST)
         if self.is_held is None:
@@ -310,8 +397,10 @@ class Lock:
 
     def renew(self, store: Store) -> None:
         """Renews the lock. `store` must be a separate connection, because this runs in another thread."""
-        if self.is_held and self.own.holds_lock(store):
-            store.write(LOCK, self.own.encoded())
+        if self.is_held and self.own.holds_lock(store) and not self._overwrite(self.own.encoded(), store):
+            self.is_held = False
+        if self.is_held is False:
+            self._lease(store)
 
     def release(self) -> None:
         """Removes or empties the lock. A failure is only logged, because it must not hide an error of the run."""
@@ -321,13 +410,16 @@ class Lock:
                     self.store.remove(LOCK)
                 except RemovalRefused:
                     self._overwrite(b"")
+            with suppress(RemovalRefused):  # they lapse
+                for name in self.leases:
+                    self.store.remove(name)
         except LoaderError as error:
             log.warning("%s/%s could not be removed: %s", self.store.location, LOCK, error)
 
-    def _overwrite(self, content: bytes) -> bool:
+    def _overwrite(self, content: bytes, store: Store | None = None) -> bool:
         """Overwrites the lock. Returns False if the server refuses to overwrite files."""
         try:
-            self.store.write(LOCK, content)
+            (store or self.store).write(LOCK, content)
         except RemoteFailed as error:
             if not isinstance(error.__cause__, PermissionError):
                 raise
@@ -364,16 +456,17 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
         lock.release()
 
 
-def _read(store: Store) -> Holder | None:
-    """Returns the holder of the lock, None if there is no lock or an empty one, _UNKNOWN if the lock is not valid."""
+def _read(store: Store, name: str = LOCK) -> Holder | None:
+    """Returns the holder of a lock or lease, None if there is none or it is empty, _UNKNOWN if it is not valid."""
     try:
-        content = store.read(LOCK, _LARGEST)
-        return typed.parse(content, Holder, 1) if content else None
+        content = store.read(name, _LARGEST)
+        try:
+            return typed.parse(content, Holder, 1) if content else None
+        except Unfit as error:
+            log.debug("%s/%s %s", store.location, name, error)
+            return replace(_UNKNOWN, renewed=store.modified(name))
     except FileNotFoundError:
         return None
-    except Unfit as error:
-        log.debug("%s/%s %s", store.location, LOCK, error)
-        return _UNKNOWN
 
 
 def myself() -> Holder:

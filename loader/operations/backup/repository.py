@@ -1,6 +1,7 @@
 """A backup repository: one directory per backup, and the packs that incremental backups share. There is no other state.
 
-REPO/repository.json   written by `backup init`; missing if REPO is the empty mount point of an unmounted disk
+REPO/repository.json   written by `backup init`, with the retention policy; missing if REPO is the empty mount point of
+                       an unmounted disk
 REPO/20261121T070501Z-dc-example-dc-com/   one backup: manifest.json and the files that the manifest lists
 REPO/pages/SHA256.pack
 
@@ -18,14 +19,14 @@ import re
 import shlex
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
-from loader import dn, plain
+from loader import dn, plain, typed
 from loader.errors import (
     BackupDamaged,
     BackupFromFuture,
@@ -35,6 +36,7 @@ from loader.errors import (
     NoRepository,
     NoSuchBackup,
     NoSuchPath,
+    RemovalRefused,
     SetIncomplete,
     SystemFailed,
     UsageProblem,
@@ -44,14 +46,19 @@ from loader.operations.backup.manifest import (
     DRILLED,
     PACK_NAME,
     PAGES,
+    PIN,
+    PINNED,
+    RECORD,
+    SKEW,
     VERIFIED,
     Backup,
     Drill,
     Proof,
     Proofs,
     Verification,
+    stamp,
 )
-from loader.operations.backup.options import LATEST, Policy, Which
+from loader.operations.backup.options import KEEP_ALL, LATEST, UNLIMITED, Policy, Traffic, Which
 from loader.progress import Progress
 from loader.run.log import exclusive, killpoint
 from loader.storage import files, held
@@ -61,9 +68,9 @@ from loader.typed import Unfit
 
 log = logging.getLogger(__name__)
 LOCK, RUN = "lock", ".ditseed"
-MARKER, MARK = "repository.json", b'{"format": 1}\n'
+MARKER = "repository.json"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
-SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts that share a repository
+_ORDERLY = datetime.timedelta(days=2)  # an upload may end so much later than that of a later backup
 _STAMP = len("20261121T070501Z")  # the time at the start of an ID
 _QUIET = Progress("none")
 now = manifest.now
@@ -76,12 +83,23 @@ class Repository:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.arrived: dict[str, datetime.datetime] = {}  # backup ID -> when its manifest reached the server
 
     def bring(self, backup: Backup, data: bool = True) -> None:
         """Fetches the files of a backup that are not yet on this host. Without `data`, fetches only the small files."""
 
     def keep(self, name: str) -> None:
         """Uploads a record that was written to `path`. A local repository has nothing to do."""
+
+    def policy(self) -> Policy:
+        """Returns the retention policy that `init` stored. Raises UsageProblem if repository.json is invalid."""
+        try:
+            marker = typed.read(self.path / MARKER, Marker, 1)
+        except FileNotFoundError:
+            return KEEP_ALL
+        except Unfit as error:
+            raise UsageProblem(reason=f"{plain.with_operator_paths(str(self.path / MARKER))} {error}") from error
+        return marker.policy
 
     def require_space(self, needed: int, keep_free: int) -> None:
         files.require_space(self.path, needed + keep_free)
@@ -138,9 +156,23 @@ class Repository:
         packs = (name for name in names if PACK_NAME.fullmatch(name.removesuffix(PARTIAL)))
         return {name: (directory / name).lstat().st_size for name in packs}
 
-    def remove_pack(self, name: str) -> None:
-        with held.private(self.path / PAGES, make=False) as directory:
-            directory.remove(name)
+    def remove(self, name: str) -> None:
+        """Removes the file DIRECTORY/FILE."""
+        directory, _, file = name.rpartition("/")
+        with held.private(self.path / directory, make=False) as opened:
+            opened.remove(file)
+
+    def records(self, backup: str) -> list[str]:
+        """Returns the names of the backup's records and pins, the oldest first."""
+        names = os.listdir(self.path / backup) if (self.path / backup).is_dir() else []
+        return sorted(name for name in names if RECORD.fullmatch(name) or PIN.fullmatch(name))
+
+
+class Marker(Struct, frozen=True, omit_defaults=True):
+    """The content of repository.json."""
+
+    format: int
+    policy: Policy = KEEP_ALL
 
 
 Where = Path | Location | Repository  # Path and Location come from the command line; `at` opens a Repository
@@ -162,6 +194,7 @@ def at(
     scratch: Path | None = None,
     changes: bool = False,
     makes_room: bool = False,
+    traffic: Traffic = UNLIMITED,
 ) -> Iterator[Repository]:
     """Opens the repository `repo`. The files of a repository on another host go to the local directory `scratch`.
     `changes` locks such a repository against other runs. `makes_room` opens it even if the server is too full for a
@@ -169,7 +202,7 @@ def at(
     if isinstance(repo, Location):
         from loader.operations.backup import remote  # imported here: most repositories are directories
 
-        with remote.opened(repo, progress, scratch, changes, makes_room) as repository:
+        with remote.opened(repo, progress, scratch, changes, makes_room, traffic) as repository:
             yield repository
         return
     repo = of(repo)
@@ -180,12 +213,14 @@ def at(
     yield repo
 
 
-def init(repo: Where) -> bool:
-    """Creates a repository. Returns False if it existed. Existing files stay. Raises PackageMissing, RemoteFailed."""
+def init(repo: Where, policy: Policy = KEEP_ALL) -> bool:
+    """Creates a repository. Returns False if it existed. Its backups stay, and its stored policy, unless `policy` has
+    another. Raises PackageMissing, RemoteFailed."""
+    content = json.format(json.encode(Marker(1, policy or KEEP_ALL)), indent=0) + b"\n"
     if isinstance(repo, Location):
         from loader.operations.backup import remote
 
-        return remote.init(repo)
+        return remote.init(repo, content, bool(policy))
     path = of(repo).path
     with explained(path):
         held.make_directories(path, 0o700)
@@ -193,9 +228,11 @@ def init(repo: Where) -> bool:
             try:
                 descriptor = directory.create(MARKER)
             except FileExistsError:
+                if policy:
+                    files.write_durably(path / MARKER, content, 0o600)
                 return False
             with os.fdopen(descriptor, "wb") as file:
-                file.write(MARK)
+                file.write(content)
     return True
 
 
@@ -205,13 +242,9 @@ def no_repository(repo: object) -> NoRepository:
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, used: Collection[str] = ()) -> str:
     """Returns an unused backup ID. It consists of time and suffix, and of a number if another backup has the same."""
-    first = f"{_stamp(when)}-{_slug(suffix)}"
+    first = f"{stamp(when)}-{_slug(suffix)}"
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in used and not (repo / name).exists())
-
-
-def _stamp(moment: datetime.datetime) -> str:
-    return moment.astimezone(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
 
 
 def _slug(suffix: str) -> str:
@@ -310,7 +343,7 @@ def collect(repo: Repository) -> int:
         return 0
     names = sorted(packs.keys() - {stored.name for backup in every.every for stored in backup.packs})
     for name in names:
-        repo.remove_pack(name)
+        repo.remove(f"{PAGES}/{name}")
     return sum(packs[name] for name in names)
 
 
@@ -405,11 +438,17 @@ def require_known_order(repo: Path, backups: Listing) -> None:
 def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
     when = ""
     if isinstance(which, datetime.datetime):  # the directory's name dates a backup whose manifest is unreadable
-        when, stamp = f" made by {which}", _stamp(which)
-        backups = Listing(
+        when, late = f" made by {which}", disorderly(repo, backups)
+        before = Listing(
             tuple(backup for backup in backups.backups if backup.when <= which),
-            tuple(error for error in backups.broken if name_of(error)[:_STAMP] <= stamp),
+            tuple(error for error in backups.broken if name_of(error)[:_STAMP] <= stamp(which)),
         )
+        backups = Listing(
+            tuple(backup for backup in before.backups if backup.id not in late),
+            tuple(error for error in before.broken if name_of(error) not in late),
+        )
+        if not backups.backups:
+            backups = before
     require_known_order(repo.path, backups)
 
     if broken := broken_latest(backups, suffix):
@@ -429,7 +468,7 @@ def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None
 
 def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
     """Returns the error of an unreadable manifest, if its directory's name is dated after all readable backups."""
-    last = _stamp(backups.backups[-1].order) if backups.backups else ""
+    last = stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
         name = name_of(error)
         of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
@@ -443,17 +482,40 @@ def name_of(error: ManifestBroken) -> str:
     return Path(str(error.facts["path"])).parent.name
 
 
+def disorderly(repo: Repository, every: Listing) -> set[str]:
+    """Returns the IDs of backups whose manifest arrived on the server long after that of a later-dated backup. No run
+    does that: somebody copied the backup there by hand, or forged it to displace another one."""
+    dated = [(stamp(backup.when), backup.id) for backup in every.every]
+    dated += [(name_of(error)[:_STAMP], name_of(error)) for error in every.broken]
+    late, earliest = set[str](), datetime.datetime.max.replace(tzinfo=datetime.timezone.utc) - _ORDERLY
+    for _, name in sorted(dated, reverse=True):
+        if (when := repo.arrived.get(name)) is not None:
+            if when > earliest + _ORDERLY:
+                late.add(name)
+            earliest = min(earliest, when)
+    return late
+
+
 # --- records --------------------------------------------------------------------------------------
 
 Record = TypeVar("Record", Verification, Drill)
+ProofKind = TypeVar("ProofKind", Proof, Verification, Drill)
 
 
 def proofs(repo: Where, backup: Backup) -> Proofs:
-    directory = of(repo).path / backup.id
-    return Proofs(_record(directory / VERIFIED, Verification, backup), _record(directory / DRILLED, Drill, backup))
+    repo = of(repo)
+    names = repo.records(backup.id)
+    paths = {name.partition("-")[0]: repo.path / backup.id / name for name in manifest.counting(names)}
+    return Proofs(
+        _record(paths.get(VERIFIED), Verification, backup),
+        _record(paths.get(DRILLED), Drill, backup),
+        manifest.pinned_until(names),
+    )
 
 
-def _record(path: Path, kind: type[Record], backup: Backup) -> Record | None:
+def _record(path: Path | None, kind: type[Record], backup: Backup) -> Record | None:
+    if path is None:
+        return None
     try:
         record = manifest.read_sealed(path, kind)
         if record.backup != backup.id:
@@ -476,14 +538,20 @@ def age_of(record: Proof) -> float:
 
 
 def keep(repo: Where, record: Record) -> Record:
-    """Writes the record over the previous record, and returns it with its seal. If the repository is full or read-only,
-    logs a warning, because the result is valid anyway. Raises NoSuchBackup if the backup was removed."""
+    """Writes the record, and returns it with its seal. Removes the previous records, unless the server refuses that. If
+    the repository is full or read-only, logs a warning, because the result is valid anyway. Raises NoSuchBackup if the
+    backup was removed."""
     repo = of(repo)
     record = manifest.sealed(record)
-    name = VERIFIED if isinstance(record, Verification) else DRILLED
+    kind = VERIFIED if isinstance(record, Verification) else DRILLED
+    written = datetime.datetime.now(datetime.timezone.utc)
+    name = f"{kind}-{stamp(written)}{written.microsecond:06}.json"
     try:
-        files.write_durably(repo.path / record.backup / name, manifest.text(record), 0o600)
-        repo.keep(f"{record.backup}/{name}")
+        _write_record(repo, record, name)
+        with suppress(RemovalRefused):
+            for former in repo.records(record.backup):
+                if former.startswith(kind) and former != name:
+                    repo.remove(f"{record.backup}/{former}")
     except FileNotFoundError as error:
         raise NoSuchBackup(path=repo.path, name=record.backup) from error
     except OSError as error:
@@ -492,6 +560,33 @@ def keep(repo: Where, record: Record) -> Record:
             *(plain.with_operator_paths(str(repo.path / record.backup)), name, error.strerror),
         )
     return record
+
+
+def _write_record(repo: Repository, record: ProofKind, name: str) -> None:
+    files.write_durably(repo.path / record.backup / name, manifest.text(record), 0o600)
+    repo.keep(f"{record.backup}/{name}")
+
+
+def pin(repo: Where, which: Which, until: datetime.datetime, suffix: str | None = None) -> Backup:
+    """Pins a backup: `prune` keeps it and its set until that time. Raises NoSuchBackup, RemoteFailed."""
+    repo = of(repo)
+    with explained(repo.path):
+        backup, name = find(repo, which, suffix), f"{PINNED}-{stamp(until)}.json"
+        if name not in repo.records(backup.id):
+            _write_record(repo, manifest.sealed(Proof(backup=backup.id)), name)
+    return backup
+
+
+def release(repo: Where, which: Which, suffix: str | None = None) -> Backup:
+    """Removes the pins of a backup and of its set. Raises RemovalRefused: no account that can only add files may do
+    this."""
+    repo = of(repo)
+    with explained(repo.path):
+        backup = find(repo, which, suffix)
+        for member in backup.set_ids:
+            for name in filter(PIN.fullmatch, repo.records(member)):
+                repo.remove(f"{member}/{name}")
+    return backup
 
 
 # --- pruning --------------------------------------------------------------------------------------
@@ -513,10 +608,12 @@ class Pruned(Struct, frozen=True):
 
 
 def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
-    """Removes backups that `policy` does not keep. Raises Locked, BackupFromFuture, or UsageProblem if it is empty."""
+    """Removes backups that `policy` does not keep. If it is empty, the stored policy decides. Raises Locked,
+    BackupFromFuture, RemovalRefused, or UsageProblem if there is no policy."""
+    repo = of(repo)
+    policy = policy or repo.policy()
     if not policy:
         raise UsageProblem(reason="say what to keep: --keep-last, --keep-daily, --keep-within, ...")
-    repo = of(repo)
     with explained(repo.path):
         if dry_run:
             return plan_pruning(repo, policy, suffix)
@@ -557,28 +654,35 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
     Besides the backups that the policy keeps, each suffix keeps its latest backup, the latest that can be restored, and
     the latest that was proven good. If no backup of a suffix can be restored, all of them stay. Damaged backups do not
     count for the policy. Backups without entries may show a lost database. They do not count if the suffix has others.
+
+    Anybody who may add files can forge backups and records. So a backup that only a record calls damaged stays as long
+    as the policy would keep it if it were good, and a backup that arrived out of order stays and does not count.
     """
     reasons: dict[str, list[str]] = {backup.id: [] for backup in every.backups}
     proven, groups = {backup.id: proofs(repo, backup) for backup in every.backups}, sets(every.backups)
+    late = disorderly(repo, every)
+    _keep_apart(repo, reasons, proven, late)
 
     def is_restorable(backup: Backup, alone: bool = False) -> bool:
         """Returns whether a backup seems restorable. In a local repository, the small files are read, too."""
         return problem(repo, backup, not repo.is_remote, alone) is None
 
-    filled = {dn.key(backup.suffix) for backup in every.backups if backup.entries}
-    sound = {
+    filled = {dn.key(backup.suffix) for backup in every.backups if backup.entries and backup.id not in late}
+    full = {
         backup.id
         for backup in every.backups
-        if not proven[backup.id].is_bad and (backup.entries or dn.key(backup.suffix) not in filled)
+        if backup.id not in late and (backup.entries or dn.key(backup.suffix) not in filled)
     }
-    good = set[str]()
+    sound = {name for name in full if not proven[name].is_bad}
+    whole = set[str]()
     for group in groups:
         ids = {backup.id for backup in group}
-        if ids <= sound and is_restorable(group[0]):
-            good |= ids
+        if ids <= full and is_restorable(group[0]):
+            whole |= ids
+    good = {backup.id for group in groups for backup in group if whole & sound >= {*map(_id, group)}}
 
     by_suffix: dict[object, list[Backup]] = {}
-    for backup in reversed(every.backups):
+    for backup in (backup for backup in reversed(every.backups) if backup.id not in late):
         by_suffix.setdefault(dn.key(backup.suffix), []).append(backup)
     for newest_first in by_suffix.values():
         if last := next((backup for backup in newest_first if backup.id in good), None):
@@ -591,12 +695,30 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
             reasons[last.id].append("the latest that was proven good")
         for backup, reason in _by_policy(policy, [backup for backup in newest_first if backup.id in good]):
             reasons[backup.id].append(reason)
+        for backup, reason in _by_policy(policy, [backup for backup in newest_first if backup.id in whole]):
+            if backup.id not in good:
+                reasons[backup.id].append(f"{reason}, though it was found damaged")
         # A sound backup is not in `good` if another backup of its set is damaged.
         newer = itertools.takewhile(lambda backup: backup.id not in good, newest_first)
         if last := next((backup for backup in newer if backup.id in sound and is_restorable(backup, alone=True)), None):
             reasons[last.id].append("the latest that can be restored by itself")
     _keep_sets(reasons, groups, good, {name_of(error) for error in every.broken})
     return reasons
+
+
+def _keep_apart(
+    repo: Repository, reasons: Mapping[str, list[str]], proven: Mapping[str, Proofs], late: set[str]
+) -> None:
+    """Adds the reasons that do not depend on other backups' being good."""
+    for name, known in proven.items():
+        if known.pinned_until:
+            reasons[name].append(f"pinned until {known.pinned_until:%Y-%m-%d}")
+    for name in late.intersection(reasons):
+        reasons[name].append(f"arrived on {repo.arrived[name]:%Y-%m-%d}, after later ones: copied, or forged")
+
+
+def _id(backup: Backup) -> str:
+    return backup.id
 
 
 def _by_policy(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:

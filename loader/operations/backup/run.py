@@ -22,7 +22,7 @@ import msgspec
 import zstandard
 
 from loader import defaults, dn, plain
-from loader.errors import NoSuchSuffix, UsageProblem
+from loader.errors import NoSuchSuffix, RemoteLocked, RemovalRefused, UsageProblem
 from loader.mdb import contents, meta, snapshot
 from loader.mdb.copy import paged
 from loader.mdb.snapshot import AccessLog
@@ -143,11 +143,18 @@ def _take(
             text = "%s: the database of %s has no entries; pruning keeps older backups that have entries"
             log.warning(text, plain.with_operator_paths(backup.source), backup.suffix)
 
-    def prune(meter: Meter) -> None:
-        for backup in backups:
-            repository.prune_locked(repo, options.policy, backup.suffix)
+    policy = options.policy or repo.policy()
 
-    if options.policy:
+    def prune(meter: Meter) -> None:
+        try:
+            for backup in backups:
+                repository.prune_locked(repo, policy, backup.suffix)
+        except (RemovalRefused, RemoteLocked) as error:
+            if options.policy:
+                raise
+            log.info("%s", error)  # the repository's policy is for accounts that may remove, too
+
+    if policy:
         steps.do("prune", prune)
     return backups[0]
 
