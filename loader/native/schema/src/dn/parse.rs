@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses a quoted value of LDAPv2: a backslash makes the next character literal, even a hexadecimal digit.
+    /// Parses a quoted value of LDAP version 2: a backslash makes the next character literal, even a hexadecimal digit.
     fn quoted(&mut self) -> Result<Cow<'a, [u8]>> {
         self.at += 1;
         let mut value = Vec::new();
