@@ -446,7 +446,7 @@ class Contents:
     def __new__(cls, path: _Path, *, txn: int | None = None, meta: bytes | None = None) -> Contents: ...
     tables: dict[str, TableRecord]
     def freed(self, since: int) -> dict[int, int]:
-        """Returns each transaction from `since` on that freed pages -> how many of these are still free."""
+        """Returns transaction ID -> number of its freed pages that are still free, for transactions from `since` on."""
     def attributes(self) -> dict[int, str]:
         """Returns the attribute descriptions in ad2i by their numbers."""
     def suffixes(self) -> list[tuple[str, int]]:

@@ -42,7 +42,8 @@ def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
 
 
 def suffix_in(directory: Path) -> str | None:
-    """Returns the suffix of a database that has only the package's entries, or None. Raises LoaderError."""
+    """Returns the suffix if the database has only the entries that the Debian package of slapd creates. Returns None
+    otherwise. Raises LoaderError."""
     if contents.entry_count(directory) > MOST:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)

@@ -20,7 +20,8 @@ SCRATCH = PARTS, ARRANGED = "parts", "arranged"  # directories in the run direct
 
 
 class Whole(Struct, frozen=True):
-    """All entries of an export. `checksum` does not depend on their order. The other fields are as in the manifest."""
+    """Totals of all shards of an export. `checksum` does not depend on the order of entries. The other fields are as in
+    the manifest."""
 
     base: str
     started: str

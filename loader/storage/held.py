@@ -432,8 +432,8 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
 
 
 def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
-    """Returns an O_PATH descriptor of `name`, and its status. `path` is given for a file, which
-    `_require_no_foreign_link` then checks. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
+    """Returns an O_PATH descriptor of `name`, and its status. If `name` should be a file, `path` is its path, and
+    `_require_no_foreign_link` checks it. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
     descriptor = os.open(name, PIN, dir_fd=directory)
     try:
         status = os.fstat(descriptor)

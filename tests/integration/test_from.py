@@ -224,7 +224,7 @@ def test_searched_by_what_is_asked_for() -> None:
     [
         (("--mix", "serach=1"), "did you mean search"),
         (("--mix", "search"), "write NAME=SHARE"),
-        (("--mix", "search=0"), "more than 0"),
+        (("--mix", "search=0"), "must be from 1 to"),
         (("--mix", "search=1", "--format", "ldif"), "LDIF contains only changes"),
         (("--mix", "delete=1", "--operations", "5000"), "entries are to be deleted"),
         (("--miss", "101%"), "write 5% or 0.05, up to 100%"),

@@ -1,4 +1,4 @@
-//! The distinct parents that the entries of a chunk name.
+//! Numbers the distinct parents of the entries in a chunk.
 
 use rustc_hash::FxHashMap;
 

@@ -80,7 +80,7 @@ fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()
 #[derive(Debug)]
 pub struct FirstPassTable {
     reader: Reader,
-    /// Positions that got no ID in the first pass.
+    /// Input positions of entries that got no ID in the first pass.
     vacant: Vec<u32>,
 }
 

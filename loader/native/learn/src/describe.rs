@@ -234,7 +234,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Returns the text that generates an attribute's values, depending on their kind.
+    /// Returns the template text for the values of attribute `number`; their kind decides on the tag.
     fn text(&mut self, number: usize) -> String {
         let values: Vec<&str> = self.columns.values(number).collect();
         if values.is_empty() {

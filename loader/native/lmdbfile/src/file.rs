@@ -78,7 +78,7 @@ impl FileWriter {
     /// Continues the numbering of transaction `txn`; call it before any page is written.
     #[must_use]
     pub(crate) fn of_transaction(self, txn: u64) -> Self {
-        // Pages belong to the older of the two snapshots that the meta pages describe.
+        // The meta pages describe the transactions `txn - 1` and `txn`. Pages have the number of the older one.
         Self { txn, page_txn: txn.saturating_sub(1), ..self }
     }
 

@@ -121,7 +121,7 @@ pub struct Entry {
 pub const ENTRY: usize = 40;
 
 impl Entry {
-    /// Decodes [`ENTRY`] bytes.
+    /// Decodes an entry from `bytes`, which are as many as [`ENTRY`] says.
     pub fn read(bytes: &[u8]) -> Self {
         let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|place| bytes[at + place]));
         let mut digest = [0; 32];

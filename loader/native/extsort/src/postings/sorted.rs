@@ -28,7 +28,7 @@ pub trait Visitor {
     fn end(&mut self) -> std::result::Result<(), Self::Error>;
 }
 
-/// The postings of several indexes, to be visited once each.
+/// The sorted postings of several indexes. Each index can be visited only once.
 #[derive(Debug)]
 pub struct Sorted {
     indexes: Vec<Mutex<Option<Index>>>,
