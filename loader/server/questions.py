@@ -194,7 +194,8 @@ class SubschemaInfo(msgspec.Struct, frozen=True):
     """A server's properties; all names are in lower case. `transactions`: RFC 5805 is supported. `contexts`: suffixes.
     `protected`: names of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512). `aliases`: (other name,
     name that the server returns). `openldap`: the server is slapd. `naming`: names of user attributes whose values are
-    DNs. `memberof`: slapo-memberof is loaded. `of_2_7`: OpenLDAP 2.7. The last two are True if no schema is visible."""
+    DNs. `memberof`, `accesslog`: these overlays are loaded. `of_2_7`: OpenLDAP 2.7. If no schema is visible,
+    `memberof` and `of_2_7` are True, and `accesslog` is False."""
 
     transactions: bool
     contexts: tuple[str, ...]
@@ -203,6 +204,7 @@ class SubschemaInfo(msgspec.Struct, frozen=True):
     openldap: bool
     naming: tuple[str, ...]
     memberof: bool
+    accesslog: bool
     of_2_7: bool
 
 
@@ -231,6 +233,7 @@ def subschema(server: Session) -> SubschemaInfo:
         openldap=_OPENLDAP in root.get("objectclass", []),
         naming=tuple(naming),
         memberof=not attributes or "olcmemberofmemberad" in attributes,
+        accesslog="olcaccesslogdb" in attributes,
         of_2_7=not attributes or "olcdbpagesize" in attributes,
     )
 

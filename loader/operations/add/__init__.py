@@ -12,6 +12,7 @@ import logging
 import math
 import re
 import struct
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,6 +235,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
     options.files.require_fitting(options.rejects)
     with session(options.connection) as server:
         offer = questions.subschema(server)
+    transactions = _takes_transactions(offer, _configured_overlays(options.connection, offer))
     with progress.step("scan") as meter:
         scan = options.scanned(meter)
     if scan.first_dn:
@@ -241,10 +243,28 @@ def plan(options: AddOptions, progress: Progress) -> Report:
             _require_access(server, scan.first_dn)
     return {
         "entries": scan.entries,
-        "transactions": offer.transactions,
+        "transactions": transactions,
         "left_out": sorted(set(scan.attributes) & set(left_out(options, offer))),
         "first_dn": scan.first_dn,
     }
+
+
+def _configured_overlays(connection: Connection, offer: SubschemaInfo) -> tuple[str, ...] | None:
+    """Returns the overlays in slapd's configuration. Returns None if it is unreadable, or the server is not slapd."""
+    if offer.openldap:
+        with suppress(LoaderError), session(connection) as server:
+            return configuration.read_online(server).overlays
+    return None
+
+
+def _takes_transactions(offer: SubschemaInfo, configured: Sequence[str] | None) -> bool:
+    """Returns whether entries may be added in transactions: not with slapo-accesslog, where slapd may deadlock.
+
+    The overlay's mutex is locked during each write (accesslog_op_mod and accesslog_response in accesslog.c), and LMDB's
+    during a whole transaction (txn_end_extop in txn.c). Between two adds of a transaction, another client's write locks
+    the mutex, and waits for LMDB. Seen with 2.5.13; the sources of 2.6.14 and 2.7.0 are the same in this."""
+    logged = offer.accesslog if configured is None else "accesslog" in map(str.lower, configured)
+    return offer.transactions and not logged
 
 
 def _require_access(server: Session, name: str) -> None:
@@ -383,10 +403,9 @@ class _AddSteps(msgspec.Struct, frozen=True):
         # Values of the attributes `naming` are DNs. `looks`: the server may look these DNs up. `singly`: entries with
         # these attributes must be added one at a time. If slapd's overlays are unknown, the worst is assumed.
         looks, singly = True, bool(naming) and offer.openldap and offer.memberof
-        if naming and offer.openldap:
-            with suppress(LoaderError), session(options.connection) as server:
-                configured = configuration.read_online(server).overlays
-                looks, singly = overlays.require_named_entries(configured), overlays.change_named_entries(configured)
+        configured = _configured_overlays(options.connection, offer)
+        if naming and configured is not None:
+            looks, singly = overlays.require_named_entries(configured), overlays.change_named_entries(configured)
         return {
             "exists": options.on_exists,
             "leave_out": without,
@@ -395,7 +414,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
             "batch": options.batch,
             "max_rejects": options.max_rejects,
             "max_rate": options.max_rate,
-            "transactions": offer.transactions,
+            "transactions": _takes_transactions(offer, configured),
             "contexts": offer.contexts,
             "aliases": offer.aliases,
             "references": sorted(naming) if looks else [],
