@@ -299,10 +299,11 @@ class Config:
         return database
 
     @property
-    def logs(self) -> tuple[tuple[Database, str], ...]:
-        """The databases with the accesslog overlay, each with the suffix of its log."""
+    def logs(self) -> tuple[tuple[Database, str, str], ...]:
+        """The databases with the accesslog overlay, each with the suffix of its log and the DN of the overlay's
+        entry."""
         return tuple(
-            (database, log)
+            (database, log, name)
             for name, _ in self.entries
             for log in self.reader(name).dns(_LOG_DB)
             for database in self.databases

@@ -20,7 +20,8 @@ import pytest
 from msgspec import structs
 
 from fixtures import replication
-from fixtures.slapd import Slapd
+from fixtures.partial import LOG, with_log
+from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from loader import units
@@ -186,6 +187,38 @@ def test_an_index_that_the_configuration_has_and_the_file_lacks(tmp_path: Path) 
         _, command, _ = found["mend"]
         subprocess.run(command, shell=True, check=True, env=server.installation.environment())
         assert of_rule(examined(server, "--json"), "indexes")[0]["severity"] == "ok"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", ["config", "conf"])
+def test_commands_make_a_log_replayable(tmp_path: Path, form: Form) -> None:
+    logs = "logops add session\nlogsuccess TRUE\nlogoldattr cn\nlogpurge 0+12:00 0+01:00"
+    settings = with_log(tmp_path / "log", Settings(database_lines=("lastmod off",)), logs=logs)
+    with Slapd(settings, form=form) as server:
+        server.ldapadd(TOP)
+        (one,) = of_rule(examined(server, "--json"), "accesslog")
+        assert (one["severity"], one["subject"]) == ("note", SUFFIX)
+        problems = ("lastmod", "logops", "logsuccess", "logold ", "logoldattr", "logpurge after 12 h 0 min")
+        assert [word for word in problems if word not in one["what"]] == []
+        first, *mend = one["mend"]
+        assert (first[0], len(mend)) == ("#", len(problems))
+        if form == "conf":
+            assert "# in slapd.conf: logops session add writes" in mend
+            assert "# in slapd.conf: lastmod TRUE" in mend
+            return
+        for command in mend:
+            subprocess.run(command, shell=True, check=True)
+        assert of_rule(examined(server, "--json"), "accesslog") == []
+        written = server.search("(objectClass=auditAdd)", base=LOG)
+        server.ldapadd(people(1))
+        assert len(server.search("(objectClass=auditAdd)", base=LOG)) == len(written) + 1
+
+
+@pytest.mark.long
+def test_a_log_without_order(tmp_path: Path) -> None:
+    with closing(Slapd(with_log(tmp_path / "log", lines=("multival reqMod 2,1",)))) as server:
+        (one,) = of_rule(examined(server, "--json"), "accesslog")
+        assert (one["severity"], "multival reqMod of cn=accesslog" in one["what"]) == ("critical", True)
 
 
 WARNING, CRITICAL, UNKNOWN = 1, 2, 3

@@ -15,6 +15,7 @@ from loader.config import DEFAULT_MAXSIZE, Config
 from loader.config import Database as Configured
 from loader.mdb.readers import Reader, Room
 from loader.operations import doctor
+from loader.operations.backup import replay
 from loader.operations.doctor import rules
 from loader.operations.doctor.facts import Replication, Request, Server
 from loader.operations.doctor.rules import Certificate
@@ -190,6 +191,42 @@ def test_limits_of_a_provider(
 ) -> None:
     entries = {"olcDatabase={-1}frontend,cn=config": of_frontend, DATABASE.entry_dn: of_database}
     assert severities(facts(entries, overlays=("syncprov",)), "limits") == severity
+
+
+LOGGED = {
+    "olcAccessLogDB": [b"cn=accesslog"],
+    "olcAccessLogOps": [b"writes"],
+    "olcAccessLogOld": [b"(objectClass=*)"],
+    "olcAccessLogOldAttr": [b"{0}entryCSN"],
+    "olcAccessLogPurge": [b"14+00:00 1+00:00"],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "unreplayable", "problem"),
+    [
+        ({}, [], ""),
+        ({"olcAccessLogOps": [b"session", b"add modify", b"delete modrdn"]}, [], ""),
+        ({"olcAccessLogOps": [b"add modify delete"]}, [], "logops lacks writes"),
+        ({"olcAccessLogOps": [], "olcAccessLogBase": [b"writes dc=com"]}, [], ""),
+        ({"olcAccessLogOps": [], "olcAccessLogBase": [b"writes ou=a,dc=example,dc=com"]}, [], "logops lacks writes"),
+        ({"olcAccessLogSuccess": [b"TRUE"]}, [], "logsuccess hides rollbacks"),
+        ({"olcAccessLogOld": []}, [], "logold is not (objectClass=*)"),
+        ({"olcAccessLogOld": [b"(objectClass=person)"]}, [], "logold is not (objectClass=*)"),
+        ({"olcAccessLogOldAttr": [b"cn sn"]}, [], "logoldattr lacks entryCSN"),
+        ({"olcAccessLogPurge": []}, [], ""),
+        ({"olcAccessLogPurge": [b"48:00 01:00"]}, [], ""),
+        ({"olcAccessLogPurge": [b"01+23:59:59 01:00"]}, [], "logpurge after 1 d 23 h"),
+        ({"olcAccessLogPurge": [b"02:30 01:00"]}, [], "logpurge after 2 h 30 min"),
+        ({}, ["its suffix is empty"], "its suffix is empty"),
+        ({}, [replay.REQMOD.format("cn=accesslog")], "multival reqMod of cn=accesslog"),
+    ],
+)
+def test_a_log_that_cannot_be_replayed(changes: dict[str, list[bytes]], unreplayable: list[str], problem: str) -> None:
+    entries = {f"olcOverlay={{0}}accesslog,{DATABASE.entry_dn}": {**LOGGED, **changes}}
+    shown = found(facts(entries, unreplayable=unreplayable), "accesslog")
+    assert [one.what.partition("complete: ")[2][: len(problem)] for one in shown] == ([problem] if problem else [])
+    assert all(one.severity.value == ("critical" if "reqMod" in problem else "note") for one in shown)
 
 
 def test_leases_that_stand() -> None:

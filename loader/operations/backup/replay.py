@@ -84,34 +84,41 @@ def end_of(backup: Backup) -> datetime.datetime:
 # --- the configuration ------------------------------------------------------------------------------------------------
 
 
+LASTMOD, REQMOD = "lastmod is off, so changes have no CSN", "multival reqMod of {} destroys the order of the changes"
+
+
 def require_replayable(configured: Config, database: Database) -> None:
     """Raises LogUnsuitable, before anything is done, if changes of this database cannot be replayed."""
+    for reason in unreplayable(configured, database):
+        raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=changing.NOT_REPLAYED)
+
+
+def unreplayable(configured: Config, database: Database) -> list[str]:
+    """Returns the reasons why changes of this database cannot be replayed. Raises NotProven as `backmdb.settings`."""
     settings = backmdb.settings(configured, database)
     reasons = {
-        "lastmod is off, so changes have no CSN": not settings.last_mod,
+        LASTMOD: not settings.last_mod,
         "multival keeps values in a table of their own": bool(settings.multival),
         "its suffix is empty": "" in settings.suffixes,
         "sync_use_subentry keeps contextCSN in another entry": settings.subentry,
         "another database is glued to it": bool(config.subordinates(configured, database)),
         "it is glued to another database": config.is_subordinate(configured, database),
     }
-    for suffix in _log_suffixes(configured, database):
+    for suffix, _ in logs_of(configured, database):
         log_database = configured.database(suffix)
         multival = {dn.key(name) for name, _ in backmdb.settings(configured, log_database).multival}
-        if multival & {"reqmod", "default"}:
-            reasons[f"multival reqMod of {suffix} destroys the order of the changes"] = True
-    for reason, holds in reasons.items():
-        if holds:
-            raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=changing.NOT_REPLAYED)
+        reasons[REQMOD.format(suffix)] = bool(multival & {"reqmod", "default"})
+    return [reason for reason, holds in reasons.items() if holds]
 
 
-def _log_suffixes(configured: Config, database: Database) -> list[str]:
-    return [suffix for logged, suffix in configured.logs if logged.entry_dn == database.entry_dn]
+def logs_of(configured: Config, database: Database) -> list[tuple[str, str]]:
+    """Returns, for each accesslog overlay of `database`, the suffix of the log and the DN of the overlay's entry."""
+    return [(suffix, name) for logged, suffix, name in configured.logs if logged.entry_dn == database.entry_dn]
 
 
 def log_suffix(configured: Config, database: Database) -> str:
     """Returns the suffix of the accesslog of `database`. Raises LogUnsuitable."""
-    for suffix in _log_suffixes(configured, database):
+    for suffix, _ in logs_of(configured, database):
         return suffix
     reason = "its configuration has no accesslog overlay"
     raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=GIVE_LOG)
@@ -208,11 +215,8 @@ def _apply(
 
 def _hides_failures(configured: Config, database: Database) -> bool:
     """Returns whether `logsuccess` leaves failed operations out of the log."""
-    return any(
-        configured.reader(name).flag("olcAccessLogSuccess", False)
-        for name, _ in configured.entries
-        if name.lower().endswith("," + database.entry_dn.lower()) and "accesslog" in name.lower()
-    )
+    overlays = (configured.reader(name) for _, name in logs_of(configured, database))
+    return any(overlay.flag("olcAccessLogSuccess", False) for overlay in overlays)
 
 
 def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> list[str]:

@@ -107,7 +107,7 @@ def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
     by_suffix = {dn.key(name): database.directory for database in databases for name in database.suffixes}
     logs = [
         AccessLog(log_directory, database.directory, database.suffix)
-        for database, name in config.logs
+        for database, name, _ in config.logs
         if (log_directory := by_suffix.get(dn.key(name))) and database in databases and database.directory
     ]
     return sorted(members.values(), key=lambda member: member.directory in {log.log for log in logs}), logs

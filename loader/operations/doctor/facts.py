@@ -25,6 +25,7 @@ from loader.errors import AccountClosed, BadCredentials, LoaderError, MdbDamaged
 from loader.mdb import contents, meta, readers
 from loader.mdb.readers import Reader, Room
 from loader.operations import leases, made_with
+from loader.operations.backup import replay
 from loader.operations.made_with import Fit
 from loader.operations.verify import core_target_of
 from loader.progress import Meter
@@ -218,8 +219,19 @@ class Database:
     @cached_property
     def is_replicated(self) -> bool:
         """Whether the database is a provider or a consumer. An accesslog is neither."""
-        is_log = any(dn.key(log) == dn.key(self.suffix) for _, log in self.server.config.logs)
-        return not is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
+        return not self.is_log and bool(self.configured.consumer or "syncprov" in self.configured.overlays)
+
+    @cached_property
+    def is_log(self) -> bool:
+        return any(dn.key(log) == dn.key(self.suffix) for _, log, _ in self.server.config.logs)
+
+    @cached_property
+    def unreplayable(self) -> list[str]:
+        """Why `backup restore --until` refuses the database. Empty if the configuration has words that none knows."""
+        try:
+            return replay.unreplayable(self.server.config, self.configured)
+        except LoaderError:
+            return []  # `drift` reports why
 
     @cached_property
     def data(self) -> Path | None:

@@ -18,12 +18,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from loader import child, csn, units
+from loader import child, csn, dn, units
 from loader.config import DEFAULT_MAXSIZE
 from loader.declared import AuditResources
 from loader.errors import ToolFailed, UsageProblem
 from loader.mdb import meta, verify
 from loader.operations.backup import check as backup_check
+from loader.operations.backup import replay
 from loader.operations.backup.options import Limits
 from loader.operations.doctor.facts import Database, Server
 from loader.operations.monitoring import Status
@@ -47,7 +48,7 @@ _LOG = "journalctl -u slapd -n 50"
 # Document that gives the reason -> rules with that reason.
 _SOURCES = {
     "docs/add.md": ("lease",),
-    "docs/restore.md": ("data", "kept"),
+    "docs/restore.md": ("accesslog", "data", "kept"),
     "docs/backup-checks.md": ("backup",),
     "slapd(8)": ("access", "slapd"),
     "slapd's log has LMDB's error": ("slapd.database",),
@@ -73,7 +74,9 @@ SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 def judged(server: Server) -> tuple[Finding, ...]:
     """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this code."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
-    findings += _of_each(server, _room, _readers, _durability, _format, _contents, _replication, _backups, _settings)
+    findings += _of_each(
+        server, _room, _readers, _durability, _format, _contents, _replication, _backups, _settings, _accesslog
+    )
     findings += [*_storage(server), *_certificates(server), *_releases(server)]
     named = (replace(each, subject=each.subject or server.path) for each in findings)
     return tuple(sorted(named, key=lambda each: -each.severity.rank))
@@ -248,6 +251,8 @@ def _room(database: Database) -> Findings:
     if maxsize < room.used:
         what += f"; {units.size(maxsize)} are configured, less than the bytes in use, which LMDB maps in any case"
     why = "Without unused or reusable pages, slapd refuses every write (MDB_MAP_FULL)."
+    if database.is_log:
+        why = "Without unused or reusable pages, slapd still makes changes, but logs none of them (MDB_MAP_FULL)."
     is_critical = share < AVAILABLE_CRITICAL or seconds < 300.0
     severity = graded(is_critical, share < AVAILABLE_WARNING or seconds < 900.0 or maxsize < room.used)
     yield finding("maxsize", severity, what, why, *mend)
@@ -581,3 +586,48 @@ def _settings(database: Database) -> Findings:
         why = "Only the root DN can read all entries; a consumer or `ditseed export` cannot. Put the rule first."
         export = "ditseed export -H ldap://HOST -D DN -y FILE -o /srv/export  # its hint has the commands for DN"
         yield finding("limits", NOTE, what, why, export)
+
+
+_AGE = re.compile(r"(?:(\d+)\+)?(\d+):(\d+)(?::(\d+))?")  # [days+]hours:minutes[:seconds]: log_age_parse in accesslog.c
+
+
+def _accesslog(database: Database) -> Findings:
+    """Judges whether `backup restore --until` can replay the database's log, and prove it complete."""
+    config, refused, (where, _) = database.server.config, database.unreplayable, database.server.tune_options
+    where = where if where.startswith("-H") else "-H ldapi:/// -Y EXTERNAL"
+    for log, overlay in replay.logs_of(config, database.configured):
+        entry = config.reader(overlay)
+        values = (entry.words(f"olcAccessLog{name}") for name in ("Ops", "OldAttr", "Purge"))
+        ops, attributes, purge = ([*chain(*words)] for words in values)
+        logged = {*map(str.lower, ops)}
+        for operations, base in entry.pairs("olcAccessLogBase"):
+            logged |= set(operations.lower().split("|")) if dn.is_below(database.suffix, base) else set()
+        has_writes = logged & {"all", "writes"} or logged >= {"add", "delete", "modify", "modrdn"}
+        has_old = "".join(entry.all("olcAccessLogOld")).lower() == "(objectclass=*)"
+        age, kept = _AGE.fullmatch(" ".join(purge[:1])), 2 * _DAY
+        if age:
+            kept = sum(int(part or 0) * size for part, size in zip(age.groups(), (_DAY, 3600, 60, 1), strict=True))
+        has_csn = "entrycsn" in map(str.lower, attributes)
+        hides_failures = entry.flag("olcAccessLogSuccess", False)
+        # Whether a setting is wrong, why, and the values that mend it.
+        rows = (
+            (not has_writes, "logops lacks writes", "Ops", " ".join([*ops, "writes"])),
+            (hides_failures, "logsuccess hides rollbacks", "Success", "FALSE"),
+            (not has_old, "logold is not (objectClass=*)", "Old", "(objectClass=*)"),
+            (not has_csn, "logoldattr lacks entryCSN", "OldAttr", " ".join([*attributes, "entryCSN"])),
+            (kept < 2 * _DAY, f"logpurge after {units.duration(kept)}", "Purge", "14+00:00 1+00:00"),
+        )
+        changes = [(overlay, f"olcAccessLog{name}", value) for is_wrong, _, name, value in rows if is_wrong]
+        if replay.LASTMOD in refused:
+            changes.append((database.configured.entry_dn, "olcLastMod", "TRUE"))
+        mend = [f"# first: (reqResult=0) in logfilter of olcSyncrepl, at consumers of {log}"] if hides_failures else []
+        for entry_dn, name, value in changes:
+            text = quote(f"dn: {entry_dn}\\nchangetype: modify\\nreplace: {name}\\n{name}: {value}\\n")
+            line = f"# in slapd.conf: {name[3:].replace('Access', '').lower()} {value}"
+            mend.append(f"printf {text} | ldapmodify -Q {where}" if config.is_directory else line)
+        if is_unordered := replay.REQMOD.format(log) in refused:
+            mend.append(f"# remove reqMod from olcDbMultival of {log}, and begin a new log")
+        if problems := [*refused, *(problem for is_wrong, problem, *_ in rows if is_wrong)]:
+            what = f"`backup restore --until` cannot replay {log}, or not prove it complete: {'; '.join(problems)}"
+            why = "Without its log, the database can be restored to the moment of a backup only."
+            yield finding("accesslog", CRITICAL if is_unordered else NOTE, what, why, *mend)
