@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loader import backmdb, config, csn, defaults, dn, overlays, units
-from loader.config import Config, Database
+from loader.config import Config, Database, Values
 from loader.errors import LogIncomplete, LogUnsuitable, MdbDamaged, UsageProblem
 from loader.mdb import contents
 from loader.operations.backup.manifest import Backup
@@ -43,11 +43,15 @@ _CLOCKS = datetime.timedelta(minutes=5)  # tolerated difference between the cloc
 
 
 class Log(Struct, frozen=True):
-    """An accesslog. `text` names the directory of its database, or LDIF such as an export. `until`: a time up to which
-    it certainly has all operations; None if that is unknown."""
+    """An accesslog. `text` names the directory of its database, or LDIF such as an export; `segments` has LDIF of it
+    in order. `until`: a time up to which it certainly has all operations; None if that is unknown. `follows`: CSNs
+    after which it lacks nothing; None if only its suffix entry tells. `before_gap`: see `segments.chain`."""
 
     text: str
     until: datetime.datetime | None = None
+    segments: tuple[Path, ...] = ()
+    follows: tuple[str, ...] | None = None
+    before_gap: str = ""
 
     @classmethod
     def given(cls, text: str) -> Log:
@@ -86,23 +90,42 @@ def end_of(backup: Backup) -> datetime.datetime:
 
 def require_replayable(configured: Config, database: Database) -> None:
     """Raises LogUnsuitable, before anything is done, if changes of this database cannot be replayed."""
+    for reason, _ in obstacles(configured, database):
+        raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=changing.NOT_REPLAYED)
+
+
+def obstacles(configured: Config, database: Database) -> Iterator[tuple[str, str]]:
+    """Yields why changes of this database cannot be replayed, each with the setting that would allow it."""
     settings = backmdb.settings(configured, database)
-    reasons = {
-        "lastmod is off, so changes have no CSN": not settings.last_mod,
-        "multival keeps values in a table of their own": bool(settings.multival),
-        "its suffix is empty": "" in settings.suffixes,
-        "sync_use_subentry keeps contextCSN in another entry": settings.subentry,
-        "another database is glued to it": bool(config.subordinates(configured, database)),
-        "it is glued to another database": config.is_subordinate(configured, database),
-    }
+    for reason, line, holds in (
+        ("lastmod is off, so changes have no CSN", "olcLastMod: TRUE", not settings.last_mod),
+        ("multival keeps values in a table of their own", "no olcDbMultival", bool(settings.multival)),
+        ("its suffix is empty", "another olcSuffix", "" in settings.suffixes),
+        ("sync_use_subentry keeps contextCSN in another entry", "olcSyncUseSubentry: FALSE", settings.subentry),
+        ("another database is glued to it", "no olcSubordinate", bool(config.subordinates(configured, database))),
+        ("it is glued to another database", "no olcSubordinate", config.is_subordinate(configured, database)),
+    ):
+        if holds:
+            yield reason, line
     for suffix in _log_suffixes(configured, database):
         log_database = configured.database(suffix)
         multival = {dn.key(name) for name, _ in backmdb.settings(configured, log_database).multival}
         if multival & {"reqmod", "default"}:
-            reasons[f"multival reqMod of {suffix} destroys the order of the changes"] = True
-    for reason, holds in reasons.items():
-        if holds:
-            raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=changing.NOT_REPLAYED)
+            yield f"multival reqMod of {suffix} destroys the order of the changes", f"no olcDbMultival for {suffix}"
+
+
+def weaknesses(configured: Config, database: Database) -> Iterator[tuple[str, str]]:
+    """Yields what keeps the log from proving that it is complete, each with the setting that mends it."""
+    overlay = _overlay(configured, database)
+    operations = {word.lower() for words in overlay.words("olcAccessLogOps") for word in words}
+    if not operations & {"writes", "all"} and not operations >= {"add", "delete", "modify", "modrdn"}:
+        yield "it does not have all writes", "olcAccessLogOps: writes"
+    if _hides_failures(configured, database):
+        yield "it does not show which transactions were rolled back", "olcAccessLogSuccess: FALSE"
+    if not overlay.word("olcAccessLogOld"):
+        yield "a lost change is not noticed", "olcAccessLogOld: (objectClass=*)"
+    if "entrycsn" not in {word.lower() for words in overlay.words("olcAccessLogOldAttr") for word in words}:
+        yield "a lost rename is not noticed", "olcAccessLogOldAttr: entryCSN"
 
 
 def _log_suffixes(configured: Config, database: Database) -> list[str]:
@@ -121,11 +144,11 @@ def log_suffix(configured: Config, database: Database) -> str:
 
 
 @contextmanager
-def _reading(text: str, meter: Meter) -> Iterator[Inputs]:
-    """Yields the log as LDIF. `text` names the directory of its database, or LDIF such as an export."""
-    place = locate(text, Kind.DATABASE, Kind.LDIF)
-    if place.kind is Kind.LDIF:
-        with LdifFiles(place.paths).reading(meter) as inputs:
+def _reading(source: Log, meter: Meter) -> Iterator[Inputs]:
+    """Yields the log as LDIF."""
+    place = None if source.segments else locate(source.text, Kind.DATABASE, Kind.LDIF)
+    if place is None or place.kind is Kind.LDIF:
+        with LdifFiles(source.segments if place is None else place.paths).reading(meter) as inputs:
             yield inputs
         return
 
@@ -168,12 +191,12 @@ def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progr
             scratch=scratch,
             memory=defaults.sorting_memory(),
         )
-        with progress.step("replay") as meter, _reading(source.text, meter) as inputs:
+        with progress.step("replay") as meter, _reading(source, meter) as inputs:
             replayed = changing.replay(environment, target, names(inputs), task, meter)
         killpoint("restore.replayed")
         gaps = tuple(_gaps(replayed, origin.backup, reached, source, moment))
         if replayed.dependent or (gaps and not options.accept_gaps):
-            raise _incomplete(replayed, moment, gaps)
+            raise _incomplete(replayed, moment, gaps, source.before_gap)
         claimed = _claimed(database, reached, replayed)
         with progress.step("apply") as meter:
             _apply(environment, target, task, claimed, scratch, meter)
@@ -208,11 +231,13 @@ def _apply(
 
 def _hides_failures(configured: Config, database: Database) -> bool:
     """Returns whether `logsuccess` leaves failed operations out of the log."""
-    return any(
-        configured.reader(name).flag("olcAccessLogSuccess", False)
-        for name, _ in configured.entries
-        if name.lower().endswith("," + database.entry_dn.lower()) and "accesslog" in name.lower()
-    )
+    return _overlay(configured, database).flag("olcAccessLogSuccess", False)
+
+
+def _overlay(configured: Config, database: Database) -> Values:
+    """Returns the settings of the overlay accesslog of a database."""
+    below = [name for name, _ in configured.entries if name.lower().endswith("," + database.entry_dn.lower())]
+    return configured.reader(*(name for name in below if "accesslog" in name.lower()))
 
 
 def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> list[str]:
@@ -227,10 +252,15 @@ def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> 
 
 def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Log, moment: Moment) -> Iterator[str]:
     known = csn.by_server([*reached, *backup.newest_csns])
-    for server, purged in csn.by_server(replayed.min_csns).items():
+    is_first = source.follows is None
+    for server, purged in csn.by_server(replayed.min_csns if is_first else source.follows or ()).items():
         if purged > known.get(server, "") and server not in replayed.overlaps:
             yield f"changes of server ID {server} up to {purged} were removed from the log (logpurge)"
-    if not replayed.overlaps and not (replayed.created and Moment.parse(replayed.created).time <= backup.when):
+    if (
+        is_first
+        and not replayed.overlaps
+        and not (replayed.created and Moment.parse(replayed.created).time <= backup.when)
+    ):
         start = replayed.log_start or "nothing"
         yield f"the log begins with {start}, and nothing shows that it has all changes between the backup and this one"
     for gap in sorted(replayed.gaps, key=lambda gap: ("lacks" not in gap.reason, gap.csn)):  # lost changes first
@@ -239,7 +269,7 @@ def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Lo
         yield f"the log ends with {replayed.log_end or 'nothing'}, and later changes may be missing"
 
 
-def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str]) -> LogIncomplete:
+def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str], before_gap: str) -> LogIncomplete:
     if replayed.dependent:
         start, name = replayed.dependent[0]
         more = f" and {len(replayed.dependent) - 1} more" if replayed.dependent[1:] else ""
@@ -250,6 +280,8 @@ def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str]) -> LogI
     ends = gaps[-1].startswith("the log ends")
     proven = min([gap.proven for gap in replayed.gaps] + [replayed.log_end] * ends, default="")
     if len(gaps) > len(replayed.gaps) + ends or not proven:
+        proven = before_gap
+    if not proven:
         advice = (
             "The log proves no moment after the backup. Restore the backup alone, or try the log of another server."
         )
