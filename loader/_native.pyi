@@ -642,11 +642,11 @@ class Dump:
     configuration.
 
     txn: the transaction of a reader slot that the caller keeps; the newest snapshot is read, and stays intact as long
-    as the slot is kept. None: nobody writes to the file. base: DN of the root of the subtree to read. Damage raises
-    build.damaged.
+    as the slot is kept. None: nobody writes to the file. base: DN of the root of the subtree to read. after: entries
+    up to this ID are left out. Damage raises build.damaged.
     """
 
-    def __new__(cls, path: _Path, *, txn: int | None, base: str | None, jobs: int) -> Dump: ...
+    def __new__(cls, path: _Path, *, txn: int | None, base: str | None, jobs: int, after: int = 0) -> Dump: ...
     def export(self, directory: _Path, ldif_format: LdifFormat, counters: Counters) -> Exported:
         """Writes `0001.ldif[.zst]`, `0002...` into the empty `directory`: parents first, lines not folded, the values
         of an attribute grouped. The same database gives the same bytes."""

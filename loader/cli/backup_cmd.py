@@ -33,6 +33,7 @@ from loader.operations.backup.options import (
     DrillOptions,
     ExtractOptions,
     Limits,
+    LogOptions,
     Packing,
     Policy,
     RepoOption,
@@ -82,7 +83,27 @@ def init_command(repo: RepoOption, policy: Policy, as_json: Json) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Conditions:
+class _Encryption:
+    recipients: Annotated[
+        tuple[str, ...],
+        "--recipient KEY",
+        "Encrypt for this public key of age (age1...) or SSH; may be given several times.",
+    ] = ()
+    recipients_files: Annotated[
+        tuple[Path, ...],
+        "--recipients-file FILE",
+        click.Path(path_type=Path, readable=False, dir_okay=False),
+        "Encrypt for every public key in this file (one per line, as for `age -R`); may be given several times.",
+    ] = ()
+
+    def keys(self) -> age.Recipients | None:
+        """Returns None if nothing is encrypted."""
+        given = self.recipients or self.recipients_files
+        return age.recipients(self.recipients, self.recipients_files) if given else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Conditions(_Encryption):
     """Options of `backup run`: the hosts and the role that take a backup, its kind, and its recipients."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
@@ -100,17 +121,6 @@ class _Conditions:
         Choice(["provider", "consumer"]),
         "Do nothing unless the database has this role: a consumer has syncrepl, a provider has syncprov.",
     ] = None
-    recipients: Annotated[
-        tuple[str, ...],
-        "--recipient KEY",
-        "Encrypt the backup for this public key of age (age1...) or SSH; may be given several times.",
-    ] = ()
-    recipients_files: Annotated[
-        tuple[Path, ...],
-        "--recipients-file FILE",
-        click.Path(path_type=Path, readable=False, dir_okay=False),
-        "Encrypt for every public key in this file (one per line, as for `age -R`); may be given several times.",
-    ] = ()
     scratch: LocalFiles = None
 
     def packing(self, options: BackupOptions, packing: Packing) -> Packing:
@@ -118,12 +128,10 @@ class _Conditions:
         for name, is_set in (("--all-databases", options.every), ("--incremental", options.incremental)):
             if self.kind == LDIF and is_set:
                 raise UsageProblem(reason=f"{name} is for --kind mdb: it needs the pages")
-        is_encrypted = self.recipients or self.recipients_files
-        if options.incremental and is_encrypted:
+        if options.incremental and (self.recipients or self.recipients_files):
             reason = "it reads the pages of earlier backups, which needs an identity on this host"
             raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full backup")
-        keys = age.recipients(self.recipients, self.recipients_files) if is_encrypted else None
-        return replace(packing, recipients=keys, ldif=self.kind == LDIF)
+        return replace(packing, recipients=self.keys(), ldif=self.kind == LDIF)
 
     def reason_to_skip(self, options: BackupOptions) -> str:
         """Returns why this host takes no backup; empty if it takes one."""
@@ -222,6 +230,31 @@ def run_command(
         raise errors[0]
     if shown.as_json:
         show_json({"backups": backups} if len(repos) > 1 else backups[0])
+
+
+@declare("log", command)
+def log_command(
+    options: LogOptions, packing: Packing, encryption: _Encryption, scratch: LocalFiles, traffic: Traffic, shown: Shown
+) -> None:
+    """Store what the accesslog of a database has gained since the last time; `restore --until` replays it.
+
+    Made for cron, every minute or five: if the host is lost, only the changes of that time are lost with it. It reads
+    only what is new, adds files only, and needs no lock. It prints nothing when all is well, as `run` does.
+
+    \b
+      * * * * *  root  ditseed backup log --config /etc/ldap/slapd.d -R s3://BUCKET/ldap
+    """
+    from loader.operations.backup import repository, segments
+
+    reports = sys.stdout.isatty() or log.verbosity() > 0
+    if shown.progress_mode == "auto" and not reports:
+        shown = replace(shown, progress_mode="none")
+    packing = replace(packing, recipients=encryption.keys())
+    with repository.at(options.repo, shown.progress, scratch, traffic=traffic, backups=False) as repo:
+        logged = segments.run(replace(options, repo=repo, packing=packing), shown.progress)
+    if reports or shown.as_json:
+        printed = {"new entries": units.number(logged.entries), "newest change": logged.newest or "-"}
+        show_report(logged, shown.as_json, {**printed, "seconds behind": logged.behind})
 
 
 def require_one(*options: tuple[str, object]) -> None:

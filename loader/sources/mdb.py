@@ -22,10 +22,12 @@ DATA = "data.mdb"
 
 
 class Part(Struct, frozen=True):
-    """The part of a database to read: the entry `base` and its subtree; if `base` is None or "", the whole database."""
+    """The part of a database to read: the entry `base` and its subtree; if `base` is None or "", the whole database.
+    Entries up to the ID `after` are left out."""
 
     directory: Path
     base: str | None = None
+    after: int = 0
 
 
 class LdifFormat(Struct, frozen=True):
@@ -93,9 +95,10 @@ def _reading(
         return NoEntry(path=path, dn=part.base) if error.code == "mdb.no_such_base" else None
 
     with snapshot.protected(part.directory) as opened:
-        if counted and not part.base:
+        if counted and not part.base and not part.after:
             meter.total = opened.entries() or meter.total
-        dump = Dump(opened.path, txn=opened.txn, base=part.base or None, jobs=jobs or defaults.processors())
+        jobs = jobs or defaults.processors()
+        dump = Dump(opened.path, txn=opened.txn, base=part.base or None, jobs=jobs, after=part.after)
         with ldif.with_counters(meter, origin or str(path), translate) as counters:
             yield dump, counters
 

@@ -5,6 +5,7 @@ REPO/ID/manifest.json  pages.map  config.ldif, REPO/pages/     an incremental ba
 REPO/ID/manifest.json  data.ldif.zst  config.ldif              a backup of entries (--kind ldif)
 REPO/ID/verified-TIME.json  drilled-TIME.json                  records, written afterwards; the latest one counts
 REPO/ID/pinned-TIME.json                                       a pin: `prune` keeps the backup until TIME
+REPO/log/TIME-SUFFIX-RANDOM.json  .ldif.zst                    a segment of an accesslog
 
 Records and pins are new files each time, because a server may refuse to overwrite files. Somebody who can only add
 files can forge a record that says "damaged", so no backup is removed because of a record. But no new file shortens a
@@ -42,6 +43,10 @@ PIN = re.compile(rf"{PINNED}-(\d{{8}}T\d{{6}}Z)\.json")
 CONFIG, MAP, PACK, ENTRIES = "config.ldif", "pages.map", "pages.pack", "data.ldif.zst"
 SKEW = datetime.timedelta(minutes=5)  # tolerated clock difference between hosts that share a repository
 PAGES = "pages"  # the directory of the packs that incremental backups share
+LOG = "log"  # the directory of the segments of accesslogs
+SEGMENT = re.compile(r"(\d{8}T\d{12}Z)-(.*)-[0-9a-f]{8}\.(json|ldif\.zst(\.age)?)")
+SEGMENT_TIME = "%Y%m%dT%H%M%S%fZ"
+LOG_DELAY = datetime.timedelta(seconds=5)  # if a committed write is logged at all, it is in the log within this time
 PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # a pack's name is the SHA-256 of its index
 _LAST_YEAR = 9000  # a later `follows` would leave no time for the next backup
 CHUNK = 64 << 20  # bytes that one checksum covers; the manifest of a 1 TB backup thus takes 1 MB
@@ -140,6 +145,56 @@ class Backup(msgspec.Struct, frozen=True):
     @property
     def needed_bytes(self) -> int:
         return sum(stored.bytes for _, stored in self.stored())
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """Entries of an accesslog, which `backup log` stored. `entries`: their number; the LDIF may have later ones, too.
+
+    `after`: ID of the entry before them; 0 for the whole log. `last_id` and `last_uuid` identify the last entry,
+    `log_uuid` the suffix entry of the log. `oldest_csns`, `newest_csns`: of each server ID in this segment. `reached`:
+    the newest of this segment and of all that it follows. `follows`: `reached` of the segment before, if nothing is
+    missing between the two; None after a gap."""
+
+    made: str
+    suffix: str
+    log: str
+    log_uuid: str = ""
+    entries: Count = 0
+    after: Count = 0
+    last_id: Count = 0
+    last_uuid: str = ""
+    oldest_csns: tuple[Csn, ...] = ()
+    newest_csns: tuple[Csn, ...] = ()
+    reached: tuple[Csn, ...] = ()
+    follows: tuple[Csn, ...] | None = None
+    files: tuple[StoredFile, ...] = ()
+    recipients: tuple[PublicKey, ...] = ()
+    seal: Seal = ""
+    format: int = FORMAT
+
+    @property
+    def file(self) -> str:
+        return self.files[0].name
+
+    @property
+    def is_encrypted(self) -> bool:
+        return bool(self.recipients)
+
+    @property
+    def end(self) -> datetime.datetime:
+        """A time up to which the segment certainly has all changes."""
+        return datetime.datetime.fromisoformat(self.made) - LOG_DELAY
+
+
+class Segments(msgspec.Struct, frozen=True):
+    """Segments whose files are fetched together."""
+
+    every: tuple[Segment, ...]
+    id: str = LOG
+    small_files: tuple[StoredFile, ...] = ()
+
+    def stored(self) -> Iterator[tuple[str, StoredFile]]:
+        yield from ((f"{LOG}/{segment.file}", segment.files[0]) for segment in self.every)
 
 
 def read(directory: Path) -> Backup:
@@ -267,7 +322,7 @@ def pinned_until(names: Iterable[str]) -> datetime.datetime | None:
 
 # --- seals ----------------------------------------------------------------------------------------
 
-Record = TypeVar("Record", Backup, Proof, Verification, Drill)
+Record = TypeVar("Record", Backup, Proof, Verification, Drill, Segment)
 
 
 def sealed(record: Record) -> Record:

@@ -17,6 +17,7 @@ from loader import age, csn
 from loader.age import Recipients
 from loader.declared import (
     Argument,
+    Config,
     Duration,
     OptionalConfig,
     ParsedType,
@@ -32,7 +33,8 @@ from loader.storage import remote as locations
 from loader.storage.remote import Location
 
 if TYPE_CHECKING:
-    from loader.config import Config, Database
+    from loader.config import Config as ServerConfig
+    from loader.config import Database
     from loader.operations.backup.repository import Where
 
 
@@ -312,8 +314,16 @@ class BackupOptions:
     ] = False
     every: EveryDatabase = False
 
-    def databases(self, config: Config) -> Sequence[Database]:
+    def databases(self, config: ServerConfig) -> Sequence[Database]:
         return config.mdb_databases if self.every else [config.database(self.suffix)]
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    repo: RepoOption
+    config_path: Config
+    suffix: Suffix = None
+    packing: Packing = PACKING
 
 
 @dataclass(frozen=True)
@@ -343,7 +353,8 @@ class RestoreOptions:
     log: Annotated[
         str | None,
         "--log SOURCE",
-        "The accesslog: the directory of its database, or an export of it (default: a later backup of it).",
+        "The accesslog: the directory of its database, or an export of it (default: what `backup log` stored, else a "
+        "later backup of it).",
     ] = None
     skip: Annotated[
         tuple[str, ...],

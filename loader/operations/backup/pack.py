@@ -37,7 +37,7 @@ from loader.errors import BackupDamaged, BackupEncrypted, FileUnsafe, NoSuchPath
 from loader.ldif import with_counters
 from loader.mdb import meta, readers
 from loader.mdb.copy import KnownPages, PageBlock, PagePacks, PageStream, explained_packs
-from loader.operations.backup.manifest import CHUNK, MAP, PACK, PAGES, Backup, StoredFile
+from loader.operations.backup.manifest import CHUNK, MAP, PACK, PAGES, Backup, Segment, StoredFile
 from loader.operations.backup.options import Packing
 from loader.progress import Meter
 from loader.run.log import killpoint
@@ -217,7 +217,7 @@ def content(directory: Path, backup: Backup, name: str, identities: Identities |
 
 
 @contextmanager
-def plain(directory: Path, backup: Backup, identities: Identities | None, target: Path) -> Iterator[Path]:
+def plain(directory: Path, backup: Backup | Segment, identities: Identities | None, target: Path) -> Iterator[Path]:
     """Yields the path of the unencrypted data file. An encrypted file is decrypted to `target`, in a private directory.
     `target` is removed at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
@@ -232,7 +232,7 @@ def plain(directory: Path, backup: Backup, identities: Identities | None, target
         target.unlink(missing_ok=True)
 
 
-def _read(path: Path, backup: Backup, identities: Identities | None, put: Callable[[bytes], object]) -> None:
+def _read(path: Path, backup: Backup | Segment, identities: Identities | None, put: Callable[[bytes], object]) -> None:
     with opened(path) as descriptor, open(os.dup(descriptor), "rb") as file:
         if not backup.is_encrypted:
             put(file.read())
@@ -249,7 +249,7 @@ def _read(path: Path, backup: Backup, identities: Identities | None, put: Callab
             raise BackupDamaged(path=path, reason="it cannot be decrypted") from None
 
 
-def _require_sums_of(backup: Backup, path: Path) -> None:
+def _require_sums_of(backup: Backup | Segment, path: Path) -> None:
     require_sums(path, next(stored for stored in backup.files if stored.name == path.name))
 
 

@@ -50,7 +50,18 @@ from loader.errors import (
     RemovalRefused,
 )
 from loader.operations.backup import manifest, pack, repository
-from loader.operations.backup.manifest import MANIFEST, PACK_NAME, PAGES, PIN, RECORD, Backup, now
+from loader.operations.backup.manifest import (
+    LOG,
+    MANIFEST,
+    PACK_NAME,
+    PAGES,
+    PIN,
+    RECORD,
+    SEGMENT,
+    Backup,
+    Segments,
+    now,
+)
 from loader.operations.backup.options import UNLIMITED, Traffic
 from loader.operations.backup.repository import Repository
 from loader.progress import Progress, alongside
@@ -79,9 +90,16 @@ class Remote(Repository):
     is_remote = True
 
     def __init__(
-        self, path: Path, store: Store, progress: Progress, lock: Lock | None, traffic: Traffic = UNLIMITED
+        self,
+        path: Path,
+        store: Store,
+        progress: Progress,
+        lock: Lock | None,
+        traffic: Traffic = UNLIMITED,
+        backups: bool = True,
     ) -> None:
-        """Lists the server and fetches manifests and records. Raises NoSuchPath if the repository does not exist."""
+        """Lists the server and, with `backups`, fetches manifests and records. Raises NoSuchPath if the repository does
+        not exist."""
         super().__init__(path)
         self.store, self.progress, self.lock, self.traffic = store, progress, lock, traffic
         self.sizes: dict[str, int] = {}  # bytes of each file on the server
@@ -90,7 +108,8 @@ class Remote(Repository):
             names = store.names()
         except FileNotFoundError as error:
             raise NoSuchPath(path=path) from error
-        for directory in sorted(name for name in names if name == PAGES or repository.ID.fullmatch(name)):
+        directories = [name for name in names if name == PAGES or repository.ID.fullmatch(name)]
+        for directory in sorted(directories) if backups else ():
             listed = store.names(directory)
             self.sizes |= {f"{directory}/{name}": file.size for name, file in listed.items() if file.size >= 0}
             if MANIFEST in listed and directory != PAGES:
@@ -121,7 +140,7 @@ class Remote(Repository):
         self.store.require_space(needed)
         super().require_space(needed, keep_free)
 
-    def bring(self, backup: Backup, data: bool = True) -> None:
+    def bring(self, backup: Backup | Segments, data: bool = True) -> None:
         """Fetches missing files. With `data`, first removes the local files of other backups, to save space. Raises
         BackupDamaged, NoSpace, RemoteFailed."""
         small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
@@ -151,8 +170,18 @@ class Remote(Repository):
                 self.fetched.add(name)
 
     def keep(self, name: str) -> None:
-        self.store.write(name, (self.path / name).read_bytes(), new=True)
-        self.sizes[name] = (self.path / name).stat().st_size
+        self._put(name)
+
+    def logged(self) -> list[str]:
+        with suppress(FileNotFoundError):
+            self.sizes |= {f"{LOG}/{name}": file.size for name, file in self.store.names(LOG).items()}
+        names = [Path(name).name for name in self.sizes if name.startswith(f"{LOG}/")]
+        return sorted(filter(SEGMENT.fullmatch, names))
+
+    def bring_segment(self, name: str) -> None:
+        (self.path / LOG).mkdir(mode=0o700, exist_ok=True)
+        if not (self.path / LOG / name).exists():
+            self._fetch_small(f"{LOG}/{name}", typed.LARGEST)
 
     def _put(self, name: str) -> None:
         """Uploads a file. Replaces a pack of another length. Another run may have sent the same pack meanwhile, because
@@ -208,7 +237,7 @@ class Remote(Repository):
 
     def clean(self) -> None:
         """Removes directories without a manifest."""
-        for directory in sorted({name.partition("/")[0] for name in self.sizes} - {PAGES}):
+        for directory in sorted({name.partition("/")[0] for name in self.sizes} - {PAGES, LOG}):
             listed = [name for name in self.sizes if name.startswith(f"{directory}/")]
             if f"{directory}/{MANIFEST}" not in listed:
                 self.require_lock()
@@ -238,7 +267,13 @@ def _is_record(name: str) -> bool:
 
 @contextmanager
 def opened(
-    repo: Location, progress: Progress, scratch: Path | None, changes: bool, makes_room: bool, traffic: Traffic
+    repo: Location,
+    progress: Progress,
+    scratch: Path | None,
+    changes: bool,
+    makes_room: bool,
+    traffic: Traffic,
+    backups: bool,
 ) -> Iterator[Remote]:
     """Opens a repository on a server. The parameters are those of `repository.at`. Messages show the server's URL
     instead of the local directory."""
@@ -252,7 +287,7 @@ def opened(
                 if not _is_marked(store):
                     raise repository.no_repository(repo)
                 lock = stack.enter_context(exclusive(store, makes_room))
-            yield Remote(directory, store, progress, lock, traffic)
+            yield Remote(directory, store, progress, lock, traffic, backups)
         except NoSpace as error:
             if str(error.facts["path"]).startswith(repo.url):
                 raise NoSpace(path=top, lack=error.facts["lack"]) from error

@@ -43,11 +43,15 @@ _CLOCKS = datetime.timedelta(minutes=5)  # tolerated difference between the cloc
 
 
 class Log(Struct, frozen=True):
-    """An accesslog. `text` names the directory of its database, or LDIF such as an export. `until`: a time up to which
-    it certainly has all operations; None if that is unknown."""
+    """An accesslog. `text` names the directory of its database, or LDIF such as an export; `segments` has LDIF of it
+    in order. `until`: a time up to which it certainly has all operations; None if that is unknown. `follows`: CSNs
+    after which it lacks nothing; None if only its suffix entry tells. `before_gap`: see `segments.chain`."""
 
     text: str
     until: datetime.datetime | None = None
+    segments: tuple[Path, ...] = ()
+    follows: tuple[str, ...] | None = None
+    before_gap: str = ""
 
     @classmethod
     def given(cls, text: str) -> Log:
@@ -128,11 +132,11 @@ def log_suffix(configured: Config, database: Database) -> str:
 
 
 @contextmanager
-def _reading(text: str, meter: Meter) -> Iterator[Inputs]:
-    """Yields the log as LDIF. `text` names the directory of its database, or LDIF such as an export."""
-    place = locate(text, Kind.DATABASE, Kind.LDIF)
-    if place.kind is Kind.LDIF:
-        with LdifFiles(place.paths).reading(meter) as inputs:
+def _reading(source: Log, meter: Meter) -> Iterator[Inputs]:
+    """Yields the log as LDIF."""
+    place = None if source.segments else locate(source.text, Kind.DATABASE, Kind.LDIF)
+    if place is None or place.kind is Kind.LDIF:
+        with LdifFiles(source.segments if place is None else place.paths).reading(meter) as inputs:
             yield inputs
         return
 
@@ -175,12 +179,12 @@ def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progr
             scratch=scratch,
             memory=defaults.sorting_memory(),
         )
-        with progress.step("replay") as meter, _reading(source.text, meter) as inputs:
+        with progress.step("replay") as meter, _reading(source, meter) as inputs:
             replayed = changing.replay(environment, target, names(inputs), task, meter)
         killpoint("restore.replayed")
         gaps = tuple(_gaps(replayed, origin.backup, reached, source, moment))
         if replayed.dependent or (gaps and not options.accept_gaps):
-            raise _incomplete(replayed, moment, gaps)
+            raise _incomplete(replayed, moment, gaps, source.before_gap)
         claimed = _claimed(database, reached, replayed)
         with progress.step("apply") as meter:
             _apply(environment, target, task, claimed, scratch, meter)
@@ -231,10 +235,15 @@ def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> 
 
 def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Log, moment: Moment) -> Iterator[str]:
     known = csn.by_server([*reached, *backup.newest_csns])
-    for server, purged in csn.by_server(replayed.min_csns).items():
+    is_first = source.follows is None
+    for server, purged in csn.by_server(replayed.min_csns if is_first else source.follows or ()).items():
         if purged > known.get(server, "") and server not in replayed.overlaps:
             yield f"changes of server ID {server} up to {purged} were removed from the log (logpurge)"
-    if not replayed.overlaps and not (replayed.created and Moment.parse(replayed.created).time <= backup.when):
+    if (
+        is_first
+        and not replayed.overlaps
+        and not (replayed.created and Moment.parse(replayed.created).time <= backup.when)
+    ):
         start = replayed.log_start or "nothing"
         yield f"the log begins with {start}, and nothing shows that it has all changes between the backup and this one"
     for gap in sorted(replayed.gaps, key=lambda gap: ("lacks" not in gap.reason, gap.csn)):  # lost changes first
@@ -243,7 +252,7 @@ def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Lo
         yield f"the log ends with {replayed.log_end or 'nothing'}, and later changes may be missing"
 
 
-def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str]) -> LogIncomplete:
+def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str], before_gap: str) -> LogIncomplete:
     if replayed.dependent:
         start, name = replayed.dependent[0]
         more = f" and {len(replayed.dependent) - 1} more" if replayed.dependent[1:] else ""
@@ -254,6 +263,8 @@ def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str]) -> LogI
     ends = gaps[-1].startswith("the log ends")
     proven = min([gap.proven for gap in replayed.gaps] + [replayed.log_end] * ends, default="")
     if len(gaps) > len(replayed.gaps) + ends or not proven:
+        proven = before_gap
+    if not proven:
         advice = (
             "The log proves no moment after the backup. Restore the backup alone, or try the log of another server."
         )

@@ -4,6 +4,7 @@ REPO/repository.json   written by `backup init`, with the retention policy; miss
                        an unmounted disk
 REPO/20261121T070501Z-dc-example-dc-com/   one backup: manifest.json and the files that the manifest lists
 REPO/pages/SHA256.pack
+REPO/log/                       segments of accesslogs (log.py)
 
 A backup is complete once its directory has its final name. A `Repository` is a directory of this host, or is on another
 host (remote.py).
@@ -44,17 +45,21 @@ from loader.errors import (
 from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import (
     DRILLED,
+    LOG,
     PACK_NAME,
     PAGES,
     PIN,
     PINNED,
     RECORD,
+    SEGMENT,
+    SEGMENT_TIME,
     SKEW,
     VERIFIED,
     Backup,
     Drill,
     Proof,
     Proofs,
+    Segments,
     Verification,
     stamp,
 )
@@ -71,6 +76,7 @@ LOCK, RUN = "lock", ".ditseed"
 MARKER = "repository.json"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
 _ORDERLY = datetime.timedelta(days=2)  # an upload may end so much later than that of a later backup
+_OVERLAP = 10  # segments kept from before the oldest backup
 _STAMP = len("20261121T070501Z")  # the time at the start of an ID
 _QUIET = Progress("none")
 now = manifest.now
@@ -85,11 +91,11 @@ class Repository:
         self.path = path
         self.arrived: dict[str, datetime.datetime] = {}  # backup ID -> when its manifest reached the server
 
-    def bring(self, backup: Backup, data: bool = True) -> None:
+    def bring(self, backup: Backup | Segments, data: bool = True) -> None:
         """Fetches the files of a backup that are not yet on this host. Without `data`, fetches only the small files."""
 
     def keep(self, name: str) -> None:
-        """Uploads a record that was written to `path`. A local repository has nothing to do."""
+        """Uploads a new file that was written to `path`. A local repository has nothing to do."""
 
     def policy(self) -> Policy:
         """Returns the retention policy that `init` stored. Raises UsageProblem if repository.json is invalid."""
@@ -162,6 +168,14 @@ class Repository:
         with held.private(self.path / directory, make=False) as opened:
             opened.remove(file)
 
+    def logged(self) -> list[str]:
+        """Returns the names of all files in the directory of segments, the oldest first."""
+        names = os.listdir(self.path / LOG) if (self.path / LOG).is_dir() else []
+        return sorted(filter(SEGMENT.fullmatch, names))
+
+    def bring_segment(self, name: str) -> None:
+        """Fetches the JSON file of a segment, if it is not yet on this host."""
+
     def records(self, backup: str) -> list[str]:
         """Returns the names of the backup's records and pins, the oldest first."""
         names = os.listdir(self.path / backup) if (self.path / backup).is_dir() else []
@@ -195,14 +209,16 @@ def at(
     changes: bool = False,
     makes_room: bool = False,
     traffic: Traffic = UNLIMITED,
+    backups: bool = True,
 ) -> Iterator[Repository]:
     """Opens the repository `repo`. The files of a repository on another host go to the local directory `scratch`.
     `changes` locks such a repository against other runs. `makes_room` opens it even if the server is too full for a
-    lock. Raises NoRepository (with `changes`), NoSuchPath, PackageMissing, RemoteFailed."""
+    lock. Without `backups`, the backups there are not listed, to save time. Raises NoRepository (with `changes`),
+    NoSuchPath, PackageMissing, RemoteFailed."""
     if isinstance(repo, Location):
         from loader.operations.backup import remote  # imported here: most repositories are directories
 
-        with remote.opened(repo, progress, scratch, changes, makes_room, traffic) as repository:
+        with remote.opened(repo, progress, scratch, changes, makes_room, traffic, backups) as repository:
             yield repository
         return
     repo = of(repo)
@@ -242,12 +258,12 @@ def no_repository(repo: object) -> NoRepository:
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, used: Collection[str] = ()) -> str:
     """Returns an unused backup ID. It consists of time and suffix, and of a number if another backup has the same."""
-    first = f"{stamp(when)}-{_slug(suffix)}"
+    first = f"{stamp(when)}-{slug(suffix)}"
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in used and not (repo / name).exists())
 
 
-def _slug(suffix: str) -> str:
+def slug(suffix: str) -> str:
     return (re.sub(r"[^A-Za-z0-9]+", "-", suffix).strip("-").lower() or "root")[:100]
 
 
@@ -345,6 +361,23 @@ def collect(repo: Repository) -> int:
     for name in names:
         repo.remove(f"{PAGES}/{name}")
     return sum(packs[name] for name in names)
+
+
+def _collect_segments(repo: Repository) -> int:
+    """Removes segments of logs that end before the oldest backup of their suffix, except the last few: one of them
+    shares a change with that backup. Returns the freed bytes. Removes nothing if a manifest cannot be read."""
+    names, every, freed = repo.logged(), listing(repo), 0
+    oldest: dict[str, str] = {}
+    for backup in () if every.broken else reversed(every.every):
+        oldest[slug(backup.suffix)] = f"{backup.when:{SEGMENT_TIME}}"
+    for suffix, time in oldest.items():
+        segments = [name for name in names if (match := SEGMENT.fullmatch(name)) and match[2] == suffix]
+        kept = [name for name in segments if name.endswith(".json") and name < time][-_OVERLAP:]
+        old = [name for name in segments if name < min(kept, default="")]
+        for name in sorted(old, key=lambda name: not name.endswith(".json")):
+            freed += repo.size(f"{LOG}/{name}")
+            repo.remove(f"{LOG}/{name}")
+    return freed
 
 
 # --- choosing backups -----------------------------------------------------------------------------
@@ -471,7 +504,7 @@ def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None
     last = stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
         name = name_of(error)
-        of_suffix = suffix is None or re.fullmatch(rf"-{_slug(suffix)}(-\d+)?", name[_STAMP:])
+        of_suffix = suffix is None or re.fullmatch(rf"-{slug(suffix)}(-\d+)?", name[_STAMP:])
         if of_suffix and name[:_STAMP] >= last:
             return error
     return None
@@ -628,7 +661,7 @@ def prune_locked(repo: Repository, policy: Policy, suffix: str | None) -> Pruned
         repo.set_aside(name)
         killpoint("prune.middle")
     repo.clean()
-    return replace(plan, freed=plan.freed + collect(repo))
+    return replace(plan, freed=plan.freed + collect(repo) + _collect_segments(repo))
 
 
 def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Pruned:

@@ -20,7 +20,7 @@ from loader.config import DEFAULT_MODE, Config, Database, Entry
 from loader.errors import BackupDamaged, BackupEncrypted, LoaderError, LogUnsuitable, NoSuchBackup, UsageProblem
 from loader.mdb import copy, meta
 from loader.operations import made_with
-from loader.operations.backup import pack, replay, repository
+from loader.operations.backup import pack, replay, repository, segments
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
 from loader.operations.backup.options import Moment, RestoreOptions, Which
 from loader.operations.backup.replay import Log, Replay
@@ -265,16 +265,28 @@ def _log_of(
     scratch: Path,
     progress: Progress,
 ) -> Iterator[Log]:
-    """Yields --log, or else unpacks the accesslog to the directory `scratch`: from its first backup after the moment,
-    or else from its latest. Raises LogUnsuitable if there is none."""
+    """Yields --log, or else the segments that reach the moment. Otherwise unpacks the accesslog to the directory
+    `scratch`, from its first backup after the moment, or else from its latest, unless the segments reach further.
+    Raises LogUnsuitable if there is none."""
     if options.log is not None:
         yield Log.given(options.log)
         return
     contents, configured, database = origin
-    suffix, moment = replay.log_suffix(configured, database), options.until
+    moment = options.until
     assert moment is not None
+    chain, before_gap = segments.chain(repo, contents.backup, moment)
+    suffix = chain[-1].log if chain else replay.log_suffix(configured, database)
     backups = [backup for backup in repository.listing(repo, suffix).backups if backup.when >= contents.backup.when]
     logged = next((backup for backup in backups if backup.when >= moment.time), backups[-1] if backups else None)
+    reaches = bool(chain) and segments.reaches(chain[-1], moment)
+    if reaches or (chain and (logged is None or logged.when < min(chain[-1].end, moment.time))):
+        files.emptied(scratch)
+        try:
+            with segments.opened(repo, chain, options.identities, scratch) as paths:
+                yield Log(suffix, chain[-1].end, paths, chain[0].follows, before_gap)
+        finally:
+            files.remove_tree(scratch)
+        return
     if logged is None:
         reason = f"the repository has no later backup of {suffix}"
         raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=replay.GIVE_LOG)

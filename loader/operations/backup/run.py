@@ -229,27 +229,33 @@ def _previous(options: BackupOptions, repo: Repository, member: _Member) -> Prev
 
 def _copy_entries(member: _Member, packing: Packing, meter: Meter) -> None:
     """Stores the entries as compressed LDIF, parents first. Raises NoSpace, MdbDamaged."""
-    before, size, threads = meter.seconds, 0, defaults.processors()
+    before = meter.seconds
     with held.private(member.partial) as directory:
-
-        def export(descriptor: int) -> Exported:
-            return mdb.stream(Part(member.directory), descriptor, threads, meter, scratch=directory.path)
-
-        def compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
-            nonlocal size
-            stream = zstandard.ZstdCompressor(packing.level, threads=threads).compressobj()
-            for part in parts:
-                size += len(part)
-                yield stream.compress(part)
-                killpoint("copy.middle")
-            yield stream.flush()
-
-        with piped(export, "read") as (descriptor, exported):
-            parts = pack.paced(iter(lambda: os.read(descriptor, _READ), b""), packing.throttle)
-            stored = pack.write(directory.path / packing.stored_name(ENTRIES), compressed(parts), packing)
+        stored, exported = store_entries(Part(member.directory), directory.path / ENTRIES, packing, meter)
     member.files = [stored]
-    facts = _facts(meta.read_meta(member.directory), meter.seconds - before, size, stored.bytes)
-    member.facts |= {"entries": exported.result().entries, **facts}
+    facts = _facts(meta.read_meta(member.directory), meter.seconds - before, exported.bytes, stored.bytes)
+    member.facts |= {"entries": exported.entries, **facts}
+
+
+def store_entries(part: Part, path: Path, packing: Packing, meter: Meter) -> tuple[StoredFile, Exported]:
+    """Writes entries as compressed LDIF, parents first. `path` is in a private directory; if the file is encrypted, its
+    name gets longer. Raises NoSpace, MdbDamaged."""
+    threads = defaults.processors()
+
+    def export(descriptor: int) -> Exported:
+        return mdb.stream(part, descriptor, threads, meter, scratch=path.parent)
+
+    def compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
+        stream = zstandard.ZstdCompressor(packing.level, threads=threads).compressobj()
+        for piece in parts:
+            yield stream.compress(piece)
+            killpoint("copy.middle")
+        yield stream.flush()
+
+    with piped(export, "read") as (descriptor, exported):
+        parts = pack.paced(iter(lambda: os.read(descriptor, _READ), b""), packing.throttle)
+        stored = pack.write(path.with_name(packing.stored_name(path.name)), compressed(parts), packing)
+    return stored, exported.result()
 
 
 def _facts(page: meta.MetaPage, seconds: float, data_bytes: int, stored_bytes: int) -> Report:

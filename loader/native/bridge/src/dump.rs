@@ -16,22 +16,29 @@ pub struct Dump {
     path: PathBuf,
     txn: Option<u64>,
     base: Option<String>,
+    after: u64,
     jobs: usize,
 }
 
 impl Dump {
     fn source(&self) -> Source<'_> {
         let path: &Path = &self.path;
-        Source { path, txn: self.txn, base: self.base.as_deref(), jobs: self.jobs }
+        Source {
+            path,
+            txn: self.txn,
+            base: self.base.as_deref(),
+            after: self.after,
+            jobs: self.jobs,
+        }
     }
 }
 
 #[pymethods]
 impl Dump {
     #[new]
-    #[pyo3(signature = (path, *, txn, base, jobs))]
-    fn new(path: PathBuf, txn: Option<u64>, base: Option<String>, jobs: usize) -> Self {
-        Self { path, txn, base, jobs }
+    #[pyo3(signature = (path, *, txn, base, jobs, after = 0))]
+    fn new(path: PathBuf, txn: Option<u64>, base: Option<String>, jobs: usize, after: u64) -> Self {
+        Self { path, txn, base, after, jobs }
     }
 
     fn export(

@@ -22,7 +22,8 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
     let snapshot = open(source.path, source.txn)?;
     let base = source.base_id(&Tables::of(&snapshot)?)?;
     let (ignore, jobs) = (&digest.ignored().clone(), source.jobs);
-    let plan = Plan { jobs, base, ignore, piece: PIECE, most: MOST, counters };
+    let (after, piece, most) = (source.after, PIECE, MOST);
+    let plan = Plan { jobs, base, after, ignore, piece, most, counters };
     let all = Mutex::new(digest);
     let taker = || DigestWorker {
         all: &all,

@@ -73,7 +73,8 @@ pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> 
     let snapshot = open(source.path, source.txn)?;
     let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
     let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
-    let plan = Plan { jobs, base, ignore, piece: PIECE, most: MOST, counters };
+    let after = source.after;
+    let plan = Plan { jobs, base, after, ignore, piece: PIECE, most: MOST, counters };
     let late = HeldBackEntries::new(&place.directory, counters);
     let all = Gathered { late, done: Mutex::default() };
     let met = plan.run(&snapshot, || Writer::new(place, &all), || ())?;
@@ -408,7 +409,8 @@ fn write(
     let snapshot = open(source.path, source.txn)?;
     let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
     let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
-    let plan = Plan { jobs, base, ignore, piece: STREAM_PIECE, most: STREAM_MOST, counters };
+    let after = source.after;
+    let plan = Plan { jobs, base, after, ignore, piece: STREAM_PIECE, most: STREAM_MOST, counters };
     let turn = Turn::new(StreamOutput { out, done: Done::default() });
     let met = plan.run(&snapshot, || StreamWorker::new(&turn, late), || turn.abandon())?;
     let StreamOutput { out, mut done } = turn.into_inner();

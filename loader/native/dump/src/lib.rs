@@ -40,6 +40,8 @@ pub struct Source<'a> {
     pub txn: Option<u64>,
     /// DN of the subtree to read; `None` reads all entries.
     pub base: Option<&'a str>,
+    /// Entries with this ID or a lower one are not read; 0 reads all entries.
+    pub after: u64,
     /// Number of worker threads.
     pub jobs: usize,
 }

@@ -54,6 +54,8 @@ pub(crate) struct Plan<'p> {
     pub(crate) jobs: usize,
     /// ID of the base; 0 selects all entries.
     pub(crate) base: u64,
+    /// Only greater IDs are read; 0 selects all.
+    pub(crate) after: u64,
     pub(crate) ignore: &'p Names,
     /// Size of the pages in a range, in bytes.
     pub(crate) piece: u64,
@@ -63,7 +65,7 @@ pub(crate) struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    /// Processes all ranges. Returns an error if the number of records read is not the number that id2e claims. If a
+    /// Processes all ranges. Returns an error if all were read and their number is not the number that id2e claims. If a
     /// worker fails, `stop` is called, which must wake workers that wait.
     pub(crate) fn run<W: Worker>(
         &self,
@@ -88,7 +90,7 @@ impl Plan<'_> {
             met.holes += one.holes;
         }
         let expected = tables.id2e.record().entries;
-        if met.records == expected {
+        if self.after > 0 || met.records == expected {
             return Ok(met);
         }
         let met = met.records;
@@ -104,11 +106,14 @@ impl Plan<'_> {
         let parts = pages.saturating_mul(page_size) / self.piece;
         let parts = usize::try_from(parts).unwrap_or(self.most);
         let parts = parts.clamp(least, self.most.max(least));
-        let keys = tables.id2e.cuts(parts)?;
+        let keys =
+            tables.id2e.cuts(parts)?.iter().map(|key| id(key)).collect::<Result<Vec<_>>>()?;
+        let keys = &keys[keys.partition_point(|key| *key <= self.after)..];
         let wanted = parts.min(keys.len() + 1);
-        let (mut ranges, mut from) = (Vec::new(), None);
+        let mut from = (self.after > 0).then(|| self.after.saturating_add(1));
+        let mut ranges = Vec::new();
         for at in 1..wanted {
-            let cut = Some(id(&keys[at * keys.len() / wanted])?);
+            let cut = Some(keys[at * keys.len() / wanted]);
             ranges.push((from, cut));
             from = cut;
         }

@@ -185,17 +185,20 @@ impl Selected {
         let mut servers: FxHashSet<String> =
             options.reached.iter().map(|csn| server(csn)).collect();
         let (mut position, mut buffer) = (0_u64, Vec::new());
+        // Segments of a log may overlap.
+        let mut logged = FxHashSet::default();
         let mut open = FxHashMap::default();
         all.done.until.clone_from(&options.until);
         let mut select = |record: &Record<'_>| {
             let operation = Operation::read(record, false)?;
             position += 1;
+            let is_read = operation.kind.is_none() && !operation.start.is_empty();
+            if is_read || operation.own_uuid.is_some_and(|uuid| !logged.insert(uuid)) {
+                return Ok(());
+            }
             if operation.start.is_empty() {
                 all.done.min_csns.extend(operation.min_csns);
                 all.done.created = operation.created;
-                return Ok(());
-            }
-            if operation.kind.is_none() {
                 return Ok(());
             }
             all.track_transaction(&operation, position, &mut open);

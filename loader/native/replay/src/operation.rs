@@ -40,6 +40,8 @@ pub struct Change {
 pub struct Operation {
     pub kind: Option<Type>,
     pub csn: String,
+    /// entryUUID of the log entry.
+    pub own_uuid: Option<u128>,
     /// reqStart and reqEnd, which count in one sequence.
     pub start: String,
     pub end: String,
@@ -81,6 +83,7 @@ impl Operation {
             }
             match name.as_slice() {
                 b"entrycsn" => read.csn = text(&value),
+                b"entryuuid" => read.own_uuid = uuid_of(&value),
                 b"reqstart" => read.start = text(&value),
                 b"reqend" => read.end = text(&value),
                 b"reqsession" => read.session = value.into_owned(),
