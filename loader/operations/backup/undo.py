@@ -256,9 +256,9 @@ class Staying:
             if not parts:
                 return []
             lines = ["changetype: modify", *parts]
-        who = plain.printable(f"{logged.kind} by {logged.author or 'anonymous'}, connection {logged.session}")
+        who = f"{logged.start}: {logged.kind} by {logged.author or 'anonymous'}, connection {logged.session}"
         name = line("dn", (logged.new_dn or logged.dn).encode("utf-8", "surrogateescape"))
-        return ["\n".join((f"# takes back {logged.start}: {who}", name, *lines, "\n"))]
+        return ["\n".join((f"# takes back {plain.printable(who)}", name, *lines, "\n"))]
 
     def _may_write(self, name: str) -> bool:
         base = name.partition(";")[0].lower()

@@ -56,9 +56,7 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
         if log_start.is_empty() || csn < pack(log_start.as_bytes()) {
             log_start.clone_from(&operation.csn);
         }
-        for (bound, start) in
-            [(&mut since, &query.since_start), (&mut until, &query.until_start)]
-        {
+        for (bound, start) in [(&mut since, &query.since_start), (&mut until, &query.until_start)] {
             if operation.start == *start {
                 *bound = csn;
             }
@@ -71,7 +69,9 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
         let matches = (csn <= until || operation.start <= query.until_start)
             && author.as_ref().is_none_or(|author| *author == key(operation.author.as_bytes()))
             && (bases.is_empty()
-                || names.iter().any(|name| bases.iter().any(|base| above(name).any(|at| at == base))));
+                || names
+                    .iter()
+                    .any(|name| bases.iter().any(|base| above(name).any(|at| at == base))));
         if query.last == 0 && matches {
             related.add(&operation, &names);
         } else if !matches && (query.last > 0 || !related.has(&operation, &names)) {
