@@ -17,9 +17,8 @@ from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
 from loader.defaults import Resources
 from loader.ldif import ArrangeTask
-from loader.operations.backup.undo import Query
 from loader.server.options import Search
-from loader.sinks.changing import ReplayTask, SyncResult
+from loader.sinks.changing import LogQuery, ReplayTask, SyncResult
 from loader.sinks.mdb import BuildRules, LiveSource, Target
 from loader.sinks.slapadd import SlicedLdif
 from loader.sources.dit import PlanOptions, TreeSpec
@@ -861,7 +860,7 @@ class FoundChanges:
     matching: list[bool]
     log_start: str
 
-def logged(log: Sequence[_Path], query: Query, counters: Counters) -> FoundChanges:
+def logged(log: Sequence[_Path], query: LogQuery, counters: Counters) -> FoundChanges:
     """Finds operations in a cn=accesslog, LDIF files. Failed and rolled-back operations are left out."""
 
 @final

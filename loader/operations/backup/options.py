@@ -353,6 +353,11 @@ class RestoreOptions:
     accept_gaps: Annotated[bool, "Go on where the log lacks changes, and name the entries concerned."] = False
 
 
+_OptionalRepo = Annotated[
+    "Where | None", "-R --repo", _RepositoryType(readable=False), "Repository with a backup of the accesslog."
+]
+
+
 @dataclass(frozen=True)
 class UndoOptions:
     """If `log` is None, the log is that of the latest backup in `repo`."""
@@ -366,9 +371,7 @@ class UndoOptions:
         "--log SOURCE",
         "The accesslog: the directory of its database, or an export of it (default: its latest backup).",
     ] = None
-    repo: Annotated[
-        Where | None, "-R --repo", _RepositoryType(readable=False), "Repository with a backup of the accesslog."
-    ] = None
+    repo: _OptionalRepo = None
     suffix: Suffix = None
     config_path: OptionalConfig = None
     dn: Annotated[str | None, "--dn DN", "Only changes of the entry DN, and of entries below it."] = None

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import _native, csn, dn, ldif, plain, standard
+from loader import csn, dn, ldif, plain, standard
 from loader.config import Config
 from loader.errors import UsageProblem
-from loader.ldif import with_counters
 from loader.operations.backup import replay, repository
 from loader.operations.backup.drill import left_out
 from loader.operations.backup.manifest import Backup
@@ -27,6 +26,8 @@ from loader.operations.backup.restore import Contents, log_of
 from loader.progress import Progress
 from loader.server import configuration
 from loader.server.options import line
+from loader.sinks import changing
+from loader.sinks.changing import LogQuery
 from loader.sources import names
 from loader.storage import files
 
@@ -34,18 +35,6 @@ _LAST = 20  # changes that a dry run lists
 _ALWAYS = {"entrycsn", "modifiersname", "modifytimestamp"}  # every modify operation replaces them
 _PERMISSIVE = b"1.2.840.113556.1.4.1413"  # control: adding a present value is no error
 Values = Mapping[str, Sequence[bytes]]
-
-
-class Query(Struct, frozen=True):
-    """Which operations to find. The fields are those of `Query` in `native/replay`."""
-
-    since: str
-    since_start: str
-    until: str
-    until_start: str
-    bases: Sequence[str]
-    author: str | None
-    last: int
 
 
 class Undone(Struct, frozen=True):
@@ -59,15 +48,10 @@ class Undone(Struct, frozen=True):
     notes: Sequence[str]
 
 
-def _found(source: Log, query: Query, progress: Progress) -> tuple[list[tuple[Logged, Values, bool]], str]:
+def _found(source: Log, query: LogQuery, progress: Progress) -> tuple[list[tuple[Logged, Values, bool]], str]:
     """Returns the operations, their log entries, and whether they match; and the oldest CSN in the log."""
-    with (
-        progress.step("read the log") as meter,
-        replay.reading(source.text, meter) as inputs,
-        with_counters(meter, source.text) as counters,
-        meter.following(counters),
-    ):
-        found = _native.logged(names(inputs), query, counters)
+    with progress.step("read the log") as meter, replay.reading(source.text, meter) as inputs:
+        found = changing.logged(names(inputs), query, source.text, meter)
     entries = [entry for _, entry in ldif.records(found.text, source.text)]
     return [
         (_logged(entry), entry, matches) for entry, matches in zip(entries, found.matching, strict=True)
@@ -112,7 +96,7 @@ def last_changes(options: RestoreOptions, backup: Backup, progress: Progress) ->
     contents = Contents.of(repo.path, backup, options.identities, options.config_path)
     configured = contents.config()
     database = configured.database(backup.suffix)
-    query = Query("", "", moment.csn, moment.text, database.suffixes, None, _LAST + 1)
+    query = LogQuery("", "", moment.csn, moment.text, database.suffixes, None, _LAST + 1)
     with (
         files.temporary_directory("log") as scratch,
         log_of(options, repo, (contents, configured, database), scratch / "log", progress) as source,
@@ -134,7 +118,7 @@ def undo(options: UndoOptions, progress: Progress) -> Undone:
     start = since.csn if csn.server_id(since.text) else f"{since.csn.partition('#')[0]}#000000#000#000000"
     with _log(options, progress) as (source, configured, suffix):
         base = options.dn or suffix
-        query = Query(start, since.text, until.csn, until.text, [base] if base else [], options.by, 0)
+        query = LogQuery(start, since.text, until.csn, until.text, [base] if base else [], options.by, 0)
         found, log_start = _found(source, query, progress)
     staying = Staying(left_out((lambda: configured) if configured else None))
     conflicts, records = list[tuple[Logged, str]](), list[str]()

@@ -123,7 +123,7 @@ pub fn replay(
 }
 
 argument!(
-    /// `loader.operations.backup.undo.Query`.
+    /// `loader.sinks.changing.LogQuery`.
     LogQuery for ::replay::query::Query {
         since: String,
         since_start: String,
