@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 from loader.defaults import Resources
 from loader.ldif import ArrangeTask
 from loader.server.options import Search
-from loader.sinks.changing import ReplayTask, SyncResult
+from loader.sinks.changing import LogQuery, ReplayTask, SyncResult
 from loader.sinks.mdb import BuildRules, LiveSource, Target
 from loader.sinks.slapadd import SlicedLdif
 from loader.sources.dit import PlanOptions, TreeSpec
@@ -851,6 +851,17 @@ def replay(path: _Path, database: Database, log: Sequence[_Path], options: Repla
 
     The data file is only read. Writes the changed entries, and the entryUUIDs of deleted entries, to files.
     """
+
+class FoundChanges:
+    """text: LDIF records of log entries in the order of their CSNs. matching: for each, whether it matches the query;
+    if not, it comes later and may concern the same entries. log_start: the oldest CSN in the log."""
+
+    text: bytes
+    matching: list[bool]
+    log_start: str
+
+def logged(log: Sequence[_Path], query: LogQuery, counters: Counters) -> FoundChanges:
+    """Finds operations in a cn=accesslog, LDIF files. Failed and rolled-back operations are left out."""
 
 @final
 class Reindexed:

@@ -7,6 +7,7 @@ import logging
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ import click
 from click import Choice
 from msgspec import structs
 
-from loader import age, log, standard, units
+from loader import age, csn, log, standard, units
 from loader.cli.ending import Ending
 from loader.cli.hooks import Hooks, Outcomes
 from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of
@@ -40,6 +41,7 @@ from loader.operations.backup.options import (
     Repositories,
     RestoreOptions,
     Traffic,
+    UndoOptions,
     VerifyOptions,
     WhichBackup,
 )
@@ -47,6 +49,7 @@ from loader.operations.backup.options import (
 if TYPE_CHECKING:
     from loader.operations.backup.check import Check
     from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
+    from loader.operations.backup.replay import Logged
     from loader.operations.backup.repository import Where
     from loader.operations.backup.restore import RestorePlan, RestoreReport
 
@@ -507,7 +510,7 @@ def restore_command(
       ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace \\
         --until 2026-11-25T16:19:59 --log /var/lib/ldap/accesslog
     """
-    from loader.operations.backup import repository, restore
+    from loader.operations.backup import repository, restore, undo
 
     if not is_given("config_path") and options.target is not None:
         options = replace(options, config_path=None)  # --target overrides --config of a profile
@@ -521,6 +524,9 @@ def restore_command(
         reports: Sequence[RestorePlan | RestoreReport] = (
             restore.plan(options) if dry_run else restore.restore(options, progress)
         )
+        if dry_run and options.until:
+            changes = undo.last_changes(options, reports[0].backup, progress)
+            reports = [structs.replace(reports[0], changes=changes)]
     if shown.as_json:
         show_json({"databases": reports} if options.every else reports[0])
         return
@@ -547,6 +553,50 @@ def restore_command(
             if report.kept:
                 facts_of["old database"] = f"{report.kept} (remove it when nobody needs it)"
         show_facts(facts_of)
+        if isinstance(report, restore.RestorePlan) and report.changes:
+            rows = [
+                (f"{csn.time(change.csn):%Y-%m-%d %H:%M:%S.%f}Z", *_change(change), change.before, change.start)
+                for change in report.changes
+            ]
+            show_table(("time", "who", "connection", "change", "DN", "attributes", "--until before it", "--skip"), rows)
+
+
+def _change(change: Logged) -> tuple[str, ...]:
+    name = f"{change.dn} -> {change.new_dn}" if change.new_dn else change.dn
+    return change.author or "anonymous", change.session, change.kind, name, " ".join(change.attributes) or "-"
+
+
+@declare("undo", command)
+def undo_command(options: UndoOptions, download: Download, progress_mode: ProgressMode = "auto") -> int:
+    """Write LDIF to standard output that takes back changes of the accesslog, newest first, for ldapmodify.
+
+    The server keeps running. A change is not taken back, but reported, if a later change that stays concerns the same
+    entry and attributes, or if the log lacks the old values (logold). Exit status: 0 all changes are taken back, 1 some
+    are not.
+
+    \b
+      ditseed backup undo --log /var/lib/ldap/accesslog --since 2026-11-25T16:18:00 \\
+        --by uid=intern,ou=people,dc=example,dc=com > undo.ldif
+      ldapmodify -H ldapi:/// -Y EXTERNAL -f undo.ldif
+    """
+    from loader.operations.backup import repository, undo
+
+    standard.reserve_output()
+    progress = progress_of(progress_mode)
+    opened = (
+        repository.at(options.repo, progress, traffic=Traffic(download.download)) if options.repo else nullcontext()
+    )
+    with opened as repo:
+        undone = undo.undo(replace(options, repo=repo), progress)
+    for note in undone.notes:
+        _log.warning("%s", note)
+    for change, reason in undone.conflicts:
+        tell(f"not taken back: {change.start} {' '.join(_change(change))}: {reason}")
+    if undone.left_out:
+        tell(f"left out, because clients may not write them: {', '.join(undone.left_out)}")
+    if log.verbosity() >= 0:
+        tell(f"taken back: {units.number(undone.undone)} of {units.number(undone.matching)} changes")
+    return EXIT_DIFFERENT if undone.conflicts else EXIT_OK
 
 
 @declare("verify", command)

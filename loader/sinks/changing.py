@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loader import _native, plain
+from loader._native import FoundChanges as FoundChanges
 from loader._native import Replayed as Replayed
 from loader.child import Child
 from loader.errors import EntryRefused, LoaderError, LogUnsuitable, NotProven, OtherFormat, RefreshRefused
@@ -57,6 +58,18 @@ class ReplayTask(Struct, frozen=True):
     memory: int
 
 
+class LogQuery(Struct, frozen=True):
+    """Which operations to find. The fields are those of `Query` in `native/replay`."""
+
+    since: str
+    since_start: str
+    until: str
+    until_start: str
+    bases: Sequence[str]
+    author: str | None
+    last: int
+
+
 def refresh(
     directory: Path,
     target: Target,
@@ -99,6 +112,12 @@ def replay(directory: Path, target: Target, log: Sequence[Path], task: ReplayTas
 
     with with_counters(meter, str(directory), translate) as counters, meter.following(counters):
         return _native.replay(meta.data_file(directory), mdb.Database(target), log, task, counters)
+
+
+def logged(log: Sequence[Path], query: LogQuery, origin: str, meter: Meter) -> FoundChanges:
+    """Finds operations in the LDIF files of an accesslog. Raises the errors of LDIF, which name `origin`."""
+    with with_counters(meter, origin) as counters, meter.following(counters):
+        return _native.logged(log, query, counters)
 
 
 # --- in the child process ------------------------------------------------------------------------

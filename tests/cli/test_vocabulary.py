@@ -33,7 +33,7 @@ OTHERWISE = {
     "--memory": {"--mem", "--ram"},
     "--tmp": {"--tmp-dir", "--tmpdir", "--temp", "--scratch"},
     "--restart": {"--start-over", "--fresh", "--no-resume"},
-    "--log-file": {"--log", "--logfile"},
+    "--log-file": {"--logfile"},
 }
 # The letters that OpenLDAP's own tools use twice: ldapsearch -b BASE and slapadd -b SUFFIX, for instance.
 # And -w: that of slapadd, and that of every monitoring plugin.
@@ -81,12 +81,13 @@ def test_a_letter_means_one_thing() -> None:
 
 
 def test_the_same_name_takes_the_same_kind_of_value() -> None:
-    """A flag in one verb is no choice in another; except the setting that `tune sync` shows and switches."""
+    """A flag in one verb is no choice in another; except the setting that `tune sync` shows and switches, and --until,
+    which is a date in `backup pin`, and elsewhere also a CSN."""
     kinds = defaultdict(set)
     for context in LEAVES:
         for one in options(context):
             kinds[name_of(one)].add((one.is_flag, one.count, one.type.name.replace("path", "text")))
-    assert {name for name, found in kinds.items() if len(found) > 1} == {"nosync"}
+    assert {name for name, found in kinds.items() if len(found) > 1} == {"nosync", "until"}
 
 
 def test_levels_are_one_ladder() -> None:

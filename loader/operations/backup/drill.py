@@ -13,7 +13,7 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from msgspec import structs
 
 from loader import backmdb, csn, defaults, ldif, overlays, standard, units
 from loader.child import Child
-from loader.config import Database
+from loader.config import Config, Database
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
@@ -232,9 +232,10 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
                 except NoEntry as error:
                     raise missing from error
             source.seek(0)
-            left_out = [] if options.keep_operational else _left_out(contents)
+            config = contents.config if contents.has_config else None
+            dropped = [] if options.keep_operational else left_out(config)
             # A second meter, because the first has already counted these entries.
-            sharded = ldif.shard(source.fileno(), held.through(extracted.fileno()), left_out, Meter("copy"), backup.id)
+            sharded = ldif.shard(source.fileno(), held.through(extracted.fileno()), dropped, Meter("copy"), backup.id)
         if not sharded.entries:
             raise missing
         extracted.seek(0)
@@ -262,13 +263,13 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
             ldif.parents_first(matches.fileno(), held.through(target), top, meter, contents.backup.id)
 
 
-def _left_out(contents: Contents) -> list[str]:
+def left_out(read_config: Callable[[], Config] | None) -> list[str]:
     """Returns the attributes that clients may not write. Attributes of the configured modules are included, such as
     memberOf of slapo-memberof. If the configuration cannot be read, those of well-known modules are included."""
     names = {*PROTECTED, *_OVERLAY_ATTRIBUTES, *map(str.lower, overlays.COMPUTED)}
-    if contents.config_path is not None or contents.backup.with_config:
+    if read_config is not None:
         try:
-            config = contents.config()
+            config = read_config()
             names.update(backmdb.protected(backmdb.definitions(config, configuration.of_modules(config))))
         except LoaderError as error:
             log.warning("attributes of modules are written even if clients may not set them: %s", error)

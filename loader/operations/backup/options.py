@@ -364,6 +364,32 @@ class RestoreOptions:
     accept_gaps: Annotated[bool, "Go on where the log lacks changes, and name the entries concerned."] = False
 
 
+_OptionalRepo = Annotated[
+    "Where | None", "-R --repo", _RepositoryType(readable=False), "Repository with a backup of the accesslog."
+]
+
+
+@dataclass(frozen=True)
+class UndoOptions:
+    """If `log` is None, the log is that of the latest backup in `repo`."""
+
+    since: Annotated[
+        Moment, "--since MOMENT", _MomentType(), "The first change: a time, CSN or reqStart: 2026-11-25T16:18:00."
+    ]
+    until: Annotated[Moment | None, "--until MOMENT", _MomentType(), "The last change (default: all)."] = None
+    log: Annotated[
+        str | None,
+        "--log SOURCE",
+        "The accesslog: the directory of its database, or an export of it (default: its latest backup).",
+    ] = None
+    repo: _OptionalRepo = None
+    suffix: Suffix = None
+    config_path: OptionalConfig = None
+    dn: Annotated[str | None, "--dn DN", "Only changes of the entry DN, and of entries below it."] = None
+    by: Annotated[str | None, "--by AUTHZID", "Only changes by this DN (reqAuthzID of the log)."] = None
+    identities: IdentityFiles = ()
+
+
 EVERY = "all"
 
 

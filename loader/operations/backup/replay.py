@@ -66,6 +66,21 @@ class Log(Struct, frozen=True):
         return cls(text)
 
 
+class Logged(Struct, frozen=True):
+    """A change in the log. `start`: its reqStart. `author`: reqAuthzID, empty for anonymous. `session`: number of the
+    connection. `kind`: add, modify, modrdn or delete. `before`: the CSN of the change before it."""
+
+    csn: str
+    start: str
+    author: str
+    session: str
+    kind: str
+    dn: str
+    new_dn: str
+    attributes: tuple[str, ...]
+    before: str = ""
+
+
 class Replay(Struct, frozen=True):
     """The result. `last` is the CSN of the last operation. `changed`, `deleted`: numbers of entries. `gaps` describes
     what the log lacks and --accept-gaps accepted. `notes` has warnings."""
@@ -132,7 +147,7 @@ def log_suffix(configured: Config, database: Database) -> str:
 
 
 @contextmanager
-def _reading(source: Log, meter: Meter) -> Iterator[Inputs]:
+def reading(source: Log, meter: Meter) -> Iterator[Inputs]:
     """Yields the log as LDIF."""
     place = None if source.segments else locate(source.text, Kind.DATABASE, Kind.LDIF)
     if place is None or place.kind is Kind.LDIF:
@@ -179,7 +194,7 @@ def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progr
             scratch=scratch,
             memory=defaults.sorting_memory(),
         )
-        with progress.step("replay") as meter, _reading(source, meter) as inputs:
+        with progress.step("replay") as meter, reading(source, meter) as inputs:
             replayed = changing.replay(environment, target, names(inputs), task, meter)
         killpoint("restore.replayed")
         gaps = tuple(_gaps(replayed, origin.backup, reached, source, moment))

@@ -23,7 +23,7 @@ from loader.operations import made_with
 from loader.operations.backup import pack, replay, repository, segments
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
 from loader.operations.backup.options import Moment, RestoreOptions, Which
-from loader.operations.backup.replay import Log, Replay
+from loader.operations.backup.replay import Log, Logged, Replay
 from loader.operations.backup.repository import Repository
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
@@ -77,6 +77,10 @@ class Contents(msgspec.Struct, frozen=True):
     @property
     def file(self) -> Path:
         return self.directory / self.backup.file
+
+    @property
+    def has_config(self) -> bool:
+        return self.config_path is not None or self.backup.with_config
 
     def config(self) -> Config:
         """Reads the configuration. Raises ConfigUnreadable, errors of the backup, or UsageProblem if there is none."""
@@ -135,13 +139,14 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class RestorePlan(msgspec.Struct, frozen=True):
-    """What a restore would do. `needed` and `free` are in bytes."""
+    """What a restore would do. `needed` and `free` are in bytes. `changes`: with --until, the last ones before it."""
 
     backup: Backup
     target: str
     needed: int
     free: int
     replaces: bool
+    changes: tuple[Logged, ...] = ()
 
 
 class RestoreReport(msgspec.Struct, frozen=True):
@@ -258,7 +263,7 @@ def _configured(contents: Contents, target: RestoreTarget) -> tuple[Config, Data
 
 
 @contextmanager
-def _log_of(
+def log_of(
     options: RestoreOptions,
     repo: Repository,
     origin: tuple[Contents, Config, Database],
@@ -383,7 +388,7 @@ def _replayed(
 ) -> Replay:
     """Brings the unpacked database to the moment of --until. Raises LogUnsuitable, LogIncomplete."""
     configured, database = _configured(contents, target)
-    source = _log_of(options, repo, (contents, configured, database), partial.parent / _LOG, progress)
+    source = log_of(options, repo, (contents, configured, database), partial.parent / _LOG, progress)
     with source as found, _environment(partial) as environment:
         origin = replay.Origin(contents.backup, environment, configured, database)
         done = replay.replay(origin, found, options, progress)

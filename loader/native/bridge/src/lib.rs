@@ -62,8 +62,8 @@ mod _native {
     use super::paging::{KnownPages, PagePacks};
     #[pymodule_export]
     use super::refreshing::{
-        Gap, Refreshed, Reindexed, Replayed, Transferred, records_checksum, refresh, reindex,
-        replay, transfer,
+        FoundChanges, Gap, Refreshed, Reindexed, Replayed, Transferred, logged, records_checksum,
+        refresh, reindex, replay, transfer,
     };
     #[pymodule_export]
     use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};

@@ -122,6 +122,37 @@ pub fn replay(
     Ok(enter(py, &counters.0, work)?.into())
 }
 
+argument!(
+    /// `loader.sinks.changing.LogQuery`.
+    LogQuery for ::replay::query::Query {
+        since: String,
+        since_start: String,
+        until: String,
+        until_start: String,
+        bases: Vec<String>,
+        author: Option<String>,
+        last: usize,
+    }
+);
+
+record!(FoundChanges from ::replay::query::Found {
+    text: Vec<u8>,
+    matching: Vec<bool>,
+    log_start: String,
+});
+
+#[pyfunction]
+pub fn logged(
+    py: Python<'_>,
+    log: Vec<PathBuf>,
+    query: LogQuery,
+    counters: &Counters,
+) -> PyResult<FoundChanges> {
+    let query = query.core()?;
+    let work = || ::replay::query::query(&log, &query, &counters.0);
+    Ok(enter(py, &counters.0, work)?.into())
+}
+
 record!(Reindexed from indexes::Reindexed { entries: u64, tables: BTreeMap<String, u64> });
 
 #[pyfunction]

@@ -7,6 +7,7 @@
 mod entry;
 mod model;
 mod operation;
+pub mod query;
 
 use std::collections::BTreeSet;
 use std::fs::File;
