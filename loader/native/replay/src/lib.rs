@@ -153,11 +153,13 @@ struct Selected {
     in_transaction: FxHashSet<u64>,
     rolled_back: FxHashSet<u64>,
     /// CSNs of all selected operations.
-    seen: FxHashSet<u128>,
+    seen: BTreeSet<u128>,
     /// Operations that the database may have already, in the order of the log.
     in_window: Vec<WindowOperation>,
     /// For each server ID, the last of its operations that the database has.
     contained: FxHashMap<String, u128>,
+    /// entryUUIDs of entries that these operations deleted.
+    ended: FxHashSet<u128>,
     /// The log has operations of several servers, or several of them contributed to the database.
     several: bool,
 }
@@ -187,7 +189,7 @@ impl Selected {
         let (mut position, mut buffer) = (0_u64, Vec::new());
         // Segments of a log may overlap.
         let mut logged = FxHashSet::default();
-        let mut open = FxHashMap::default();
+        let (mut open, mut deletes) = (FxHashMap::default(), FxHashMap::default());
         all.done.until.clone_from(&options.until);
         let mut select = |record: &Record<'_>| {
             let operation = Operation::read(record, false)?;
@@ -202,10 +204,11 @@ impl Selected {
                 return Ok(());
             }
             all.track_transaction(&operation, position, &mut open);
+            all.track_refresh(&operation, &mut deletes);
             let csn = pack(operation.csn.as_bytes());
             if csn == 0 {
                 // A refresh writes contextCSN without a CSN of its own.
-                return if Operation::read(record, true)?.changes.iter().all(is_context) {
+                return if operation.only_context == Some(true) {
                     Ok(())
                 } else {
                     Err(Error::new(Code::Unproven, "an operation in the log has no CSN"))
@@ -257,6 +260,13 @@ impl Selected {
             ldif::walk::each_record(Input::from_path(path, counters)?, counters, &mut select)?;
         }
         all.until = pack(all.done.until.as_bytes());
+        for mut gap in std::mem::take(&mut all.done.gaps) {
+            let proven = all.before(pack(gap.csn.as_bytes()));
+            if proven < all.until && all.done.gaps.len() < MOST_REPORTED {
+                gap.proven = if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
+                all.done.gaps.push(gap);
+            }
+        }
         all.several = servers.len() > 1;
         Ok((all, sorter))
     }
@@ -315,6 +325,12 @@ impl Selected {
                 break;
             }
         }
+        self.ended = self
+            .in_window
+            .iter()
+            .filter(|one| one.ends && is_contained(&ends, (one.csn, &one.server)))
+            .map(|one| one.uuid)
+            .collect();
         self.contained = ends;
         self.in_window.clear();
         Ok(())
@@ -322,6 +338,34 @@ impl Selected {
 
     fn is_contained(&self, csn: &str) -> bool {
         self.contained.get(&server(csn)).is_some_and(|end| pack(csn.as_bytes()) <= *end)
+    }
+
+    /// The CSN of the last operation before the one with this CSN.
+    fn before(&self, csn: u128) -> u128 {
+        self.seen.range(..csn).next_back().copied().unwrap_or(0)
+    }
+
+    /// slapd before 2.7 logs only the first delete of a refresh (syncrepl), whose end writes contextCSN alone.
+    /// `deletes`: the latest delete of each session.
+    fn track_refresh(&mut self, operation: &Operation, deletes: &mut FxHashMap<Vec<u8>, Gap>) {
+        if operation.failed {
+            return;
+        }
+        if operation.kind == Some(Type::Delete) {
+            let (dn, reason) =
+                (lossy(&operation.dn), "a refresh may have deleted more than this".into());
+            let (csn, start) = (operation.csn.clone(), operation.start.clone());
+            let gap = Gap { dn, csn, start, reason, proven: String::new() };
+            deletes.insert(operation.session.clone(), gap);
+        } else if operation.only_context == Some(true) {
+            let gap = deletes.remove(&operation.session);
+            let is_covered = |gap: &Gap| {
+                let csn = if operation.csn.is_empty() { &gap.csn } else { &operation.csn };
+                self.reached.covers(csn.as_bytes())
+            };
+            let gap = gap.filter(|gap| !is_covered(gap) && is_recent(&gap.start, &operation.start));
+            self.done.gaps.extend(gap);
+        }
     }
 
     /// slapd logs the operations of a transaction when it ends, as successful up to the one that failed. Two transactions
@@ -406,7 +450,9 @@ impl Replay<'_, '_> {
             self.done.foreign += 1;
             return Ok(true);
         }
-        if self.options.skip.contains(&operation.start) {
+        if self.options.skip.contains(&operation.start)
+            && !self.selected.is_contained(&operation.csn)
+        {
             self.leave_out(&operation)?;
             return Ok(true);
         }
@@ -420,7 +466,7 @@ impl Replay<'_, '_> {
             }
             Outcome::Applied if undecided => {
                 let reason = "logsuccess hides whether its transaction was rolled back".into();
-                Outcome::Gap { reason, proven: self.before(csn), applied: true }
+                Outcome::Gap { reason, proven: self.selected.before(csn), applied: true }
             }
             outcome => outcome,
         };
@@ -471,7 +517,16 @@ impl Replay<'_, '_> {
         let contained = self.selected.is_contained(&operation.csn);
         let named = self.model.find(&operation.dn)?;
         if operation.kind == Some(Type::Add) && contained {
-            return Ok(Outcome::Contained);
+            let uuid = operation.uuid.filter(|uuid| !self.selected.ended.contains(uuid));
+            let is_missing = uuid.is_some_and(|uuid| self.model.find_uuid(uuid).is_none());
+            return Ok(if is_missing {
+                misfit(
+                    "the backup lacks this entry, and has later changes",
+                    self.selected.before(csn),
+                )
+            } else {
+                Outcome::Contained
+            });
         }
         if operation.kind == Some(Type::Add) {
             return self.add(operation, named, csn);
@@ -506,7 +561,7 @@ impl Replay<'_, '_> {
             return Ok(Outcome::Contained);
         }
         if server(&own) == server(&operation.csn) && csn <= pack(own.as_bytes()) {
-            return Ok(misfit("the entry has this change already", self.before(csn)));
+            return Ok(misfit("the entry has this change already", self.selected.before(csn)));
         }
         let lost = self.chain(operation, &own);
         if named != Some(id) {
@@ -535,12 +590,7 @@ impl Replay<'_, '_> {
     fn lost(&self, operation: &Operation) -> u128 {
         let previous = operation.previous.as_ref().map(|csn| pack(csn.as_bytes()));
         let lost = previous.filter(|csn| !self.selected.seen.contains(csn));
-        lost.map_or(0, |csn| self.before(csn))
-    }
-
-    /// The CSN of the last operation before the one with this CSN.
-    fn before(&self, csn: u128) -> u128 {
-        self.selected.seen.iter().copied().filter(|seen| *seen < csn).max().unwrap_or(0)
+        lost.map_or(0, |csn| self.selected.before(csn))
     }
 
     /// Compares the entryCSN that the entry had according to the log with the entryCSN that it has here. Returns the
@@ -556,7 +606,7 @@ impl Replay<'_, '_> {
         if is_skipped || of_others && is_known {
             return None;
         }
-        let proven = self.before(packed.min(pack(operation.csn.as_bytes())));
+        let proven = self.selected.before(packed.min(pack(operation.csn.as_bytes())));
         Some((format!("the log lacks the change {previous} of this entry"), proven))
     }
 
@@ -564,7 +614,7 @@ impl Replay<'_, '_> {
         let mut entry = Entry::default();
         for change in &operation.changes {
             if let Err(reason) = entry.apply(self.schema, change, true, true) {
-                return Ok(misfit(reason, self.before(csn)));
+                return Ok(misfit(reason, self.selected.before(csn)));
             }
         }
         let uuid = uuid_of(&entry);
@@ -607,6 +657,10 @@ impl Replay<'_, '_> {
         soft: bool,
     ) -> Result<std::result::Result<(), String>> {
         let Operation { new_rdn, new_superior, delete_old_rdn, .. } = operation;
+        if operation.changes.is_empty() {
+            // A message of syncrepl that renames and modifies an entry is two operations with one reqStart.
+            return Ok(Err("the log lacks what else this rename changed".into()));
+        }
         let moved = self.model.rename(id, new_rdn, new_superior.as_deref(), *delete_old_rdn)?;
         if moved.is_err() { Ok(moved) } else { self.modify(id, operation, soft) }
     }
@@ -670,6 +724,13 @@ impl Replay<'_, '_> {
         }
         Ok(self.done)
     }
+}
+
+/// Whether the second reqStart is less than an hour after the first one; near midnight, less than a day.
+fn is_recent(one: &str, other: &str) -> bool {
+    let time = |start: &str| pack(format!("{start}#000000#000#000000").as_bytes()) >> 60;
+    let passed = time(other).saturating_sub(time(one));
+    passed < if other.get(8..10) == Some("00") { 1_000_000_000_000 } else { 10_000_000_000 }
 }
 
 fn is_context(change: &Change) -> bool {
