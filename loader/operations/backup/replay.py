@@ -298,6 +298,8 @@ def _notes(replayed: Replayed, configured: Config, database: Database) -> Iterat
     for name in overlays.LOSING:
         if name in database.overlays:
             yield f"slapd does not log all that slapo-{name} changes: some of it may be missing"
+    if "ppolicy" in database.overlays and configured.reader(database.entry_dn).flag("olcLastBind", False):
+        yield "slapd before 2.6.11 does not log all that a bind changes (lastbind, ppolicy): some of it may be missing"
     if not any(configured.reader(name).all("olcAccessLogOld") for _, name in logs_of(configured, database)):
         yield "the log does not tell the state before each change (logold), so a change that it lacks is not noticed"
     if replayed.log_end > replayed.until:

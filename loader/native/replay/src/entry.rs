@@ -138,10 +138,7 @@ impl Entry {
         let mut missing = false;
         for value in deleted {
             let index = index_of(value).filter(|_| ordered && unnumbered(value).is_empty());
-            match index
-                .filter(|at| *at < values.list.len())
-                .or_else(|| values.find(schema, id, value))
-            {
+            match index.filter(|at| *at < values.live).or_else(|| values.find(schema, id, value)) {
                 Some(at) => values.remove(schema, id, at),
                 None => missing = true,
             }

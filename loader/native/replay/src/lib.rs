@@ -8,7 +8,7 @@ mod entry;
 mod model;
 mod operation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -152,8 +152,8 @@ struct Selected {
     /// Positions in the log of operations that belong to transactions, and of those that were rolled back.
     in_transaction: FxHashSet<u64>,
     rolled_back: FxHashSet<u64>,
-    /// CSNs of all selected operations.
-    seen: BTreeSet<u128>,
+    /// CSNs of all selected operations, with their positions in the log.
+    seen: BTreeMap<u128, u64>,
     /// Operations that the database may have already, in the order of the log.
     in_window: Vec<WindowOperation>,
     /// For each server ID, the last of its operations that the database has.
@@ -233,7 +233,7 @@ impl Selected {
                 return Ok(());
             }
             servers.insert(server(&operation.csn));
-            all.seen.insert(csn);
+            all.seen.insert(csn, position);
             if let Some(uuid) = operation.uuid.filter(|_| csn <= window) {
                 let (is_add, server) = (operation.kind == Some(Type::Add), server(&operation.csn));
                 let ends = operation.kind == Some(Type::Delete) || operation.new_uuid.is_some();
@@ -342,7 +342,7 @@ impl Selected {
 
     /// The CSN of the last operation before the one with this CSN.
     fn before(&self, csn: u128) -> u128 {
-        self.seen.range(..csn).next_back().copied().unwrap_or(0)
+        self.seen.range(..csn).next_back().map_or(0, |(seen, _)| *seen)
     }
 
     /// slapd before 2.7 logs only the first delete of a refresh (syncrepl), whose end writes contextCSN alone.
@@ -457,7 +457,7 @@ impl Replay<'_, '_> {
             return Ok(true);
         }
         self.note_dependence(&operation);
-        let outcome = self.apply(&operation, csn)?;
+        let outcome = self.apply(&operation, csn, position)?;
         let undecided =
             self.options.log_success && self.selected.in_transaction.contains(&position);
         let outcome = match outcome {
@@ -513,7 +513,7 @@ impl Replay<'_, '_> {
         all.push(csn.to_owned());
     }
 
-    fn apply(&mut self, operation: &Operation, csn: u128) -> Result<Outcome> {
+    fn apply(&mut self, operation: &Operation, csn: u128, position: u64) -> Result<Outcome> {
         let contained = self.selected.is_contained(&operation.csn);
         let named = self.model.find(&operation.dn)?;
         if operation.kind == Some(Type::Add) && contained {
@@ -563,6 +563,16 @@ impl Replay<'_, '_> {
         if server(&own) == server(&operation.csn) && csn <= pack(own.as_bytes()) {
             return Ok(misfit("the entry has this change already", self.selected.before(csn)));
         }
+        if csn < pack(own.as_bytes()) {
+            // The log has the two in the order in which this server made them.
+            let newer = self.selected.seen.get(&pack(own.as_bytes()));
+            return Ok(if newer.is_some_and(|newer| position < *newer) {
+                Outcome::Contained
+            } else {
+                let reason = format!("the backup has the newer change {own} of another server");
+                misfit(reason, self.selected.before(csn))
+            });
+        }
         let lost = self.chain(operation, &own);
         if named != Some(id) {
             let (reason, proven) =
@@ -589,7 +599,7 @@ impl Replay<'_, '_> {
     /// The CSN before that of the lost change, if the operation names it.
     fn lost(&self, operation: &Operation) -> u128 {
         let previous = operation.previous.as_ref().map(|csn| pack(csn.as_bytes()));
-        let lost = previous.filter(|csn| !self.selected.seen.contains(csn));
+        let lost = previous.filter(|csn| !self.selected.seen.contains_key(csn));
         lost.map_or(0, |csn| self.selected.before(csn))
     }
 
@@ -598,9 +608,9 @@ impl Replay<'_, '_> {
     fn chain(&self, operation: &Operation, own: &str) -> Option<(String, u128)> {
         let previous = operation.previous.as_deref().filter(|previous| *previous != own)?;
         let (packed, servers) = (pack(previous.as_bytes()), [previous, own].map(server));
-        let is_skipped = !self.touched.is_empty() && self.selected.seen.contains(&packed);
+        let is_skipped = !self.touched.is_empty() && self.selected.seen.contains_key(&packed);
         let of_others = servers.iter().any(|other| *other != server(&operation.csn));
-        let is_known = self.selected.seen.contains(&packed)
+        let is_known = self.selected.seen.contains_key(&packed)
             || self.selected.reached.covers(previous.as_bytes());
         // Providers log changes of others in the order of their arrival, which differs from that of the CSNs.
         if is_skipped || of_others && is_known {

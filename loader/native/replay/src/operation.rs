@@ -121,12 +121,15 @@ impl Operation {
         Ok(read)
     }
 
+    fn unreadable(&self) -> Error {
+        Error::new(Code::Unproven, format!("reqMod of the change {} cannot be read", self.start))
+    }
+
     /// Reads a value of reqMod: `DESCRIPTION:OPERATOR[ VALUE]`. Adjacent values of one attribute and operator are one
     /// change, unless the value `:` separates them.
     fn change(&mut self, text: &[u8], is_new: &mut bool) -> Result<()> {
         let Some(colon) = text.iter().position(|byte| *byte == b':') else {
-            let message = format!("reqMod of the change {} has no colon", self.start);
-            return Err(Error::new(Code::Unproven, message));
+            return Err(self.unreadable());
         };
         let (description, rest) = (&text[..colon], &text[colon + 1..]);
         let Some((operator, rest)) = rest.split_first() else {
@@ -138,7 +141,8 @@ impl Operation {
             b'-' => Kind::Delete,
             b'=' => Kind::Replace,
             b'#' => Kind::Increment,
-            _ => Kind::IfAbsent,
+            b'?' => Kind::IfAbsent,
+            _ => return Err(self.unreadable()),
         };
         let value = rest.strip_prefix(b" ").map(Box::from);
         let last = self.changes.last_mut().filter(|last| {
