@@ -284,9 +284,11 @@ def many_members(handle: Any, at: str) -> Iterator[None]:
 def ordered_values(handle: Any, at: str) -> Iterator[None]:
     dn = thing(handle, "cn=o", at, gOrdered=[b"a", b"b", b"c", b"d"])
     yield
-    modify(handle, dn, (DELETE, "gOrdered", b"{0}"), (DELETE, "gOrdered", b"{2}"))
+    modify(handle, dn, (ADD, "gOrdered", b"{9}e"))
+    modify(handle, dn, (DELETE, "gOrdered", [b"{0}", b"{3}"]))
     modify(handle, dn, (ADD, "gOrdered", [b"{0}x", b"{9}y", b"{1}z"]))
-    modify(handle, dn, (REPLACE, "gOrdered", [b"{5}e", b"{1}f", b"g"]), (DELETE, "gOrdered", b"{0}"))
+    modify(handle, dn, (REPLACE, "gOrdered", [b"{5}e", b"{1}f", b"g"]))
+    modify(handle, dn, (DELETE, "gOrdered", b"{0}"), (ADD, "gOrdered", b"{1}h"))
 
 
 @pytest.fixture(scope="module")
