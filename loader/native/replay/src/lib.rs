@@ -517,7 +517,9 @@ impl Replay<'_, '_> {
         let contained = self.selected.is_contained(&operation.csn);
         let named = self.model.find(&operation.dn)?;
         if operation.kind == Some(Type::Add) && contained {
-            let uuid = operation.uuid.filter(|uuid| !self.selected.ended.contains(uuid));
+            // An add in a transaction may have been rolled back.
+            let is_sure = !self.selected.in_transaction.contains(&position);
+            let uuid = operation.uuid.filter(|uuid| is_sure && !self.selected.ended.contains(uuid));
             let is_missing = uuid.is_some_and(|uuid| self.model.find_uuid(uuid).is_none());
             return Ok(if is_missing {
                 misfit(
