@@ -38,6 +38,9 @@ GIVE_LOG = (
     "Give --log: the directory of the accesslog's database, or an export of it (`ditseed export -b cn=accesslog`)."
 )
 _CHANGED, _DELETED, _SORT = "changed.ldif", "deleted.uuids", "sort"
+_WRITES = {"add", "delete", "modify", "modrdn"}
+# A search that they make for a change has the reqStart of the change, which slapd then does not log (error 68).
+_SEARCHING = ("unique", "constraint")
 _NAMED = 3  # gaps that an error names
 _CLOCKS = datetime.timedelta(minutes=5)  # tolerated difference between the clocks of providers
 
@@ -123,6 +126,18 @@ def unreplayable(configured: Config, database: Database) -> list[str]:
         "another database is glued to it": bool(config.subordinates(configured, database)),
         "it is glued to another database": config.is_subordinate(configured, database),
     }
+    operations = {
+        operation.lower()
+        for _, name in logs_of(configured, database)
+        for words in configured.reader(name).words("olcAccessLogOps")
+        for word in words
+        for operation in word.split("|")
+    }
+    unlogged = sorted(_WRITES - operations)
+    if unlogged and not operations & {"all", "writes"}:
+        reasons[f"logops leaves out {', '.join(unlogged)}"] = True
+    for name in _SEARCHING if operations & {"all", "reads", "search"} else ():
+        reasons[f"logops logs searches, so those of slapo-{name} take the place of changes"] = name in database.overlays
     for suffix, _ in logs_of(configured, database):
         log_database = configured.database(suffix)
         multival = {dn.key(name) for name, _ in backmdb.settings(configured, log_database).multival}
@@ -198,6 +213,9 @@ def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progr
             replayed = changing.replay(environment, target, names(inputs), task, meter)
         killpoint("restore.replayed")
         gaps = tuple(_gaps(replayed, origin.backup, reached, source, moment))
+        if replayed.skipped < len(set(options.skip)):
+            reason = "the log has no such changes (--skip) between the backup and the moment"
+            raise LogUnsuitable(suffix=database.suffix, reason=reason, advice="Give each its reqStart.")
         if replayed.dependent or (gaps and not options.accept_gaps):
             raise _incomplete(replayed, moment, gaps, source.before_gap)
         claimed = _claimed(database, reached, replayed)
@@ -213,7 +231,7 @@ def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progr
         deleted=replayed.deleted,
         context_csns=tuple(claimed),
         gaps=gaps,
-        notes=tuple(_notes(replayed, database)),
+        notes=tuple(_notes(replayed, origin.config, database)),
     )
 
 
@@ -288,9 +306,18 @@ def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str], before_
     return LogIncomplete(until=moment.text, reason=reason, advice=advice)
 
 
-def _notes(replayed: Replayed, database: Database) -> Iterator[str]:
+def _notes(replayed: Replayed, configured: Config, database: Database) -> Iterator[str]:
     for name in overlays.UNLOGGED:
         if name in database.overlays:
             yield f"slapo-{name} writes without logging: what it changed after the backup is missing"
+    for name in overlays.LOSING:
+        if name in database.overlays:
+            yield f"slapd does not log all that slapo-{name} changes: some of it may be missing"
+    if "ppolicy" in database.overlays and configured.reader(database.entry_dn).flag("olcLastBind", False):
+        yield "slapd before 2.6.11 does not log all that a bind changes (lastbind, ppolicy): some of it may be missing"
+    if not any(configured.reader(name).all("olcAccessLogOld") for _, name in logs_of(configured, database)):
+        yield "the log does not tell the state before each change (logold), so a change that it lacks is not noticed"
+    if replayed.log_end > replayed.until:
+        yield "the log has later changes: move it away before slapd is started, or it will mix them with new ones"
     if replayed.skipped:
         yield f"{units.number(replayed.skipped)} changes were left out (--skip)"

@@ -69,13 +69,15 @@ impl Entry {
         let description = described.map_err(|error| error.to_string())?;
         let ordered = schema.get(description.attribute).ordered.is_some() && !fresh;
         let outcome = match change.kind {
-            Kind::IfAbsent => Ok(()), // consumers skip it, too
+            Kind::IfAbsent if self.position(&description).is_some() => Ok(()),
             Kind::Replace => {
                 self.drop_below_glue(schema, &description);
                 self.remove(&description);
                 self.add(schema, &description, &change.values, ordered, soft)
             }
-            Kind::Add => self.add(schema, &description, &change.values, ordered, soft),
+            Kind::Add | Kind::IfAbsent => {
+                self.add(schema, &description, &change.values, ordered, soft)
+            }
             Kind::Delete if change.values.is_empty() => {
                 let existed = self.remove(&description);
                 if existed || soft { Ok(()) } else { Err("the attribute to delete is missing") }

@@ -9,7 +9,7 @@ mod model;
 mod operation;
 pub mod query;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -153,12 +153,14 @@ struct Selected {
     /// Positions in the log of operations that belong to transactions, and of those that were rolled back.
     in_transaction: FxHashSet<u64>,
     rolled_back: FxHashSet<u64>,
-    /// CSNs of all selected operations.
-    seen: FxHashSet<u128>,
+    /// CSNs of all selected operations, with their positions in the log.
+    seen: BTreeMap<u128, u64>,
     /// Operations that the database may have already, in the order of the log.
     in_window: Vec<WindowOperation>,
     /// For each server ID, the last of its operations that the database has.
     contained: FxHashMap<String, u128>,
+    /// entryUUIDs of entries that these operations deleted.
+    ended: FxHashSet<u128>,
     /// The log has operations of several servers, or several of them contributed to the database.
     several: bool,
 }
@@ -188,7 +190,7 @@ impl Selected {
         let (mut position, mut buffer) = (0_u64, Vec::new());
         // Segments of a log may overlap.
         let mut logged = FxHashSet::default();
-        let mut open = FxHashMap::default();
+        let (mut open, mut deletes) = (FxHashMap::default(), FxHashMap::default());
         all.done.until.clone_from(&options.until);
         let mut select = |record: &Record<'_>| {
             let operation = Operation::read(record, false)?;
@@ -203,10 +205,11 @@ impl Selected {
                 return Ok(());
             }
             all.track_transaction(&operation, position, &mut open);
+            all.track_refresh(&operation, &mut deletes);
             let csn = pack(operation.csn.as_bytes());
             if csn == 0 {
                 // A refresh writes contextCSN without a CSN of its own.
-                return if Operation::read(record, true)?.changes.iter().all(is_context) {
+                return if operation.only_context == Some(true) {
                     Ok(())
                 } else {
                     Err(Error::new(Code::Unproven, "an operation in the log has no CSN"))
@@ -231,7 +234,7 @@ impl Selected {
                 return Ok(());
             }
             servers.insert(server(&operation.csn));
-            all.seen.insert(csn);
+            all.seen.insert(csn, position);
             if let Some(uuid) = operation.uuid.filter(|_| csn <= window) {
                 let (is_add, server) = (operation.kind == Some(Type::Add), server(&operation.csn));
                 let ends = operation.kind == Some(Type::Delete) || operation.new_uuid.is_some();
@@ -258,6 +261,13 @@ impl Selected {
             ldif::walk::each_record(Input::from_path(path, counters)?, counters, &mut select)?;
         }
         all.until = pack(all.done.until.as_bytes());
+        for mut gap in std::mem::take(&mut all.done.gaps) {
+            let proven = all.before(pack(gap.csn.as_bytes()));
+            if proven < all.until && all.done.gaps.len() < MOST_REPORTED {
+                gap.proven = if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
+                all.done.gaps.push(gap);
+            }
+        }
         all.several = servers.len() > 1;
         Ok((all, sorter))
     }
@@ -316,6 +326,12 @@ impl Selected {
                 break;
             }
         }
+        self.ended = self
+            .in_window
+            .iter()
+            .filter(|one| one.ends && is_contained(&ends, (one.csn, &one.server)))
+            .map(|one| one.uuid)
+            .collect();
         self.contained = ends;
         self.in_window.clear();
         Ok(())
@@ -323,6 +339,34 @@ impl Selected {
 
     fn is_contained(&self, csn: &str) -> bool {
         self.contained.get(&server(csn)).is_some_and(|end| pack(csn.as_bytes()) <= *end)
+    }
+
+    /// The CSN of the last operation before the one with this CSN.
+    fn before(&self, csn: u128) -> u128 {
+        self.seen.range(..csn).next_back().map_or(0, |(seen, _)| *seen)
+    }
+
+    /// slapd before 2.7 logs only the first delete of a refresh (syncrepl), whose end writes contextCSN alone.
+    /// `deletes`: the latest delete of each session.
+    fn track_refresh(&mut self, operation: &Operation, deletes: &mut FxHashMap<Vec<u8>, Gap>) {
+        if operation.failed {
+            return;
+        }
+        if operation.kind == Some(Type::Delete) {
+            let (dn, reason) =
+                (lossy(&operation.dn), "a refresh may have deleted more than this".into());
+            let (csn, start) = (operation.csn.clone(), operation.start.clone());
+            let gap = Gap { dn, csn, start, reason, proven: String::new() };
+            deletes.insert(operation.session.clone(), gap);
+        } else if operation.only_context == Some(true) {
+            let gap = deletes.remove(&operation.session);
+            let is_covered = |gap: &Gap| {
+                let csn = if operation.csn.is_empty() { &gap.csn } else { &operation.csn };
+                self.reached.covers(csn.as_bytes())
+            };
+            let gap = gap.filter(|gap| !is_covered(gap) && is_recent(&gap.start, &operation.start));
+            self.done.gaps.extend(gap);
+        }
     }
 
     /// slapd logs the operations of a transaction when it ends, as successful up to the one that failed. Two transactions
@@ -407,12 +451,14 @@ impl Replay<'_, '_> {
             self.done.foreign += 1;
             return Ok(true);
         }
-        if self.options.skip.contains(&operation.start) {
+        if self.options.skip.contains(&operation.start)
+            && !self.selected.is_contained(&operation.csn)
+        {
             self.leave_out(&operation)?;
             return Ok(true);
         }
         self.note_dependence(&operation);
-        let outcome = self.apply(&operation, csn)?;
+        let outcome = self.apply(&operation, csn, position)?;
         let undecided =
             self.options.log_success && self.selected.in_transaction.contains(&position);
         let outcome = match outcome {
@@ -421,7 +467,7 @@ impl Replay<'_, '_> {
             }
             Outcome::Applied if undecided => {
                 let reason = "logsuccess hides whether its transaction was rolled back".into();
-                Outcome::Gap { reason, proven: self.before(csn), applied: true }
+                Outcome::Gap { reason, proven: self.selected.before(csn), applied: true }
             }
             outcome => outcome,
         };
@@ -468,11 +514,22 @@ impl Replay<'_, '_> {
         all.push(csn.to_owned());
     }
 
-    fn apply(&mut self, operation: &Operation, csn: u128) -> Result<Outcome> {
+    fn apply(&mut self, operation: &Operation, csn: u128, position: u64) -> Result<Outcome> {
         let contained = self.selected.is_contained(&operation.csn);
         let named = self.model.find(&operation.dn)?;
         if operation.kind == Some(Type::Add) && contained {
-            return Ok(Outcome::Contained);
+            // An add in a transaction may have been rolled back.
+            let is_sure = !self.selected.in_transaction.contains(&position);
+            let uuid = operation.uuid.filter(|uuid| is_sure && !self.selected.ended.contains(uuid));
+            let is_missing = uuid.is_some_and(|uuid| self.model.find_uuid(uuid).is_none());
+            return Ok(if is_missing {
+                misfit(
+                    "the backup lacks this entry, and has later changes",
+                    self.selected.before(csn),
+                )
+            } else {
+                Outcome::Contained
+            });
         }
         if operation.kind == Some(Type::Add) {
             return self.add(operation, named, csn);
@@ -507,7 +564,17 @@ impl Replay<'_, '_> {
             return Ok(Outcome::Contained);
         }
         if server(&own) == server(&operation.csn) && csn <= pack(own.as_bytes()) {
-            return Ok(misfit("the entry has this change already", self.before(csn)));
+            return Ok(misfit("the entry has this change already", self.selected.before(csn)));
+        }
+        if csn < pack(own.as_bytes()) {
+            // The log has the two in the order in which this server made them.
+            let newer = self.selected.seen.get(&pack(own.as_bytes()));
+            return Ok(if newer.is_some_and(|newer| position < *newer) {
+                Outcome::Contained
+            } else {
+                let reason = format!("the backup has the newer change {own} of another server");
+                misfit(reason, self.selected.before(csn))
+            });
         }
         let lost = self.chain(operation, &own);
         if named != Some(id) {
@@ -535,13 +602,8 @@ impl Replay<'_, '_> {
     /// The CSN before that of the lost change, if the operation names it.
     fn lost(&self, operation: &Operation) -> u128 {
         let previous = operation.previous.as_ref().map(|csn| pack(csn.as_bytes()));
-        let lost = previous.filter(|csn| !self.selected.seen.contains(csn));
-        lost.map_or(0, |csn| self.before(csn))
-    }
-
-    /// The CSN of the last operation before the one with this CSN.
-    fn before(&self, csn: u128) -> u128 {
-        self.selected.seen.iter().copied().filter(|seen| *seen < csn).max().unwrap_or(0)
+        let lost = previous.filter(|csn| !self.selected.seen.contains_key(csn));
+        lost.map_or(0, |csn| self.selected.before(csn))
     }
 
     /// Compares the entryCSN that the entry had according to the log with the entryCSN that it has here. Returns the
@@ -549,15 +611,15 @@ impl Replay<'_, '_> {
     fn chain(&self, operation: &Operation, own: &str) -> Option<(String, u128)> {
         let previous = operation.previous.as_deref().filter(|previous| *previous != own)?;
         let (packed, servers) = (pack(previous.as_bytes()), [previous, own].map(server));
-        let is_skipped = !self.touched.is_empty() && self.selected.seen.contains(&packed);
+        let is_skipped = !self.touched.is_empty() && self.selected.seen.contains_key(&packed);
         let of_others = servers.iter().any(|other| *other != server(&operation.csn));
-        let is_known = self.selected.seen.contains(&packed)
+        let is_known = self.selected.seen.contains_key(&packed)
             || self.selected.reached.covers(previous.as_bytes());
         // Providers log changes of others in the order of their arrival, which differs from that of the CSNs.
         if is_skipped || of_others && is_known {
             return None;
         }
-        let proven = self.before(packed.min(pack(operation.csn.as_bytes())));
+        let proven = self.selected.before(packed.min(pack(operation.csn.as_bytes())));
         Some((format!("the log lacks the change {previous} of this entry"), proven))
     }
 
@@ -565,7 +627,7 @@ impl Replay<'_, '_> {
         let mut entry = Entry::default();
         for change in &operation.changes {
             if let Err(reason) = entry.apply(self.schema, change, true, true) {
-                return Ok(misfit(reason, self.before(csn)));
+                return Ok(misfit(reason, self.selected.before(csn)));
             }
         }
         let uuid = uuid_of(&entry);
@@ -608,6 +670,10 @@ impl Replay<'_, '_> {
         soft: bool,
     ) -> Result<std::result::Result<(), String>> {
         let Operation { new_rdn, new_superior, delete_old_rdn, .. } = operation;
+        if operation.changes.is_empty() {
+            // A message of syncrepl that renames and modifies an entry is two operations with one reqStart.
+            return Ok(Err("the log lacks what else this rename changed".into()));
+        }
         let moved = self.model.rename(id, new_rdn, new_superior.as_deref(), *delete_old_rdn)?;
         if moved.is_err() { Ok(moved) } else { self.modify(id, operation, soft) }
     }
@@ -671,6 +737,13 @@ impl Replay<'_, '_> {
         }
         Ok(self.done)
     }
+}
+
+/// Whether the second reqStart is less than an hour after the first one; near midnight, less than a day.
+fn is_recent(one: &str, other: &str) -> bool {
+    let time = |start: &str| pack(format!("{start}#000000#000#000000").as_bytes()) >> 60;
+    let passed = time(other).saturating_sub(time(one));
+    passed < if other.get(8..10) == Some("00") { 1_000_000_000_000 } else { 10_000_000_000 }
 }
 
 fn is_context(change: &Change) -> bool {

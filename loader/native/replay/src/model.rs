@@ -83,9 +83,9 @@ impl<'r> Model<'r> {
         })
     }
 
-    /// Returns whether a DN is in the database's tree.
+    /// Returns whether a DN is in the database's tree. A DN that cannot be read is, so that `find` refuses it.
     pub fn is_own(&self, dn: &[u8]) -> bool {
-        self.schema.dn(dn).is_ok_and(|dn| self.steps(&dn).is_some())
+        self.schema.dn(dn).map_or(true, |dn| self.steps(&dn).is_some())
     }
 
     fn child(&self, parent: u64, normal: &[u8]) -> Result<Option<u64>> {
@@ -109,7 +109,7 @@ impl<'r> Model<'r> {
 
     /// Returns the ID of the entry with this DN.
     pub fn find(&self, dn: &[u8]) -> Result<Option<u64>> {
-        let dn = self.schema.dn(dn).with_code(Code::Schema)?;
+        let dn = self.schema.dn(dn).with_code(Code::Unproven)?;
         self.steps(&dn).map_or(Ok(None), |steps| self.walk(&steps))
     }
 
@@ -155,7 +155,7 @@ impl<'r> Model<'r> {
 
     /// Adds an entry. The result is `Err` with the reason if its parent is missing. The DN must be free.
     pub fn add(&mut self, dn: &[u8], entry: Entry) -> Result<std::result::Result<(), Misfit>> {
-        let dn = self.schema.dn(dn).with_code(Code::Schema)?;
+        let dn = self.schema.dn(dn).with_code(Code::Unproven)?;
         let steps = self.steps(&dn).unwrap_or_default();
         let Some((normal, above)) = steps.split_last() else { return Ok(Ok(())) };
         let Some(parent) = self.walk(above)? else {
@@ -198,13 +198,20 @@ impl<'r> Model<'r> {
                 None => return Ok(Err("the new superior is missing".into())),
             },
         };
-        let rdn = schema.rdn(new_rdn).with_code(Code::Schema)?;
+        let mut above = parent;
+        while above != 0 {
+            if above == id {
+                return Ok(Err("the new superior is below the entry".into()));
+            }
+            above = self.node(above)?.parent;
+        }
+        let rdn = schema.rdn(new_rdn).with_code(Code::Unproven)?;
         if self.child(parent, &rdn.normal)?.is_some_and(|other| other != id) {
             return Ok(Err("an entry with the new DN exists".into()));
         }
         let node = self.node(id)?;
         let (old_place, old) = ((node.parent, node.normal.clone()), node.pretty.clone());
-        let old = schema.rdn(&old).with_code(Code::Schema)?;
+        let old = schema.rdn(&old).with_code(Code::Unproven)?;
         let change = |kind: Kind, ava: &schema::Ava| Change {
             description: schema.get(ava.attribute).name.as_bytes().into(),
             kind,

@@ -1,6 +1,6 @@
 //! One entry of cn=accesslog (slapo-accesslog(5)): the parts that a replay needs.
 
-use common::Result;
+use common::{Code, Error, Result};
 use ldif::Record;
 
 /// The control with which an operation belongs to a transaction (RFC 5805), as reqControls shows it.
@@ -55,6 +55,8 @@ pub struct Operation {
     pub changes: Vec<Change>,
     /// The new entryUUID, if a modify operation replaces it, for which it needs the control relax.
     pub new_uuid: Option<u128>,
+    /// Whether it changes nothing but contextCSN; `None` if it changes nothing.
+    pub only_context: Option<bool>,
     pub new_rdn: Vec<u8>,
     pub delete_old_rdn: bool,
     pub new_superior: Option<Vec<u8>>,
@@ -75,6 +77,11 @@ impl Operation {
             let field = field?;
             let name = field.base().to_ascii_lowercase();
             let value = field.value()?;
+            if name == b"reqmod" && *value != *b":" {
+                let is_context =
+                    value.get(..11).is_some_and(|text| text.eq_ignore_ascii_case(b"contextCSN:"));
+                read.only_context = Some(is_context && read.only_context != Some(false));
+            }
             if name == b"reqmod" && !changes {
                 if let Some(uuid) = value.strip_prefix(b"entryUUID:= ") {
                     read.new_uuid = uuid_of(uuid);
@@ -92,7 +99,7 @@ impl Operation {
                 b"reqtype" => read.kind = type_of(&value),
                 b"reqdn" => read.dn = value.into_owned(),
                 b"reqentryuuid" => read.uuid = uuid_of(&value),
-                b"reqmod" => read.change(&value, &mut is_new),
+                b"reqmod" => read.change(&value, &mut is_new)?,
                 b"reqold" => {
                     if let Some(csn) = value.strip_prefix(b"entryCSN: ") {
                         read.previous = Some(text(csn));
@@ -114,21 +121,28 @@ impl Operation {
         Ok(read)
     }
 
+    fn unreadable(&self) -> Error {
+        Error::new(Code::Unproven, format!("reqMod of the change {} cannot be read", self.start))
+    }
+
     /// Reads a value of reqMod: `DESCRIPTION:OPERATOR[ VALUE]`. Adjacent values of one attribute and operator are one
     /// change, unless the value `:` separates them.
-    fn change(&mut self, text: &[u8], is_new: &mut bool) {
-        let Some(colon) = text.iter().position(|byte| *byte == b':') else { return };
+    fn change(&mut self, text: &[u8], is_new: &mut bool) -> Result<()> {
+        let Some(colon) = text.iter().position(|byte| *byte == b':') else {
+            return Err(self.unreadable());
+        };
         let (description, rest) = (&text[..colon], &text[colon + 1..]);
         let Some((operator, rest)) = rest.split_first() else {
             *is_new = true;
-            return;
+            return Ok(());
         };
         let kind = match operator {
             b'+' => Kind::Add,
             b'-' => Kind::Delete,
             b'=' => Kind::Replace,
             b'#' => Kind::Increment,
-            _ => Kind::IfAbsent,
+            b'?' => Kind::IfAbsent,
+            _ => return Err(self.unreadable()),
         };
         let value = rest.strip_prefix(b" ").map(Box::from);
         let last = self.changes.last_mut().filter(|last| {
@@ -144,6 +158,7 @@ impl Operation {
             let (description, values) = (description.into(), value.into_iter().collect());
             self.changes.push(Change { description, kind, values });
         }
+        Ok(())
     }
 }
 
