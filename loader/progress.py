@@ -68,10 +68,12 @@ def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
 
 @dataclass
 class Meter:
-    """The work that one step has done so far. `total`: number of entries to process; None while unknown."""
+    """The work that one step has done so far. `total`: number of entries to process; None while unknown. `size`: number
+    of bytes to process, if the step counts bytes instead."""
 
     name: str
     total: int | None = None
+    size: int | None = None
     note: str = ""
     started: float = field(default_factory=time.monotonic)
     files: list[WholeFile] = field(default_factory=list)  # LDIF files read by native calls
@@ -176,10 +178,13 @@ class Sample(Struct, frozen=True):
     recent: float
     average: float
     total: int | None
+    size: int | None = None
 
     @property
     def left(self) -> float | None:
         """Estimated seconds left at the average rate; None if unknown."""
+        if self.size and self.bytes:
+            return max(0.0, (self.size - self.bytes) * self.seconds / self.bytes)
         if not self.total or not self.average:
             return None
         return max(0.0, (self.total - self.entries) / self.average)
@@ -187,8 +192,11 @@ class Sample(Struct, frozen=True):
     def _facts(self) -> Iterator[str]:
         """Yields those of the counts, the rates and the time left that are known."""
         if self.bytes and not self.entries and not self.total:  # the step counts bytes instead of entries
-            yield units.size(self.bytes)
+            of = f" of {units.size(self.size)} ({min(1.0, self.bytes / self.size):.0%})" if self.size else ""
+            yield units.size(self.bytes) + of
             yield f"{units.size(self.bytes / self.seconds if self.seconds > 0 else 0.0)}/s on average"
+            if self.left is not None:
+                yield f"{units.duration(self.left)} left"
             return
         if self.total:
             part = min(1.0, self.entries / self.total)
@@ -234,7 +242,7 @@ class Sampler:
         # The count shrinks when a native call fails.
         recent = max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0
         average = entries / seconds if seconds > 0 else 0.0
-        return Sample(meter.name, meter.status, entries, meter.bytes, seconds, recent, average, meter.total)
+        return Sample(meter.name, meter.status, entries, meter.bytes, seconds, recent, average, meter.total, meter.size)
 
 
 # --- the history of a run's steps, for its report --------------------------------------------------
@@ -339,8 +347,8 @@ class Progress:
         self._every = {"terminal": 0.25, "json": 1.0}.get(mode, every)
 
     @contextmanager
-    def step(self, name: str, total: int | None = None) -> Iterator[Meter]:
-        meter = Meter(name, total)
+    def step(self, name: str, total: int | None = None, size: int | None = None) -> Iterator[Meter]:
+        meter = Meter(name, total, size)
         _log.info("%s: started", name)
         recording = self._recorder.following(meter) if self._recorder else nullcontext()
         display = nullcontext() if self._mode == "none" else alongside(lambda ended: self._watch(meter, ended))
@@ -378,8 +386,8 @@ class Progress:
                 while True:
                     sample = sampler.sample()
                     text = Text("\n".join(sample.lines()))
-                    total = sample.total
-                    bar = [ProgressBar(total, min(sample.entries, total))] if total else []
+                    total, done = (sample.size, sample.bytes) if sample.size else (sample.total, sample.entries)
+                    bar = [ProgressBar(total, min(done, total))] if total else []
                     live.update(Group(text, *bar), refresh=True)
                     if ended.wait(self._every):
                         return

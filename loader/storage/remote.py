@@ -5,6 +5,7 @@ Names and messages contain no secrets. Keys come from the files and environment 
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from loader import units
 from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, RemoteFull, RemovalRefused, UsageProblem
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # module names: the modules are optional
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
-_CHUNK, _BLOCK = 4 << 20, 8 << 20  # bytes of a read, and of a request
+_BLOCK = 8 << 20  # bytes of a part of an upload
 _PARTS = 9000  # parts of an upload; S3 takes at most 10,000
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
 # The exceptions of these packages are errors of the transport. They have no common base class.
@@ -92,6 +93,12 @@ class Store(Struct, frozen=True):
 
     location: Location
     system: Any
+    running: set[Any] = field(default_factory=set)  # requests of `part`
+
+    @property
+    def serves_threads(self) -> bool:
+        """Whether several threads can use this store at the same time. An S3 client has a connection for each."""
+        return self.location.scheme == "s3"
 
     def names(self, directory: str = "") -> dict[str, Listed]:
         """Returns the files and directories in a directory by name. Omits names that ditseed never gives, because they
@@ -111,8 +118,8 @@ class Store(Struct, frozen=True):
     def read(self, name: str, most: int) -> bytes:
         """Returns a small file, or the first `most` + 1 bytes of a larger file. Raises FileNotFoundError."""
         with suppress(RemoteFailed):  # a shorter file may replace it between the two requests: try again
-            return b"".join(self.chunks(name, min(self._size(name), most + 1)))
-        return b"".join(self.chunks(name, min(self._size(name), most + 1)))
+            return self.part(name, 0, min(self._size(name), most + 1))
+        return self.part(name, 0, min(self._size(name), most + 1))
 
     def _size(self, name: str) -> int:
         with _translate_errors(self.location):
@@ -124,17 +131,28 @@ class Store(Struct, frozen=True):
             time: datetime.datetime = self.system.modified(self._path(name))
         return time
 
-    def chunks(self, name: str, size: int, ahead: bool = True) -> Iterator[bytes]:
-        """Yields the first `size` bytes of a file. With `ahead`, SFTP reads faster than the chunks are taken. Raises
-        FileNotFoundError."""
-        asked = size if ahead or self.location.scheme == "s3" else 0
-        with (
-            _translate_errors(self.location),
-            self.system.open(self._path(name), "rb", block_size=_BLOCK, size=asked) as file,
-        ):
-            while size and (chunk := file.read(min(size, _CHUNK))):
-                size -= len(chunk)
-                yield chunk
+    def part(self, name: str, start: int, size: int) -> bytes:
+        """Returns `size` bytes of a file from `start`, or fewer at its end. Raises FileNotFoundError."""
+        if not size:
+            return b""
+        path, end = self._path(name), start + size
+        with _translate_errors(self.location):
+            if not self.serves_threads:
+                return bytes(self.system.cat_file(path, start=start, end=end))
+            request = asyncio.run_coroutine_threadsafe(
+                self.system._cat_file(path, start=start, end=end), self.system.loop
+            )
+            self.running.add(request)
+            try:
+                return bytes(request.result())
+            finally:
+                request.cancel()
+                self.running.discard(request)
+
+    def cancel(self) -> None:
+        """Ends the calls of `part` that run in other threads. For SFTP, close the connection instead."""
+        for request in list(self.running):
+            request.cancel()
 
     def put(self, source: Path, name: str, new: bool = False, content: Iterable[bytes] | None = None) -> None:
         """Uploads a file. Its name appears on the server only when the file is complete. `content` yields the content

@@ -24,7 +24,7 @@ from fixtures.slapd import Slapd
 from fixtures.sshd import SshServer
 from fixtures.waiting import until
 from loader import errors
-from loader.operations.backup import manifest, repository
+from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup import remote as remote_lock
 from loader.operations.backup import run as taking
 from loader.operations.backup.options import BackupOptions
@@ -579,6 +579,22 @@ def test_a_thief_who_has_the_key_of_the_writer(
     assert added_bucket.backup("pin", honest[0], "--release").status == errors.RemovalRefused.exit_status
     owned(added_bucket).backup("pin", honest[0], "--release").ok()
     assert added_bucket.backup("show", honest[0], "--json").ok().facts["pinned_until"] is None
+
+
+@both
+def test_parts_are_fetched_by_several_connections(
+    stopped: Slapd, monkeypatch: pytest.MonkeyPatch, place: Remote, tmp_path: Path
+) -> None:
+    _use(monkeypatch, place.environment)
+    monkeypatch.setattr(remote_lock, "_PART", 10_000)
+    place.run(stopped).ok()
+    before = place.proxy.connections
+    with repository.at(remote.parse(place.url), scratch=tmp_path) as repo:
+        backup = repository.find(repo, "latest", None)
+        repo.bring(backup)
+        for name, stored in backup.stored():
+            pack.require_sums(repo.path / name, stored)
+    assert place.proxy.connections - before >= 4
 
 
 def test_limited_rates(stopped: Slapd, ssh: SshServer, bucket: Remote, directory: Remote, tmp_path: Path) -> None:

@@ -104,6 +104,15 @@ def test_a_rate_is_never_negative(clock: list[float]) -> None:
     assert sampler.sample().recent == 0
 
 
+def test_bytes_of_a_known_size(clock: list[float]) -> None:
+    meter = Meter("fetch", size=400 << 20, started=clock[0])
+    meter.add(size=100 << 20)
+    clock[0] += 10
+    sample = Sampler(meter).sample()
+    assert sample.left == pytest.approx(30)
+    assert sample.lines() == ["fetch: 100.0 MiB of 400.0 MiB (25%), 10.0 MiB/s on average, 30.0 s left"]
+
+
 def test_time_left_is_unknown_without_a_total_or_a_start(clock: list[float]) -> None:
     (nothing_yet,) = samples(clock, [(1.0, 0)])
     assert nothing_yet.left is None

@@ -20,7 +20,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -61,14 +61,17 @@ Done = TypeVar("Done")
 Data = TypeVar("Data", bound=Sized)
 
 
-def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Done]:
-    """Like `map`, with one thread per processor. At most two tasks per thread are submitted ahead."""
+def in_order(
+    work: Callable[[Task], Done], tasks: Iterable[Task], threads: int = 0, stop: Callable[[], None] = lambda: None
+) -> Generator[Done, None, None]:
+    """Like `map`, with `threads` threads (0: one per processor). At most two tasks per thread are submitted ahead.
+    `stop` is called at the end, also after an error. It must end the tasks that are still running."""
 
     def yield_to_slapd() -> None:
         with suppress(OSError):  # on Linux, this changes only the priority of this thread
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
-    threads = defaults.processors()
+    threads = threads or defaults.processors()
     futures: deque[Future[Done]] = deque()
     with ThreadPoolExecutor(threads, "pack", initializer=yield_to_slapd) as pool:
         try:
@@ -81,6 +84,7 @@ def in_order(work: Callable[[Task], Done], tasks: Iterable[Task]) -> Iterator[Do
         finally:
             for future in futures:
                 future.cancel()
+            stop()
 
 
 def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:

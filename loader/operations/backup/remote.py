@@ -30,9 +30,10 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Annotated
 
 import msgspec
@@ -78,7 +79,9 @@ _RENEWAL = 60.0  # seconds between renewals of the lock
 _SETTLE = 1.0  # seconds in which a competing process has written its lock
 _LARGEST = 4096  # maximum bytes of a lock that are read
 _LARGEST_RECORD = 64 << 10  # maximum bytes of a record that are read
-_PIECE = 64 << 10  # bytes that are sent at once if the rate is limited
+_PIECE = 64 << 10  # bytes that are sent at once if the rate is limited, and the minimum that is fetched at once
+_PART = 8 << 20  # maximum bytes that are fetched at once
+_STREAMS = 4  # maximum number of connections that fetch
 _DATED_LATE = 2 * LAPSE  # no clock is so wrong: a lock renewed so far in the future was forged
 _EXISTS = "Take a full backup (without --incremental), which needs no file of an interrupted run."
 _LOST = "Nothing was published or removed since. Run the same command again."
@@ -150,24 +153,72 @@ class Remote(Repository):
         for name in sorted(self.fetched - needed_files.keys()) if data else ():
             (self.path / name).unlink()
             self.fetched.remove(name)
-        missing = [name for name in needed_files if name not in self.fetched]
-        if not missing:
-            return
-        files.require_space(self.path, sum(map(self.size, missing)))
-        with self.progress.step("fetch") as meter:
+        missing = sorted((name for name in needed_files if name not in self.fetched), key=self.size, reverse=True)
+        total = sum(map(self.size, missing))
+        files.require_space(self.path, total)
+        with self.progress.step("fetch", size=total) as meter, closing(self._parts(missing, total)) as parts:
             for name in missing:
                 path = self.path / name
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 try:
                     with files.creating(path) as file:
-                        rate = self.traffic.download
-                        for chunk in pack.paced(self.store.chunks(name, self.size(name), ahead=not rate), rate):
-                            file.write(chunk)
-                            meter.add(size=len(chunk))
+                        while file.tell() < self.size(name):
+                            file.write(part := next(parts))
+                            meter.add(size=len(part))
                             killpoint("fetch.middle")
                 except FileNotFoundError as error:
                     raise BackupDamaged(path=path, reason="was removed meanwhile") from error
                 self.fetched.add(name)
+
+    def _parts(self, names: Sequence[str], total: int) -> Generator[bytes, None, None]:
+        """Yields the parts of the files in their order, at up to the limited rate. Fetches several parts at the same
+        time, with a connection each."""
+        rate = self.traffic.download
+        # A limited line is not used for more than about two seconds at its full rate.
+        most = min(_PART, max(_PIECE, rate // _STREAMS)) if rate else _PART
+        tasks = [
+            (name, start, min(most, self.size(name) - start))
+            for name in names
+            for start in range(0, self.size(name), most)
+        ]
+        stores, connected = SimpleQueue[Store](), threading.Event()
+
+        def connection() -> Store:
+            """Returns an unused connection, or opens another. Waits for one if the server refuses more connections."""
+            with suppress(Empty):
+                return stores.get_nowait()
+            try:
+                store = stack.enter_context(remote.opened(self.store.location))
+                connected.set()
+                return store
+            except RemoteFailed as error:
+                if not connected.is_set():
+                    raise
+                log.info("%s: no further connection: %s", self.store.location, error)
+                return stores.get()
+
+        def fetch(task: tuple[str, int, int]) -> bytes:
+            name, start, size = task
+            store = connection()
+            try:
+                part = store.part(name, start, size)
+            finally:
+                stores.put(store)
+            if len(part) != size:
+                raise BackupDamaged(path=self.path / name, reason="was changed meanwhile")
+            return part
+
+        with ExitStack() as stack:
+            if total <= _PART:
+                stores.put(self.store)
+                yield from pack.paced(map(fetch, tasks), rate)
+                return
+            if self.store.serves_threads:
+                stack.callback(self.store.cancel)
+                for _ in range(_STREAMS):
+                    stores.put(self.store)
+            with closing(pack.in_order(fetch, tasks, _STREAMS, stack.close)) as parts:
+                yield from pack.paced(parts, rate)
 
     def keep(self, name: str) -> None:
         self._put(name)
