@@ -245,7 +245,7 @@ def log_command(
     only what is new, adds files only, and needs no lock. It prints nothing when all is well, as `run` does.
 
     \b
-      * * * * *  root  ditseed backup log --config /etc/ldap/slapd.d -R s3://BUCKET/ldap
+      ditseed backup log --config /etc/ldap/slapd.d -R s3://BUCKET/ldap
     """
     from loader.operations.backup import repository, segments
 
