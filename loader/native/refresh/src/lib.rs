@@ -35,6 +35,8 @@ pub fn refresh(
     counters: &Counters,
 ) -> Result<ChangeCounts> {
     let env = open(directory, known.1.map_size)?;
+    let reader = transaction::checked(env.read_txn())?;
+    transaction::rewrite_one_page(&env)?;
     let mut transaction = Transaction::begin(&env)?;
     let path = directory.join(DATA);
     let done = changes::apply(&path, known, options, synced, &mut transaction, counters)?;
@@ -47,6 +49,7 @@ pub fn refresh(
         counters.check()?;
         transaction.commit()?;
     }
+    drop(reader);
     Ok(done)
 }
 

@@ -94,6 +94,25 @@ impl Sink for Transaction<'_> {
     }
 }
 
+/// Commits a transaction that writes a record of ad2i again as it is. This adds a record to LMDB's table of free pages,
+/// and as long as a read transaction from before is open, LMDB does not use it up.
+///
+/// While LMDB replaces the only record of that table by a longer one, at the end of a large transaction, it looks for free
+/// pages in the table, whose page then has no record: it reads a stale one, and crashes (`mdb_page_alloc`, called by
+/// `mdb_freelist_save` through `mdb_cursor_put`; LMDB 0.9.70). Compacted files begin with an empty table.
+pub fn rewrite_one_page(env: &Env) -> Result<()> {
+    let mut txn = checked(env.write_txn())?;
+    let mut options = env.database_options().types::<Bytes, Bytes>();
+    options.name("ad2i");
+    if let Some(table) = checked(options.open(&txn))? {
+        let record = checked(table.first(&txn))?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+        if let Some((key, value)) = record {
+            checked(table.put(&mut txn, &key, &value))?;
+        }
+    }
+    checked(txn.commit())
+}
+
 /// Fails unless the value existed and was removed.
 fn expect(removed: heed::Result<bool>) -> Result<()> {
     if checked(removed)? {
