@@ -18,6 +18,7 @@ import pytest
 from fixtures import replication
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from loader.errors import RefreshRefused
 from loader.operations.made_with import SAMPLE
 from loader.operations.options import VerifyOptions
 from loader.operations.verify import verify_database
@@ -388,7 +389,8 @@ def test_a_refresh_of_an_entry_whose_old_index_keys_are_unknown(servers: Servers
         shutil.copy(provider.database_dir / "data.mdb", consumer.database_dir)
         provider.start()
         provider.ldapmodify(f"dn: cn=c1,{provider.suffix}\nchangetype: delete\n")
-        before = (consumer.database_dir / "data.mdb").read_bytes()
+        before = consumer.slapcat()
         done = ditseed(*refresh(provider, consumer))
-    assert_refused(done, "refresh.refused", consumer, before)
-    assert reason in done.err
+    # The missing key is met when writing has begun: LMDB's table of free pages may differ, the entries do not.
+    done.refused(RefreshRefused, reason)
+    assert consumer.slapcat() == before

@@ -5,8 +5,6 @@
 
 mod transaction;
 
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -35,21 +33,12 @@ pub fn refresh(
     counters: &Counters,
 ) -> Result<ChangeCounts> {
     let env = open(directory, known.1.map_size)?;
-    let reader = transaction::checked(env.read_txn())?;
-    transaction::rewrite_one_page(&env)?;
-    let mut transaction = Transaction::begin(&env)?;
+    let mut transaction = Transaction::new(&env, allowed)?;
     let path = directory.join(DATA);
     let done = changes::apply(&path, known, options, synced, &mut transaction, counters)?;
-    if done.unsettled.is_empty() {
-        let mut byte = [0];
-        if File::from(allowed).read(&mut byte)? == 0 {
-            return Err(Error::new(Code::Cancelled, "the caller did not allow it"));
-        }
-        counters.begin("sync", 0);
-        counters.check()?;
-        transaction.commit()?;
-    }
-    drop(reader);
+    counters.begin("sync", 0);
+    counters.check()?;
+    transaction.commit()?;
     Ok(done)
 }
 

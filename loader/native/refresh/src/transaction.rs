@@ -2,12 +2,15 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
 
 use backmdb::changes::Sink;
 use codec::tables::DN2I;
 use common::{Code, Error, Result};
 use heed::types::Bytes;
-use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RwTxn};
+use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RoTxn, RwTxn, WithTls};
 
 /// The order of dn2i ignores everything after the name.
 enum Dn2idOrder {}
@@ -27,42 +30,66 @@ enum Table {
     Nodes(NodeTable),
 }
 
+/// A write transaction that begins with the first table that is opened.
 pub struct Transaction<'e> {
     env: &'e Env,
-    txn: RwTxn<'e>,
+    /// Protects the snapshot from which the changes are computed.
+    _reader: RoTxn<'e, WithTls>,
+    allowed: Option<OwnedFd>,
+    txn: Option<RwTxn<'e>>,
     tables: HashMap<String, Table>,
     open: Option<Table>,
 }
 
 impl<'e> Transaction<'e> {
-    pub fn begin(env: &'e Env) -> Result<Self> {
-        let txn = checked(env.write_txn())?;
-        Ok(Self { env, txn, tables: HashMap::new(), open: None })
+    /// Nothing is written unless a byte comes from `allowed`, by which the caller reports its own checks.
+    pub fn new(env: &'e Env, allowed: OwnedFd) -> Result<Self> {
+        let (reader, allowed) = (checked(env.read_txn())?, Some(allowed));
+        Ok(Self { env, _reader: reader, allowed, txn: None, tables: HashMap::new(), open: None })
     }
 
     pub fn commit(self) -> Result<()> {
-        checked(self.txn.commit())
+        self.txn.map_or(Ok(()), |txn| checked(txn.commit()))
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let mut byte = [0];
+        let is_allowed = match self.allowed.take() {
+            Some(allowed) => File::from(allowed).read(&mut byte)? > 0,
+            None => true,
+        };
+        if !is_allowed {
+            return Err(Error::new(Code::Cancelled, "the caller did not allow it"));
+        }
+        rewrite_one_page(self.env)?;
+        self.txn = Some(checked(self.env.write_txn())?);
+        Ok(())
     }
 
     fn table(&self, name: &str) -> Result<Table> {
         let missing = || Error::damaged(format!("the table {name} is missing"));
+        let txn = self.txn.as_ref().ok_or_else(|| Error::damaged("no table is open"))?;
         let mut options = self.env.database_options().types::<Bytes, Bytes>();
         options.name(name);
         if name == DN2I.name {
             let mut options = options.dup_sort_comparator::<Dn2idOrder>();
-            let found = checked(options.name(name).open(&self.txn))?;
+            let found = checked(options.name(name).open(txn))?;
             return found.map(Table::Nodes).ok_or_else(missing);
         }
-        checked(options.open(&self.txn))?.map(Table::Plain).ok_or_else(missing)
+        checked(options.open(txn))?.map(Table::Plain).ok_or_else(missing)
     }
 
-    fn at(&self) -> Result<Table> {
-        self.open.ok_or_else(|| Error::damaged("no table is open"))
+    fn at(&mut self) -> Result<(Table, &mut RwTxn<'e>)> {
+        let open = self.open.zip(self.txn.as_mut());
+        open.ok_or_else(|| Error::damaged("no table is open"))
     }
 }
 
 impl Sink for Transaction<'_> {
     fn open(&mut self, name: &str) -> Result<()> {
+        if self.txn.is_none() {
+            self.begin()?;
+        }
         let known = self.tables.get(name).copied();
         let table = known.map_or_else(|| self.table(name), Ok)?;
         self.tables.insert(name.to_owned(), table);
@@ -72,23 +99,23 @@ impl Sink for Transaction<'_> {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         checked(match self.at()? {
-            Table::Plain(table) => table.put(&mut self.txn, key, value),
-            Table::Nodes(table) => table.put(&mut self.txn, key, value),
+            (Table::Plain(table), txn) => table.put(txn, key, value),
+            (Table::Nodes(table), txn) => table.put(txn, key, value),
         })
     }
 
     fn remove(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let removed = match self.at()? {
-            Table::Plain(table) => table.delete_one_duplicate(&mut self.txn, key, value),
-            Table::Nodes(table) => table.delete_one_duplicate(&mut self.txn, key, value),
+            (Table::Plain(table), txn) => table.delete_one_duplicate(txn, key, value),
+            (Table::Nodes(table), txn) => table.delete_one_duplicate(txn, key, value),
         };
         expect(removed)
     }
 
     fn clear(&mut self, key: &[u8]) -> Result<()> {
         let removed = match self.at()? {
-            Table::Plain(table) => table.delete(&mut self.txn, key),
-            Table::Nodes(table) => table.delete(&mut self.txn, key),
+            (Table::Plain(table), txn) => table.delete(txn, key),
+            (Table::Nodes(table), txn) => table.delete(txn, key),
         };
         expect(removed)
     }
