@@ -812,6 +812,7 @@ def refresh(
     when a byte arrives on it, and aborted at its end of file.
     """
 
+@final
 class Gap:
     """An operation that does not fit the entries. proven: the CSN up to which the log is complete; empty: none."""
 
@@ -821,6 +822,7 @@ class Gap:
     reason: str
     proven: str
 
+@final
 class Replayed:
     """applied, checked: operations up to the moment, and later ones. last: CSN of the last applied operation.
     created: createTimestamp of the log's suffix entry. overlaps: server IDs of which the log has an
@@ -852,6 +854,7 @@ def replay(path: _Path, database: Database, log: Sequence[_Path], options: Repla
     The data file is only read. Writes the changed entries, and the entryUUIDs of deleted entries, to files.
     """
 
+@final
 class FoundChanges:
     """text: LDIF records of log entries in the order of their CSNs. matching: for each, whether it matches the query;
     if not, it comes later and may concern the same entries. log_start: the oldest CSN in the log."""
