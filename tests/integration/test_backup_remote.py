@@ -497,6 +497,7 @@ def test_thirty_runs_that_only_add_files(people_ldif: Path, other: Slapd, tmp_pa
         place.backup("verify").ok()
 
 
+@pytest.mark.long
 def test_a_lease_keeps_those_away_who_may_remove(
     stopped: Slapd, server: S3Server, added_bucket: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -597,6 +598,7 @@ def test_parts_are_fetched_by_several_connections(
     assert place.proxy.connections - before >= 4
 
 
+@pytest.mark.long
 def test_limited_rates(stopped: Slapd, ssh: SshServer, bucket: Remote, directory: Remote, tmp_path: Path) -> None:
     for place in (bucket, directory):
         place.run(stopped).ok()
