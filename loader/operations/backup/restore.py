@@ -283,23 +283,21 @@ def log_of(
     suffix = chain[-1].log if chain else replay.log_suffix(configured, database)
     backups = [backup for backup in repository.listing(repo, suffix).backups if backup.when >= contents.backup.when]
     logged = next((backup for backup in backups if backup.when >= moment.time), backups[-1] if backups else None)
-    reaches = bool(chain) and segments.reaches(chain[-1], moment)
-    if reaches or (chain and (logged is None or logged.when < min(chain[-1].end, moment.time))):
-        files.emptied(scratch)
-        try:
-            with segments.opened(repo, chain, options.identities, scratch) as paths:
-                yield Log(suffix, chain[-1].end, paths, chain[0].follows, before_gap)
-        finally:
-            files.remove_tree(scratch)
-        return
-    if logged is None:
+    uses_chain = bool(chain) and (
+        segments.reaches(chain[-1], moment) or logged is None or logged.when < min(chain[-1].end, moment.time)
+    )
+    if logged is None and not uses_chain:
         reason = f"the repository has no later backup of {suffix}"
         raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=replay.GIVE_LOG)
     files.emptied(scratch)
     try:
-        repo.bring(logged)
-        Contents.of(repo.path, logged, options.identities).put(scratch / meta.DATA, progress, "unpack the log")
-        yield Log(str(scratch), logged.when)
+        if logged is None or uses_chain:
+            with segments.opened(repo, chain, options.identities, scratch) as paths:
+                yield Log(suffix, chain[-1].end, paths, chain[0].follows, before_gap)
+        else:
+            repo.bring(logged)
+            Contents.of(repo.path, logged, options.identities).put(scratch / meta.DATA, progress, "unpack the log")
+            yield Log(str(scratch), logged.when)
     finally:
         files.remove_tree(scratch)
 
@@ -353,10 +351,8 @@ def _unpacked(
                 progress.say(note)
             replayed = _replayed(options, repo, contents, target, partial, progress) if options.until else None
             verified = checked(partial, options.verify, progress)
-            if replayed is None and verified.entries not in (
-                None,
-                backup.entries,
-            ):  # this is only a warning, because all checksums matched
+            # This is only a warning, because all checksums matched.
+            if replayed is None and verified.entries not in (None, backup.entries):
                 text = "the manifest of %s says %s entries, the database holds %s"
                 log.warning(text, backup.id, units.number(backup.entries), units.number(verified.entries or 0))
             sizes = copy.Sizes.of(partial)

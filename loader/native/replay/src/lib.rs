@@ -26,7 +26,7 @@ use tree::claim::Claim;
 use tree::csn::{pack, sid};
 
 use entry::Entry;
-use model::{Model, uuid_of};
+use model::{Model, Place, uuid_of};
 use operation::{Change, Operation, Type};
 
 /// The highest number of gaps, and of dependent operations, that are reported.
@@ -97,6 +97,23 @@ pub struct Replayed {
     /// reqStart and DN of operations that depend on one that was left out.
     pub dependent: Vec<(String, String)>,
     pub skipped: u64,
+}
+
+impl Gap {
+    fn new(operation: &Operation, reason: String) -> Self {
+        let (csn, start) = (operation.csn.clone(), operation.start.clone());
+        Self { dn: lossy(&operation.dn), csn, start, reason, proven: String::new() }
+    }
+}
+
+impl Replayed {
+    /// Adds a gap if it is before the moment `until`. `proven`: the packed CSN, or 0.
+    fn report(&mut self, gap: Gap, proven: u128, until: u128) {
+        if proven < until && self.gaps.len() < MOST_REPORTED {
+            let proven = if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
+            self.gaps.push(Gap { proven, ..gap });
+        }
+    }
 }
 
 /// Replays the log, LDIF files in the order of the log's entry IDs, on the database in the file at `path`.
@@ -261,12 +278,9 @@ impl Selected {
             ldif::walk::each_record(Input::from_path(path, counters)?, counters, &mut select)?;
         }
         all.until = pack(all.done.until.as_bytes());
-        for mut gap in std::mem::take(&mut all.done.gaps) {
+        for gap in std::mem::take(&mut all.done.gaps) {
             let proven = all.before(pack(gap.csn.as_bytes()));
-            if proven < all.until && all.done.gaps.len() < MOST_REPORTED {
-                gap.proven = if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
-                all.done.gaps.push(gap);
-            }
+            all.done.report(gap, proven, all.until);
         }
         all.several = servers.len() > 1;
         Ok((all, sorter))
@@ -311,27 +325,23 @@ impl Selected {
                 break;
             }
         }
+        let deleted_by = |ends: &FxHashMap<String, u128>| -> FxHashSet<u128> {
+            let all = self.in_window.iter().filter(|operation| operation.ends);
+            all.filter(|operation| is_contained(ends, (operation.csn, &operation.server)))
+                .map(|operation| operation.uuid)
+                .collect()
+        };
+        self.ended = deleted_by(&ends);
         // If an entry existed only because the log lacks its addition, the deletions prove nothing.
-        let deleted: FxHashSet<u128> = self
-            .in_window
-            .iter()
-            .filter(|one| one.ends && is_contained(&ends, (one.csn, &one.server)))
-            .map(|one| one.uuid)
-            .collect();
-        for operation in &self.in_window {
-            let is_late = is_contained(&ends, (operation.csn, &operation.server))
-                && !is_contained(&proven, (operation.csn, &operation.server));
-            if is_late && !deleted.contains(&operation.uuid) {
-                ends = proven;
-                break;
-            }
+        let is_wrong = |operation: &WindowOperation| {
+            let named = (operation.csn, operation.server.as_str());
+            let is_late = is_contained(&ends, named) && !is_contained(&proven, named);
+            is_late && !self.ended.contains(&operation.uuid)
+        };
+        if self.in_window.iter().any(is_wrong) {
+            self.ended = deleted_by(&proven);
+            ends = proven;
         }
-        self.ended = self
-            .in_window
-            .iter()
-            .filter(|one| one.ends && is_contained(&ends, (one.csn, &one.server)))
-            .map(|one| one.uuid)
-            .collect();
         self.contained = ends;
         self.in_window.clear();
         Ok(())
@@ -353,10 +363,7 @@ impl Selected {
             return;
         }
         if operation.kind == Some(Type::Delete) {
-            let (dn, reason) =
-                (lossy(&operation.dn), "a refresh may have deleted more than this".into());
-            let (csn, start) = (operation.csn.clone(), operation.start.clone());
-            let gap = Gap { dn, csn, start, reason, proven: String::new() };
+            let gap = Gap::new(operation, "a refresh may have deleted more than this".into());
             deletes.insert(operation.session.clone(), gap);
         } else if operation.only_context == Some(true) {
             let gap = deletes.remove(&operation.session);
@@ -440,25 +447,29 @@ impl Replay<'_, '_> {
             return Ok(true);
         }
         // A consumer stores its contextCSN by an operation, often without any other change.
-        let is_own = self.model.is_own(&operation.dn);
+        let place = self.model.place(&operation.dn)?;
         let (context, changes): (Vec<_>, Vec<_>) =
             operation.changes.into_iter().partition(is_context);
         operation.changes = changes;
-        for csn in context.iter().flat_map(|change| &change.values).filter(|_| is_own) {
+        let Some(place) = place else {
+            self.done.foreign += 1;
+            return Ok(true);
+        };
+        for csn in context.iter().flat_map(|change| &change.values) {
             self.reach(&lossy(csn));
         }
-        if !is_own || !context.is_empty() && operation.changes.is_empty() {
+        if !context.is_empty() && operation.changes.is_empty() {
             self.done.foreign += 1;
             return Ok(true);
         }
         if self.options.skip.contains(&operation.start)
             && !self.selected.is_contained(&operation.csn)
         {
-            self.leave_out(&operation)?;
+            self.leave_out(&operation, &place)?;
             return Ok(true);
         }
         self.note_dependence(&operation);
-        let outcome = self.apply(&operation, csn, position)?;
+        let outcome = self.apply(&operation, &place, csn, position)?;
         let undecided =
             self.options.log_success && self.selected.in_transaction.contains(&position);
         let outcome = match outcome {
@@ -482,13 +493,8 @@ impl Replay<'_, '_> {
                 if applied {
                     self.count(&operation);
                 }
-                if proven < self.selected.until && self.done.gaps.len() < MOST_REPORTED {
-                    let proven =
-                        if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
-                    let (dn, csn, start) =
-                        (lossy(&operation.dn), operation.csn.clone(), operation.start.clone());
-                    self.done.gaps.push(Gap { dn, csn, start, reason, proven });
-                }
+                let gap = Gap::new(&operation, reason);
+                self.done.report(gap, proven, self.selected.until);
             }
         }
         Ok(true)
@@ -514,26 +520,22 @@ impl Replay<'_, '_> {
         all.push(csn.to_owned());
     }
 
-    fn apply(&mut self, operation: &Operation, csn: u128, position: u64) -> Result<Outcome> {
+    fn apply(
+        &mut self,
+        operation: &Operation,
+        place: &Place,
+        csn: u128,
+        position: u64,
+    ) -> Result<Outcome> {
         let contained = self.selected.is_contained(&operation.csn);
-        let named = self.model.find(&operation.dn)?;
-        if operation.kind == Some(Type::Add) && contained {
-            // An add in a transaction may have been rolled back.
-            let is_sure = !self.selected.in_transaction.contains(&position);
-            let uuid = operation.uuid.filter(|uuid| is_sure && !self.selected.ended.contains(uuid));
-            let is_missing = uuid.is_some_and(|uuid| self.model.find_uuid(uuid).is_none());
-            return Ok(if is_missing {
-                misfit(
-                    "the backup lacks this entry, and has later changes",
-                    self.selected.before(csn),
-                )
-            } else {
-                Outcome::Contained
-            });
-        }
         if operation.kind == Some(Type::Add) {
-            return self.add(operation, named, csn);
+            return if contained {
+                Ok(self.contained_add(operation, csn, position))
+            } else {
+                self.add(operation, place, csn)
+            };
         }
+        let named = self.model.find(place)?;
         let is_same = |model: &mut Model<'_>, id| -> Result<bool> {
             let own = uuid_of(&model.node(id)?.entry);
             Ok(operation.uuid.is_none() || own == operation.uuid)
@@ -595,6 +597,17 @@ impl Replay<'_, '_> {
         })
     }
 
+    /// An add that the database should have. An add in a transaction may have been rolled back.
+    fn contained_add(&self, operation: &Operation, csn: u128, position: u64) -> Outcome {
+        let is_sure = !self.selected.in_transaction.contains(&position);
+        let uuid = operation.uuid.filter(|uuid| is_sure && !self.selected.ended.contains(uuid));
+        if uuid.is_some_and(|uuid| self.model.find_uuid(uuid).is_none()) {
+            let reason = "the backup lacks this entry, and has later changes";
+            return misfit(reason, self.selected.before(csn));
+        }
+        Outcome::Contained
+    }
+
     fn entry_csn(&mut self, id: u64) -> Result<String> {
         Ok(self.model.node(id)?.entry.first("entryCSN").map(lossy).unwrap_or_default())
     }
@@ -623,7 +636,8 @@ impl Replay<'_, '_> {
         Some((format!("the log lacks the change {previous} of this entry"), proven))
     }
 
-    fn add(&mut self, operation: &Operation, named: Option<u64>, csn: u128) -> Result<Outcome> {
+    fn add(&mut self, operation: &Operation, place: &Place, csn: u128) -> Result<Outcome> {
+        let named = self.model.find(place)?;
         let mut entry = Entry::default();
         for change in &operation.changes {
             if let Err(reason) = entry.apply(self.schema, change, true, true) {
@@ -637,7 +651,7 @@ impl Replay<'_, '_> {
             let reason = if is_same { "the entry exists" } else { "another entry has this DN" };
             return Ok(misfit(reason, pack(own.as_bytes())));
         }
-        Ok(match self.model.add(&operation.dn, entry)? {
+        Ok(match self.model.add(place, entry)? {
             Ok(()) => Outcome::Applied,
             Err(reason) => misfit(reason, 0),
         })
@@ -680,9 +694,9 @@ impl Replay<'_, '_> {
 
     // --- operations that are left out ---
 
-    fn leave_out(&mut self, operation: &Operation) -> Result<()> {
+    fn leave_out(&mut self, operation: &Operation, place: &Place) -> Result<()> {
         self.done.skipped += 1;
-        let named = self.model.find(&operation.dn)?;
+        let named = self.model.find(place)?;
         let uuid = match (operation.uuid, named) {
             (None, Some(id)) => uuid_of(&self.model.node(id)?.entry),
             (uuid, _) => uuid,

@@ -23,6 +23,14 @@ pub struct Node {
     changed: bool,
 }
 
+/// A DN in the database's tree.
+#[derive(Debug)]
+pub struct Place {
+    dn: Dn,
+    /// The normalised RDNs from the suffix down. The suffix is the first one.
+    steps: Vec<Vec<u8>>,
+}
+
 #[derive(Debug)]
 pub struct Model<'r> {
     schema: &'r Schema,
@@ -71,21 +79,18 @@ impl<'r> Model<'r> {
         })
     }
 
-    /// Returns the normalised RDNs from the suffix down. The suffix is the first one. `None` if the DN is outside.
-    fn steps(&self, dn: &Dn) -> Option<Vec<Vec<u8>>> {
+    /// Returns the place of a DN, or `None` if it is outside the database's tree. A DN that cannot be read is refused.
+    pub fn place(&self, dn: &[u8]) -> Result<Option<Place>> {
+        let dn = self.schema.dn(dn).with_code(Code::Unproven)?;
         let normals: Vec<_> = dn.rdns.iter().map(|rdn| rdn.normal.clone()).collect();
-        self.suffixes.iter().find_map(|(suffix, count)| {
+        let steps = self.suffixes.iter().find_map(|(suffix, count)| {
             let depth = normals.len().checked_sub(*count)?;
             let is_own = normals[depth..].join(&b',') == *suffix;
             is_own.then(|| {
                 [vec![suffix.clone()], normals[..depth].iter().rev().cloned().collect()].concat()
             })
-        })
-    }
-
-    /// Returns whether a DN is in the database's tree. A DN that cannot be read is, so that `find` refuses it.
-    pub fn is_own(&self, dn: &[u8]) -> bool {
-        self.schema.dn(dn).map_or(true, |dn| self.steps(&dn).is_some())
+        });
+        Ok(steps.map(|steps| Place { dn, steps }))
     }
 
     fn child(&self, parent: u64, normal: &[u8]) -> Result<Option<u64>> {
@@ -107,10 +112,9 @@ impl<'r> Model<'r> {
         Ok(Some(at))
     }
 
-    /// Returns the ID of the entry with this DN.
-    pub fn find(&self, dn: &[u8]) -> Result<Option<u64>> {
-        let dn = self.schema.dn(dn).with_code(Code::Unproven)?;
-        self.steps(&dn).map_or(Ok(None), |steps| self.walk(&steps))
+    /// Returns the ID of the entry in this place.
+    pub fn find(&self, place: &Place) -> Result<Option<u64>> {
+        self.walk(&place.steps)
     }
 
     /// Returns the ID of an entry that the replay has met or located.
@@ -153,10 +157,9 @@ impl<'r> Model<'r> {
         Ok(&mut node.entry)
     }
 
-    /// Adds an entry. The result is `Err` with the reason if its parent is missing. The DN must be free.
-    pub fn add(&mut self, dn: &[u8], entry: Entry) -> Result<std::result::Result<(), Misfit>> {
-        let dn = self.schema.dn(dn).with_code(Code::Unproven)?;
-        let steps = self.steps(&dn).unwrap_or_default();
+    /// Adds an entry in a free place. The result is `Err` with the reason if its parent is missing.
+    pub fn add(&mut self, place: &Place, entry: Entry) -> Result<std::result::Result<(), Misfit>> {
+        let Place { dn, steps } = place;
         let Some((normal, above)) = steps.split_last() else { return Ok(Ok(())) };
         let Some(parent) = self.walk(above)? else {
             return Ok(Err("the parent of the added entry is missing".into()));
@@ -193,7 +196,7 @@ impl<'r> Model<'r> {
         let schema = self.schema;
         let parent = match superior {
             None => self.node(id)?.parent,
-            Some(dn) => match self.find(dn)? {
+            Some(dn) => match self.place(dn)?.map_or(Ok(None), |place| self.find(&place))? {
                 Some(parent) => parent,
                 None => return Ok(Err("the new superior is missing".into())),
             },
