@@ -136,13 +136,10 @@ class Moment:
             return cls(text, text)
         if match := _GENERALIZED.fullmatch(text):
             return cls(text, f"{match[1]}.{match[2] or '':0<6}Z{END_OF_TIME}")
-        try:
-            moment = datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
-            if ":" not in text:
-                raise ValueError(text)
-        except ValueError:
+        moment = parse_moment(text)
+        if moment is None or ":" not in text:
             reason = f"not a moment: {text!r} (write 2026-11-25T16:20:00, 20261125152000Z, a reqStart or a CSN)"
-            raise UsageProblem(reason=reason) from None
+            raise UsageProblem(reason=reason)
         return cls(text, f"{moment.astimezone(datetime.timezone.utc):%Y%m%d%H%M%S.%fZ}{END_OF_TIME}")
 
     @property

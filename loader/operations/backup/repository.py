@@ -4,7 +4,7 @@ REPO/repository.json   written by `backup init`, with the retention policy; miss
                        an unmounted disk
 REPO/20261121T070501Z-dc-example-dc-com/   one backup: manifest.json and the files that the manifest lists
 REPO/pages/SHA256.pack
-REPO/log/                       segments of accesslogs (log.py)
+REPO/log/                       segments of accesslogs (segments.py)
 
 A backup is complete once its directory has its final name. A `Repository` is a directory of this host, or is on another
 host (remote.py).
