@@ -169,14 +169,18 @@ def test_an_identity_is_not_told(repo: Path, keys: Keys, tmp_path: Path) -> None
 
 
 def test_damage(repo: Path, keys: Keys, tmp_path: Path) -> None:
-    """In a stanza, which is then for nobody. A forger's checksums and seals fit; age notices."""
+    """In a stanza, which is then for nobody ("A", "B") or not base64 ("|"). A forger's checksums and seals fit; age
+    notices."""
     made = only(repo)
     path = repo / made.id / made.file
-    flip(path, 40)
-    assert backup("verify", repo).status == 1
-    with pytest.raises(BackupDamaged, match="sha256"):
-        look_at(repo, tmp_path / "look", identities=(keys[0].path,))
-    flip(path, 40)
+    stored = path.read_bytes()
+    for character in b"A", b"B", b"|":
+        path.write_bytes(stored[:40] + character + stored[41:])
+        if path.read_bytes() != stored:
+            assert backup("verify", repo).status == 1
+            with pytest.raises(BackupDamaged, match="sha256"):
+                look_at(repo, tmp_path / "look", identities=(keys[0].path,))
+    path.write_bytes(stored)
     flip(path, -1)
     forge_file(repo, made, made.file, path.read_bytes())
     with pytest.raises(BackupDamaged, match="cannot be decrypted"):

@@ -250,6 +250,7 @@ def _read(path: Path, backup: Backup | Segment, identities: Identities | None, p
             reason = "none of the given identities is one of its recipients"
             raise BackupEncrypted(path=path, reason=reason) from None
         except age.Broken:
+            _require_sums_of(backup, path)
             raise BackupDamaged(path=path, reason="it cannot be decrypted") from None
 
 
