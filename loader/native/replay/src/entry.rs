@@ -1,5 +1,7 @@
 //! An entry in memory, changed as slapd's modify operation changes it (`servers/slapd/mods.c`).
 
+use std::rc::Rc;
+
 use rustc_hash::FxHashMap;
 use schema::{AttributeId, Description, Schema};
 
@@ -10,17 +12,17 @@ const MOST_SCANNED: usize = 16;
 
 #[derive(Debug, Default)]
 pub struct Entry {
-    attributes: Vec<(Description, Values)>,
+    attributes: Vec<(Rc<Description>, Values)>,
 }
 
 /// Why a change does not fit the entry.
 pub type Misfit = String;
 
 impl Entry {
-    pub fn push(&mut self, description: &Description, values: impl Iterator<Item = Box<[u8]>>) {
+    pub fn push(&mut self, description: &Rc<Description>, values: impl Iterator<Item = Box<[u8]>>) {
         let list: Vec<_> = values.map(Some).collect();
         let live = list.len();
-        self.attributes.push((description.clone(), Values { list, live, positions: None }));
+        self.attributes.push((Rc::clone(description), Values { list, live, positions: None }));
     }
 
     /// Calls `see` with each attribute description and value.
@@ -32,7 +34,7 @@ impl Entry {
 
     /// Returns the first value of an attribute without options.
     pub fn first(&self, name: &str) -> Option<&[u8]> {
-        let is_named = |(description, _): &&(Description, Values)| description.text == name;
+        let is_named = |(description, _): &&(Rc<Description>, Values)| description.text == name;
         self.attributes.iter().find(is_named)?.1.live().next()
     }
 
@@ -42,7 +44,7 @@ impl Entry {
 
     fn values(&mut self, description: &Description) -> &mut Values {
         let at = self.position(description).unwrap_or_else(|| {
-            self.attributes.push((description.clone(), Values::default()));
+            self.attributes.push((Rc::new(description.clone()), Values::default()));
             self.attributes.len() - 1
         });
         &mut self.attributes[at].1
@@ -165,7 +167,7 @@ impl Entry {
         let Some(at) = self.position(description) else {
             let start: Box<[u8]> = step.to_string().into_bytes().into();
             return if soft {
-                self.push(description, std::iter::once(start));
+                self.push(&Rc::new(description.clone()), std::iter::once(start));
                 Ok(())
             } else {
                 Err("the attribute to increment is missing")

@@ -129,9 +129,9 @@ pub fn replay(
     counters.begin("log", 0);
     let (mut selected, sorter) = Selected::read(log, options, counters)?;
     let mut operations = sorter.finish()?;
-    let uuids = selected.in_window.iter().map(|operation| operation.uuid);
     let (memory, scratch) = (options.memory, options.scratch.clone());
     let means = backmdb::Options { memory, scratch, ..backmdb::Options::default() };
+    let uuids = std::mem::take(&mut selected.uuids);
     for (uuid, id) in locate(path, known, &means, uuids, counters)? {
         model.identify(id, Some(uuid));
     }
@@ -172,6 +172,8 @@ struct Selected {
     rolled_back: FxHashSet<u64>,
     /// CSNs of all selected operations, with their positions in the log.
     seen: BTreeMap<u128, u64>,
+    /// The entries that the operations concern.
+    uuids: FxHashSet<u128>,
     /// Operations that the database may have already, in the order of the log.
     in_window: Vec<WindowOperation>,
     /// For each server ID, the last of its operations that the database has.
@@ -252,6 +254,7 @@ impl Selected {
             }
             servers.insert(server(&operation.csn));
             all.seen.insert(csn, position);
+            all.uuids.extend(operation.uuid.into_iter().chain(operation.new_uuid));
             if let Some(uuid) = operation.uuid.filter(|_| csn <= window) {
                 let (is_add, server) = (operation.kind == Some(Type::Add), server(&operation.csn));
                 let ends = operation.kind == Some(Type::Delete) || operation.new_uuid.is_some();
@@ -535,15 +538,12 @@ impl Replay<'_, '_> {
                 self.add(operation, place, csn)
             };
         }
-        let named = self.model.find(place)?;
-        let is_same = |model: &mut Model<'_>, id| -> Result<bool> {
-            let own = uuid_of(&model.node(id)?.entry);
-            Ok(operation.uuid.is_none() || own == operation.uuid)
+        let own = operation.uuid.and_then(|uuid| self.model.find_uuid(uuid));
+        let named = match own {
+            Some(id) if self.model.is_at(id, place)? => own,
+            _ => self.model.find(place)?,
         };
-        let id = match named {
-            Some(id) if is_same(&mut self.model, id)? => Some(id),
-            _ => operation.uuid.and_then(|uuid| self.model.find_uuid(uuid)),
-        };
+        let id = if operation.uuid.is_none() { named } else { own };
         let Some(id) = id else {
             if contained {
                 return Ok(Outcome::Contained);

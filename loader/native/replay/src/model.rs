@@ -1,5 +1,7 @@
 //! The entries of a database as the replay has changed them. Unchanged entries are read from the file when needed.
 
+use std::rc::Rc;
+
 use codec::{dn2i, id2e};
 use common::{Code, Error, Result, WithCode};
 use lmdbfile::{Reader, TableReader};
@@ -37,7 +39,7 @@ pub struct Model<'r> {
     id2e: TableReader<'r>,
     dn2i: TableReader<'r>,
     /// Attribute descriptions by their number in ad2i, from 1; `None` if the schema lacks the attribute.
-    descriptions: Vec<Option<Description>>,
+    descriptions: Vec<Option<Rc<Description>>>,
     /// The normal form and the number of RDNs of each suffix.
     suffixes: Vec<(Vec<u8>, usize)>,
     nodes: FxHashMap<u64, Node>,
@@ -59,7 +61,7 @@ impl<'r> Model<'r> {
             let number =
                 codec::ad2i::read(key).filter(|number| *number as usize == descriptions.len());
             number.ok_or_else(|| Error::damaged("the numbers in ad2i have gaps"))?;
-            descriptions.push(schema.describe(text).ok());
+            descriptions.push(schema.describe(text).ok().map(Rc::new));
         }
         let parsed = |suffix: &String| {
             let dn = schema.dn(suffix.as_bytes()).with_code(Code::Schema)?;
@@ -115,6 +117,18 @@ impl<'r> Model<'r> {
     /// Returns the ID of the entry in this place.
     pub fn find(&self, place: &Place) -> Result<Option<u64>> {
         self.walk(&place.steps)
+    }
+
+    /// Returns whether the entry is in this place. This is cheaper than to find the place's entry.
+    pub fn is_at(&mut self, id: u64, place: &Place) -> Result<bool> {
+        let mut at = id;
+        for step in place.steps.iter().rev() {
+            if at == 0 || *self.node(at)?.normal != **step {
+                return Ok(false);
+            }
+            at = self.node(at)?.parent;
+        }
+        Ok(at == 0)
     }
 
     /// Returns the ID of an entry that the replay has met or located.

@@ -63,6 +63,9 @@ struct LocalQuery<'a> {
     reached: Claim,
 }
 
+/// Threads that look entries up. As many reads at a time keep a disk busy.
+const READERS: usize = 8;
+
 enum LocalState {
     Changed(Uuid),
     /// The provider reported its entryUUID as deleted.
@@ -185,7 +188,7 @@ impl<'a> LocalQuery<'a> {
         wanted.dedup();
         let (all, vague) = (Mutex::new(Local::default()), Mutex::new(false));
         let parts: Vec<&[Vec<u8>]> = wanted.chunks(1024).collect();
-        side_by_side(task.reader, task.shared.options.jobs, parts.len(), |reader, turns| {
+        side_by_side(task.reader, READERS, parts.len(), |reader, turns| {
             for at in turns.iter() {
                 let (mut local, answer) = (Local::default(), self.part(reader, index, parts[at]));
                 match answer? {
@@ -202,16 +205,19 @@ impl<'a> LocalQuery<'a> {
 
     fn part(&self, reader: &Reader, index: &Index, keys: &[Vec<u8>]) -> Result<Option<Local>> {
         let mut local = Local::default();
-        let tables = (reader.table(index.name.as_bytes()), reader.table(b"id2e"));
-        let (Some(table), Some(id2e)) = tables else { return Ok(None) };
+        let [table, id2e, dn2i] =
+            [index.name.as_bytes(), b"id2e", b"dn2i"].map(|name| reader.table(name));
+        let (Some(table), Some(id2e), Some(dn2i)) = (table, id2e, dn2i) else { return Ok(None) };
         for key in keys {
             for id in table.get_all(key)? {
                 let id = id_of(&id)?;
                 if id == 0 {
                     return Ok(None);
                 }
-                if let Some(value) = id2e.get(&id.to_ne_bytes())? {
+                let key = id.to_ne_bytes();
+                if let Some(value) = id2e.get(&key)? {
                     self.note(id, &value, &mut local)?;
+                    dn2i.get(&key)?; // only so that the caller, a single thread, finds it in the page cache
                 }
             }
         }
