@@ -382,11 +382,12 @@ def _proof(proof: Verification | Drill | None) -> str:
     if proof is None:
         return "never"
     if isinstance(proof, manifest.Verification):
-        details = part_read(proof)
+        details, problem = part_read(proof), proof.problem
     else:
+        problem = proof.problems
         details = f"restored in {units.duration(proof.restore_seconds)}"
         details += f", {_lost(proof.replay)} would be lost" if proof.replay else ""
-    return f"{units.duration(repository.age_of(proof))} ago, {details}: {proof.problems or 'good'}"
+    return f"{units.duration(repository.age_of(proof))} ago, {details}: {problem or 'good'}"
 
 
 def _lost(replay: Replayed) -> str:

@@ -21,8 +21,8 @@ _EARLIER = 7  # number of earlier backups whose numbers of entries are compared 
 class Check(monitoring.Check, frozen=True):
     """`latest` is the latest backup, or None. `members` has the backups of its set. `count`: number of restorable
     backups, where a set counts as one. `age`: age of the latest backup. `verify_age`, `drill_age`: ages of the last
-    successful verification and drill of any backup, or None. Ages are in seconds. `replayed`: the last drill with
-    --replay, or None."""
+    successful verification and drill of any backup, or None. Ages are in seconds. `loss`: seconds of changes that would
+    be lost, as the last drill with --replay found, or None."""
 
     reason: str
     count: int
@@ -32,7 +32,7 @@ class Check(monitoring.Check, frozen=True):
     verify_age: float | None = None
     drill_age: float | None = None
     members: tuple[Backup, ...] = ()
-    replayed: Drill | None = None
+    loss: float | None = None
 
     def text(self) -> tuple[str, ...]:
         """Returns the plugin's line: `BACKUP OK - ... | age=...`."""
@@ -42,13 +42,10 @@ class Check(monitoring.Check, frozen=True):
             numbers.append(f"size={sum(backup.stored_bytes for backup in self.members)}B;;;0")
             numbers.append(f"entries={sum(backup.entries for backup in self.members)};;;0")
             numbers.append(f"duration={sum(backup.seconds for backup in self.members):.1f}s;;;0")
-        for name in ("verify_age", "drill_age"):
-            age, limit = getattr(self, name), getattr(self.limits, name)
-            if age is not None:
-                numbers.append(f"{name}={age:.0f}s;{'' if limit is None else f'{limit:.0f}'};;0")
-        if self.replayed and self.replayed.replay:
-            limit = self.limits.max_loss
-            numbers.append(f"loss={self.replayed.replay.lost_seconds:.0f}s;{f'{limit:.0f}' if limit else ''};;0")
+        for name, limit_name in (("verify_age", "verify_age"), ("drill_age", "drill_age"), ("loss", "max_loss")):
+            seconds, limit = getattr(self, name), getattr(self.limits, limit_name)
+            if seconds is not None:
+                numbers.append(f"{name}={seconds:.0f}s;{'' if limit is None else f'{limit:.0f}'};;0")
         return (f"BACKUP {self.status.name} - {self.reason} | {' '.join(numbers)}",)
 
 
@@ -86,6 +83,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     verified = _youngest(proof.verification for proof in proofs.values())
     drilled = _youngest(proof.drill for proof in proofs.values())
     replayed = _last_replay(proofs.values())
+    loss = replayed.replay.lost_seconds if replayed and replayed.replay else None
     damaged_ids = [name for name, proof in proofs.items() if proof.is_bad]
     damaged_latest = [backup.id for backup in latest if backup.id in damaged_ids]
     problem = repository.problem(repo, newest)
@@ -111,7 +109,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     if not reason:
         databases = f" of {len(latest)} databases" if len(latest) > 1 else ""
         reason = f"{newest.id}, {old} old, {units.number(sum(backup.entries for backup in latest))} entries{databases}"
-    return Check(status, reason, count, age, newest, limits, verified, drilled, tuple(latest), replayed)
+    return Check(status, reason, count, age, newest, limits, verified, drilled, tuple(latest), loss)
 
 
 def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
@@ -200,6 +198,6 @@ def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
     text = "Seconds of changes that a restore would have lost, as the last `drill --replay` found."
     lost = GaugeMetricFamily(f"{_METRIC}_lost_seconds", text, labels=["suffix"])
     for suffix, result in checks.items():
-        if result.replayed and result.replayed.replay:
-            lost.add_metric([suffix], result.replayed.replay.lost_seconds)
+        if result.loss is not None:
+            lost.add_metric([suffix], result.loss)
     monitoring.write([*families, lost], path)

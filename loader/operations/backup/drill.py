@@ -180,13 +180,8 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
     newest, manifest_csns = csn.by_server(csns), csn.by_server(backup.context_csns)
     lost_csn = next((value for server, value in manifest_csns.items() if newest.get(server, "") < value), "")
     problems = [result.problem, f"contextCSN {lost_csn} of the manifest is missing" if lost_csn else ""]
-    return structs.replace(
-        result,
-        restore_seconds=round(seconds, 3),
-        context_csns=csns,
-        problem="; ".join(filter(None, problems)),
-        replay=replayed,
-    )
+    problem, seconds = "; ".join(filter(None, problems)), round(seconds, 3)
+    return structs.replace(result, restore_seconds=seconds, context_csns=csns, problem=problem, replay=replayed)
 
 
 # --- drill --replay -------------------------------------------------------------------------------
@@ -208,13 +203,8 @@ def _replayed(
     except (LogIncomplete, LogUnsuitable) as error:
         problem = f"{error}. {error.facts['advice']}"
     newest = csn.by_server(csns)
-    return Replayed(
-        operations,
-        tuple(sorted(newest.values())),
-        _lost(newest, live_csns if live else {"": f"{now:%Y%m%d%H%M%S.%fZ}"}),
-        live,
-        problem=problem,
-    )
+    seconds = _lost(newest, live_csns if live else {"": f"{now:%Y%m%d%H%M%S.%fZ}"})
+    return Replayed(operations, tuple(sorted(newest.values())), seconds, live, problem=problem)
 
 
 def _live_csns(options: DrillOptions, config: Config, database: Database) -> tuple[str, dict[str, str]]:

@@ -255,10 +255,6 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     def is_good(self) -> bool:
         return not self.problem
 
-    @property
-    def problems(self) -> str:
-        return self.problem
-
 
 class Verification(Proof, frozen=True, kw_only=True):
     """The result of a verification. `read`: bytes that were compared with checksums. `stored`: bytes of all files."""
