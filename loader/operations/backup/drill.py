@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec import structs
@@ -138,9 +138,8 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
-    # The consumer has a directory of its own, because root gives `directory` to another account.
     room = backup.room + backup.data_bytes * options.replay
-    with _scratch("drill", top, room) as directory, files.temporary_directory("drill", top) as consumer_directory:
+    with _scratch("drill", top, room) as directory, ExitStack() as stack:
         data = directory / "data"
         try:
             seconds = contents.put(data / meta.DATA, progress, "restore")
@@ -152,7 +151,8 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
             csns, entries = summary.context_csns, summary.entries if replayed else backup.entries
             settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
             provides = replayed is not None and not replayed.problem and "syncprov" in database.overlays
-            if provides:
+            if provides:  # the consumer has a directory of its own, because root gives `directory` to another account
+                consumer_directory = stack.enter_context(files.temporary_directory("drill", top))
                 settings |= {"olcReadOnly": [b"FALSE"], "olcAccess": [b"{0}to * by * write"]}
                 with progress.step("copy") as meter:
                     copied = copy.hot_copy(data, consumer_directory, meter, copy.CopyMode(reflink="try"))
