@@ -17,6 +17,7 @@ from click import Choice
 from msgspec import structs
 
 from loader import age, csn, log, standard, units
+from loader.cli.access import Account, connection_of
 from loader.cli.ending import Ending
 from loader.cli.hooks import Hooks, Outcomes
 from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of
@@ -48,7 +49,7 @@ from loader.operations.backup.options import (
 
 if TYPE_CHECKING:
     from loader.operations.backup.check import Check
-    from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
+    from loader.operations.backup.manifest import Backup, Drill, Proofs, Replayed, Verification
     from loader.operations.backup.replay import Logged
     from loader.operations.backup.repository import Where
     from loader.operations.backup.restore import RestorePlan, RestoreReport
@@ -381,10 +382,17 @@ def _proof(proof: Verification | Drill | None) -> str:
     if proof is None:
         return "never"
     if isinstance(proof, manifest.Verification):
-        details = part_read(proof)
+        details, problem = part_read(proof), proof.problem
     else:
+        problem = proof.problems
         details = f"restored in {units.duration(proof.restore_seconds)}"
-    return f"{units.duration(repository.age_of(proof))} ago, {details}: {proof.problem or 'good'}"
+        details += f", {_lost(proof.replay)} would be lost" if proof.replay else ""
+    return f"{units.duration(repository.age_of(proof))} ago, {details}: {problem or 'good'}"
+
+
+def _lost(replay: Replayed) -> str:
+    seconds = units.duration(replay.lost_seconds)
+    return f"{seconds} (compared with {replay.live})" if replay.live else f"at most {seconds} (no live server)"
 
 
 def part_read(proof: Verification) -> str:
@@ -630,7 +638,17 @@ def verify_command(
 
 
 @declare("drill", command)
-def drill_command(backup: WhichBackup, options: DrillOptions, download: Download, hooks: Hooks, shown: Shown) -> int:
+def drill_command(
+    backup: WhichBackup,
+    options: DrillOptions,
+    uri: Annotated[
+        str | None, "-H --uri URI", "With --replay: the live server (default: the slapd of this host, if it has one)."
+    ],
+    account: Account,
+    download: Download,
+    hooks: Hooks,
+    shown: Shown,
+) -> int:
     """Restore a backup into a scratch directory, start a real slapd on it, and search it.
 
     The running slapd and its database are not touched: the slapd of the drill listens on a private socket, without
@@ -639,14 +657,22 @@ def drill_command(backup: WhichBackup, options: DrillOptions, download: Download
     `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of backups of one moment, all of them
     are drilled, one after the other, unless -b names a suffix.
 
+    With --replay, the accesslog is replayed first, a consumer follows the drill's slapd, and the newest change is
+    compared with that of the live server.
+
     \b
       ditseed backup drill latest -R /srv/backup --tmp /srv/scratch
     A backup that was taken without a configuration (--from):
       ditseed backup drill latest -R /srv/backup --config /etc/ldap/slapd.d
+    How many seconds of changes would be lost now:
+      ditseed backup drill latest -R s3://BUCKET/ldap -b dc=example,dc=com --replay -H ldaps://ldap1.example.com
     """
     from loader.operations.backup import repository
     from loader.operations.backup.drill import drill
 
+    if not options.replay and (options.log or uri):
+        raise UsageProblem(reason="--log and -H need --replay")
+    options = replace(options, live=connection_of(account, uri) if uri else None)
     progress = shown.progress
     outcomes = Outcomes("backup drill", hooks, [options.repo])
     with repository.at(options.repo, progress, options.scratch, traffic=Traffic(download.download)) as repo:
@@ -656,17 +682,20 @@ def drill_command(backup: WhichBackup, options: DrillOptions, download: Download
         show_json({"drills": proofs} if len(proofs) > 1 else proofs[0])
     else:
         for proof in proofs:
-            show_facts(
-                {
-                    "backup": proof.backup,
-                    "restored in": units.duration(proof.restore_seconds),
-                    "entries": units.number(proof.entries),
-                    "looked up": units.number(proof.lookups),
-                    "contextCSN": " ".join(proof.context_csns) or "none stored",
-                    "result": proof.problem or "good",
-                }
-            )
-    return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
+            facts = {
+                "backup": proof.backup,
+                "restored in": units.duration(proof.restore_seconds),
+                "entries": units.number(proof.entries),
+                "looked up": units.number(proof.lookups),
+                "contextCSN": " ".join(proof.context_csns) or "none stored",
+            }
+            if replay := proof.replay:
+                last = max(replay.newest_csns, default="none")
+                facts["replayed"] = f"{units.number(replay.operations)} changes, the last {last}"
+                facts["consumer"] = "followed" if replay.has_consumer else "none"
+                facts["would be lost"] = _lost(replay)
+            show_facts({**facts, "result": proof.problems or "good"})
+    return EXIT_DIFFERENT if any(proof.problems for proof in proofs) else EXIT_OK
 
 
 @declare("extract", command)

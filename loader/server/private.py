@@ -36,6 +36,7 @@ Values = Sequence[bytes]
 _EVERYWHERE = tool_settings("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
 # Overlays that change the schema check, by the name of the effect in `loader.backmdb.Effects`.
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
+_SYNCPROV = "syncprov", "olcSyncProvConfig"
 _OF_SUPERIOR = ("olcRootDN", "olcLastMod")  # slapadd -b SUPERIOR applies these settings of SUPERIOR to glued entries
 
 
@@ -46,10 +47,12 @@ def configured(
     parent: Path,
     settings: Mapping[str, Values] | None = None,
     superior: Database | None = None,
+    provides: bool = False,
 ) -> Iterator[Path]:
     """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings` replace
     settings of the database; if they lack olcDbDirectory, the database is in an empty directory. `superior`: for a
-    glued database, the one whose suffix slapadd -b names. Raises SettingRefused, ConfigUnreadable."""
+    glued database, the one whose suffix slapadd -b names. `provides`: with syncprov, whose module the source loads.
+    Raises SettingRefused, ConfigUnreadable."""
     require_supported(source, database, superior or database)
     directory = parent / "slapd.d"
     empty = directory / "empty"
@@ -58,16 +61,15 @@ def configured(
     empty.mkdir(mode=0o700)
     try:
         overrides = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
-        configuration.load(
-            directory, list(_entries(source, database, overrides, empty, superior or database)), source.path
-        )
+        entries = _entries(source, database, overrides, empty, superior or database, provides)
+        configuration.load(directory, list(entries), source.path)
         yield directory
     finally:
         files.remove_tree(directory)
 
 
 def _entries(
-    source: Config, database: Database, settings: Mapping[str, Values], empty: Path, superior: Database
+    source: Config, database: Database, settings: Mapping[str, Values], empty: Path, superior: Database, provides: bool
 ) -> Iterator[Entry]:
     def of_first(pattern: str, names: Sequence[str]) -> dict[str, Values]:
         entries = (attributes for name, attributes in source.entries if re.match(pattern, name, re.IGNORECASE))
@@ -97,8 +99,10 @@ def _entries(
         own_settings |= {**dict.fromkeys(_OF_SUPERIOR, ()), **_only(by_dn[superior.entry_dn], _OF_SUPERIOR)}
     yield _entry(rdn, "cn=config", ("olcDatabaseConfig", "olcMdbConfig"), {**own_settings, **settings})
     effects = [name for name, applies in backmdb.schema_effects(source, superior).items() if applies]
-    for number, (overlay, kind) in enumerate(_OVERLAYS[name] for name in effects):
-        yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", kind), {})
+    overlays = [_OVERLAYS[name] for name in effects] + [_SYNCPROV] * provides
+    for number, (overlay, kind) in enumerate(overlays):
+        own = {"olcSpSessionlog": [b"1000"]} if overlay == "syncprov" else {}
+        yield _entry(f"olcOverlay={{{number}}}{overlay}", f"{rdn},cn=config", ("olcOverlayConfig", kind), own)
 
 
 def _only(attributes: Mapping[str, Values], names: Sequence[str]) -> dict[str, Values]:

@@ -10,7 +10,7 @@ from loader import dn, plain, units
 from loader.errors import LoaderError, of_system
 from loader.operations import monitoring
 from loader.operations.backup import repository
-from loader.operations.backup.manifest import Backup, Proof
+from loader.operations.backup.manifest import Backup, Drill, Proof, Proofs
 from loader.operations.backup.options import Limits
 from loader.operations.backup.repository import Listing, Where
 from loader.operations.monitoring import Status
@@ -21,7 +21,8 @@ _EARLIER = 7  # number of earlier backups whose numbers of entries are compared 
 class Check(monitoring.Check, frozen=True):
     """`latest` is the latest backup, or None. `members` has the backups of its set. `count`: number of restorable
     backups, where a set counts as one. `age`: age of the latest backup. `verify_age`, `drill_age`: ages of the last
-    successful verification and drill of any backup, or None. Ages are in seconds."""
+    successful verification and drill of any backup, or None. Ages are in seconds. `loss`: seconds of changes that would
+    be lost, as the last drill with --replay found, or None."""
 
     reason: str
     count: int
@@ -31,6 +32,7 @@ class Check(monitoring.Check, frozen=True):
     verify_age: float | None = None
     drill_age: float | None = None
     members: tuple[Backup, ...] = ()
+    loss: float | None = None
 
     def text(self) -> tuple[str, ...]:
         """Returns the plugin's line: `BACKUP OK - ... | age=...`."""
@@ -40,10 +42,10 @@ class Check(monitoring.Check, frozen=True):
             numbers.append(f"size={sum(backup.stored_bytes for backup in self.members)}B;;;0")
             numbers.append(f"entries={sum(backup.entries for backup in self.members)};;;0")
             numbers.append(f"duration={sum(backup.seconds for backup in self.members):.1f}s;;;0")
-        for name in ("verify_age", "drill_age"):
-            age, limit = getattr(self, name), getattr(self.limits, name)
-            if age is not None:
-                numbers.append(f"{name}={age:.0f}s;{'' if limit is None else f'{limit:.0f}'};;0")
+        for name, limit_name in (("verify_age", "verify_age"), ("drill_age", "drill_age"), ("loss", "max_loss")):
+            seconds, limit = getattr(self, name), getattr(self.limits, limit_name)
+            if seconds is not None:
+                numbers.append(f"{name}={seconds:.0f}s;{'' if limit is None else f'{limit:.0f}'};;0")
         return (f"BACKUP {self.status.name} - {self.reason} | {' '.join(numbers)}",)
 
 
@@ -80,6 +82,8 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     proofs = {backup.id: repository.proofs(repo, backup) for backup in backups}
     verified = _youngest(proof.verification for proof in proofs.values())
     drilled = _youngest(proof.drill for proof in proofs.values())
+    replayed = _last_replay(proofs.values())
+    loss = replayed.replay.lost_seconds if replayed and replayed.replay else None
     damaged_ids = [name for name, proof in proofs.items() if proof.is_bad]
     damaged_latest = [backup.id for backup in latest if backup.id in damaged_ids]
     problem = repository.problem(repo, newest)
@@ -98,13 +102,14 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
         (Status.WARNING, damaged_ids and f"{damaged_ids[-1]} was found damaged"),
         (Status.WARNING, _unproven("verified", verified, limits.verify_age)),
         (Status.WARNING, _unproven("drilled", drilled, limits.drill_age)),
+        (Status.WARNING, _lost(replayed, limits.max_loss)),
     )
     status = max((status for status, reason in findings if reason), default=Status.OK)
     reason = "; ".join(str(reason) for worst, reason in findings if reason and worst is status)
     if not reason:
         databases = f" of {len(latest)} databases" if len(latest) > 1 else ""
         reason = f"{newest.id}, {old} old, {units.number(sum(backup.entries for backup in latest))} entries{databases}"
-    return Check(status, reason, count, age, newest, limits, verified, drilled, tuple(latest))
+    return Check(status, reason, count, age, newest, limits, verified, drilled, tuple(latest), loss)
 
 
 def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
@@ -142,6 +147,21 @@ def _unproven(kind: str, age: float | None, limit: float | None) -> str:
     return f"no backup was ever {kind}" if age is None else f"no backup was {kind} for {units.duration(age)}"
 
 
+def _last_replay(proofs: Iterable[Proofs]) -> Drill | None:
+    drills = (proof.drill for proof in proofs if proof.drill is not None and proof.drill.replay is not None)
+    return min(drills, key=repository.age_of, default=None)
+
+
+def _lost(drill: Drill | None, limit: float | None) -> str:
+    """Returns a warning if the last replay failed or would lose more than `limit`, or if there was none, else ""."""
+    if drill is None or drill.replay is None:
+        return "no backup was ever drilled with --replay" if limit else ""
+    if drill.replay.problem:
+        return f"the drill of {drill.backup}: {drill.replay.problem}"
+    lost = drill.replay.lost_seconds
+    return f"changes of {units.duration(lost)} would be lost" if limit and lost > limit else ""
+
+
 # --- for Prometheus -------------------------------------------------------------------------------
 
 _METRIC = "ditseed_backup"
@@ -175,4 +195,9 @@ def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
             values += [latest.stored_bytes, latest.data_bytes, latest.entries, latest.seconds]
         for family, value in zip(families[1:], values, strict=False):
             family.add_metric([suffix], float(value))
-    monitoring.write(families, path)
+    text = "Seconds of changes that a restore would have lost, as the last `drill --replay` found."
+    lost = GaugeMetricFamily(f"{_METRIC}_lost_seconds", text, labels=["suffix"])
+    for suffix, result in checks.items():
+        if result.loss is not None:
+            lost.add_metric([suffix], result.loss)
+    monitoring.write([*families, lost], path)

@@ -2,61 +2,70 @@
 
 A drill restores a backup into a temporary directory, starts a slapd on it, and searches it. It measures how long a
 restore takes, and checks that the restored database is the one that was backed up. This host's slapd is not touched.
-The drill's slapd listens on a socket that only its account can reach. It has one database and no syncrepl. An extract
-writes entries of a backup as LDIF for ldapadd: a subtree, or the matches of a filter.
+The drill's slapd listens on a socket that only its account can reach. It has one database and no syncrepl. With
+--replay it also has the logged changes, and a second slapd follows it. An extract writes entries of a backup as LDIF
+for ldapadd: a subtree, or the matches of a filter.
 """
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from msgspec import structs
 
-from loader import backmdb, csn, defaults, ldif, overlays, standard, units
+from loader import backmdb, csn, defaults, dn, ldif, overlays, standard, units
 from loader.child import Child
 from loader.config import Config, Database
 from loader.errors import (
     BackupDamaged,
     ConnectionLost,
     LoaderError,
+    LogIncomplete,
+    LogUnsuitable,
     MdbDamaged,
     NoEntry,
     NoSuchBase,
     NoSuchPath,
+    NotPermitted,
     ServerDown,
     ToolFailed,
     UsageProblem,
 )
-from loader.mdb import meta
+from loader.mdb import copy, meta
 from loader.mdb.contents import indexes, summarise
 from loader.operations.add import PROTECTED
-from loader.operations.backup import pack, repository
-from loader.operations.backup.manifest import Backup, Drill, Verification
-from loader.operations.backup.options import EVERY, DrillOptions, ExtractOptions, VerifyOptions
+from loader.operations.backup import pack, replay, repository
+from loader.operations.backup.manifest import Backup, Drill, Replayed, Verification
+from loader.operations.backup.options import END, EVERY, DrillOptions, ExtractOptions, RestoreOptions, VerifyOptions
 from loader.operations.backup.pack import Compared
-from loader.operations.backup.restore import Contents
+from loader.operations.backup.repository import Repository
+from loader.operations.backup.restore import Contents, replay_log
 from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private, tools
 from loader.server.options import Search
-from loader.server.session import Session
+from loader.server.session import Session, session
 from loader.sources import mdb
 from loader.sources.mdb import Part
-from loader.storage import files, held
+from loader.storage import files, held, holders
+from loader.storage.files import Owner
 
 log = logging.getLogger(__name__)
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
 _LOOKUPS = 200  # entries that a drill looks up
+_PATIENCE = 300.0  # maximum seconds until a consumer has a change
 # These attributes of slapo-ppolicy and slapo-lastbind have NO-USER-MODIFICATION.
 _OVERLAY_ATTRIBUTES = (
     *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
@@ -112,7 +121,7 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
             if problem is None:
                 try:
                     repo.bring(backup)
-                    record = _drilled(options, contents, progress)
+                    record = _drilled(options, repo, contents, progress)
                 except BackupDamaged as error:
                     problem = error
             if problem is not None:
@@ -121,23 +130,34 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
         return records
 
 
-def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> Drill:
-    config, backup = contents.config(), contents.backup
+def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progress: Progress) -> Drill:
+    config, backup, replayed = contents.config(), contents.backup, None
     database = config.database(backup.suffix)
     # The account is never root.
     owner = tools.slapd_account(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
-    with _scratch("drill", top, backup) as directory:
+    room = backup.room + backup.data_bytes * options.replay
+    with _scratch("drill", top, room) as directory, ExitStack() as stack:
         data = directory / "data"
         try:
             seconds = contents.put(data / meta.DATA, progress, "restore")
             files.make_durable(data / meta.DATA)
             killpoint("drill.restored")
-            csns, is_indexed = summarise(data, backup.suffix, newest=False).context_csns, _UUID in indexes(data)
+            if options.replay and dn.key(database.suffix) not in {dn.key(suffix) for _, suffix, _ in config.logs}:
+                replayed = _replayed(options, repo, (contents, config, database), data, progress)
+            summary, is_indexed = summarise(data, backup.suffix, newest=False), _UUID in indexes(data)
+            csns, entries = summary.context_csns, summary.entries if replayed else backup.entries
             settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
-            with private.configured(config, database, directory, settings) as config_dir:
+            provides = replayed is not None and not replayed.problem and "syncprov" in database.overlays
+            if provides:  # the consumer has a directory of its own, because root gives `directory` to another account
+                consumer_directory = stack.enter_context(files.temporary_directory("drill", top))
+                settings |= {"olcReadOnly": [b"FALSE"], "olcAccess": [b"{0}to * by * write"]}
+                with progress.step("copy") as meter:
+                    copied = copy.hot_copy(data, consumer_directory, meter, copy.CopyMode(reflink="try"))
+                files.publish(copied.path, consumer_directory / meta.DATA)
+            with private.configured(config, database, directory, settings, provides=provides) as config_dir:
                 tools.change_owner(owner, directory)
                 if owner is not None and not tools.may_read(owner, [config_dir]):
                     reason = f"the drill runs slapd as uid {owner.uid}, which cannot enter the directory of --tmp"
@@ -145,31 +165,124 @@ def _drilled(options: DrillOptions, contents: Contents, progress: Progress) -> D
                 with private.running(config_dir, owner, configuration.tools_tmpdir()) as session:
                     killpoint("drill.started")
                     with progress.step("search", backup.entries) as meter:
-                        result = _searched(session, backup, database, is_indexed, meter)
+                        result = _searched(session, backup, database, (entries, is_indexed), meter)
+                    if provides and replayed is not None:
+                        with progress.step("consumer"):
+                            try:
+                                problem = _followed(session, config, database, consumer_directory, owner, entries)
+                            except LoaderError as error:
+                                problem = f"no consumer can follow it: {error}"
+                        replayed = structs.replace(replayed, problem=problem, has_consumer=not problem)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
-            return Drill(backup=backup.id, problem=str(error))
+            return Drill(backup=backup.id, problem=str(error), replay=replayed)
     # slapd shows no contextCSN if the database has no suffix entry.
     csns = result.context_csns or tuple(csns)
     newest, manifest_csns = csn.by_server(csns), csn.by_server(backup.context_csns)
     lost_csn = next((value for server, value in manifest_csns.items() if newest.get(server, "") < value), "")
     problems = [result.problem, f"contextCSN {lost_csn} of the manifest is missing" if lost_csn else ""]
-    return structs.replace(
-        result, restore_seconds=round(seconds, 3), context_csns=csns, problem="; ".join(filter(None, problems))
-    )
+    problem, seconds = "; ".join(filter(None, problems)), round(seconds, 3)
+    return structs.replace(result, restore_seconds=seconds, context_csns=csns, problem=problem, replay=replayed)
 
 
-def _searched(session: Session, backup: Backup, database: Database, is_indexed: bool, meter: Meter) -> Drill:
-    """Counts all entries. Looks up some of them by DN and, if entryUUID is indexed, by entryUUID."""
+# --- drill --replay -------------------------------------------------------------------------------
 
-    def names() -> Iterator[str]:
-        for suffix in database.suffixes:
-            with suppress(NoSuchBase):
-                yield from session.dns(Search(suffix, page=_PAGE))
-                if session.offers_subentries(suffix):
-                    yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
 
+def _replayed(
+    options: DrillOptions, repo: Repository, origin: tuple[Contents, Config, Database], data: Path, progress: Progress
+) -> Replayed:
+    """Replays the log to its end on the restored database. If that is refused, the database stays as it is."""
+    contents, config, database = origin
+    # The live server is read first, so that the duration of the drill does not count as lost.
+    now, (live, live_csns) = datetime.datetime.now(datetime.timezone.utc), _live_csns(options, config, database)
+    csns, operations, problem = contents.backup.newest_csns, 0, ""
+    restoring = RestoreOptions(repo, until=END, log=options.log, identities=options.identities)
+    try:
+        replay.require_replayable(config, database)
+        done = replay_log(restoring, repo, origin, data, progress)
+        csns, operations = (*csns, *done.context_csns, done.last), done.operations
+    except (LogIncomplete, LogUnsuitable) as error:
+        problem = f"{error}. {error.facts['advice']}"
+    newest = csn.by_server(csns)
+    seconds = _lost(newest, live_csns if live else {"": f"{now:%Y%m%d%H%M%S.%fZ}"})
+    return Replayed(operations, tuple(sorted(newest.values())), seconds, live, problem=problem)
+
+
+def _live_csns(options: DrillOptions, config: Config, database: Database) -> tuple[str, dict[str, str]]:
+    """Returns the URI or database directory of the live server, and its newest CSNs; "" if there is none. A directory
+    is read with that of its log: slapd writes contextCSN only at checkpoints, and a deleted entry has no entryCSN."""
+    if options.live is not None:
+        with session(options.live) as server:
+            return server.uri, csn.by_server(server.context_csns(database.suffix))
+    try:
+        if database.directory is None or holders.holder(database.directory) is None:
+            return "", {}
+        logs = [config.database(suffix) for suffix, _ in replay.logs_of(config, database)]
+        summaries = [summarise(each.directory, each.suffix) for each in (database, *logs) if each.directory]
+    except NotPermitted as error:
+        log.warning("the live server is not compared: %s", error)
+        return "", {}
+    return str(database.directory), csn.by_server(text for summary in summaries for text in summary.newest_csns)
+
+
+def _lost(reached: Mapping[str, str], live: Mapping[str, str]) -> float:
+    """Returns the seconds by which `live` is ahead, for the server ID with the most. A server ID that was not reached,
+    such as "", is compared with the newest CSN of all."""
+    newest, seconds = max(reached.values(), default=""), 0.0
+    for server, text in live.items():
+        with suppress(ValueError):  # a CSN contains an invalid time
+            seconds = max(seconds, (csn.time(text) - csn.time(reached.get(server, newest))).total_seconds())
+    return seconds
+
+
+def _followed(
+    provider: Session, config: Config, database: Database, directory: Path, owner: Owner | None, entries: int
+) -> str:
+    """Lets a consumer with a copy of the database in `directory` follow the drill's slapd, and changes an entry there.
+    Returns what is wrong, or ""."""
+    suffix = database.suffix
+    base = suffix.replace("\\", "\\\\").replace('"', '\\"')
+    syncrepl = f'{{0}}rid=001 provider={provider.uri} searchbase="{base}" type=refreshAndPersist bindmethod=simple'
+    settings = {
+        **_SETTINGS,
+        "olcReadOnly": [b"FALSE"],
+        "olcDbDirectory": [bytes(directory)],
+        "olcRootDN": [b"cn=drill"],  # slapd refuses olcSyncrepl without it
+        "olcSyncrepl": [f'{syncrepl} retry="1 +"'.encode()],
+    }
+    with private.configured(config, database, directory, settings) as config_dir:
+        tools.change_owner(owner, directory)
+        with private.running(config_dir, owner, configuration.tools_tmpdir()) as consumer:
+            # A replaced objectClass, with the same values, gets the entry a new entryCSN.
+            with session(structs.replace(provider.connection, mechanism="EXTERNAL")) as writer:
+                writer.replace(suffix, {"objectClass": writer.read(suffix, ["objectClass"])["objectclass"]})
+            written, deadline = _csns(provider, suffix), time.monotonic() + _PATIENCE
+            while _csns(consumer, suffix) != written:
+                if time.monotonic() > deadline:
+                    return f"a consumer did not get a change within {units.duration(_PATIENCE)}"
+                time.sleep(0.05)
+            count = sum(1 for _ in _names(consumer, database))
+    counts = f"{units.number(count)} entries after a change, its provider has {units.number(entries)}"
+    return "" if count == entries else f"a consumer has {counts}"
+
+
+def _csns(session: Session, suffix: str) -> list[list[bytes]]:
+    return [sorted(values) for _, values in sorted(session.read(suffix, ["contextCSN", "entryCSN"]).items())]
+
+
+def _names(session: Session, database: Database) -> Iterator[str]:
+    for suffix in database.suffixes:
+        with suppress(NoSuchBase):
+            yield from session.dns(Search(suffix, page=_PAGE))
+            if session.offers_subentries(suffix):
+                yield from session.dns(Search(suffix, page=_PAGE, subentries=True))
+
+
+def _searched(session: Session, backup: Backup, database: Database, expected: tuple[int, bool], meter: Meter) -> Drill:
+    """Counts all entries. Looks up some of them by DN and, if entryUUID is indexed, by entryUUID. `expected`: number of
+    entries, and whether entryUUID is indexed."""
+    entries, is_indexed = expected
     count, sample, problems, chance = 0, list[str](), list[str](), random.Random()
-    for count, name in enumerate(names(), 1):  # reservoir sampling: all names are equally likely
+    for count, name in enumerate(_names(session, database), 1):  # reservoir sampling: all names are equally likely
         if len(sample) < _LOOKUPS:
             sample.append(name)
         elif (slot := chance.randrange(count)) < _LOOKUPS:
@@ -184,9 +297,9 @@ def _searched(session: Session, backup: Backup, database: Database, is_indexed: 
                     problems.append(f"the index of entryUUID does not lead to {name}")
         except LoaderError as error:
             problems.append(f"{name} cannot be read: {error}")
-    if count != backup.entries:
-        slapd_count, manifest_count = units.number(count), units.number(backup.entries)
-        problems.append(f"slapd shows {slapd_count} entries, the manifest says {manifest_count}")
+    if count != entries:
+        source = "manifest says" if entries == backup.entries else "database has"
+        problems.append(f"slapd shows {units.number(count)} entries, the {source} {units.number(entries)}")
     return Drill(
         backup=backup.id,
         problem="; ".join(problems[:3]),
@@ -197,9 +310,9 @@ def _searched(session: Session, backup: Backup, database: Database, is_indexed: 
 
 
 @contextmanager
-def _scratch(kind: str, top: Path, backup: Backup) -> Iterator[Path]:
-    """Yields a temporary directory with a subdirectory `data` for a backup's database. Raises NoSpace."""
-    files.require_space(top, backup.room)
+def _scratch(kind: str, top: Path, room: int) -> Iterator[Path]:
+    """Yields a temporary directory with a subdirectory `data` for a database. `room`: in bytes. Raises NoSpace."""
+    files.require_space(top, room)
     with files.temporary_directory(kind, top) as directory, files.explained(top):
         (directory / "data").mkdir(mode=0o700)
         yield directory
@@ -220,7 +333,7 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
     # The error names the repository, because the directory of the unpacked database is temporary.
     missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
-    with _scratch("extract", top, backup) as directory, tempfile.TemporaryFile(dir=top) as extracted:
+    with _scratch("extract", top, backup.room) as directory, tempfile.TemporaryFile(dir=top) as extracted:
         contents.put(directory / "data" / meta.DATA, progress)
         with progress.step("extract") as meter, tempfile.TemporaryFile(dir=top) as source:
             if options.where is not None:

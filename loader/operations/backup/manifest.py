@@ -267,14 +267,33 @@ class Verification(Proof, frozen=True, kw_only=True):
         return self.is_good and self.read >= self.stored
 
 
+class Replayed(msgspec.Struct, frozen=True):
+    """The replay of a drill. `newest_csns`: of each server ID, the last change that a restore reaches. `live`: URI or
+    database directory of the server that is `lost_seconds` ahead. Without one, `lost_seconds` is an upper bound: the
+    time from the last change to the drill. `has_consumer`: a consumer followed the restored database. `problem`: of the
+    log or the consumer; the backup itself is good."""
+
+    operations: Count = 0
+    newest_csns: tuple[Csn, ...] = ()
+    lost_seconds: Seconds = 0.0
+    live: str = ""
+    has_consumer: bool = False
+    problem: str = ""
+
+
 class Drill(Proof, frozen=True, kw_only=True):
     """The result of a drill. `restore_seconds`: time of the restore until slapd could be started. `lookups`: number of
-    entries that were looked up by DN and by entryUUID."""
+    entries that were looked up by DN and by entryUUID. `replay`: None without --replay."""
 
     restore_seconds: Seconds = 0.0
     entries: Count = 0
     lookups: Count = 0
     context_csns: tuple[Csn, ...] = ()
+    replay: Replayed | None = None
+
+    @property
+    def problems(self) -> str:
+        return "; ".join(filter(None, [self.problem, self.replay.problem if self.replay else ""]))
 
 
 class Proofs(msgspec.Struct, frozen=True):

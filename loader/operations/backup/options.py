@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from loader.config import Config as ServerConfig
     from loader.config import Database
     from loader.operations.backup.repository import Where
+    from loader.server.options import Connection
 
 
 _GENERALIZED = re.compile(r"(\d{14})(?:[.,](\d{1,6}))?Z")  # generalizedTime, also in reqStart
@@ -148,6 +149,9 @@ class Moment:
             return csn.time(self.csn).replace(tzinfo=datetime.timezone.utc)
         except ValueError as error:
             raise UsageProblem(reason=f"not a moment: {self.text!r} ({error})") from error
+
+
+END = Moment("its end", f"99991231235959.999999Z{END_OF_TIME}")  # of a log, wherever it ends
 
 
 class _MomentType(ParsedType):
@@ -270,7 +274,7 @@ SHRINK = 0.5
 
 @dataclass(frozen=True)
 class Limits:
-    """Ages are in seconds. If `verify_age` or `drill_age` is 0 or None, there is no limit."""
+    """Times are in seconds. If `verify_age`, `drill_age` or `max_loss` is 0 or None, there is no limit."""
 
     max_age: Annotated[
         float, "--max-age TIME", Duration(), {"default": "26h"}, "CRITICAL if the latest backup is older: 26h, 90m."
@@ -292,6 +296,12 @@ class Limits:
         {"default": f"{SHRINK:.0%}"},
         "WARNING if the latest backup has this share fewer entries than the median of the seven before it.",
     ] = SHRINK
+    max_loss: Annotated[
+        float | None,
+        "--max-loss TIME",
+        Duration(),
+        "WARNING if more would be lost, as the last `drill --replay` found: 10m (default: no limit).",
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -404,6 +414,9 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class DrillOptions:
+    """`live`: the server whose contextCSN a replay is compared with. If it is None, it is the slapd of this host that
+    has the database open."""
+
     repo: RepoOption
     which: Which = LATEST
     suffix: Suffix = None
@@ -415,6 +428,18 @@ class DrillOptions:
         "Account that slapd runs as (default: that of the database on this host, or nobody).",
     ] = None
     identities: IdentityFiles = ()
+    replay: Annotated[
+        bool,
+        "Also replay the accesslog as far as it goes, let a consumer follow the result, and say how many seconds of "
+        "changes would be lost now.",
+    ] = False
+    log: Annotated[
+        str | None,
+        "--log SOURCE",
+        "The accesslog: the directory of its database, or an export of it (default: what `backup log` stored, else its "
+        "latest backup).",
+    ] = None
+    live: Connection | None = None
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from loader.config import Config, Database
 from loader.errors import LogIncomplete, LogUnsuitable, MdbDamaged, UsageProblem
 from loader.mdb import contents
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.options import END_OF_TIME, Moment, RestoreOptions
+from loader.operations.backup.options import END, END_OF_TIME, Moment, RestoreOptions
 from loader.operations.verify import core_target_of
 from loader.piped import piped
 from loader.progress import Meter, Progress
@@ -281,7 +281,8 @@ def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Lo
         yield f"the log begins with {start}, and nothing shows that it has all changes between the backup and this one"
     for gap in sorted(replayed.gaps, key=lambda gap: ("lacks" not in gap.reason, gap.csn)):  # lost changes first
         yield f"{gap.dn}: {gap.reason} (change {gap.start}, CSN {gap.csn})"
-    if replayed.log_end < replayed.until and (source.until is None or source.until < moment.time):
+    is_short = replayed.log_end < replayed.until and (source.until is None or source.until < moment.time)
+    if is_short and moment is not END:
         yield f"the log ends with {replayed.log_end or 'nothing'}, and later changes may be missing"
 
 

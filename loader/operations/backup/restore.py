@@ -349,7 +349,11 @@ def _unpacked(
             rebuilt = _fitted(contents, target, partial, progress)
             for note in rebuilt.index_notes:
                 progress.say(note)
-            replayed = _replayed(options, repo, contents, target, partial, progress) if options.until else None
+            replayed = None
+            if options.until:
+                with _environment(partial) as environment:
+                    configured = _configured(contents, target)
+                    replayed = replay_log(options, repo, (contents, *configured), environment, progress)
             verified = checked(partial, options.verify, progress)
             # This is only a warning, because all checksums matched.
             if replayed is None and verified.entries not in (None, backup.entries):
@@ -374,20 +378,19 @@ def _unpacked(
             raise
 
 
-def _replayed(
+def replay_log(
     options: RestoreOptions,
     repo: Repository,
-    contents: Contents,
-    target: RestoreTarget,
-    partial: Path,
+    origin: tuple[Contents, Config, Database],
+    environment: Path,
     progress: Progress,
 ) -> Replay:
-    """Brings the unpacked database to the moment of --until. Raises LogUnsuitable, LogIncomplete."""
-    configured, database = _configured(contents, target)
-    source = log_of(options, repo, (contents, configured, database), partial.parent / _LOG, progress)
-    with source as found, _environment(partial) as environment:
-        origin = replay.Origin(contents.backup, environment, configured, database)
-        done = replay.replay(origin, found, options, progress)
+    """Brings the unpacked database in `environment` to the moment of --until. Uses directories beside it. Raises
+    LogUnsuitable, LogIncomplete."""
+    contents, configured, database = origin
+    with log_of(options, repo, origin, environment.with_name(_LOG), progress) as found:
+        unpacked = replay.Origin(contents.backup, environment, configured, database)
+        done = replay.replay(unpacked, found, options, progress)
     for note in (*done.gaps, *done.notes):
         log.warning("%s", note)
     return done

@@ -20,7 +20,7 @@ from loader.errors import UsageProblem
 from loader.operations.backup import replay, repository
 from loader.operations.backup.drill import left_out
 from loader.operations.backup.manifest import Backup
-from loader.operations.backup.options import END_OF_TIME, LATEST, Moment, RestoreOptions, UndoOptions
+from loader.operations.backup.options import END, LATEST, Moment, RestoreOptions, UndoOptions
 from loader.operations.backup.replay import Log, Logged
 from loader.operations.backup.restore import Contents, log_of
 from loader.progress import Progress
@@ -114,7 +114,7 @@ def undo(options: UndoOptions, progress: Progress) -> Undone:
     """Writes LDIF change records that take back the matching changes to standard output. Raises LogUnsuitable, and
     UsageProblem if no log is named."""
     output = standard.output("LDIF", readable=True)
-    since, until = options.since, options.until or Moment("", f"99991231235959.999999Z{END_OF_TIME}")
+    since, until = options.since, options.until or END
     start = since.csn if csn.server_id(since.text) else f"{since.csn.partition('#')[0]}#000000#000#000000"
     with _log(options, progress) as (source, configured, suffix):
         base = options.dn or suffix
