@@ -96,7 +96,8 @@ def write(
                 names, new = comparison.differing(source, base, meter)
         source.seek(0)
         entries = ldif.records(source.fileno(), "the backup", names) if names or names is None else []
-        comparison.match(entries)
+        with suppress(NoSuchBase):  # the server has no entry at all
+            comparison.match(entries)
         records = 0
         pending, stuck = [(name, entry, "") for name, entry in entries], False
         while pending and not stuck:  # a DN may become free by a later record
@@ -114,7 +115,7 @@ def write(
 
 
 class _Comparison:
-    """`matched`: keys of the DNs, on the server, of entries whose entryUUID the backup has. `moved`: key of a DN on the
+    """`matched`: keys of the DNs, on the server, of entries that the backup has. `moved`: key of a DN on the
     server -> DN after the records so far. `blocked`: keys of the DNs of entries that cannot be brought back now."""
 
     def __init__(self, server: Session, suffix: str) -> None:
@@ -184,12 +185,15 @@ class _Comparison:
             if occupant and first_value(occupant[1], "entryuuid") in self._by_uuid:
                 return "another entry of the backup has its DN now", []
             above = dn.key(parent)
-            is_below = key in self._roots or above in self._present or self._at(parent)
-            if above in self.blocked or not is_below:
-                return "the entry above it is not there now", []
+            if key not in self._roots and above not in self._present:
+                if above in self.blocked or not self._at(parent):
+                    return "the entry above it is not there now", []
+                self._present.add(above)
             current = current or name
         writable = {name: values for name, values in wanted.items() if self._may_write(name)}
-        match = match or occupant
+        if occupant:
+            match = occupant
+            self.matched.add(dn.key(occupant[0]))
         if match and match[1].get("structuralobjectclass", []) != wanted.get("structuralObjectClass", []):
             return "the entry has another structural object class now", []
         self._present.add(key)
@@ -210,7 +214,8 @@ class _Comparison:
                 spelled = [value for value in lowered.get(one, ()) if value.decode(errors="replace") in rdn(name)]
                 present[one] = [*kept, *(value for value in spelled if ava_of(one, value) in new and value not in kept)]
         if lines := self._modifications(present, lowered, naming, {name.lower(): name for name in wanted}):
-            records.append(record("changed since the backup", name, ["changetype: modify", *lines]))
+            since = "changed since the backup" + (", and has another entryUUID now" if occupant else "")
+            records.append(record(since, name, ["changetype: modify", *lines]))
         return "", records
 
     def _modifications(
@@ -222,14 +227,15 @@ class _Comparison:
         for name in sorted({*present, *wanted}):
             old, new = present.get(name, ()), wanted.get(name, ())
             gone, missing, base = {*old} - {*new}, {*new} - {*old}, _base(name)
-            if base in self._schema.ordered and [*map(_unnumbered, old)] == [*map(_unnumbered, new)]:
+            is_ordered = base in self._schema.ordered
+            if not (gone or missing) or (is_ordered and [*map(_unnumbered, old)] == [*map(_unnumbered, new)]):
                 continue
-            is_whole = base in {*naming, *self._schema.ordered, *self._schema.unmatched} or not self._schema.protected
+            is_whole = is_ordered or base in naming or base in self._schema.unmatched or not self._schema.protected
             if is_whole or gone == {*old}:
                 changes = [("replace", new)]
             else:
                 changes = [("delete", [v for v in old if v in gone]), ("add", [v for v in new if v in missing])]
-            lines += modification(spelled.get(name, name), *changes) if gone or missing else []
+            lines += modification(spelled.get(name, name), *changes)
         return lines
 
 
