@@ -85,6 +85,15 @@ COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _attributes(Shows.LEFT_OUT) 
 MOVING = tuple(_attributes(Shows.MOVING))
 # Attributes that may differ between a provider and a correct replica.
 LOCAL = tuple(dict.fromkeys(name for overlay in OVERLAYS for name in overlay.local if name != "memberOf"))
+# slapd generates these attributes (slapd-config(5) olcLastMod, RFC 4512 3.4), so they differ between two loads.
+SERVER_ATTRIBUTES = (
+    *("structuralObjectClass", "entryUUID", "entryCSN"),
+    *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
+)
+# In lower case: attributes of slapd and its overlays that no client may write (NO-USER-MODIFICATION), for use if no
+# schema can be read. Some are of slapo-ppolicy.
+_PPOLICY = ("pwdChangedTime", "pwdHistory", "pwdAccountTmpLockoutEnd")
+PROTECTED = tuple(map(str.lower, (*SERVER_ATTRIBUTES, CONTEXT_CSN, *LOCAL, *_PPOLICY)))
 
 
 # When an entry is added, these overlays change the entries whose DNs it contains, or refuse it if those are missing.

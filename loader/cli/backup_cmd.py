@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +20,7 @@ from loader import age, csn, log, standard, units
 from loader.cli.access import Account, connection_of
 from loader.cli.ending import Ending
 from loader.cli.hooks import Hooks, Outcomes
-from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of
+from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of, refuse_given
 from loader.cli.report import show_check, show_error, show_facts, show_json, show_report, show_table, tell
 from loader.declared import Argument, Metrics, Scratch, Suffix
 from loader.declared import command as declare
@@ -698,27 +698,55 @@ def drill_command(
     return EXIT_DIFFERENT if any(proof.problems for proof in proofs) else EXIT_OK
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Server(Account):
+    uri: Annotated[str | None, "-H --uri URI", "The server for --changes (ldap.conf is honoured)."] = None
+
+
 @declare("extract", command)
 def extract_command(
-    backup: WhichBackup, options: ExtractOptions, download: Download, progress_mode: ProgressMode = "auto"
-) -> None:
+    backup: WhichBackup,
+    options: ExtractOptions,
+    download: Download,
+    server: _Server,
+    progress_mode: ProgressMode = "auto",
+) -> int:
     """Write entries of a backup to standard output, as LDIF that ldapadd takes.
 
     After a mistaken delete: the server keeps running. A filter is evaluated by slapcat with the configuration in the
-    backup.
+    backup. With --changes, the entries of a server are compared with those of the backup, and the LDIF for ldapmodify
+    adds, renames and modifies them. It deletes none: those that are new on the server are listed in comments. Exit
+    status of --changes: 0 all is brought back, 1 some entries are not; these are reported.
 
     \b
       ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com > sales.ldif
       ldapadd -H ldapi:/// -Y EXTERNAL -f sales.ldif
     Single entries, wherever they are:
       ditseed backup extract latest -R /srv/backup --filter '(uid=jdoe)'
+    Entries that were changed, renamed or deleted since:
+      ditseed backup extract latest -R /srv/backup --dn ou=sales,dc=example,dc=com \\
+        --changes -H ldapi:/// -Y EXTERNAL > changes.ldif
+      ldapmodify -H ldapi:/// -Y EXTERNAL -M -f changes.ldif
     """
     from loader.operations.backup import repository
     from loader.operations.backup.drill import extract
 
+    if options.changes:
+        refuse_given(["keep_operational"], "a run without --changes")
+    else:
+        refuse_given((field.name for field in fields(_Server)), "--changes")
+    running = connection_of(server, server.uri) if options.changes else None
     standard.reserve_output()
     progress = progress_of(progress_mode)
     with repository.at(options.repo, progress, options.scratch, traffic=Traffic(download.download)) as repo:
-        entries = extract(replace(options, repo=repo, which=backup.which), progress)
+        extracted = extract(replace(options, repo=repo, which=backup.which), progress, running)
+    if isinstance(extracted, int):
+        if log.verbosity() >= 0:
+            tell(f"extracted: {units.number(extracted)} entries")
+        return EXIT_OK
+    for name, reason in extracted.conflicts:
+        tell(f"not brought back: {name}: {reason}")
     if log.verbosity() >= 0:
-        tell(f"extracted: {units.number(entries)} entries")
+        records, new = units.number(extracted.records), units.number(len(extracted.new))
+        tell(f"extracted: {records} changes; {new} entries are new since the backup")
+    return EXIT_DIFFERENT if extracted.conflicts else EXIT_OK

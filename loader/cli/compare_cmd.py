@@ -46,8 +46,8 @@ class _Comparison:
 
     @property
     def ignored_attributes(self) -> tuple[str, ...]:
-        from loader.operations.compare import IGNORED, SERVER_ATTRIBUTES
-        from loader.overlays import CONTEXT_CSN
+        from loader.operations.compare import IGNORED
+        from loader.overlays import CONTEXT_CSN, SERVER_ATTRIBUTES
 
         usual = [name for name in IGNORED if not (self.with_context_csn and name == CONTEXT_CSN)]
         return (*usual, *(SERVER_ATTRIBUTES if self.user_attributes else ()), *self.ignored)

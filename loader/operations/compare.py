@@ -26,11 +26,6 @@ from loader.sources.ldap import Server
 
 # contextCSN can differ between equal servers, because syncprov writes it to the suffix entry only from time to time.
 IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)
-# slapd generates these attributes (slapd-config(5) olcLastMod, RFC 4512 3.4), so they differ between two loads.
-SERVER_ATTRIBUTES = (
-    *("structuralObjectClass", "entryUUID", "entryCSN"),
-    *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
-)
 
 
 class CompareOptions(Struct, frozen=True):

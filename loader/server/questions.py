@@ -194,8 +194,9 @@ class SubschemaInfo(msgspec.Struct, frozen=True):
     """A server's properties; all names are in lower case. `transactions`: RFC 5805 is supported. `contexts`: suffixes.
     `protected`: names of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512). `aliases`: (other name,
     name that the server returns). `openldap`: the server is slapd. `naming`: names of user attributes whose values are
-    DNs. `memberof`, `accesslog`: these overlays are loaded. `of_2_7`: OpenLDAP 2.7. If no schema is visible,
-    `memberof` and `of_2_7` are True, and `accesslog` is False."""
+    DNs. `ordered`: names of attributes with X-ORDERED. `unmatched`: of those without an equality rule. `memberof`,
+    `accesslog`: these overlays are loaded. `of_2_7`: OpenLDAP 2.7. If no schema is visible, `memberof` and `of_2_7` are
+    True, and `accesslog` is False."""
 
     transactions: bool
     contexts: tuple[str, ...]
@@ -203,9 +204,15 @@ class SubschemaInfo(msgspec.Struct, frozen=True):
     aliases: tuple[tuple[str, str], ...]
     openldap: bool
     naming: tuple[str, ...]
+    ordered: tuple[str, ...]
+    unmatched: tuple[str, ...]
     memberof: bool
     accesslog: bool
     of_2_7: bool
+
+    def unwritable(self) -> set[str]:
+        """Returns the attributes that clients may not set, or that no server stores."""
+        return {*(self.protected or overlays.PROTECTED), *map(str.lower, overlays.COMPUTED)}
 
 
 def subschema(server: Session) -> SubschemaInfo:
@@ -213,14 +220,14 @@ def subschema(server: Session) -> SubschemaInfo:
     root = server.read("", ["*", "+"])
     types = list(_types(server, root))
     by_name = {name.lower(): each for each in types for name in (*each.names, each.oid)}
-    naming = []
-    for name, attribute_type in by_name.items():
-        origin, visited = attribute_type, set[str]()
-        while not origin.syntax and origin.sup and origin.oid not in visited:
-            visited.add(origin.oid)
-            origin = by_name.get(origin.sup[0].lower(), origin)
-        if origin.syntax in _NAMING and not attribute_type.usage:
-            naming.append(name)
+
+    def inherited(of: AttributeType, field: str) -> object:
+        visited = set[str]()
+        while not getattr(of, field) and of.sup and of.oid not in visited:
+            visited.add(of.oid)
+            of = by_name.get(of.sup[0].lower(), of)
+        return getattr(of, field)
+
     # slapd's subschema includes the configuration attributes of loaded modules.
     attributes = {name.lower() for each in types for name in each.names}
     return SubschemaInfo(
@@ -231,7 +238,9 @@ def subschema(server: Session) -> SubschemaInfo:
             (other.lower(), one.names[0].lower()) for one in types if one.names for other in (*one.names[1:], one.oid)
         ),
         openldap=_OPENLDAP in root.get("objectclass", []),
-        naming=tuple(naming),
+        naming=tuple(name for name, one in by_name.items() if inherited(one, "syntax") in _NAMING and not one.usage),
+        ordered=tuple(name for name, one in by_name.items() if one.x_ordered),
+        unmatched=tuple(name for name, one in by_name.items() if not inherited(one, "equality")),
         memberof=not attributes or "olcmemberofmemberad" in attributes,
         accesslog="olcaccesslogdb" in attributes,
         of_2_7=not attributes or "olcdbpagesize" in attributes,

@@ -19,8 +19,9 @@ from fixtures.network import Proxy
 from fixtures.slapd import Slapd
 from fixtures.trees import hard_tree
 from loader import errors
-from loader.operations.compare import IGNORED, SERVER_ATTRIBUTES, CompareOptions, CompareReport, Sample, compare
+from loader.operations.compare import IGNORED, CompareOptions, CompareReport, Sample, compare
 from loader.operations.generate import to_directory
+from loader.overlays import SERVER_ATTRIBUTES
 from loader.progress import Progress
 from loader.server.options import Connection
 from loader.sources import Comparable

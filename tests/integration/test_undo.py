@@ -1,4 +1,4 @@
-"""`backup undo`: its LDIF, applied to the running server, takes back what the log has; and what it cannot take back."""
+"""`backup undo` and `backup extract --changes`: their LDIF, applied to the running server, takes changes back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fixtures.history import LOGOLD, SETTINGS, History, history, stored
 from fixtures.partial import differences
 from fixtures.random_changes import ADD, DELETE, INCREMENT, PERMISSIVE, REPLACE, changes, tree
 from fixtures.trees import CERTIFICATE
+from loader.errors import UsageProblem
 from tests.support.backups import backup
 from tests.support.command import Done, ditseed
 
@@ -75,10 +76,16 @@ def undo(running: History, *words: object, log: object = None) -> Done:
 
 def same(running: History, before: bytes) -> None:
     """Asserts that the tree is as slapcat printed it, the order of ordered values included."""
-    found = differences(stored(before), stored(running.slapcat()), OWN)
+    after = running.slapcat()
+    found = differences(stored(before), stored(after), (*OWN, "gOrdered"))
     assert not found, found
-    ordered = [sorted(re.findall(rb"(?m)^gOrdered:.*$", text)) for text in (before, running.slapcat())]
-    assert ordered[0] == ordered[1]
+    assert ordered(before) == ordered(after)
+
+
+def ordered(text: bytes) -> dict[bytes, list[bytes]]:
+    """Returns DN -> ordered values. Their indexes are left out: slapd stores them only when it modifies the values."""
+    values = re.compile(rb"(?m)^gOrdered: (?:\{\d+\})?(.*)$")
+    return {entry.partition(b"\n")[0]: values.findall(entry) for entry in text.split(b"\n\n")}
 
 
 def taken_back(running: History, done: Done, before: bytes) -> str:
@@ -263,3 +270,105 @@ def test_random_changes(tmp_path: Path) -> None:
             assert done.status == 0, done.err
             server.ldapmodify(done.out, "-M", "-e", "relax")
             same(source, before)
+
+
+# --- extract --changes ------------------------------------------------------------------------------------------------
+
+
+def extract(running: History, repo: Path, *words: object) -> Done:
+    server = running.server
+    account = ("-H", server.client_uri, "-D", server.root_dn, "-y", server.password_file)
+    return ditseed("backup", "extract", "latest", "-R", repo, "-b", BASE, "--changes", *account, *words)
+
+
+def take(running: History, repo: Path) -> bytes:
+    backup("run", repo, "--init", "--config", running.server.config_path, "-b", BASE).ok()
+    return running.slapcat()
+
+
+def brought_back(running: History, repo: Path, before: bytes) -> str:
+    """Applies what brings the whole tree back, deletes what is new, and brings back what was in the way of others."""
+    done = extract(running, repo, "--dn", BASE)
+    running.server.ldapmodify(done.out, "-M")
+    gone = re.findall(r"(?m)^# new since the backup: (.*)$", done.out)
+    gone += re.findall(r"(?m)^not brought back: .* has its DN now, and it is (.*)$", done.err)
+    deletions = (f"dn: {name}\nchangetype: delete\n\n" for name in sorted({*gone}, key=lambda name: -name.count(",")))
+    running.server.ldapmodify("".join(deletions), "-M")
+    running.server.ldapmodify(extract(running, repo, "--dn", BASE).ok().out, "-M")
+    same(running, before)
+    assert not extract(running, repo, "--dn", BASE).ok().out
+    return done.out
+
+
+def test_what_differs_from_a_backup(running: History, handle: Any, tmp_path: Path) -> None:
+    values: dict[str, list[bytes]] = {
+        "gOrdered": [b"one", b"two", b"three"],
+        "gText": [b"a", b"b"],
+        "gOctets": [b"x\0y", b" space"],
+        "userCertificate;binary": [CERTIFICATE],
+        "description": [b"Text", b"other"],
+        "description;lang-de": [b"de"],
+    }
+    full, bad = thing(handle, "cn=values", **values), thing(handle, "cn=kept", mail=[b"a@b"])
+    handle.modify_s(full, [(ADD, "gOrdered", [b"four"])])
+    for number in range(3):
+        thing(handle, f"cn=swap{number}", GROUPS)
+    small = f"cn=small,{GROUPS}"
+    again = thing(handle, "cn=again", sn=[b"first"])
+    before = take(running, repo := tmp_path / "repo")
+    handle.modify_s(full, [(DELETE, "gOrdered", [b"{1}"]), (REPLACE, "gText", [b"a", b"c"])])
+    handle.modify_s(full, [(REPLACE, "description", [b"TEXT", b"other"]), (DELETE, "userCertificate;binary", None)])
+    handle.modify_s(full, [(REPLACE, "description;lang-de", [b"anders"]), (REPLACE, "gOctets", [b"x\0z"])])
+    handle.modify_s(full, [(ADD, "jpegPhoto", [b"\xff\xd8"])])
+    handle.rename_s(full, "cn=more+uid=5", GROUPS, delold=False)
+    one = extract(running, repo, "--filter", "(cn=values)").ok().out
+    assert one.count("changetype:") == 2
+    handle.rename_s(bad, r"cn=a\, b", delold=True)
+    handle.rename_s(PEOPLE, "ou=mine", GROUPS)
+    handle.delete_s(f"cn=p3,ou=mine,{GROUPS}")
+    handle.delete_s(again.replace("ou=people", "ou=mine,ou=groups"))
+    thing(handle, "cn=again", f"ou=mine,{GROUPS}", mail=[b"second"])
+    thing(handle, "cn=new", f"ou=mine,{GROUPS}")
+    handle.modify_s(small, [(ADD, "member", [b"cn=mallory"])])
+    for old, new in ((2, 3), (1, 2), (0, 1)):
+        handle.rename_s(f"cn=swap{old},{GROUPS}", f"cn=swap{new}")
+    text = brought_back(running, repo, before)
+    assert text.count("\nmember:") == 1
+    assert "\ndelete: description\ndescription: TEXT\n-\nadd: description\ndescription: Text\n" in text
+    assert text.count("changetype: modrdn") == 6
+    assert text.count("# new since the backup: ") == 1
+    assert text.count("changetype: add") == 1
+
+
+def test_what_stands_in_the_way_is_reported(running: History, handle: Any, tmp_path: Path) -> None:
+    moved, below = thing(handle, "ou=moved", objectClass=[b"gEntry"]), f"cn=p9,{PEOPLE}"
+    thing(handle, "cn=below", moved)
+    thing(handle, "cn=class")
+    take(running, repo := tmp_path / "repo")
+    handle.rename_s(moved, "ou=elsewhere")
+    handle.modify_s(f"cn=below,ou=elsewhere,{PEOPLE}", [(REPLACE, "sn", [b"bad"])])
+    thing(handle, "ou=moved")
+    handle.delete_s(f"cn=class,{PEOPLE}")
+    handle.add_s(f"cn=class,{PEOPLE}", [("objectClass", [b"person"]), ("cn", [b"class"]), ("sn", [b"x"])])
+    handle.modify_s(below, [(REPLACE, "sn", [b"bad"])])
+    done = extract(running, repo, "--dn", PEOPLE)
+    assert done.status == 1
+    lines = [line for line in done.err.splitlines() if line.startswith("not brought back: ")]
+    for name, reason in (
+        (moved, "another entry has its DN now"),
+        (f"cn=below,{moved}", "the entry above it is not there"),
+        ("cn=class", "another structural object class"),
+    ):
+        assert [line for line in lines if name in line and reason in line], (name, lines)
+    assert done.out.count("changetype: ") == 1
+    assert f"dn: {below}\n" in done.out
+    assert extract(running, repo, "--dn", below, "--keep-operational").status == UsageProblem.exit_status
+    assert ditseed("backup", "extract", "latest", "-R", repo, "--dn", below, "-x").status == UsageProblem.exit_status
+
+
+def test_random_changes_since_a_backup(running: History, tmp_path: Path) -> None:
+    with changes(running.server, seed=7, members=MEMBERS, home="since") as writers:
+        writers.make(100)
+        before = take(running, repo := tmp_path / "repo")
+        writers.make(300)
+    brought_back(running, repo, before)

@@ -62,10 +62,6 @@ STEPS = ("start", "scan", "load")
 KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
 KEPT_PREFIX = "pwd"
 # Defaults for a server whose schema cannot be read.
-PROTECTED = (
-    *("creatorsname", "createtimestamp", "modifiersname", "modifytimestamp"),
-    *("structuralobjectclass", "entryuuid", "entrycsn", "contextcsn"),
-)
 NAMING = (
     *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
     *("secretary", "seealso", "uniquemember"),
@@ -296,10 +292,9 @@ def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
     """Returns the attributes that are not sent, because the server refuses them from clients."""
-    dynamic = map(str.lower, overlays.COMPUTED)
     if options.as_replication:
-        return sorted({*dynamic, "contextcsn"})
-    protected = {*(offer.protected or PROTECTED), *dynamic}
+        return sorted({*map(str.lower, overlays.COMPUTED), "contextcsn"})
+    protected = offer.unwritable()
     if options.keep_operational:
         protected = {
             attribute for attribute in protected if attribute not in KEPT and not attribute.startswith(KEPT_PREFIX)

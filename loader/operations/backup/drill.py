@@ -3,8 +3,9 @@
 A drill restores a backup into a temporary directory, starts a slapd on it, and searches it. It measures how long a
 restore takes, and checks that the restored database is the one that was backed up. This host's slapd is not touched.
 The drill's slapd listens on a socket that only its account can reach. It has one database and no syncrepl. With
---replay it also has the logged changes, and a second slapd follows it. An extract writes entries of a backup as LDIF
-for ldapadd: a subtree, or the matches of a filter.
+--replay it also has the logged changes, and a second slapd follows it. An extract writes entries of a backup (a
+subtree, or the matches of a filter) as LDIF for ldapadd, or the changes that bring a server's entries back to these as
+LDIF for ldapmodify.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from loader.errors import (
 )
 from loader.mdb import copy, meta
 from loader.mdb.contents import indexes, summarise
-from loader.operations.add import PROTECTED
-from loader.operations.backup import pack, replay, repository
+from loader.operations.backup import changes, pack, replay, repository
+from loader.operations.backup.changes import Changes
 from loader.operations.backup.manifest import Backup, Drill, Replayed, Verification
 from loader.operations.backup.options import END, EVERY, DrillOptions, ExtractOptions, RestoreOptions, VerifyOptions
 from loader.operations.backup.pack import Compared
@@ -53,7 +54,7 @@ from loader.operations.publish import require_readable_format
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.server import configuration, private, tools
-from loader.server.options import Search
+from loader.server.options import Connection, Search
 from loader.server.session import Session, session
 from loader.sources import mdb
 from loader.sources.mdb import Part
@@ -66,11 +67,6 @@ _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
 _LOOKUPS = 200  # entries that a drill looks up
 _PATIENCE = 300.0  # maximum seconds until a consumer has a change
-# These attributes of slapo-ppolicy and slapo-lastbind have NO-USER-MODIFICATION.
-_OVERLAY_ATTRIBUTES = (
-    *("pwdchangedtime", "pwdaccountlockedtime", "pwdfailuretime", "pwdhistory", "pwdgraceusetime"),
-    *("pwdlastsuccess", "pwdaccounttmplockoutend", "authtimestamp"),
-)
 
 
 # --- verify ---------------------------------------------------------------------------------------
@@ -321,8 +317,9 @@ def _scratch(kind: str, top: Path, room: int) -> Iterator[Path]:
 # --- extract --------------------------------------------------------------------------------------
 
 
-def extract(options: ExtractOptions, progress: Progress) -> int:
-    """Writes the entries to standard output. Returns their number. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+def extract(options: ExtractOptions, progress: Progress, running: Connection | None = None) -> int | Changes:
+    """Writes the entries to standard output and returns their number; with `running`, a server, writes the changes that
+    bring its entries back to these. Raises NoEntry, NoSuchBackup, BackupDamaged."""
     if (options.dn is None) == (options.where is None):
         raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     output, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
@@ -344,17 +341,21 @@ def extract(options: ExtractOptions, progress: Progress) -> int:
                     mdb.stream(part, source.fileno(), defaults.processors(), meter)
                 except NoEntry as error:
                     raise missing from error
+            if not source.seek(0, os.SEEK_END):
+                raise missing
             source.seek(0)
-            config = contents.config if contents.has_config else None
-            dropped = [] if options.keep_operational else left_out(config)
+            result: int | Changes
             # A second meter, because the first has already counted these entries.
-            sharded = ldif.shard(source.fileno(), held.through(extracted.fileno()), dropped, Meter("copy"), backup.id)
-        if not sharded.entries:
-            raise missing
+            if running is not None:
+                result = changes.write(source, extracted, running, backup.suffix, options.dn, Meter("compare"))
+            else:
+                config = contents.config if contents.has_config else None
+                dropped, copy = [] if options.keep_operational else left_out(config), held.through(extracted.fileno())
+                result = ldif.shard(source.fileno(), copy, dropped, Meter("copy"), backup.id).entries
         extracted.seek(0)
         with os.fdopen(output, "wb", closefd=False) as out:
             shutil.copyfileobj(extracted, out)
-    return sharded.entries
+    return result
 
 
 def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
@@ -379,7 +380,7 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
 def left_out(read_config: Callable[[], Config] | None) -> list[str]:
     """Returns the attributes that clients may not write. Attributes of the configured modules are included, such as
     memberOf of slapo-memberof. If the configuration cannot be read, those of well-known modules are included."""
-    names = {*PROTECTED, *_OVERLAY_ATTRIBUTES, *map(str.lower, overlays.COMPUTED)}
+    names = {*overlays.PROTECTED, *map(str.lower, overlays.COMPUTED)}
     if read_config is not None:
         try:
             config = read_config()

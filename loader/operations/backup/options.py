@@ -452,6 +452,9 @@ class ExtractOptions:
     keep_operational: Annotated[
         bool, "Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax."
     ] = False
+    changes: Annotated[
+        bool, "Write what differs on the running server of -H, as LDIF for ldapmodify that brings the entries back."
+    ] = False
     config_path: OptionalConfig = None
     scratch: Annotated[Scratch, "Directory in which the backup is unpacked (default: $TMPDIR or /tmp)."] = None
     identities: IdentityFiles = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from msgspec import Struct, structs
 from loader import csn, dn, ldif, plain, standard
 from loader.config import Config
 from loader.errors import UsageProblem
-from loader.operations.backup import replay, repository
+from loader.operations.backup import changes, replay, repository
+from loader.operations.backup.changes import Values
 from loader.operations.backup.drill import left_out
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.options import END, LATEST, Moment, RestoreOptions, UndoOptions
@@ -25,7 +26,6 @@ from loader.operations.backup.replay import Log, Logged
 from loader.operations.backup.restore import Contents, log_of
 from loader.progress import Progress
 from loader.server import configuration
-from loader.server.options import line
 from loader.sinks import changing
 from loader.sinks.changing import LogQuery
 from loader.sources import names
@@ -34,7 +34,6 @@ from loader.storage import files
 _LAST = 20  # changes that a dry run lists
 _ALWAYS = {"entrycsn", "modifiersname", "modifytimestamp"}  # every modify operation replaces them
 _PERMISSIVE = b"1.2.840.113556.1.4.1413"  # control: adding a present value is no error
-Values = Mapping[str, Sequence[bytes]]
 
 
 class Undone(Struct, frozen=True):
@@ -101,9 +100,9 @@ def last_changes(options: RestoreOptions, backup: Backup, progress: Progress) ->
         files.temporary_directory("log") as scratch,
         log_of(options, repo, (contents, configured, database), scratch / "log", progress) as source,
     ):
-        changes = [logged for logged, _, matches in _found(source, query, progress)[0] if matches]
-    befores = [csn.just_before(change.csn) for change in changes[:1]] + [change.csn for change in changes]
-    pairs = list(zip(changes, befores, strict=False))
+        last = [logged for logged, _, matches in _found(source, query, progress)[0] if matches]
+    befores = [csn.just_before(change.csn) for change in last[:1]] + [change.csn for change in last]
+    pairs = list(zip(last, befores, strict=False))
     return tuple(structs.replace(change, before=before) for change, before in pairs[-_LAST:])
 
 
@@ -187,7 +186,9 @@ class Staying:
         """Returns the attributes of a change, in lower case without options; "" stands for the DN."""
         if logged.kind == "modify":
             return {name.partition(";")[0].lower() for name in logged.attributes} - self.protected
-        naming = [part.partition("=")[0] for rdn in map(dn.key, (logged.dn, logged.new_dn)) for part in _avas(rdn)]
+        naming = [
+            part.partition("=")[0] for rdn in map(dn.key, (logged.dn, logged.new_dn)) for part in changes.avas(rdn)
+        ]
         return {"", *naming}
 
     def add(self, logged: Logged, entry: Values) -> None:
@@ -229,8 +230,7 @@ class Staying:
         if logged.kind == "add":
             lines = ["changetype: delete"]
         elif logged.kind == "delete":
-            kept = {name: values for name, values in old.items() if self._may_write(name)}
-            lines = ["changetype: add", *(line(name, value) for name in kept for value in kept[name])]
+            lines = changes.addition({name: values for name, values in old.items() if self._may_write(name)})
         elif logged.kind == "modrdn":
             lines = self._rename(logged, entry, old)
         else:
@@ -241,8 +241,7 @@ class Staying:
                 return []
             lines = ["changetype: modify", *parts]
         who = f"{logged.start}: {logged.kind} by {logged.author or 'anonymous'}, connection {logged.session}"
-        name = line("dn", (logged.new_dn or logged.dn).encode("utf-8", "surrogateescape"))
-        return ["\n".join((f"# takes back {plain.printable(who)}", name, *lines, "\n"))]
+        return [changes.record(f"takes back {who}", logged.new_dn or logged.dn, lines)]
 
     def _may_write(self, name: str) -> bool:
         base = name.partition(";")[0].lower()
@@ -252,33 +251,18 @@ class Staying:
 
     def _rename(self, logged: Logged, entry: Values, old: Values) -> list[str]:
         """The new RDN's values are removed, unless reqOld shows that the entry had them before."""
-        parent = dn.parent(logged.dn)
-        rdn = logged.dn.removesuffix(parent).rstrip().removesuffix(",") if parent else logged.dn
-        avas = {*_avas(dn.key(logged.new_dn))}
-        before = {_ava(name, value) for name, values in old.items() for value in values}
+        avas = {*changes.avas(dn.key(logged.new_dn))}
+        before = {changes.ava_of(name, value) for name, values in old.items() for value in values}
         if not {ava.partition("=")[0] for ava in avas} <= {ava.partition("=")[0] for ava in before}:
             self.notes.append(
                 f"{plain.printable(logged.new_dn)}: logoldattr does not have the values of its RDN's attributes before "
                 f"{logged.start}: if the entry had the new name as another value, that value is removed"
             )
-        lines = ["changetype: modrdn", line("newrdn", rdn.encode("utf-8", "surrogateescape"))]
-        lines.append(f"deleteoldrdn: {0 if avas <= before else 1}")
-        if entry.get("reqNewSuperior"):
-            lines.append(line("newsuperior", parent.encode("utf-8", "surrogateescape")))
-        return lines
+        return changes.renaming(logged.dn, avas <= before, bool(entry.get("reqNewSuperior")))
 
 
 def _identity(logged: Logged, entry: Values) -> str:
     return b"".join(entry.get("reqEntryUUID", ())).decode() or dn.key(logged.dn)
-
-
-def _avas(key: str) -> list[str]:
-    """Returns the attribute value assertions of the first RDN of a key."""
-    return [ava for ava in key.partition(",")[0].split("+") if ava]
-
-
-def _ava(name: str, value: bytes) -> str:
-    return dn.key(f"{name}=" + "".join(f"\\{byte:02x}" for byte in value))
 
 
 def _inverse(name: str, mods: Sequence[tuple[bytes, bytes]], old: Sequence[bytes], is_permissive: bool) -> list[str]:
@@ -293,9 +277,4 @@ def _inverse(name: str, mods: Sequence[tuple[bytes, bytes]], old: Sequence[bytes
         and not {*added} & {*old}
         and not any(value.startswith(b"{") for value in (*old, *added))
     )
-    changes = [("delete", added), ("add", deleted)] if is_exact else [("replace", old)]
-    lines = list[str]()
-    for operation, values in changes:
-        if values or operation == "replace":
-            lines += [f"{operation}: {name}", *(line(name, value) for value in values), "-"]
-    return lines
+    return changes.modification(name, *([("delete", added), ("add", deleted)] if is_exact else [("replace", old)]))

@@ -1,0 +1,257 @@
+"""Change records: their text, and those that bring a server's entries back to the entries of a backup.
+
+Digests find the entries that differ; only these are held in memory. An entry of the backup is that of the server with
+its entryUUID, wherever it is now; if there is none, the one with its DN. An entry gets its DN after its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import BinaryIO
+
+from msgspec import Struct, structs
+
+from loader import dn, ldif, plain
+from loader.errors import NoSuchBase
+from loader.operations import live
+from loader.progress import Meter
+from loader.server import questions, visibility
+from loader.server.options import Connection, line
+from loader.server.questions import SubschemaInfo
+from loader.server.session import Attributes, Session, first_value, session
+from loader.sources.ldap import Server
+from loader.storage import held
+
+log = logging.getLogger(__name__)
+Values = Mapping[str, Sequence[bytes]]
+
+
+def text_line(name: str, text: str) -> str:
+    return line(name, text.encode("utf-8", "surrogateescape"))
+
+
+def record(comment: str, name: str, lines: Iterable[str]) -> str:
+    return "\n".join((f"# {plain.printable(comment)}", text_line("dn", name), *lines, "\n"))
+
+
+def addition(entry: Values) -> list[str]:
+    return ["changetype: add", *(line(name, value) for name, values in entry.items() for value in values)]
+
+
+def renaming(target: str, keeps_old: bool, moves: bool) -> list[str]:
+    """Returns the lines that give an entry the DN `target`. `keeps_old`: whether the values of its old RDN remain."""
+    parent = dn.parent(target)
+    lines = ["changetype: modrdn", text_line("newrdn", rdn(target)), f"deleteoldrdn: {0 if keeps_old else 1}"]
+    return lines + ([text_line("newsuperior", parent)] if moves else [])
+
+
+def modification(name: str, *changes: tuple[str, Sequence[bytes]]) -> list[str]:
+    """Returns the lines of the changes (operation, values) to an attribute. Only a `replace` may be without values."""
+    lines = list[str]()
+    for operation, values in changes:
+        if values or operation == "replace":
+            lines += [f"{operation}: {name}", *(line(name, value) for value in values), "-"]
+    return lines
+
+
+def rdn(name: str) -> str:
+    parent = dn.parent(name)
+    return name.removesuffix(parent).rstrip().removesuffix(",") if parent else name
+
+
+def avas(key: str) -> list[str]:
+    """Returns the attribute value assertions of the first RDN of a key (see `dn.key`)."""
+    return [ava for ava in key.partition(",")[0].split("+") if ava]
+
+
+def ava_of(name: str, value: bytes) -> str:
+    return dn.key(f"{name}=" + "".join(f"\\{byte:02x}" for byte in value))
+
+
+# --- from a server to a backup ----------------------------------------------------------------------------------------
+
+
+class Changes(Struct, frozen=True):
+    """`conflicts`: DNs of entries that are not brought back, each with the reason. `new`: DNs that the backup
+    lacks, as they are after the change records."""
+
+    records: int
+    conflicts: Sequence[tuple[str, str]]
+    new: Sequence[str]
+
+
+def write(
+    source: BinaryIO, target: BinaryIO, connection: Connection, suffix: str, base: str | None, meter: Meter
+) -> Changes:
+    """Writes the change records for the entries of `source`, LDIF with parents first. `base`: they are a whole subtree,
+    and entries of the server that it lacks are listed. None: they are any entries below `suffix`."""
+    with session(connection, meter.cancelled) as server:
+        comparison = _Comparison(server, suffix)
+        names, new = None, list[str]()
+        with suppress(NoSuchBase):
+            if base is not None:
+                names, new = comparison.differing(source, base, meter)
+        source.seek(0)
+        entries = ldif.records(source.fileno(), "the backup", names) if names or names is None else []
+        with suppress(NoSuchBase):  # the server has no entry at all
+            comparison.match(entries)
+        records = 0
+        pending, stuck = [(name, entry, "") for name, entry in entries], False
+        while pending and not stuck:  # a DN may become free by a later record
+            comparison.blocked.clear()
+            waiting = list[tuple[str, Values, str]]()
+            for name, entry, _ in pending:
+                reason, texts = comparison.bring_back(name, entry)
+                target.write("".join(texts).encode())
+                records += len(texts)
+                waiting += [(name, entry, reason)] if reason else []
+            stuck, pending = len(waiting) == len(pending), waiting
+    new = [_mapped(name, comparison.moved) for name in new if dn.key(name) not in comparison.matched]
+    target.write("".join(f"# new since the backup: {plain.printable(name)}\n" for name in new).encode())
+    return Changes(records, [(name, reason) for name, _, reason in pending], new)
+
+
+class _Comparison:
+    """`matched`: keys of the DNs, on the server, of entries that the backup has. `moved`: key of a DN on the
+    server -> DN after the records so far. `blocked`: keys of the DNs of entries that cannot be brought back now."""
+
+    def __init__(self, server: Session, suffix: str) -> None:
+        self._server = server
+        self._schema: SubschemaInfo = questions.subschema(server)
+        self._protected = self._schema.unwritable()
+        self._suffix = server.context_of(suffix)
+        self._roots = {dn.key(suffix), *map(dn.key, self._schema.contexts)}
+        self.matched: set[str] = set()
+        self.blocked: set[str] = set()
+        self.moved: dict[str, str] = {}
+        self._by_uuid: dict[str, tuple[str, Attributes]] = {}
+        self._origins: dict[str, str] = {}  # the reverse of `moved`
+        self._present: set[str] = set()  # keys of DNs that exist after the records so far
+        with suppress(NoSuchBase):
+            sight = visibility.compare_sample(server, self._suffix, lambda name: self._may_write(name))
+            for note in live.hidden_notes(sight) if sight else ():
+                log.warning("%s", note)
+            self._protected |= {_base(name) for name in (sight.hidden if sight else ())}
+
+    def _may_write(self, name: str) -> bool:
+        return _base(name) not in self._protected
+
+    def differing(self, source: BinaryIO, base: str, meter: Meter) -> tuple[list[str], list[str]]:
+        """Returns the DNs of the backup's entries that differ, and the DNs that only the server has."""
+        ignored = sorted(self._protected - {"entryuuid"})
+        theirs = Server(structs.replace(self._server.connection, base=base)).digest(ignored, meter)
+        with ldif.digesting(ignored, meter) as ours:
+            ours.add_path(held.through(source.fileno()))
+        samples = ours.diff(theirs, ours.entries + theirs.entries).samples
+        names = [name for kind, name in samples if kind != "only-right"]
+        return names, [name for kind, name in samples if kind == "only-right"]
+
+    def match(self, entries: Sequence[tuple[str, Values]]) -> None:
+        """Reads the entries of the server that have the entryUUIDs of these."""
+        uuids = [uuid for _, entry in entries if (uuid := first_value(entry, "entryUUID"))]
+        kinds = (False, True) if self._server.offers_subentries(self._suffix) else (False,)
+        for at in range(0, len(uuids), live.AT_ONCE):
+            where = live.with_uuids(uuids[at : at + live.AT_ONCE])
+            for subentries in kinds:
+                for name, entry in self._server.find(self._suffix, where, ("*", "+"), subentries=subentries):
+                    self._by_uuid[first_value(entry, "entryuuid")] = name, entry
+                    self.matched.add(dn.key(name))
+
+    def _at(self, name: str) -> tuple[str, Attributes] | None:
+        """Returns the entry that has this DN after the records so far, and its DN on the server."""
+        origin = _mapped(name, self._origins)
+        with suppress(NoSuchBase):
+            if dn.key(_mapped(origin, self.moved)) == dn.key(name):
+                return origin, self._server.read(origin)
+        return None
+
+    def bring_back(self, name: str, wanted: Values) -> tuple[str, list[str]]:
+        """Returns why the entry cannot be brought back now, or "", and the change records that bring it back."""
+        reason, records = self._bring_back(name, wanted)
+        if reason:
+            self.blocked.add(dn.key(name))
+        return reason, records
+
+    def _bring_back(self, name: str, wanted: Values) -> tuple[str, list[str]]:
+        key, match, occupant = dn.key(name), self._by_uuid.get(first_value(wanted, "entryUUID")), None
+        current = _mapped(match[0], self.moved) if match else ""
+        if dn.key(current) != key:
+            occupant, parent = self._at(name), dn.parent(name)
+            if match and occupant:
+                return f"another entry has its DN now, and it is {current}", []
+            if occupant and first_value(occupant[1], "entryuuid") in self._by_uuid:
+                return "another entry of the backup has its DN now", []
+            above = dn.key(parent)
+            if key not in self._roots and above not in self._present:
+                if above in self.blocked or not self._at(parent):
+                    return "the entry above it is not there now", []
+                self._present.add(above)
+            current = current or name
+        writable = {name: values for name, values in wanted.items() if self._may_write(name)}
+        if occupant:
+            match = occupant
+            self.matched.add(dn.key(occupant[0]))
+        if match and match[1].get("structuralobjectclass", []) != wanted.get("structuralObjectClass", []):
+            return "the entry has another structural object class now", []
+        self._present.add(key)
+        if match is None:
+            return "", [record("gone since the backup", name, addition(writable))]
+        records, naming = list[str](), set[str]()
+        present = {name: values for name, values in match[1].items() if self._may_write(name)}
+        lowered = {name.lower(): values for name, values in writable.items()}
+        if dn.key(current) != key:
+            self.moved[dn.key(match[0])], self._origins[key] = name, match[0]
+            old, new = avas(dn.key(current)), avas(key)
+            keeps_old = {*old} <= {ava_of(name, value) for name, values in writable.items() for value in values}
+            moves = dn.key(dn.parent(current)) != dn.key(dn.parent(name))
+            records.append(record(f"renamed since the backup: {name}", current, renaming(name, keeps_old, moves)))
+            naming = {ava.partition("=")[0] for ava in (*old, *new)}
+            for one in naming:  # as after the modrdn
+                kept = [value for value in present.get(one, ()) if keeps_old or ava_of(one, value) not in old]
+                spelled = [value for value in lowered.get(one, ()) if value.decode(errors="replace") in rdn(name)]
+                present[one] = [*kept, *(value for value in spelled if ava_of(one, value) in new and value not in kept)]
+        if lines := self._modifications(present, lowered, naming, {name.lower(): name for name in wanted}):
+            since = "changed since the backup" + (", and has another entryUUID now" if occupant else "")
+            records.append(record(since, name, ["changetype: modify", *lines]))
+        return "", records
+
+    def _modifications(
+        self, present: Values, wanted: Values, naming: Collection[str], spelled: Mapping[str, str]
+    ) -> list[str]:
+        """Returns the lines that replace `present` by `wanted`. If some values remain, they name the others, deletions
+        first. Values that are ordered, or have no equality rule, can only be replaced together."""
+        lines = list[str]()
+        for name in sorted({*present, *wanted}):
+            old, new = present.get(name, ()), wanted.get(name, ())
+            gone, missing, base = {*old} - {*new}, {*new} - {*old}, _base(name)
+            is_ordered = base in self._schema.ordered
+            if not (gone or missing) or (is_ordered and [*map(_unnumbered, old)] == [*map(_unnumbered, new)]):
+                continue
+            is_whole = is_ordered or base in naming or base in self._schema.unmatched or not self._schema.protected
+            if is_whole or gone == {*old}:
+                changes = [("replace", new)]
+            else:
+                changes = [("delete", [v for v in old if v in gone]), ("add", [v for v in new if v in missing])]
+            lines += modification(spelled.get(name, name), *changes)
+        return lines
+
+
+def _unnumbered(value: bytes) -> bytes:
+    """Returns a value without its index, which slapd generates when a client modifies the attribute."""
+    return re.sub(rb"^\{\d+\}", b"", value)
+
+
+def _base(name: str) -> str:
+    return name.partition(";")[0].lower()
+
+
+def _mapped(name: str, moves: Mapping[str, str]) -> str:
+    """Returns the DN after the renames `moves` (key -> DN) of the entry and of those above it."""
+    if not name or not moves:
+        return name
+    parent = dn.parent(name)
+    above = _mapped(parent, moves)
+    return moves.get(dn.key(name)) or (name if above == parent else f"{rdn(name)},{above}")
