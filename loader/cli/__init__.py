@@ -29,6 +29,7 @@ OWN_VERBS = {
     "backup": "loader.cli.backup_cmd:command",
     "tune": "loader.cli.tune_cmd:command",
     "storage": "loader.cli.storage_cmd:command",
+    "shims": "loader.cli.shims_cmd:command",
     "doctor": "loader.cli.doctor_cmd:command",
 }
 

@@ -13,13 +13,12 @@ import os
 import pwd
 import re
 import shlex
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from loader import child, config, plain, slapd_conf
+from loader import child, config, originals, plain, slapd_conf
 from loader.child import Child
 from loader.config import Config
 from loader.defaults import ENV_TOOLS
@@ -27,16 +26,13 @@ from loader.errors import FileUnsafe, ToolFailed, ToolMissing, ToolUnreachable, 
 from loader.storage import files, held
 from loader.storage.files import Owner
 
-# Directories that are searched after PATH: the PATH of an ordinary user or of cron often lacks sbin.
-_SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
-
 
 def server_tool(name: str, *arguments: str) -> list[str]:
-    """Returns the command line of a slap* tool. Raises ToolMissing if the tool is not installed."""
+    """Returns the command line of a slap* tool; a link of `ditseed shims` is skipped. Raises ToolMissing."""
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
         return [*prefix, name, *map(plain.with_operator_paths, arguments)]
-    path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
+    path = name if name.startswith("/") else originals.search(name)
     if path is None:
         raise ToolMissing(tool=name)
     return [path, *arguments]

@@ -71,7 +71,8 @@ class BuildRules(Struct, frozen=True):
 
     `now` is the time in generated attributes, in createTimestamp's format. `first` is the counter of the first
     generated entryCSN. `account` counts, in `Built.completed`, the attributes that the build adds to entries or omits
-    from them. The file `rejects_path` is created if an entry is rejected."""
+    from them. `as_slapadd` refuses `version:` and `changetype:`. The file `rejects_path` is created if an entry is
+    rejected."""
 
     now: str
     rejects_path: Path
@@ -83,6 +84,7 @@ class BuildRules(Struct, frozen=True):
     check_schema: bool = True
     complete_naming: bool = True
     account: bool = False
+    as_slapadd: bool = False
     claimed: Sequence[str] | None = None
 
 

@@ -31,9 +31,12 @@ class Part(Struct, frozen=True):
 
 
 class LdifFormat(Struct, frozen=True):
-    """How an export writes its LDIF. The native core reads these fields. `compress`: with zstd."""
+    """How an export writes its LDIF. The native core reads these fields. `compress`: with zstd. Only a stream has the
+    other two: `wrap` folds lines after so many characters (0: never), and `by_id` orders entries by ID, as slapcat."""
 
     compress: bool = False
+    wrap: int = 0
+    by_id: bool = False
 
 
 PLAIN = LdifFormat()

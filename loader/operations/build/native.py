@@ -252,6 +252,7 @@ class NativeSteps(BuildSteps):
             check_schema=options.check_schema,
             complete_naming=options.complete_naming,
             account=account,
+            as_slapadd=options.as_slapadd,
             file_urls=options.file_urls,
             max_rejects=options.max_rejects,
             write_context=self.writes_context,

@@ -79,6 +79,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
     seeding: bool = False
     check_schema: bool = True  # False: store entries unchecked, as slapadd -s and slapd's consumers do
     complete_naming: bool = True  # add missing RDN values to entries, as slapadd does
+    as_slapadd: bool = False  # refuse `version:` and `changetype:`, as slapadd does
     tree: Synthetic | None = None  # replaces `inputs`
     # These are set only if the database is part of a glued tree:
     now: str | None = None  # the time for generated attributes; None: `input_time` computes it

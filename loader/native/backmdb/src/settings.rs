@@ -124,6 +124,8 @@ pub struct Options {
     pub account: bool,
     /// Reads the files of values given as `attribute:< file:///path`.
     pub file_urls: bool,
+    /// Refuses `version:` and `changetype: add`, as slapadd does.
+    pub as_slapadd: bool,
     /// Memory for sorting, in bytes.
     pub memory: usize,
     pub jobs: usize,

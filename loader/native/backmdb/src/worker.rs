@@ -46,7 +46,9 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     fn chunk(&mut self, chunk: &Chunk, out: &mut Encoded) -> Result<()> {
-        let records: Vec<Record<'_>> = Records::new(&chunk.block()).collect::<Result<_>>()?;
+        let block = chunk.block();
+        let records = Records::new(&block).refusing_version(self.shared.options.as_slapadd);
+        let records: Vec<Record<'_>> = records.collect::<Result<_>>()?;
         let (root, below) = records.split_at(usize::from(self.begins_at_root(chunk, &records)));
         let first = self.first_position(chunk.number, below.len() as u64)?;
         (out.number, out.path) = (chunk.number, self.path_of(chunk));

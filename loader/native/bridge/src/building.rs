@@ -267,6 +267,7 @@ pub struct BuildRules {
     check_schema: bool,
     complete_naming: bool,
     account: bool,
+    as_slapadd: bool,
     claimed: Option<Vec<String>>,
 }
 
@@ -291,6 +292,7 @@ pub fn build(
         check_schema: rules.check_schema,
         complete_naming: rules.complete_naming,
         account: rules.account,
+        as_slapadd: rules.as_slapadd,
         file_urls: rules.file_urls,
         memory: limits.memory,
         jobs: limits.jobs,

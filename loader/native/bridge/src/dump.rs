@@ -94,11 +94,13 @@ impl Dump {
 #[derive(FromPyObject)]
 struct LdifFormat {
     compress: bool,
+    wrap: usize,
+    by_id: bool,
 }
 
 impl From<LdifFormat> for dump::LdifFormat {
-    fn from(LdifFormat { compress }: LdifFormat) -> Self {
-        Self { compress }
+    fn from(LdifFormat { compress, wrap, by_id }: LdifFormat) -> Self {
+        Self { compress, wrap, by_id }
     }
 }
 

@@ -44,6 +44,10 @@ const HELD_BACK_BYTES: usize = 32 << 20;
 pub struct LdifFormat {
     /// Whether to compress with zstd, and to append `.zst` to file names.
     pub compress: bool,
+    /// Number of characters after which a line is folded, as by slapcat; 0 folds no line.
+    pub wrap: usize,
+    /// Whether a stream has strictly ascending IDs, as slapcat's, even if a parent then follows its children.
+    pub by_id: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -388,7 +392,7 @@ pub fn stream(
     #[allow(clippy::cast_possible_truncation, reason = "a few at most")]
     let threads = format.compress.then(|| source.jobs.clamp(1, THREADS) as u32);
     let mut out = StreamWriter::new(fd, threads, counters)?;
-    let written = write(source, &mut out, &HeldBackEntries::new(scratch, counters), counters);
+    let written = write(source, &mut out, format, &HeldBackEntries::new(scratch, counters), counters);
     match written {
         Ok(done) => out.finish().map(|()| done),
         Err(error) => {
@@ -403,6 +407,7 @@ pub fn stream(
 fn write(
     source: &Source<'_>,
     out: &mut StreamWriter<'_>,
+    format: LdifFormat,
     late: &HeldBackEntries,
     counters: &Counters,
 ) -> Result<Exported> {
@@ -412,7 +417,8 @@ fn write(
     let after = source.after;
     let plan = Plan { jobs, base, after, ignore, piece: STREAM_PIECE, most: STREAM_MOST, counters };
     let turn = Turn::new(StreamOutput { out, done: Done::default() });
-    let met = plan.run(&snapshot, || StreamWorker::new(&turn, late), || turn.abandon())?;
+    let make = || StreamWorker::new(&turn, late, format);
+    let met = plan.run(&snapshot, make, || turn.abandon())?;
     let StreamOutput { out, mut done } = turn.into_inner();
     let late = late.each(|_, text| {
         done.bytes += text.len() as u64;
@@ -438,17 +444,25 @@ struct Done {
 struct StreamWorker<'t, 'l, 'o> {
     turn: &'t Turn<StreamOutput<'l, 'o>>,
     late: &'t HeldBackEntries,
+    format: LdifFormat,
     range: u64,
     text: Vec<u8>,
+    /// Buffer for a record before its lines are folded.
+    unfolded: Vec<u8>,
     printer: Fingerprinter,
     done: Done,
 }
 
 impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
-    fn new(turn: &'t Turn<StreamOutput<'l, 'o>>, late: &'t HeldBackEntries) -> Self {
+    fn new(
+        turn: &'t Turn<StreamOutput<'l, 'o>>,
+        late: &'t HeldBackEntries,
+        format: LdifFormat,
+    ) -> Self {
         let (text, printer) =
             (Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), Fingerprinter::default());
-        Self { turn, late, range: 0, text, printer, done: Done::default() }
+        let unfolded = Vec::new();
+        Self { turn, late, format, range: 0, text, unfolded, printer, done: Done::default() }
     }
 
     fn hand_on(&mut self) -> Result<()> {
@@ -456,6 +470,27 @@ impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
         self.done.bytes += self.text.len() as u64;
         self.text.clear();
         Ok(())
+    }
+}
+
+/// Copies LDIF, and folds lines that have more than `wrap` characters, which must be at least 2. As in slapcat, a
+/// description and the `: ` or `:: ` after it are never folded.
+fn fold(text: &[u8], wrap: usize, out: &mut Vec<u8>) {
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        if line.len() <= wrap + 1 {
+            out.extend_from_slice(line);
+            continue;
+        }
+        let name = line.iter().take_while(|&&byte| byte != b':').count();
+        let colons = line[name..].iter().take_while(|&&byte| byte == b':').take(2).count();
+        let (mut rest, mut room) = (line, wrap.max(name + colons + 1));
+        while rest.len() > room + 1 {
+            let (head, tail) = rest.split_at(room);
+            out.extend_from_slice(head);
+            out.extend_from_slice(b"\n ");
+            (rest, room) = (tail, wrap - 1);
+        }
+        out.extend_from_slice(rest);
     }
 }
 
@@ -467,10 +502,17 @@ impl Worker for StreamWorker<'_, '_, '_> {
 
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let start = self.text.len();
-        let print = entry.record(&mut self.text, &mut self.printer)?;
+        let print = if self.format.wrap == 0 {
+            entry.record(&mut self.text, &mut self.printer)?
+        } else {
+            self.unfolded.clear();
+            let print = entry.record(&mut self.unfolded, &mut self.printer)?;
+            fold(&self.unfolded, self.format.wrap, &mut self.text);
+            print
+        };
         self.done.checksum.add(print);
         let length = (self.text.len() - start) as u64;
-        if entry.place.late {
+        if entry.place.late && !self.format.by_id {
             self.late.push(entry.id, entry.place, print, &self.text[start..])?;
             self.text.truncate(start);
         } else if self.text.len() >= BUFFER_BYTES {

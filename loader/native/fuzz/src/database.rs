@@ -16,6 +16,7 @@ pub fn options(directory: &Path) -> Options {
         complete_naming: true,
         account: false,
         file_urls: false,
+        as_slapadd: false,
         memory: 64 << 20,
         jobs: 2,
         scratch: directory.to_owned(),

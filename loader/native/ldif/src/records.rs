@@ -41,6 +41,7 @@ pub struct Records<'a> {
     blank: Finder<'static>,
     after_blank: usize,
     has_cr: bool,
+    refuses_version: bool,
 }
 
 impl<'a> Records<'a> {
@@ -48,7 +49,13 @@ impl<'a> Records<'a> {
         let (rest, line, last_block) = (block.bytes, block.line, block.last);
         let has_cr = memchr(b'\r', rest).is_some();
         let blank = Finder::new(b"\n\n");
-        Self { rest, line, last_block, blank, after_blank: usize::MAX, has_cr }
+        let (after_blank, refuses_version) = (usize::MAX, false);
+        Self { rest, line, last_block, blank, after_blank, has_cr, refuses_version }
+    }
+
+    /// With `refuses`, a `version:` line is an error, as in slapadd.
+    pub fn refusing_version(self, refuses: bool) -> Self {
+        Self { refuses_version: refuses, ..self }
     }
 
     fn take_line(&mut self) -> &'a [u8] {
@@ -68,6 +75,10 @@ impl<'a> Records<'a> {
             } else if first == b'#' {
                 self.take_folded();
             } else if is_version(self.rest) {
+                if self.refuses_version {
+                    let message = "slapadd does not accept `version:`";
+                    return Err(Error::new(Code::Version, message).at(line));
+                }
                 expect_version_1(self.take_line()).map_err(|error| error.at(line))?;
             } else if let Some(url) = include(self.rest) {
                 let message = format!("include: {url}: other files are not read");

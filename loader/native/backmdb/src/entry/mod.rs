@@ -139,6 +139,9 @@ impl<'a> Encoder<'a> {
         out: &mut Encoded,
     ) -> Result<(), RejectReason> {
         let entry = record.entry()?;
+        if entry.change && self.shared.options.as_slapadd {
+            return Err(InvalidValue("slapadd does not accept `changetype:`".into()).into());
+        }
         let (place, above) = self.naming.place(&entry.dn, std::mem::take(&mut self.rdn))?;
         let profile = self.fill(record, (&entry.dn, entry.fields), &place, position, out)?;
         self.index(&profile, position)?;

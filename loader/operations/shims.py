@@ -1,0 +1,476 @@
+"""The program of the links slapadd, slapcat and slapindex, which `ditseed shims` makes.
+
+A link does what the native core is proven to do as the original does it. It hands everything else to the original:
+other options, configurations that are not proven, databases with entries, and input with an entry that is not accepted
+(the database is still empty then, so that the original's messages, exit status and kept entries are its own). This
+module imports only the standard library at first, so that a call that goes to the original starts quickly.
+"""
+
+from __future__ import annotations
+
+import getopt
+import os
+import re
+import signal
+import stat
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from loader import originals, plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from loader.config import Config, Database
+
+SWITCH = "DITSEED_SHIM"  # "original": the original does everything; "native": small input is no reason for the original
+# Tool -> its options as in slapcommon.c, and those with which the native core can do the work.
+_TOOLS = {
+    "slapadd": ("b:cd:f:F:gj:l:n:o:qsS:uvw", "bcfFglnoqsSw"),
+    "slapcat": ("a:b:cd:f:F:gH:l:n:o:s:v", "bfFglnoHs"),
+    "slapindex": ("b:cd:f:F:gn:o:qtv", ""),
+}
+_O_OPTIONS = {
+    "slapadd": re.compile("(schema|value)-check=(yes|no)"),
+    "slapcat": re.compile("ldif[-_]wrap=(no|[0-9]{1,6})"),
+}
+_SUBTREE = re.compile(r"ldap:///([^?]*)(\?\?(sub)?(\?(\(objectClass=\*\))?)?)?", re.IGNORECASE)
+_SMALL = 1 << 20  # bytes of LDIF; the original loads less in the time that the native core takes to start
+_MEMORY = 256 << 20  # bytes for sorting, so that a link stays below half a gigabyte
+_WRAP = 78  # LDIF_LINE_WIDTH of OpenLDAP
+_PROGRAM = "ditseed-shim"
+_SCRATCH = ".ditseed-slapadd-"  # prefix of a directory in the database directory, so that publishing is a rename
+_DEFAULTS = re.compile(rb"(/[!-~]+/slapd\.d)\0"), re.compile(rb"(/[!-~]+/slapd\.conf)\0")
+
+
+class Handed(Exception):
+    """The call goes to the original, for this reason."""
+
+
+class Call:
+    """A command line. `options` maps letters to values; the last value counts, as in the tools. `directory`: that of
+    the database, once it is known."""
+
+    def __init__(self, tool: str, arguments: list[str]) -> None:
+        self.tool, self.arguments = tool, arguments
+        self.directory: Path | None = None
+        self.pairs: list[tuple[str, str]] = []
+        self.operands: list[str] = []
+        self.is_usage_error = False
+        try:
+            self.pairs, self.operands = getopt.gnu_getopt(arguments, _TOOLS[tool][0])
+        except getopt.GetoptError:
+            self.is_usage_error = True
+        self.options = {option[1:]: value for option, value in self.pairs}
+        self.is_native_only = os.environ.get(SWITCH) == "native"
+
+    def require_native(self) -> None:
+        """Raises Handed if the command line alone shows that the original does this."""
+        options, known = self.options, _O_OPTIONS.get(self.tool)
+        if self.tool == "slapindex":
+            raise Handed("slapindex is not done otherwise")
+        if self.is_usage_error or self.operands or {"b", "n"} <= options.keys():
+            raise Handed("its arguments")
+        for letter, value in ((option[1:], value) for option, value in self.pairs):
+            if letter not in _TOOLS[self.tool][1]:
+                raise Handed(f"option -{letter}")
+            if letter == "o" and not (known and known.fullmatch(value)):
+                raise Handed(f"option -o {value}")
+        if {"f", "F"} <= options.keys():
+            raise Handed("both -f and -F")
+        if self.number == 0 or options.get("b", "").replace(" ", "").lower() == "cn=config":
+            raise Handed("cn=config")
+        if not re.fullmatch("[0-9]{1,4}", options.get("S", "0")) or int(options.get("S", "0")) > 4095:
+            raise Handed("option -S")
+        if not _SUBTREE.fullmatch(options.get("H", "ldap:///")) or {"H", "s"} <= options.keys():
+            raise Handed("option -H")
+        if self.set_by_o("value-check") == "yes" and "q" in options:
+            raise Handed("option -o value-check")
+
+    @property
+    def number(self) -> int | None:
+        text = self.options.get("n")
+        if text is not None and not re.fullmatch("[0-9]{1,5}", text):
+            raise Handed("option -n")
+        return None if text is None else int(text)
+
+    @property
+    def subtree(self) -> str | None:
+        """The DN of -s or -H; None without them."""
+        if "H" in self.options:
+            from urllib.parse import unquote
+
+            match = _SUBTREE.fullmatch(self.options["H"])
+            return unquote(match[1]) if match and match[1] else None
+        return self.options.get("s")
+
+    def set_by_o(self, name: str) -> str | None:
+        """Returns the last value that -o gives to a name."""
+        settings = (value.replace("_", "-").partition("=") for option, value in self.pairs if option == "-o")
+        return next((value for key, _, value in reversed([*settings]) if key == name), None)
+
+    def say(self, text: str) -> None:
+        os.write(2, plain.printable(f"{self.tool}: {text}").encode("utf-8", "surrogateescape") + b"\n")
+
+    def words(self, without: str) -> list[str]:
+        """Returns the options, each as a word of its own, without one of them."""
+        known = _TOOLS[self.tool][0]
+        pairs = ((option, value, f"{option[1:]}:" in known) for option, value in self.pairs if option != f"-{without}")
+        return [word for option, value, takes_value in pairs for word in ([option, value] if takes_value else [option])]
+
+
+def main() -> NoReturn:
+    """Runs the tool by whose name the link was called, and ends the process."""
+    tool = os.path.basename(sys.argv[0])
+    if tool not in _TOOLS:
+        os.write(2, b"ditseed: a link of `ditseed shims` must be called slapadd, slapcat or slapindex\n")
+        os._exit(1)
+    os.environ.pop("DITSEED_TOOLS", None)  # a link stands for the tool of this host
+    call = Call(tool, sys.argv[1:])
+    try:
+        status = _run(call)
+    except KeyboardInterrupt as stop:
+        number = getattr(signal, str(stop), signal.SIGINT)
+        if tool != "slapcat":  # the other tools have no handlers
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        call.say(f"the output is incomplete: {signal.Signals(number).name}")
+        status = 1
+    os._exit(status)
+
+
+def _run(call: Call) -> int:
+    try:
+        if os.environ.get(SWITCH) == "original":
+            raise Handed(f"{SWITCH}=original")
+        call.require_native()
+        return _slapadd(call) if call.tool == "slapadd" else _slapcat(call)
+    except Handed as reason:
+        return _original(call, str(reason))
+
+
+def _handle_signals() -> None:
+    from loader import child
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, child.unwind)
+
+
+def make_links(directory: Path) -> None:
+    """Writes the program of the links into a directory, and a symbolic link to it for each tool. Raises DirectoryUnsafe
+    if another account could replace them, and OSError."""
+    from loader.errors import UsageProblem
+    from loader.storage import files, held
+
+    held.make_directories(directory, 0o755)
+    files.require_safe(directory)
+    for tool in _TOOLS:
+        if os.path.lexists(directory / tool) and not originals.is_link(str(directory / tool)):
+            raise UsageProblem(reason=f"{directory / tool} is not a link of ditseed: give a directory of its own")
+    with held.opened(directory) as open_dir:
+        held.require_private(open_dir.status, directory)
+        files.write_durably(open_dir.path / _PROGRAM, originals.link_program(), 0o755)
+        for tool in _TOOLS:
+            open_dir.remove(tool)
+            os.symlink(_PROGRAM, tool, dir_fd=open_dir.descriptor)
+
+
+# --- what the original does ------------------------------------------------------------------------------------------
+
+
+def _original(call: Call, reason: str) -> int:
+    """Replaces this process by the original, or runs it where its way would lose data or leave files of root."""
+    path = originals.search(call.tool, diverted=True)
+    if path is None:
+        call.say(f"the original is not in PATH ({reason}, so ditseed does not do this itself)")
+        return 1
+    if "v" in call.options:
+        call.say(f"{path} does this: {reason}")
+    if os.environ.get(SWITCH) != "original" and not call.is_usage_error:
+        if call.tool == "slapcat" and "v" not in call.options:
+            return _relayed(call, path)
+        if call.tool != "slapcat" and os.geteuid() == 0:
+            return _owned(call, path)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both, and the original would inherit that
+        signal.signal(number, signal.SIG_DFL)
+    return os.execv(path, [call.tool, *call.arguments])
+
+
+def _relayed(call: Call, path: str) -> int:
+    """Runs slapcat, and writes its output itself: slapcat may end with 0 after a failed write or a signal, and empties
+    the file of -l before it reads the configuration."""
+    import subprocess
+
+    _handle_signals()
+    command = [call.tool, *call.words(without="l"), *call.operands]
+    with subprocess.Popen(command, executable=path, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdout is not None
+        try:
+            piece = process.stdout.read(1 << 16)
+            output = _output(call) if piece or process.wait() == 0 else 1
+            while piece:
+                _write(output, piece)
+                piece = process.stdout.read(1 << 16)
+            status = process.wait()
+        except OSError as error:
+            process.kill()
+            call.say(f"error writing output. ({error.strerror})")
+            return 1
+        except KeyboardInterrupt:
+            process.kill()
+            raise
+    return status if status >= 0 else 128 - status
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _output(call: Call) -> int:
+    """Returns the descriptor of stdout, or of the emptied file of -l. Raises OSError."""
+    if "l" not in call.options:
+        return 1
+    from pathlib import Path
+
+    from loader.storage import files
+
+    with files.creating(Path(call.options["l"])) as file:
+        return os.dup(file.fileno())
+
+
+def _owned(call: Call, path: str) -> int:
+    """Runs the original as root, and gives its new files to the owner of the database directory."""
+    import subprocess
+    from contextlib import suppress
+
+    with suppress(Handed):
+        if call.directory is None:
+            _database(call)
+    _handle_signals()
+    with subprocess.Popen([call.tool, *call.arguments], executable=path) as process:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt as stop:
+            process.send_signal(getattr(signal, str(stop)))
+            process.wait()
+            raise
+    if call.directory is not None:
+        _give_files(call, call.directory)
+    return status if status >= 0 else 128 - status
+
+
+def _give_files(call: Call, directory: Path) -> None:
+    """Gives data.mdb and lock.mdb to the directory's owner if they are root's and the owner is another account."""
+    from loader.errors import LoaderError
+    from loader.storage import files, held
+    from loader.storage.files import Owner
+
+    try:
+        with held.opened(directory) as open_dir:
+            owner = Owner.from_status(open_dir.status)
+            names = [name for name in ("data.mdb", "lock.mdb") if owner.uid and open_dir.exists(name)]
+            given = []
+            for name in names:
+                with held.closing_descriptor(open_dir.open(name)) as descriptor:
+                    if os.fstat(descriptor).st_uid == 0:
+                        owner.apply_to(descriptor)
+                        given.append(name)
+    except (LoaderError, OSError) as error:
+        call.say(f"the owner of the files stays root: {error}")
+        return
+    if given:
+        call.say(f"{' and '.join(given)} in {directory} now belong to {files.account_name(owner.uid)}, not to root")
+
+
+# --- the database ----------------------------------------------------------------------------------------------------
+
+
+def _database(call: Call) -> tuple[Config, Database]:
+    """Returns the configuration, and the database that the tool would choose. Raises Handed."""
+    from pathlib import Path
+
+    from loader import config as configs
+    from loader import dn
+    from loader.errors import LoaderError
+    from loader.server import configuration
+
+    name = call.options.get("F") or call.options.get("f") or _default_configuration()
+    try:
+        config = configuration.read(Path(name))
+        wanted, number = call.options.get("b", call.subtree), call.number
+        if number is not None or wanted is None:
+            entry = f"olcDatabase={{{1 if number is None else number}}}"
+            matches = [each for each in config.databases if each.entry_dn.startswith(entry)]
+        else:
+            suffixes = ((suffix, each) for each in config.databases for suffix in each.suffixes)
+            above = [(dn.key(suffix).count(","), each) for suffix, each in suffixes if dn.is_below(wanted, suffix)]
+            deepest = max((depth for depth, _ in above), default=0)
+            matches = [each for depth, each in above if depth == deepest]
+        if len(matches) != 1 or matches[0].backend != "mdb" or matches[0].directory is None:
+            raise Handed("not one mdb database")
+        database = matches[0]
+        call.directory = database.directory
+        reader = config.reader(database.entry_dn)
+        if reader.flag("olcHidden", False) or reader.flag("olcDisabled", False):
+            raise Handed("the database is hidden or disabled")
+        if configs.is_subordinate(config, database) or (
+            "g" not in call.options and configs.subordinates(config, database)
+        ):
+            raise Handed("glued databases")
+    except LoaderError as error:
+        raise Handed(str(error)) from error
+    return config, database
+
+
+def _default_configuration() -> str:
+    """Returns the path that is compiled into slapd: its slapd.d, or its slapd.conf if there is no slapd.d."""
+    path = originals.search("slapcat")
+    if path is not None:
+        with open(path, "rb") as file:
+            program = file.read()
+        for pattern in _DEFAULTS:
+            match = pattern.search(program)
+            if match and os.path.exists(match[1]):
+                return os.fsdecode(match[1])
+    raise Handed("neither -f nor -F")
+
+
+# --- slapadd ---------------------------------------------------------------------------------------------------------
+
+
+def _slapadd(call: Call) -> int:
+    is_pipe, path = _ldif(call)
+    config, database = _database(call)
+    _handle_signals()
+    import time
+    from pathlib import Path
+
+    from loader import log
+    from loader.backmdb import require_supported
+    from loader.errors import LoaderError
+    from loader.operations import build
+    from loader.operations.publish import TargetDatabase
+    from loader.progress import Progress
+    from loader.run.steps import open_run
+    from loader.storage import held
+    from loader.storage.files import Owner
+
+    directory, options = database.directory, call.options
+    assert directory is not None
+    place = TargetDatabase(config, database, directory)
+    try:
+        place.require_free()
+        require_supported(config, database)
+        if is_pipe and not _spooled(directory) and not call.is_native_only:
+            raise Handed("little input")
+        wanted = build.BuildOptions(
+            config.path,
+            inputs=(Path(path),),
+            suffix=database.suffix,
+            glue=False,
+            memory=_MEMORY,
+            write_context="w" in options,
+            server_id=int(options.get("S", "0")),
+            check_values=call.set_by_o("value-check") == "yes",
+            check_schema="s" not in options and call.set_by_o("schema-check") != "no",
+            file_urls=True,
+            as_slapadd=True,
+            now=time.strftime("%Y%m%d%H%M%SZ", time.gmtime()),
+        )
+        log.setup(-1)
+        has_meter = os.isatty(2) and not is_pipe
+        progress = Progress("auto" if has_meter else "none")
+        with (
+            held.scratch(directory, _SCRATCH) as scratch,
+            open_run(scratch.path / "run", "slapadd", {}, progress, resumable=False) as run,
+        ):
+            build.build_steps(wanted, run, place)
+        with held.opened(directory) as open_dir:
+            owner = Owner.from_status(open_dir.status)
+            # Else slapcat would make it as root, and slapd could not open it.
+            with held.closing_descriptor(open_dir.open_or_create("lock.mdb", database.mode)) as descriptor:
+                owner.apply_to(descriptor)
+    except LoaderError as error:
+        raise Handed(str(error)) from error
+    if has_meter:
+        os.write(2, b"Closing DB...\n")
+    return 0
+
+
+def _ldif(call: Call) -> tuple[bool, str]:
+    """Returns whether the input is a pipe, and its path. Raises Handed."""
+    path = os.path.abspath(call.options["l"]) if "l" in call.options else "/dev/stdin"
+    try:
+        status = os.stat(path) if "l" in call.options else os.fstat(0)
+        is_regular = stat.S_ISREG(status.st_mode)
+        if not is_regular and ("l" in call.options or not stat.S_ISFIFO(status.st_mode)):
+            raise Handed("the input is neither a file nor a pipe")
+        if is_regular and "l" not in call.options and os.lseek(0, 0, os.SEEK_CUR) != 0:
+            raise Handed("a part of stdin has been read already")
+    except OSError as error:
+        raise Handed(str(error)) from error
+    if is_regular and status.st_size < _SMALL and not call.is_native_only:
+        raise Handed("little input")
+    return not is_regular, path
+
+
+def _spooled(directory: Path) -> bool:
+    """Puts the LDIF of a pipe into a file without a name in the database directory, and makes that stdin, so that the
+    original can read it from the beginning. Returns whether it is worth the native core's start. Raises SystemFailed
+    and other LoaderErrors before anything is read; OSError if the disk is full."""
+    from loader.storage import files
+
+    with files.explained(directory):
+        spool = files.nameless(directory)
+    while piece := os.read(0, 1 << 20):
+        _write(spool, piece)
+    size = os.lseek(spool, 0, os.SEEK_CUR)
+    os.lseek(spool, 0, os.SEEK_SET)
+    os.dup2(spool, 0)
+    return size >= _SMALL
+
+
+# --- slapcat ---------------------------------------------------------------------------------------------------------
+
+
+def _slapcat(call: Call) -> int:
+    _, database = _database(call)
+    _handle_signals()
+    from loader import defaults, dn, log
+    from loader.errors import LoaderError, MdbDamaged, NoSpace, ReaderGone, SystemFailed
+    from loader.progress import Meter
+    from loader.sources import mdb
+    from loader.sources.mdb import LdifFormat, Part
+
+    directory, base = database.directory, call.subtree
+    assert directory is not None
+    wrap = call.set_by_o("ldif-wrap") or "0"
+    columns = 0 if wrap == "no" else int(wrap) or _WRAP
+    if columns == 1:
+        raise Handed("option -o ldif-wrap=1")
+    if base is not None and dn.key(base) in map(dn.key, database.suffixes):
+        base = None
+    log.setup(-1)
+    try:
+        part = Part(directory, base)
+        mdb.require_database(directory)
+        if base is not None and not mdb.find(Part(directory), [base]):
+            raise Handed("there is no such entry")
+        output = _output(call)
+        mdb.stream(part, output, defaults.processors(), Meter("read"), LdifFormat(wrap=columns, by_id=True))
+        os.close(output)
+    except OSError as error:
+        call.say(f"error writing output. ({error.strerror})")
+        return 1
+    except (ReaderGone, NoSpace, SystemFailed):
+        call.say("error writing output.")
+        return 1
+    except MdbDamaged as error:
+        call.say(str(error))
+        return 1
+    except LoaderError as error:
+        raise Handed(str(error)) from error
+    return 0
