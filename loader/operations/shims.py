@@ -31,12 +31,14 @@ _TOOLS = {
     "slapindex": ("b:cd:f:F:gn:o:qtv", ""),
 }
 _O_OPTIONS = {
-    "slapadd": re.compile("(schema|value)-check=(yes|no)"),
+    # schema-check=no is not -s: slapadd 2.5 then stores no structuralObjectClass.
+    "slapadd": re.compile("schema-check=yes|value-check=(yes|no)"),
     "slapcat": re.compile("ldif[-_]wrap=(no|[0-9]{1,6})"),
 }
 _SUBTREE = re.compile(r"ldap:///([^?]*)(\?\?(sub)?(\?(\(objectClass=\*\))?)?)?", re.IGNORECASE)
 _SMALL = 1 << 20  # bytes of LDIF; the original loads less in the time that the native core takes to start
 _MEMORY = 256 << 20  # bytes for sorting, so that a link stays below half a gigabyte
+_MOST_REJECTS = 100_000  # with -c; if there are more, the original loads everything
 _WRAP = 78  # LDIF_LINE_WIDTH of OpenLDAP
 _PROGRAM = "ditseed-shim"
 _SCRATCH = ".ditseed-slapadd-"  # prefix of a directory in the database directory, so that publishing is a rename
@@ -112,10 +114,16 @@ class Call:
     def say(self, text: str) -> None:
         os.write(2, plain.printable(f"{self.tool}: {text}").encode("utf-8", "surrogateescape") + b"\n")
 
+    def program(self, path: str) -> str:
+        """Returns argv[0] for the original at `path`: slapd is the tool by whose name it is called."""
+        return path if os.path.basename(path) == self.tool else self.tool
+
     def words(self, without: str) -> list[str]:
-        """Returns the options, each as a word of its own, without one of them."""
+        """Returns the options without some letters, as words."""
         known = _TOOLS[self.tool][0]
-        pairs = ((option, value, f"{option[1:]}:" in known) for option, value in self.pairs if option != f"-{without}")
+        pairs = (
+            (option, value, f"{option[1:]}:" in known) for option, value in self.pairs if option[1:] not in without
+        )
         return [word for option, value, takes_value in pairs for word in ([option, value] if takes_value else [option])]
 
 
@@ -194,7 +202,7 @@ def _original(call: Call, reason: str) -> int:
             return _owned(call, path)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both, and the original would inherit that
         signal.signal(number, signal.SIG_DFL)
-    return os.execv(path, [call.tool, *call.arguments])
+    return os.execv(path, [call.program(path), *call.arguments])
 
 
 def _relayed(call: Call, path: str) -> int:
@@ -203,7 +211,7 @@ def _relayed(call: Call, path: str) -> int:
     import subprocess
 
     _handle_signals()
-    command = [call.tool, *call.words(without="l"), *call.operands]
+    command = [call.program(path), *call.words(without="l"), *call.operands]
     with subprocess.Popen(command, executable=path, stdout=subprocess.PIPE, bufsize=0) as process:
         assert process.stdout is not None
         try:
@@ -250,7 +258,7 @@ def _owned(call: Call, path: str) -> int:
         if call.directory is None:
             _database(call)
     _handle_signals()
-    with subprocess.Popen([call.tool, *call.arguments], executable=path) as process:
+    with subprocess.Popen([call.program(path), *call.arguments], executable=path) as process:
         try:
             status = process.wait()
         except KeyboardInterrupt as stop:
@@ -265,7 +273,7 @@ def _owned(call: Call, path: str) -> int:
 def _give_files(call: Call, directory: Path) -> None:
     """Gives data.mdb and lock.mdb to the directory's owner if they are root's and the owner is another account."""
     from loader.errors import LoaderError
-    from loader.storage import files, held
+    from loader.storage import held
     from loader.storage.files import Owner
 
     try:
@@ -281,8 +289,14 @@ def _give_files(call: Call, directory: Path) -> None:
     except (LoaderError, OSError) as error:
         call.say(f"the owner of the files stays root: {error}")
         return
-    if given:
-        call.say(f"{' and '.join(given)} in {directory} now belong to {files.account_name(owner.uid)}, not to root")
+    _say_owner(call, directory, given, owner.uid)
+
+
+def _say_owner(call: Call, directory: Path, names: list[str], uid: int) -> None:
+    from loader.storage import files
+
+    if names:
+        call.say(f"{' and '.join(names)} in {directory} belong to {files.account_name(uid)}, not to root")
 
 
 # --- the database ----------------------------------------------------------------------------------------------------
@@ -349,9 +363,8 @@ def _slapadd(call: Call) -> int:
     from pathlib import Path
 
     from loader import log
-    from loader.backmdb import require_supported
     from loader.errors import LoaderError
-    from loader.operations import build
+    from loader.operations.build import BuildOptions, native
     from loader.operations.publish import TargetDatabase
     from loader.progress import Progress
     from loader.run.steps import open_run
@@ -363,10 +376,9 @@ def _slapadd(call: Call) -> int:
     place = TargetDatabase(config, database, directory)
     try:
         place.require_free()
-        require_supported(config, database)
         if is_pipe and not _spooled(directory) and not call.is_native_only:
             raise Handed("little input")
-        wanted = build.BuildOptions(
+        wanted = BuildOptions(
             config.path,
             inputs=(Path(path),),
             suffix=database.suffix,
@@ -375,9 +387,10 @@ def _slapadd(call: Call) -> int:
             write_context="w" in options,
             server_id=int(options.get("S", "0")),
             check_values=call.set_by_o("value-check") == "yes",
-            check_schema="s" not in options and call.set_by_o("schema-check") != "no",
+            check_schema="s" not in options,
             file_urls=True,
             as_slapadd=True,
+            max_rejects=_MOST_REJECTS if "c" in options else 0,
             now=time.strftime("%Y%m%d%H%M%SZ", time.gmtime()),
         )
         log.setup(-1)
@@ -387,17 +400,56 @@ def _slapadd(call: Call) -> int:
             held.scratch(directory, _SCRATCH) as scratch,
             open_run(scratch.path / "run", "slapadd", {}, progress, resumable=False) as run,
         ):
-            build.build_steps(wanted, run, place)
+            publish = native.prepared(wanted, run, place)
+            loaded = run.catalogue.facts_of("load", native.NativeLoaded)
+            rejected = sorted((line or 0, file) for file, line, _, _ in (loaded and loaded.rejections) or ())
+            if any(file != path for _, file in rejected):
+                raise Handed("a record of an included file is not accepted")
+            rest = _only(path, [line for line, _ in rejected], directory) if rejected else None
+            publish()
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
             # Else slapcat would make it as root, and slapd could not open it.
             with held.closing_descriptor(open_dir.open_or_create("lock.mdb", database.mode)) as descriptor:
                 owner.apply_to(descriptor)
+        if os.geteuid() == 0 and owner.uid:
+            _say_owner(call, directory, ["data.mdb", "lock.mdb"], owner.uid)
     except LoaderError as error:
         raise Handed(str(error)) from error
     if has_meter:
         os.write(2, b"Closing DB...\n")
-    return 0
+    return 0 if rest is None else _added_by_original(call, rest, len(rejected))
+
+
+def _only(path: str, lines: list[int], directory: Path) -> int:
+    """Returns a nameless file with the records that begin at these lines of the LDIF, at the same lines. All other
+    lines are empty."""
+    from loader.storage import files
+
+    with open(path, "rb") as ldif, os.fdopen(files.nameless(directory), "w+b") as copy:
+        wanted, is_wanted = set(lines), False
+        for number, line in enumerate(ldif, 1):
+            is_wanted = number in wanted or (is_wanted and line not in (b"\n", b"\r\n"))
+            copy.write(line if is_wanted else b"\n")
+            if number > lines[-1] and not is_wanted:
+                break
+        copy.flush()
+        copy.seek(0)
+        return os.dup(copy.fileno())
+
+
+def _added_by_original(call: Call, rest: int, count: int) -> int:
+    """Runs the original with -c on the records that the native core did not accept: their messages, the exit status,
+    and what is stored of them nevertheless are the original's. Without -q, which would lose a batch of entries for each
+    duplicate, and leave a damaged database."""
+    import subprocess
+
+    path = originals.search(call.tool, diverted=True)
+    assert path is not None  # it has printed the configuration
+    command = [call.program(path), *call.words(without="lq")]
+    status = subprocess.run(command, executable=path, stdin=rest, check=False).returncode
+    call.say(f"{count} of the records were given to {path}, because they are not valid; all others are loaded")
+    return status if status >= 0 else 128 - status
 
 
 def _ldif(call: Call) -> tuple[bool, str]:
@@ -460,7 +512,7 @@ def _slapcat(call: Call) -> int:
         if base is not None and not mdb.find(Part(directory), [base]):
             raise Handed("there is no such entry")
         output = _output(call)
-        mdb.stream(part, output, defaults.processors(), Meter("read"), LdifFormat(wrap=columns, by_id=True))
+        mdb.stream(part, output, defaults.processors(), Meter("read"), LdifFormat(as_slapcat=columns))
         os.close(output)
     except OSError as error:
         call.say(f"error writing output. ({error.strerror})")

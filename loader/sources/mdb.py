@@ -31,12 +31,11 @@ class Part(Struct, frozen=True):
 
 
 class LdifFormat(Struct, frozen=True):
-    """How an export writes its LDIF. The native core reads these fields. `compress`: with zstd. Only a stream has the
-    other two: `wrap` folds lines after so many characters (0: never), and `by_id` orders entries by ID, as slapcat."""
+    """How an export writes its LDIF. The native core reads these fields. `compress`: with zstd. `as_slapcat`,
+    only for a stream: in the order of entry IDs, with lines folded after so many characters (0: never)."""
 
     compress: bool = False
-    wrap: int = 0
-    by_id: bool = False
+    as_slapcat: int | None = None
 
 
 PLAIN = LdifFormat()

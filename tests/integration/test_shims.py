@@ -8,6 +8,8 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def unit(name: str) -> str:
     return f"dn: ou={name},{SUFFIX}\nobjectClass: organizationalUnit\nou: {name}\n\n"
 
 
-ODD = f"description: {'x' * 200}\ncn:: w7zDuA==\ndescription:  leading\n"
+ODD = f"description: {'x' * 200}\ndescription:: w7zDuA==\ndescription:  leading\ntitle:\n"
 G = TOP + "".join(person(f"u{number}", more=ODD if number == 3 else "") for number in range(10))
 CHILD = TOP + person("child", above=f"ou=late,{SUFFIX}") + person("last")
 # Each is a file that the commands name.
@@ -105,6 +107,8 @@ CASES = {
     "28": ["slapadd -l T/G", "slapindex uid"],
     "28 mail": ["slapadd -l T/G", "slapindex mail"],
     "28 -q": ["slapadd -l T/G", "slapindex -q -t"],
+    "duplicate -c": ["slapadd -c -l T/twice"],
+    "parent -c": ["slapadd -c -l T/no-parent"],
     "duplicate": ["slapadd -l T/twice"],
     "invalid value": ["slapadd -l T/invalid"],
     "value check": ["slapadd -o value-check=yes -l T/invalid"],
@@ -138,7 +142,7 @@ maxsize 1073741824
 """
 # What scripts match. Lines of libraries have times and thread numbers.
 _MATCHED = re.compile(
-    "slap(add|cat|index): (?!.* does this: )|Error, entries missing!|  entry |added: |str2entry: |usage"
+    "slap(add|cat|index): (?!.* does this: |[0-9]+ of the records)|Error, entries missing!|  entry |added: |usage"
 )
 _GENERATED = re.compile("^(entryUUID|entryCSN|createTimestamp|modifyTimestamp):.*\n", re.MULTILINE)
 _TIME = re.compile(r"(contextCSN: )[0-9.]+Z#[0-9a-f]+")
@@ -309,10 +313,29 @@ def test_a_reader_that_ends_and_a_signal(pair: tuple[Home, Home], filters: tuple
         assert said.startswith(b"slapcat: ")
 
 
+@pytest.mark.parametrize("input_", ["-l T/twice", "| twice"])
+def test_a_duplicate_costs_no_other_entry(pair: tuple[Home, Home], input_: str) -> None:
+    """The original's -q -c loses the whole batch, and leaves a database whose slapcat dies."""
+    done = pair[1].run(f"slapadd -q -c {input_}")
+    assert done.status == 1
+    assert "(line=13): txn_aborted! MDB_KEYEXIST" in done.err
+    assert [line for line in pair[1].slapcat().splitlines() if line.startswith("dn: uid")] == [
+        f"dn: uid={name},{SUFFIX}" for name in "ab"
+    ]
+
+
+@pytest.fixture
+def entered() -> Iterator[Path]:
+    """A directory that other accounts may enter."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as path:
+        Path(path).chmod(0o755)
+        yield Path(path) / "home"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("words", ["slapadd -l T/G", "slapadd -v -l T/G", "slapindex -q"])
-def test_root_leaves_no_files_of_root(pair: tuple[Home, Home], words: str) -> None:
-    home = pair[1]
+def test_root_leaves_no_files_of_root(links: Path, entered: Path, words: str) -> None:
+    home = Home(entered, links).make()
     (home.path / "data").chmod(0o700)
     os.chown(home.path / "data", 12345, 12346)
     done = home.run(words)

@@ -94,13 +94,12 @@ impl Dump {
 #[derive(FromPyObject)]
 struct LdifFormat {
     compress: bool,
-    wrap: usize,
-    by_id: bool,
+    as_slapcat: Option<usize>,
 }
 
 impl From<LdifFormat> for dump::LdifFormat {
-    fn from(LdifFormat { compress, wrap, by_id }: LdifFormat) -> Self {
-        Self { compress, wrap, by_id }
+    fn from(LdifFormat { compress, as_slapcat }: LdifFormat) -> Self {
+        Self { compress, as_slapcat }
     }
 }
 

@@ -75,6 +75,18 @@ impl Entry<'_> {
         Ok(printer.end(&self.place.dn).combined())
     }
 
+    /// Appends the entry as LDIF.
+    pub(crate) fn ldif(&self, text: &mut Vec<u8>) -> Result<()> {
+        line(text, b"dn", &self.place.dn);
+        let values = text.len();
+        self.each(|value| match value {
+            Some(value) => value.description.line(value.bytes, text),
+            None => text.truncate(values),
+        })?;
+        text.push(b'\n');
+        Ok(())
+    }
+
     /// Calls `see` for every value. All values of an attribute are passed together, because slapd 2.6.11 to 2.6.14
     /// corrupt entries that are loaded with the values apart. The first call passes `None`. If an attribute turns out
     /// to be stored in several places, `None` is passed again, and the caller must discard the values so far.

@@ -44,10 +44,9 @@ const HELD_BACK_BYTES: usize = 32 << 20;
 pub struct LdifFormat {
     /// Whether to compress with zstd, and to append `.zst` to file names.
     pub compress: bool,
-    /// Number of characters after which a line is folded, as by slapcat; 0 folds no line.
-    pub wrap: usize,
-    /// Whether a stream has strictly ascending IDs, as slapcat's, even if a parent then follows its children.
-    pub by_id: bool,
+    /// Only for a stream: writes what slapcat writes, in the order of IDs even if a parent then follows its children,
+    /// with lines folded after that many characters (0: unfolded). No checksum is computed.
+    pub as_slapcat: Option<usize>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -502,17 +501,23 @@ impl Worker for StreamWorker<'_, '_, '_> {
 
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let start = self.text.len();
-        let print = if self.format.wrap == 0 {
-            entry.record(&mut self.text, &mut self.printer)?
-        } else {
-            self.unfolded.clear();
-            let print = entry.record(&mut self.unfolded, &mut self.printer)?;
-            fold(&self.unfolded, self.format.wrap, &mut self.text);
-            print
-        };
+        if let Some(wrap) = self.format.as_slapcat {
+            if wrap == 0 {
+                entry.ldif(&mut self.text)?;
+            } else {
+                self.unfolded.clear();
+                entry.ldif(&mut self.unfolded)?;
+                fold(&self.unfolded, wrap, &mut self.text);
+            }
+            if self.text.len() >= BUFFER_BYTES {
+                self.hand_on()?;
+            }
+            return Ok(entry.value.len() as u64);
+        }
+        let print = entry.record(&mut self.text, &mut self.printer)?;
         self.done.checksum.add(print);
         let length = (self.text.len() - start) as u64;
-        if entry.place.late && !self.format.by_id {
+        if entry.place.late {
             self.late.push(entry.id, entry.place, print, &self.text[start..])?;
             self.text.truncate(start);
         } else if self.text.len() >= BUFFER_BYTES {
