@@ -13,6 +13,7 @@ ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and copies of
 ENV_TOOLS = "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time that a build uses instead of now, in seconds since 1970
 CONFIG_FILE = "~/.config/ditseed/config.toml"  # as shown in help texts; ~/.config stands for XDG_CONFIG_HOME
+ENV_SHIM = "DITSEED_SHIM"  # for links of `ditseed shims`: "original" or "native", which engine does all that it can
 ENV_PROFILE = "DITSEED_PROFILE"  # profile in the configuration file, like --profile
 ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: name of a point at which the process dies
 ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated points at which the process stops until SIGCONT

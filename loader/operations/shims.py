@@ -17,13 +17,13 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from loader import originals, plain
+from loader.defaults import ENV_SHIM
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loader.config import Config, Database
 
-SWITCH = "DITSEED_SHIM"  # "original": the original does everything; "native": small input is no reason for the original
 # Tool -> its options as in slapcommon.c, and those with which the native core can do the work.
 _TOOLS = {
     "slapadd": ("b:cd:f:F:gj:l:n:o:qsS:uvw", "bcfFglnoqsSw"),
@@ -64,7 +64,7 @@ class Call:
         except getopt.GetoptError:
             self.is_usage_error = True
         self.options = {option[1:]: value for option, value in self.pairs}
-        self.is_native_only = os.environ.get(SWITCH) == "native"
+        self.is_native_only = os.environ.get(ENV_SHIM) == "native"
 
     def require_native(self) -> None:
         """Raises Handed if the command line alone shows that the original does this."""
@@ -149,8 +149,8 @@ def main() -> NoReturn:
 
 def _run(call: Call) -> int:
     try:
-        if os.environ.get(SWITCH) == "original":
-            raise Handed(f"{SWITCH}=original")
+        if os.environ.get(ENV_SHIM) == "original":
+            raise Handed(f"{ENV_SHIM}=original")
         call.require_native()
         return _slapadd(call) if call.tool == "slapadd" else _slapcat(call)
     except Handed as reason:
@@ -195,7 +195,7 @@ def _original(call: Call, reason: str) -> int:
         return 1
     if "v" in call.options:
         call.say(f"{path} does this: {reason}")
-    if os.environ.get(SWITCH) != "original" and not call.is_usage_error:
+    if os.environ.get(ENV_SHIM) != "original" and not call.is_usage_error:
         if call.tool == "slapcat" and "v" not in call.options:
             return _relayed(call, path)
         if call.tool != "slapcat" and os.geteuid() == 0:
