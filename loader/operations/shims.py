@@ -39,6 +39,8 @@ _SUBTREE = re.compile(r"ldap:///([^?]*)(\?\?(sub)?(\?(\(objectClass=\*\))?)?)?",
 _SMALL = 1 << 20  # bytes of LDIF; the original loads less in the time that the native core takes to start
 _MEMORY = 256 << 20  # bytes for sorting, so that a link stays below half a gigabyte
 _MOST_REJECTS = 100_000  # with -c; if there are more, the original loads everything
+_LINE = re.compile(rb"(slapadd: .*?\bline[= ])([0-9]+)")
+_ORPHAN = re.compile("its parent .* (is missing|was rejected)$")
 _WRAP = 78  # LDIF_LINE_WIDTH of OpenLDAP
 _PROGRAM = "ditseed-shim"
 _SCRATCH = ".ditseed-slapadd-"  # prefix of a directory in the database directory, so that publishing is a rename
@@ -166,7 +168,7 @@ def _handle_signals() -> None:
 
 
 def make_links(directory: Path) -> None:
-    """Writes the program of the links into a directory, and a symbolic link to it for each tool. Raises DirectoryUnsafe
+    """Writes the program of the links into a directory, and a hard link to it for each tool. Raises DirectoryUnsafe
     if another account could replace them, and OSError."""
     from loader.errors import UsageProblem
     from loader.storage import files, held
@@ -181,7 +183,7 @@ def make_links(directory: Path) -> None:
         files.write_durably(open_dir.path / _PROGRAM, originals.link_program(), 0o755)
         for tool in _TOOLS:
             open_dir.remove(tool)
-            os.symlink(_PROGRAM, tool, dir_fd=open_dir.descriptor)
+            open_dir.link(_PROGRAM, tool)
 
 
 # --- what the original does ------------------------------------------------------------------------------------------
@@ -402,10 +404,11 @@ def _slapadd(call: Call) -> int:
         ):
             publish = native.prepared(wanted, run, place)
             loaded = run.catalogue.facts_of("load", native.NativeLoaded)
-            rejected = sorted((line or 0, file) for file, line, _, _ in (loaded and loaded.rejections) or ())
-            if any(file != path for _, file in rejected):
-                raise Handed("a record of an included file is not accepted")
-            rest = _only(path, [line for line, _ in rejected], directory) if rejected else None
+            rejected = (loaded and loaded.rejections) or []
+            if any(file != path or _ORPHAN.match(reason) for file, _, _, reason in rejected):
+                call.arguments = call.words(without="q")  # -q and a duplicate would damage the database
+                raise Handed("a parent is missing, or a record of an included file is not accepted")
+            rest = _only(path, {line or 0 for _, line, _, _ in rejected}, directory) if rejected else None
             publish()
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
@@ -418,27 +421,39 @@ def _slapadd(call: Call) -> int:
         raise Handed(str(error)) from error
     if has_meter:
         os.write(2, b"Closing DB...\n")
-    return 0 if rest is None else _added_by_original(call, rest, len(rejected))
+    return 0 if rest is None else _added_by_original(call, *rest)
 
 
-def _only(path: str, lines: list[int], directory: Path) -> int:
-    """Returns a nameless file with the records that begin at these lines of the LDIF, at the same lines. All other
-    lines are empty."""
+def _only(path: str, lines: set[int], directory: Path) -> tuple[int, dict[bytes, bytes]]:
+    """Returns a nameless file with the records that begin at these lines of the LDIF, and a map: line of a record in
+    that file -> line that slapadd names for it in the LDIF, which is the first after the previous record."""
     from loader.storage import files
 
+    named = dict[bytes, bytes]()
+    written, after, is_inside, is_comment = 0, 1, False, False
     with open(path, "rb") as ldif, os.fdopen(files.nameless(directory), "w+b") as copy:
-        wanted, is_wanted = set(lines), False
         for number, line in enumerate(ldif, 1):
-            is_wanted = number in wanted or (is_wanted and line not in (b"\n", b"\r\n"))
-            copy.write(line if is_wanted else b"\n")
-            if number > lines[-1] and not is_wanted:
-                break
-        copy.flush()
+            is_comment = line[:1] == b"#" or (is_comment and line[:1] == b" ")
+            if not line.strip(b"\r\n"):
+                if is_inside:
+                    after, is_inside = number + 1, False
+                    if number > max(lines):
+                        break
+                continue
+            if not is_inside and not is_comment:
+                is_inside, is_wanted = True, number in lines
+                if is_wanted:
+                    copy.write(b"\n" if written else b"")
+                    written += 1 if written else 0
+                    named[b"%d" % (written + 1)] = b"%d" % after
+            if is_inside and is_wanted:
+                copy.write(line.rstrip(b"\r\n") + b"\n")
+                written += 1
         copy.seek(0)
-        return os.dup(copy.fileno())
+        return os.dup(copy.fileno()), named
 
 
-def _added_by_original(call: Call, rest: int, count: int) -> int:
+def _added_by_original(call: Call, rest: int, named: dict[bytes, bytes]) -> int:
     """Runs the original with -c on the records that the native core did not accept: their messages, the exit status,
     and what is stored of them nevertheless are the original's. Without -q, which would lose a batch of entries for each
     duplicate, and leave a damaged database."""
@@ -447,8 +462,12 @@ def _added_by_original(call: Call, rest: int, count: int) -> int:
     path = originals.search(call.tool, diverted=True)
     assert path is not None  # it has printed the configuration
     command = [call.program(path), *call.words(without="lq")]
-    status = subprocess.run(command, executable=path, stdin=rest, check=False).returncode
-    call.say(f"{count} of the records were given to {path}, because they are not valid; all others are loaded")
+    with subprocess.Popen(command, executable=path, stdin=rest, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            _write(2, _LINE.sub(lambda match: match[1] + named.get(match[2], match[2]), line))
+        status = process.wait()
+    call.say(f"{len(named)} of the records were given to {path}, because they are not valid; all others are loaded")
     return status if status >= 0 else 128 - status
 
 
