@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from loader import originals
+from loader import defaults
 from loader.cli.report import show
 from loader.declared import Argument
 from loader.declared import command as declare
@@ -28,7 +28,7 @@ def command(directory: Annotated[Path, Argument("DIR")]) -> None:
 
     make_links(directory.absolute())
     show(f"{directory.absolute()}: slapadd, slapcat, slapindex")
-    behind = [path for path in map(originals.search, ("slapadd", "slapcat", "slapindex")) if path]
+    behind = [path for path in map(defaults.find_tool, ("slapadd", "slapcat", "slapindex")) if path]
     show(f"behind them: {', '.join(behind) or 'none, because slapd is not installed'}")
     show("To use them, put this line into the profile of the shell, or into the unit or script that calls the tools:")
     show(f"  PATH={directory.absolute()}{os.pathsep}$PATH")

@@ -16,7 +16,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from loader import originals, plain
+from loader import defaults, plain
 from loader.defaults import ENV_SHIM
 
 if TYPE_CHECKING:
@@ -176,14 +176,28 @@ def make_links(directory: Path) -> None:
     held.make_directories(directory, 0o755)
     files.require_safe(directory)
     for tool in _TOOLS:
-        if os.path.lexists(directory / tool) and not originals.is_link(str(directory / tool)):
+        if os.path.lexists(directory / tool) and not defaults.is_link(str(directory / tool)):
             raise UsageProblem(reason=f"{directory / tool} is not a link of ditseed: give a directory of its own")
     with held.opened(directory) as open_dir:
         held.require_private(open_dir.status, directory)
-        files.write_durably(open_dir.path / _PROGRAM, originals.link_program(), 0o755)
+        files.write_durably(open_dir.path / _PROGRAM, _link_program(), 0o755)
         for tool in _TOOLS:
             open_dir.remove(tool)
             open_dir.link(_PROGRAM, tool)
+
+
+def _link_program() -> bytes:
+    """Returns the program of the links. It runs this installation of ditseed, without variables such as PYTHONPATH."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(defaults.__file__)))
+    lines = (
+        f"#!{sys.executable} -I",
+        f"{defaults.SHIM_MARK.decode()}: slapadd, slapcat or slapindex, whichever name it is called by.",
+        "import sys",
+        f"sys.path.insert(0, {root!r})",
+        "from loader.operations.shims import main",
+        "main()",
+    )
+    return os.fsencode("\n".join(lines) + "\n")
 
 
 # --- what the original does ------------------------------------------------------------------------------------------
@@ -191,7 +205,7 @@ def make_links(directory: Path) -> None:
 
 def _original(call: Call, reason: str) -> int:
     """Replaces this process by the original, or runs it where its way would lose data or leave files of root."""
-    path = originals.search(call.tool, diverted=True)
+    path = defaults.find_tool(call.tool, diverted=True)
     if path is None:
         call.say(f"the original is not in PATH ({reason}, so ditseed does not do this itself)")
         return 1
@@ -343,7 +357,7 @@ def _database(call: Call) -> tuple[Config, Database]:
 
 def _default_configuration() -> str:
     """Returns the path that is compiled into slapd: its slapd.d, or its slapd.conf if there is no slapd.d."""
-    path = originals.search("slapcat")
+    path = defaults.find_tool("slapcat")
     if path is not None:
         with open(path, "rb") as file:
             program = file.read()
@@ -459,7 +473,7 @@ def _added_by_original(call: Call, rest: int, named: dict[bytes, bytes]) -> int:
     duplicate, and leave a damaged database."""
     import subprocess
 
-    path = originals.search(call.tool, diverted=True)
+    path = defaults.find_tool(call.tool, diverted=True)
     assert path is not None  # it has printed the configuration
     command = [call.program(path), *call.words(without="lq")]
     with subprocess.Popen(command, executable=path, stdin=rest, stderr=subprocess.PIPE) as process:
@@ -510,7 +524,7 @@ def _spooled(directory: Path) -> bool:
 def _slapcat(call: Call) -> int:
     _, database = _database(call)
     _handle_signals()
-    from loader import defaults, dn, log
+    from loader import dn, log
     from loader.errors import LoaderError, MdbDamaged, NoSpace, ReaderGone, SystemFailed
     from loader.progress import Meter
     from loader.sources import mdb

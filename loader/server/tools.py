@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from loader import child, config, originals, plain, slapd_conf
+from loader import child, config, defaults, plain, slapd_conf
 from loader.child import Child
 from loader.config import Config
 from loader.defaults import ENV_TOOLS
@@ -32,7 +32,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
         return [*prefix, name, *map(plain.with_operator_paths, arguments)]
-    path = name if name.startswith("/") else originals.search(name)
+    path = name if name.startswith("/") else defaults.find_tool(name)
     if path is None:
         raise ToolMissing(tool=name)
     return [path, *arguments]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd_config import Installation
-from loader import originals
+from loader import defaults
 from loader.errors import DirectoryUnsafe, UsageProblem
 from tests.support.command import COMMAND, ditseed, environment
 
@@ -218,7 +218,7 @@ class Home:
         return Result(done.returncode, _plain(done.stdout.decode()), err)
 
     def slapcat(self) -> str:
-        words = [originals.search("slapcat") or "slapcat", "-f", str(self.path / "slapd.conf")]
+        words = [defaults.find_tool("slapcat") or "slapcat", "-f", str(self.path / "slapd.conf")]
         return _plain(subprocess.run(words, capture_output=True, check=False, text=True).stdout)
 
 
@@ -369,7 +369,7 @@ def test_no_link_finds_itself(links: Path, tmp_path: Path, monkeypatch: pytest.M
     ditseed("shims", other).ok()
     monkeypatch.setenv("PATH", f"{links}:{other}:{Installation().environment()['PATH']}")
     for tool in TOOLS:
-        found = originals.search(tool)
+        found = defaults.find_tool(tool)
         assert found
         assert Path(found).parent not in (links, other)
     (links / "slapadd.distrib").symlink_to("ditseed-shim")

@@ -391,7 +391,8 @@ pub fn stream(
     #[allow(clippy::cast_possible_truncation, reason = "a few at most")]
     let threads = format.compress.then(|| source.jobs.clamp(1, THREADS) as u32);
     let mut out = StreamWriter::new(fd, threads, counters)?;
-    let written = write(source, &mut out, format, &HeldBackEntries::new(scratch, counters), counters);
+    let written =
+        write(source, &mut out, format, &HeldBackEntries::new(scratch, counters), counters);
     match written {
         Ok(done) => out.finish().map(|()| done),
         Err(error) => {
