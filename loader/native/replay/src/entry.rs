@@ -1,9 +1,11 @@
 //! An entry in memory, changed as slapd's modify operation changes it (`servers/slapd/mods.c`).
 
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use schema::{AttributeId, Description, Schema};
+use smallvec::SmallVec;
 
 use crate::operation::{Change, Kind};
 
@@ -15,12 +17,44 @@ pub struct Entry {
     attributes: Vec<(Rc<Description>, Values)>,
 }
 
+/// A value: a part of a stored entry, which its values share, or bytes of its own.
+#[derive(Debug, Clone)]
+pub struct Value {
+    bytes: Rc<[u8]>,
+    range: Range<u32>,
+}
+
+impl Value {
+    /// `part` is a part of `bytes`, which has fewer than 2^32 bytes.
+    pub fn part(bytes: &Rc<[u8]>, part: &[u8]) -> Self {
+        let start = part.as_ptr().addr() - bytes.as_ptr().addr();
+        let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let range = position(start)..position(start + part.len());
+        Self { bytes: Rc::clone(bytes), range }
+    }
+}
+
+impl<T: Into<Rc<[u8]>>> From<T> for Value {
+    fn from(bytes: T) -> Self {
+        let bytes = bytes.into();
+        Self::part(&bytes, &bytes)
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.range.start as usize..self.range.end as usize]
+    }
+}
+
 /// Why a change does not fit the entry.
 pub type Misfit = String;
 
 impl Entry {
-    pub fn push(&mut self, description: &Rc<Description>, values: impl Iterator<Item = Box<[u8]>>) {
-        let list: Vec<_> = values.map(Some).collect();
+    pub fn push(&mut self, description: &Rc<Description>, values: impl Iterator<Item = Value>) {
+        let list: SmallVec<_> = values.map(Some).collect();
         let live = list.len();
         self.attributes.push((Rc::clone(description), Values { list, live, positions: None }));
     }
@@ -117,9 +151,10 @@ impl Entry {
                 }
                 return Err("the value to add exists");
             }
+            let new = Value::from(&**value);
             match index_of(value).filter(|at| ordered && *at <= values.live) {
-                Some(at) => values.insert(at, value.clone()),
-                None => values.append(schema, id, value.clone()),
+                Some(at) => values.insert(at, new),
+                None => values.append(schema, id, new),
             }
         }
         if ordered {
@@ -165,7 +200,7 @@ impl Entry {
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
         let step = by.first().and_then(|text| number(text)).ok_or("an increment is no integer")?;
         let Some(at) = self.position(description) else {
-            let start: Box<[u8]> = step.to_string().into_bytes().into();
+            let start = Value::from(step.to_string().into_bytes());
             return if soft {
                 self.push(&Rc::new(description.clone()), std::iter::once(start));
                 Ok(())
@@ -177,7 +212,7 @@ impl Entry {
         values.compact();
         for value in values.list.iter_mut().flatten() {
             let sum = number(value).ok_or("a value to increment is no integer")?.wrapping_add(step);
-            *value = sum.to_string().into_bytes().into();
+            *value = Value::from(sum.to_string().into_bytes());
         }
         Ok(())
     }
@@ -186,7 +221,7 @@ impl Entry {
 /// Values in their order. A deleted value leaves an empty slot, so that positions stay valid in large groups.
 #[derive(Debug, Default)]
 struct Values {
-    list: Vec<Option<Box<[u8]>>>,
+    list: SmallVec<[Option<Value>; 1]>,
     live: usize,
     /// Positions in `list` by normal form; only for long lists.
     positions: Option<FxHashMap<Box<[u8]>, usize>>,
@@ -201,13 +236,13 @@ impl Values {
     fn find(&mut self, schema: &Schema, id: AttributeId, value: &[u8]) -> Option<usize> {
         let wanted = normal(schema, id, value);
         if self.live <= MOST_SCANNED {
-            let is_equal = |own: &Option<Box<[u8]>>| {
+            let is_equal = |own: &Option<Value>| {
                 own.as_ref().is_some_and(|own| normal(schema, id, own) == wanted)
             };
             return self.list.iter().position(is_equal);
         }
         let list = &self.list;
-        let index = |(at, value): (usize, &Option<Box<[u8]>>)| {
+        let index = |(at, value): (usize, &Option<Value>)| {
             value.as_ref().map(|value| (normal(schema, id, value), at))
         };
         let positions = self
@@ -216,7 +251,7 @@ impl Values {
         positions.get(&wanted).copied()
     }
 
-    fn append(&mut self, schema: &Schema, id: AttributeId, value: Box<[u8]>) {
+    fn append(&mut self, schema: &Schema, id: AttributeId, value: Value) {
         if let Some(positions) = &mut self.positions {
             positions.insert(normal(schema, id, &value), self.list.len());
         }
@@ -224,7 +259,7 @@ impl Values {
         self.list.push(Some(value));
     }
 
-    fn insert(&mut self, at: usize, value: Box<[u8]>) {
+    fn insert(&mut self, at: usize, value: Value) {
         self.compact();
         self.live += 1;
         self.list.insert(at, Some(value));
@@ -239,7 +274,7 @@ impl Values {
     }
 
     fn compact(&mut self) {
-        self.list.retain(Option::is_some);
+        self.list.retain(|value| value.is_some());
         self.positions = None;
     }
 
@@ -247,7 +282,7 @@ impl Values {
     fn renumber(&mut self) {
         self.compact();
         for (at, value) in self.list.iter_mut().flatten().enumerate() {
-            *value = [format!("{{{at}}}").as_bytes(), unnumbered(value)].concat().into();
+            *value = Value::from([format!("{{{at}}}").as_bytes(), unnumbered(value)].concat());
         }
     }
 }

@@ -8,7 +8,7 @@ use lmdbfile::{Reader, TableReader};
 use rustc_hash::FxHashMap;
 use schema::{Description, Dn, Rdn, Schema};
 
-use crate::entry::{Entry, Misfit};
+use crate::entry::{Entry, Misfit, Value};
 use crate::operation::{Change, Kind};
 
 /// An entry that an operation named.
@@ -149,7 +149,7 @@ impl<'r> Model<'r> {
         let key = id.to_ne_bytes();
         let record = self.dn2i.get(&key)?.ok_or_else(|| damaged(id))?;
         let place = dn2i::read(&record).ok_or_else(|| damaged(id))?;
-        let blob = self.id2e.get(&key)?.ok_or_else(|| damaged(id))?;
+        let blob = Rc::from(self.id2e.get(&key)?.ok_or_else(|| damaged(id))?);
         let mut entry = Entry::default();
         for attribute in id2e::read(&blob).ok_or_else(|| damaged(id))?.attributes {
             let description =
@@ -158,7 +158,10 @@ impl<'r> Model<'r> {
                 let what = "has an attribute that the schema lacks, or values in id2v";
                 Error::new(Code::Unproven, format!("entry {id} {what}"))
             })?;
-            entry.push(description, attribute.values.into_iter().map(Box::from));
+            entry.push(
+                description,
+                attribute.values.into_iter().map(|part| Value::part(&blob, part)),
+            );
         }
         let (normal, pretty, parent) = (place.normal.into(), place.pretty.into(), place.id);
         let (uuid, stored) = (uuid_of(&entry), true);
