@@ -28,7 +28,7 @@ INTERN = f"cn=intern,{BASE}"
 MEMBERS = 5000
 # Attributes that no client can set: a taken-back entry gets new ones.
 OWN = ("entryUUID", "entryCSN", "contextCSN", "createTimestamp", "modifyTimestamp", "creatorsName", "modifiersName")
-RESTORE = (Path(__file__).parents[2] / "docs/restore.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/undo.md").read_text()
 
 
 def entries() -> str:
@@ -209,12 +209,12 @@ def test_a_log_without_old_values(tmp_path: Path) -> None:
 
 def blocks(section: str) -> list[str]:
     """Returns the commands of the first block of a section of the page, each in one line."""
-    text = RESTORE.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    text = PAGE.partition(f"## {section}\n")[2].partition("\n## ")[0]
     return re.findall(r"```\n(.*?)```", text, re.DOTALL)[0].replace("\\\n", " ").splitlines()
 
 
 def test_the_page_as_it_stands(running: History, handle: Any, tmp_path: Path) -> None:
-    """docs/restore.md, "Someone deleted ou=people": find it, take it back."""
+    """docs/undo.md, "With an accesslog": find the changes, take them back."""
     server, repo = running.server, tmp_path / "repo"
     backup("run", repo, "--init", "--config", server.config_path, "--all-databases").ok()
     for number in range(20):
@@ -224,7 +224,7 @@ def test_the_page_as_it_stands(running: History, handle: Any, tmp_path: Path) ->
     handle.delete_s(f"cn=p4,{PEOPLE}")
     until = running.note()
     before = before.replace(b"description: noted", b"x-noted: ")  # the note is not taken back
-    look, take_back, apply = blocks("Someone deleted ou=people")
+    look, take_back, apply = blocks("With an accesslog: `undo`")
     given = {
         "/srv/backup": repo,
         "/srv/look": tmp_path / "look",
