@@ -276,8 +276,8 @@ WALKS = ARCHITECTURE.partition("## A walk of each verb")[2].partition("\n## ")[0
 
 
 def walks() -> dict[str, list[Path]]:
-    """Verb -> the files of its line, in order."""
-    lines = re.findall(r"^\| `([^`]+)` \|(.*)\|$", WALKS, re.MULTILINE)
+    """Verb -> the files of its line, in order, without those that only an option leads to."""
+    lines = re.findall(r"^\| `([^`]+)` \|(.*?)(?:; with --.*)?\|$", WALKS, re.MULTILINE)
     return {
         verb: [
             ROOT / (path if path.startswith("seeders/") else f"loader/{path}")

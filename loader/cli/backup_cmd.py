@@ -18,8 +18,7 @@ from msgspec import structs
 
 from loader import age, csn, log, standard, units
 from loader.cli.access import Account, connection_of
-from loader.cli.ending import Ending
-from loader.cli.hooks import Hooks, Outcomes
+from loader.cli.ending import Ending, Hooks, Outcomes
 from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of, refuse_given
 from loader.cli.report import show_check, show_error, show_facts, show_json, show_report, show_table, tell
 from loader.declared import Argument, Metrics, Scratch, Suffix

@@ -18,11 +18,12 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import click
 from click import shell_completion
@@ -30,7 +31,7 @@ from msgspec import Struct
 
 from loader import child, defaults, log, standard
 from loader.cli import options
-from loader.cli.report import show_failure
+from loader.cli.report import show_failure, tell
 from loader.errors import (
     EXIT_OK,
     FULL,
@@ -327,3 +328,44 @@ def _internal(error: Exception) -> Internal:
         file.write(text)
     first = str(error).partition("\n")[0]
     return Internal(what=f"{type(error).__name__}: {first}", path=path)
+
+
+# --- commands of the operator: for monitoring, or to pin a backup -----------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    on_success: Annotated[
+        str | None,
+        "--on-success COMMAND",
+        "Run COMMAND with /bin/sh at the end if all is well. Its environment has DITSEED_VERB, DITSEED_REPO, "
+        "DITSEED_BACKUP (IDs), DITSEED_STATUS and DITSEED_ERROR.",
+    ] = None
+    on_failure: Annotated[str | None, "--on-failure COMMAND", "The same, if the exit status is not 0."] = None
+
+
+class Outcomes:
+    """What the hooks of a verb report of each repository. Those without a result of their own ended as the verb did."""
+
+    def __init__(self, verb: str, hooks: Hooks, repos: Sequence[object]) -> None:
+        self._verb, self._hooks = verb, hooks
+        self._endings: dict[str, tuple[str, Ending | None]] = {str(repo): ("", None) for repo in repos}
+        at_end(self._run)
+
+    def add(self, repo: object, ids: Iterable[str], end: Ending | None = None) -> None:
+        self._endings[str(repo)] = (" ".join(ids), end)
+
+    def _run(self, verb_end: Ending) -> None:
+        for repo, (ids, own_end) in self._endings.items():
+            end = own_end or verb_end
+            command = self._hooks.on_success if end.status == EXIT_OK else self._hooks.on_failure
+            if command is None:
+                continue
+            facts = {"VERB": self._verb, "REPO": repo, "BACKUP": ids, "STATUS": str(end.status)}
+            facts["ERROR"] = log.redact(f"{end.error.code}: {end.error}") if end.error else ""
+            done = child.run_detached(
+                ["/bin/sh", "-c", command], {f"DITSEED_{name}": value for name, value in facts.items()}
+            )
+            tell(*done.stderr_lines)
+            if done.status:
+                _log.warning("%s ended with exit status %d", command, done.status)

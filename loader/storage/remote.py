@@ -51,10 +51,6 @@ class Location(Struct, frozen=True):
         return self.url
 
 
-def is_remote(text: str) -> bool:
-    return "://" in text
-
-
 def parse(text: str) -> Location:
     """Returns the location in a URL. Raises UsageProblem, whose message never contains a possible password."""
     split = urlsplit(text)

@@ -56,7 +56,7 @@ class _RepositoryType(click.Path):
     ) -> Path | Location:
         if isinstance(value, Location):
             return value
-        if isinstance(value, str) and locations.is_remote(value):
+        if isinstance(value, str) and "://" in value:
             return locations.parse(value)
         return Path(os.fsdecode(super().convert(value, param, ctx)))  # type: ignore[arg-type]
 

@@ -54,6 +54,7 @@ impl<'a> Records<'a> {
     }
 
     /// With `refuses`, a `version:` line is an error, as in slapadd.
+    #[must_use]
     pub fn refusing_version(self, refuses: bool) -> Self {
         Self { refuses_version: refuses, ..self }
     }
