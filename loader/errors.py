@@ -18,6 +18,16 @@ EXIT_OK = 0
 EXIT_DIFFERENT = 1
 EXIT_ERROR = 2
 
+# Exit statuses that belong to no single error.
+STATUSES = {
+    "0": "success",
+    "1": "done, but something was rejected or differs (`compare`, `replica verify`), or is not sound (`verify`)",
+    "2": "an error without an exit status of its own",
+    "3 to 125": "an error with a code; 3: the command line is wrong",
+    "128 + n": "ended by signal n: 129 SIGHUP, 130 Ctrl-C, 137 SIGKILL, 141 SIGPIPE (its reader ended), 143 SIGTERM",
+}
+PLUGINS = "`backup check` and `doctor --check`, monitoring plugins, exit with 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
+
 
 class LoaderError(Exception):
     """Base of all errors. Keyword arguments fill `message`, a phrase in lower case, and `hint`, whole sentences."""
@@ -36,6 +46,11 @@ class LoaderError(Exception):
     def __init__(self, **facts: object) -> None:
         self.facts = facts = plain.with_operator_names(facts)
         super().__init__(self.message.format(**_shown(facts)))
+
+    @classmethod
+    def general_hint(cls) -> str:
+        """Returns the hint with its placeholders, and what replaces it if no run can be resumed."""
+        return cls.hint + (f" Verbs that keep no run: {cls.hint_without_run}" if cls.hint_without_run else "")
 
     def advice(self) -> str:
         """Returns the hint with the facts filled in."""
@@ -87,6 +102,12 @@ def chain(error: BaseException) -> Iterator[BaseException]:
     while following is not None:
         yield following
         following = following.__cause__ or following.__context__
+
+
+def classes() -> list[type[LoaderError]]:
+    """Returns all error classes except the base class, by exit status."""
+    kinds = [kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, LoaderError)]
+    return sorted(set(kinds) - {LoaderError}, key=lambda kind: kind.exit_status)
 
 
 def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from fixtures.bench.__main__ import bench
+from loader import errors
 from loader.cli import manual, options
 from loader.cli.options import names_of_all_verbs
-from loader.errors import LoaderError
 from tests.support.verbs import COMMANDS, LEAVES, contexts
 from tests.support.verbs import options as options_of
 
@@ -69,7 +69,7 @@ def test_a_stale_page_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_every_error_is_in_the_list() -> None:
     """`test_errors.py` holds that codes and statuses do not clash."""
     text = (DOCS / "errors.md").read_text()
-    kinds: list[type[LoaderError]] = manual.error_classes()
+    kinds = errors.classes()
     assert len(kinds) > 40
     rows = re.findall(r"^\| (\d+) \| `([a-z_.]+)` \| ", text, re.MULTILINE)
     assert rows == [(str(kind.exit_status), kind.code) for kind in kinds]
@@ -182,7 +182,7 @@ def test_an_option_that_is_gone_is_noticed() -> None:
     assert [lacking(line, COMMANDS) for line in lines] == [{"bulid"}, set(), {"--gone"}]
 
 
-STATUSES = {kind.code: kind.exit_status for kind in manual.error_classes()}
+STATUSES = {kind.code: kind.exit_status for kind in errors.classes()}
 CODE = r"`\[?((?:" + "|".join({code.partition(".")[0] for code in STATUSES if "." in code}) + r")\.[a-z_]+)\]?`"
 FILES = (".py", ".rs", ".md", ".json", ".ldif", ".mdb", ".log", ".toml")
 

@@ -31,6 +31,8 @@ OWN_VERBS = {
     "storage": "loader.cli.storage_cmd:command",
     "shims": "loader.cli.shims_cmd:command",
     "doctor": "loader.cli.doctor_cmd:command",
+    "explain": "loader.cli.explain_cmd:command",
+    "completion": "loader.cli.completion_cmd:command",
 }
 
 

@@ -15,12 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 from click_man.man import ManPage
 
 from loader import errors
 from loader.cli import ditseed
-from loader.errors import LoaderError
+from loader.cli.completion_cmd import script
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Shell -> name of the file in which it looks for the completion of `ditseed`.
@@ -33,15 +32,13 @@ ditseed prints an error to stderr as `ditseed: MESSAGE [CODE]`, followed by a `h
 exit statuses keep their meaning from version to version, so scripts may rely on them. `bin/make-docs` writes this page
 from `loader/errors.py`.
 
+`ditseed explain CODE` prints the row of a code or of an exit status.
+
 | exit status | meaning |
 |---|---|
-| 0 | success |
-| 1 | done, but something was rejected or differs (`compare`, `replica verify`), or is not sound (`verify`) |
-| 2 | an error that is not in the table below |
-| 3 to 125 | an error of the table below; 3: the command line is wrong |
-| 128 + n | ended by signal n: 129 SIGHUP, 130 Ctrl-C, 141 the reader of the output has ended (SIGPIPE), 143 SIGTERM |
+{statuses}
 
-`backup check` is a monitoring plugin, and has the exit statuses of one: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+{plugins}
 
 | exit status | code | message | hint |
 |---|---|---|---|
@@ -53,35 +50,22 @@ def documents() -> dict[str, str]:
     return {
         "errors.md": error_list(),
         **{f"man/{name}.1": text for name, text in man_pages(click.Context(ditseed, info_name="ditseed"))},
-        **{f"completion/{name}": completion(shell) for shell, name in SHELLS.items()},
+        **{f"completion/{name}": script(shell) for shell, name in SHELLS.items()},
     }
-
-
-def error_classes() -> list[type[LoaderError]]:
-    """Returns all error classes except the base class, by exit status."""
-    classes = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    ours = [kind for kind in classes if issubclass(kind, LoaderError) and kind is not LoaderError]
-    return sorted(ours, key=lambda kind: kind.exit_status)
 
 
 def error_list() -> str:
     rows = []
-    for kind in error_classes():
-        other = f" Verbs that keep no run: {kind.hint_without_run}" if kind.hint_without_run else ""
-        cells = (str(kind.exit_status), f"`{kind.code}`", _cell(kind.message), _cell((kind.hint or "") + other))
+    for kind in errors.classes():
+        cells = (str(kind.exit_status), f"`{kind.code}`", _cell(kind.message), _cell(kind.general_hint()))
         rows.append(f"| {' | '.join(cells)} |\n")
-    return _ERRORS_HEAD + "".join(rows)
+    statuses = "\n".join(f"| {status} | {meaning} |" for status, meaning in errors.STATUSES.items())
+    return _ERRORS_HEAD.format(statuses=statuses, plugins=errors.PLUGINS) + "".join(rows)
 
 
 def _cell(text: str) -> str:
     """Returns a message as Markdown, with its placeholders in italics."""
     return re.sub(r"\{(\w+)\}", r"*\1*", text.replace("|", "\\|").replace("*", "\\*"))
-
-
-def completion(shell: str) -> str:
-    kind = get_completion_class(shell)
-    assert kind is not None
-    return kind(ditseed, {}, "ditseed", "_DITSEED_COMPLETE").source()
 
 
 def man_pages(context: click.Context) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ import pytest
 
 from fixtures.slapd import Slapd
 from fixtures.waiting import until
-from loader.cli import OWN_VERBS, options, verbs
+from loader.cli import OWN_VERBS, manual, options, verbs
 from loader.errors import Internal, LibldapMissing, NotInstalled, UsageProblem
 from loader.run.lease import Lease
 from tests.support import command, leases
@@ -152,6 +152,7 @@ def test_an_installation_without_its_core_says_so(tmp_path: Path) -> None:
     [
         (["hlep"], "no such verb: hlep (did you mean `ditseed help`?)"),
         (["exprot"], "no such verb: exprot (did you mean `ditseed export`?)"),
+        (["backup", "list", "--repos"], "(Did you mean one of: '--help', '--repo', "),
         (["backup", "restor"], "(did you mean `ditseed backup restore`?)"),
         (["help", "replica", "sede"], "(did you mean `ditseed replica seed`?)"),
         (["frobnicate"], "no such verb: frobnicate (there are replica, export, "),
@@ -343,6 +344,13 @@ def test_an_error_is_never_among_data(arguments: tuple[str, ...]) -> None:
     assert told["error"]["status"] == done.status
 
 
+@pytest.mark.parametrize(("shell", "name"), manual.SHELLS.items())
+def test_completion_prints_the_script_that_the_packages_have(shell: str, name: str) -> None:
+    assert command.ditseed("completion", shell).ok().out == (manual.DOCS / "completion" / name).read_text()
+
+
 def test_completion_completes_a_verb() -> None:
-    asked = {"_DITSEED_COMPLETE": "bash_complete", "COMP_WORDS": "ditseed exp", "COMP_CWORD": "1"}
-    assert command.ditseed(env=asked).ok().out == "plain,export\n"
+    script = f'eval "$({command.COMMAND} completion bash)"; COMP_WORDS=(ditseed exp) COMP_CWORD=1; _ditseed_completion'
+    line = f'{script} {command.COMMAND}; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", line], env=environment(), capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("export explain\n", "")

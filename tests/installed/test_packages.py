@@ -76,6 +76,7 @@ def test_the_deb_is_as_its_distribution_wants_it(made: Packages) -> None:
 def test_the_deb_leaves_libldap_to_the_distribution(made: Packages) -> None:
     fields = dict(line.split(": ", 1) for line in run("dpkg-deb", "--field", made.deb).splitlines() if ": " in line)
     assert fields["Version"] == VERSION
+    assert f"Filename: ./{made.deb.name}\n" in (made.deb.parent / "Packages").read_text()
     assert fields["Maintainer"] == f"{METADATA['maintainer']} <{METADATA['maintainer_email']}>"
     depends = re.split(r",\s*", fields["Depends"])
     assert "python3-ldap (>= 3.4)" in depends
