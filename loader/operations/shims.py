@@ -14,6 +14,8 @@ import re
 import signal
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from loader import defaults, plain
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loader.config import Config, Database
+    from loader.storage import held
 
 # Tool -> its options as in slapcommon.c, and those with which the native core can do the work.
 _TOOLS = {
@@ -157,6 +160,9 @@ def _run(call: Call) -> int:
         return _slapadd(call) if call.tool == "slapadd" else _slapcat(call)
     except Handed as reason:
         return _original(call, str(reason))
+    except OSError as error:  # such as a full disk while a pipe is read
+        call.say(f"{error.filename or 'LDIF'}: {error.strerror}")
+        return 1
 
 
 def _handle_signals() -> None:
@@ -268,7 +274,6 @@ def _output(call: Call) -> int:
 def _owned(call: Call, path: str) -> int:
     """Runs the original as root, and gives its new files to the owner of the database directory."""
     import subprocess
-    from contextlib import suppress
 
     with suppress(Handed):
         if call.directory is None:
@@ -413,7 +418,7 @@ def _slapadd(call: Call) -> int:
         has_meter = os.isatty(2) and not is_pipe
         progress = Progress("auto" if has_meter else "none")
         with (
-            held.scratch(directory, _SCRATCH) as scratch,
+            _scratch(directory) as scratch,
             open_run(scratch.path / "run", "slapadd", {}, progress, resumable=False) as run,
         ):
             publish = native.prepared(wanted, run, place)
@@ -436,6 +441,27 @@ def _slapadd(call: Call) -> int:
     if has_meter:
         os.write(2, b"Closing DB...\n")
     return 0 if rest is None else _added_by_original(call, *rest)
+
+
+@contextmanager
+def _scratch(directory: Path) -> Iterator[held.Directory]:
+    """Creates a directory for the new database in `directory`, and removes those that killed links have left there."""
+    import fcntl
+
+    from loader.errors import LoaderError
+    from loader.storage import held
+
+    with held.opened(directory) as parent:
+        with suppress(OSError):
+            fcntl.flock(parent.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the new directory is locked
+            for path in parent.path.glob(f"{_SCRATCH}*"):
+                with suppress(OSError, LoaderError), held.private(path, make=False) as abandoned:
+                    fcntl.flock(abandoned.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held.remove_tree(path)
+        with held.scratch(directory, _SCRATCH) as scratch:
+            fcntl.flock(scratch.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(parent.descriptor, fcntl.LOCK_UN)
+            yield scratch
 
 
 def _only(path: str, lines: set[int], directory: Path) -> tuple[int, dict[bytes, bytes]]:

@@ -324,6 +324,15 @@ def test_a_duplicate_costs_no_other_entry(pair: tuple[Home, Home], input_: str) 
     ]
 
 
+def test_what_a_killed_link_has_left_is_removed(pair: tuple[Home, Home]) -> None:
+    home = pair[1]
+    left = home.path / "data" / ".ditseed-slapadd-0123456789abcdef"
+    (left / "run").mkdir(parents=True, mode=0o700)
+    left.chmod(0o700)
+    assert home.run("slapadd -q -l T/G").status == 0
+    assert [path.name for path in home.path.glob("data/.*")] == []
+
+
 @pytest.fixture
 def entered() -> Iterator[Path]:
     """A directory that other accounts may enter."""
