@@ -11,6 +11,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -103,6 +104,31 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
     print(_SPACES_AT_END.sub(r"\1", shown.get()), end="")
 
 
+@contextmanager
+def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Iterable[str]], None] | None]:
+    """Yields a function that redraws a table (headings, rows) with lines below it, and removes it at the end. Yields
+    None if stdout is no terminal that can move its cursor."""
+    # Imported here because importing rich takes longer than printing --help or an error.
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=sys.stdout)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield None
+        return
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+
+        def draw(headings: Sequence[str], rows: Iterable[Sequence[str]], lines: Iterable[str]) -> None:
+            table = Table(*headings, box=None, pad_edge=False, header_style="bold")
+            for row in rows:
+                table.add_row(*(Text(plain.printable(cell)) for cell in row))
+            live.update(Group(table, Text(""), *(Text(plain.printable(line)) for line in lines)), refresh=True)
+
+        yield draw
+
+
 _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 
@@ -183,9 +209,12 @@ def _readable(name: str, value: object) -> object:
 
 def show_facts(facts: Mapping[str, object]) -> None:
     """Prints one line for each name and value."""
+    show(*fact_lines(facts))
+
+
+def fact_lines(facts: Mapping[str, object]) -> list[str]:
     width = max((len(name) for name in facts), default=0)
-    for name, value in facts.items():
-        show(f"{name:<{width}}  {value}")
+    return [f"{name:<{width}}  {value}" for name, value in facts.items()]
 
 
 def findings(results: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str]:

@@ -7,8 +7,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +17,19 @@ import click
 import msgspec
 from click import Choice, FloatRange
 
-from loader import plain, units
+from loader import units
 from loader.cli.options import Json, Shown, is_given, refuse_given
-from loader.cli.report import findings, show, show_check, show_json, show_json_line, show_report, show_table, tell
+from loader.cli.report import (
+    findings,
+    screen,
+    show,
+    show_check,
+    show_json,
+    show_json_line,
+    show_report,
+    show_table,
+    tell,
+)
 from loader.cli.trees import Tree
 from loader.declared import Argument, Metrics, Milliseconds, OptionalConfig, Suffix
 from loader.declared import command as declare
@@ -467,13 +477,16 @@ def _watch(
     last: State | None = None
     status = EXIT_OK
     try:
-        with _rounds_shown(as_json) as show_round, Watch(layers, options, probes) as watch:
+        with nullcontext() if as_json else screen() as draw, Watch(layers, options, probes) as watch:
             for last in watch.rounds():
                 if watched.state_file is not None:
                     verdict.write(last, watched.state_file)
                 if watched.metrics_file is not None:
                     monitoring.write(verdict.metrics(last), watched.metrics_file)
-                show_round(last)
+                if as_json:
+                    show_json_line(last)
+                elif draw is not None:
+                    draw(_HEADINGS, _rows(last), [last.told])
     except KeyboardInterrupt as stop:
         if last is None:
             raise
@@ -484,33 +497,6 @@ def _watch(
         show_table(_HEADINGS, [*_rows(last)])
         show("", *_notes(last), f"verdict: {last.told}")
     return status
-
-
-@contextmanager
-def _rounds_shown(as_json: bool) -> Iterator[Callable[[State], None]]:
-    """Yields a function that shows a round of reads: as JSON, or on a terminal in a table, which it updates."""
-    if as_json:
-        yield show_json_line
-        return
-    # Imported here because importing rich takes longer than printing --help or an error.
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(file=sys.stdout)
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield lambda state: None
-        return
-    with Live(console=console, transient=True, auto_refresh=False) as live:
-
-        def show_round(state: State) -> None:
-            table = Table(*_HEADINGS, box=None, pad_edge=False, header_style="bold")
-            for row in _rows(state):
-                table.add_row(*(Text(plain.printable(cell)) for cell in row))
-            live.update(Group(table, Text(""), Text(plain.printable(state.told))), refresh=True)
-
-        yield show_round
 
 
 _HEADINGS = ("milliseconds", "reads", "davg", "emax", "adds", "state")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ import msgspec
 from loader import plain, units
 from loader.defaults import SILENCE_FACTOR, SILENCE_FLOOR
 from loader.errors import (
+    EXIT_ERROR,
     FULL,
     FULL_ERRNOS,
     Cancelled,
@@ -61,12 +63,13 @@ log = logging.getLogger(__name__)
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The error that ended a run. `at`: Unix time."""
+    """The error that ended a run. `at`: Unix time. `status`: the exit status of the run."""
 
     code: str
     message: str
     hint: str | None
     at: float
+    status: int = EXIT_ERROR
 
 
 class Live(msgspec.Struct, frozen=True):
@@ -231,7 +234,8 @@ def _failure_of(error: BaseException, directory: Path) -> Failure:
         mark_resumable(failure)
     # The hint of an internal error names a report file, which does not exist yet.
     hint = None if isinstance(failure, Internal) else failure.advice()
-    return Failure(failure.code, str(failure), hint, time.time())
+    status = failure.exit_status if stop is None else 128 + getattr(signal, str(stop), signal.SIGINT)
+    return Failure(failure.code, str(failure), hint, time.time(), status)
 
 
 class RunStatus(msgspec.Struct, frozen=True):

@@ -14,10 +14,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from loader import child, config, errors, ldif, log, slapd_conf
+from loader import child, config, errors, ldif, log, slapd_conf, syncrepl
 from loader.backmdb import ROOT
 from loader.config import Change, Config, Database, Entry
 from loader.server import tools
+from loader.server.options import Connection
 from loader.server.options import line as ldif_line
 from loader.storage import files, held
 from loader.storage.files import Owner
@@ -56,6 +57,16 @@ def read_online(session: Session) -> Config:
     if not entries:
         raise errors.ConfigHidden(uri=session.uri, who=session.connection.who, reason=reason)
     return config.parse(Path("cn=config"), slapd_conf.require_readable(entries), session.uri)
+
+
+def provider_of(value: str, where: str) -> Connection | None:
+    """Returns the connection with which a value of olcSyncrepl binds to its provider; None if it uses no password.
+    `where`: the configuration, for messages. Raises SyncreplUnreadable."""
+    parsed, account = syncrepl.parse(value, where), syncrepl.account(value)
+    if account is None:
+        return None
+    tls = 2 if account.start_tls else 0  # StartTLS must succeed, or the password would be sent in clear
+    return Connection(parsed.provider, account.dn, password=account.password, start_tls=tls, base=parsed.searchbase)
 
 
 def dump(path: Path) -> bytes:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import signal
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +21,17 @@ from loader import defaults, units
 from loader.cli import access
 from loader.cli.access import Consumer, ConsumerUri, ServerOptions, ServersOptions
 from loader.cli.options import Json, RecordedRun, Run, Shown, is_given, note, refuse_given
-from loader.cli.report import readable_facts, show, show_facts, show_json, show_report, show_table
+from loader.cli.report import (
+    fact_lines,
+    readable_facts,
+    screen,
+    show,
+    show_facts,
+    show_json,
+    show_json_line,
+    show_report,
+    show_table,
+)
 from loader.declared import ConsumerSuffix, OptionalConfig, RunDir
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, NoRun, UsageProblem
@@ -27,7 +40,9 @@ from seeders.replica.options import STRATEGY_NAMES, RefreshOptions, SeedOptions,
 if TYPE_CHECKING:
     from loader.run.log import Row
     from loader.run.steps import Failure, RunStatus
+    from seeders.replica.following import Standing
 
+_REDRAW = 1.0  # seconds between two looks at a run that is followed
 _KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
 
 
@@ -210,17 +225,47 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
     left: float | None = None
 
 
-@declare("status", command)
-def status(
-    config_path: OptionalConfig,
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """Which run `status` and `follow` show."""
+
+    config_path: OptionalConfig = None
     consumer: Annotated[
         str | None, "--consumer URI", "URI of a running server, as given for the seeding, instead of --config."
-    ],
-    base: Annotated[str | None, "-b --base DN", "Base DN, as given for the seeding."],
-    suffix: ConsumerSuffix,
-    run_dir: RunDir,
-    as_json: Json,
-) -> None:
+    ] = None
+    base: Annotated[str | None, "-b --base DN", "Base DN, as given for the seeding."] = None
+    suffix: ConsumerSuffix = None
+    run_dir: Annotated[
+        RunDir,
+        "Run directory, as given for the seeding (default: in the database directory); without --config and --consumer "
+        "that of any verb's run.",
+    ] = None
+
+    def chosen(self) -> Followed:
+        """Returns the options without those of a profile that contradict the command line."""
+        config_path = None if is_given("consumer") and not is_given("config_path") else self.config_path
+        consumer = None if is_given("config_path") and not is_given("consumer") else self.consumer
+        if (config_path is None and consumer is None and self.run_dir is None) or (config_path and consumer):
+            raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
+        suffix = self.base if self.suffix is None else self.suffix
+        return dataclasses.replace(self, config_path=config_path, consumer=consumer, suffix=suffix)
+
+    def directory(self) -> Path:
+        from loader.operations import build
+        from seeders.replica import online, strategies
+
+        if self.consumer is not None:
+            return online.run_dir_of(self.consumer, self.suffix, self.run_dir)
+        if self.config_path is None:
+            return (self.run_dir or Path()).absolute()
+        place = build.target_database(self.config_path, self.suffix, replace=False)
+        return strategies.run_dir_of(self.run_dir, place)
+
+
+@declare("status", command)
+def status(
+    options: Followed, watch: Annotated[bool, "--watch", "The same as `ditseed replica follow`."], as_json: Json
+) -> int:
     """Show what a seeding has done so far, while it is running or after it was interrupted or refused.
 
     For the step that is under way it shows the entries so far, the rate, the time left and the process. If the seeding
@@ -234,31 +279,104 @@ def status(
     Examples:
       ditseed replica status --config /etc/ldap/slapd.d
       ditseed replica status --consumer ldapi:/// -b dc=example,dc=com
+      ditseed replica status --run-dir /backup/ldap/.ditseed
     """
-    from loader.operations import build
     from loader.run.log import report_of
-    from loader.run.steps import status_of
-    from seeders.replica import online, strategies
 
-    if is_given("consumer") and not is_given("config_path"):
-        config_path = None
-    if is_given("config_path") and not is_given("consumer"):
-        consumer = None
-    suffix = base if suffix is None else suffix
-    if config_path is not None and consumer is None:
-        directory = strategies.run_dir_of(run_dir, build.target_database(config_path, suffix, replace=False))
-        run = status_of(directory)
+    options = options.chosen()
+    if watch:
+        return _follow(options, as_json)
+    directory = options.directory()
+    if options.consumer is not None:
+        _show_running(options.consumer, directory, as_json)
+        return EXIT_OK
+    seed = _stopped(directory)
+    if seed is None:
+        raise NoRun(path=directory)
+    show_json(report_of(seed)) if as_json else _show_run(seed)
+    return EXIT_OK
+
+
+@declare("follow", command)
+def follow(options: Followed, as_json: Json) -> int:
+    """Follow a seeding until the consumer has caught up: one screen, redrawn every second.
+
+    It shows the finished steps, the one under way (entries, rate, time left, process), and once the seeding is done and
+    slapd is started, what the provider sends and how far the consumer is behind. An interrupted seeding is followed
+    further when it is resumed. Ctrl-C ends only the following. Into a pipe, or with --json, it prints a line of JSON
+    whenever something has changed.
+
+    The options are those of `replica status`. With --run-dir alone it follows the run of any verb: `backup run`
+    (REPO/.ditseed), `migrate` (DATABASE/.ditseed-migrate), `storage migrate`, `build` ...
+
+    Exit status: 0 caught up (or the run has ended, if it leaves no consumer to wait for), that of the run if it failed.
+
+    \b
+    Examples:
+      ditseed replica follow --config /etc/ldap/slapd.d
+      ditseed replica follow --run-dir /backup/ldap/.ditseed
+    """
+    return _follow(options.chosen(), as_json)
+
+
+def _follow(options: Followed, as_json: bool) -> int:
+    from loader.run.log import report_of
+
+    as_json = as_json or not sys.stdout.isatty()
+    run, standing, shown, status = None, None, None, EXIT_OK
+    try:
+        with nullcontext() if as_json else screen() as draw:
+            for run, standing in _states(options):
+                now = msgspec.structs.replace(run, heard=0.0), standing
+                if draw is not None:
+                    draw(_HEADINGS, _rows(run), fact_lines(_facts(run, standing)))
+                elif now != shown:
+                    line = report_of(run, {"catch_up": standing})
+                    show_json_line(line) if as_json else show("; ".join(fact_lines(_facts(run, standing))))
+                shown = now
+                if run.failure is not None and run.process is None:
+                    status = run.failure.status
+    except KeyboardInterrupt as stop:
         if run is None:
+            raise
+        status = 128 + getattr(signal, str(stop) or "SIGINT")
+    if run is not None and not as_json:
+        _show_run(run, standing)
+    return status
+
+
+def _states(options: Followed) -> Iterator[tuple[RunProgress, Standing | None]]:
+    """Yields the run and the consumer's catch-up once a second. Ends when the run has failed, or when it is done and
+    the consumer, if there is one, has caught up. Raises NoRun."""
+    from seeders.replica.following import standings
+
+    directory, run = options.directory(), None
+    standing, catch_up = None, standings(options.config_path, options.consumer, options.suffix)
+    while True:
+        latest = (_stopped if options.consumer is None else _online)(directory)
+        if latest is None and (run is None or not directory.exists()):  # --restart begins a new log
             raise NoRun(path=directory)
-        done = run.live.done or run.catalogue.is_done("publish")
-        step = None if done else run.under_way
-        counted = (run, run.live.entries, run.live.total) if step else None
-        seed = _progress(run, step, done, counted)
-        show_json(report_of(seed)) if as_json else _show_run(seed)
-    elif config_path is None and consumer is not None:
-        _show_running(consumer, online.run_dir_of(consumer, suffix, run_dir), as_json)
-    else:
-        raise UsageProblem(reason="give either --config (a stopped consumer) or --consumer (a running one)")
+        run = latest or run
+        assert run is not None
+        is_over = run.process is None and (run.done or run.failure is not None)
+        if is_over and not run.failure and run.verb == "replica seed":
+            standing = next(catch_up, None)
+        yield run, standing
+        if is_over and (standing is None or standing.caught_up or run.failure):
+            return
+        time.sleep(_REDRAW)
+
+
+def _stopped(directory: Path) -> RunProgress | None:
+    """Returns the state of a run of any verb but `replica seed --strategy online` and `add`."""
+    from loader.run.steps import status_of
+
+    run = status_of(directory)
+    if run is None:
+        return None
+    done = run.live.done or (run.verb == "replica seed" and run.catalogue.is_done("publish"))
+    step = None if done else run.under_way
+    return _progress(run, step, done, (run, run.live.entries, run.live.total) if step else None)
 
 
 def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
@@ -353,14 +471,24 @@ def _progress(
     )
 
 
-def _show_run(run: RunProgress) -> None:
-    rows = [
+_HEADINGS = ("step", "entries", "time", "entries/s")
+
+
+def _rows(run: RunProgress) -> list[tuple[str, ...]]:
+    return [
         (row.name, units.number(row.entries), units.duration(row.seconds), units.rate(row.entries, row.seconds))
         for row in run.steps
     ]
-    show_table(("step", "entries", "time", "entries/s"), rows)
+
+
+def _show_run(run: RunProgress, standing: Standing | None = None) -> None:
+    show_table(_HEADINGS, _rows(run))
     if run.done:
         show("finished")
+    show_facts(_facts(run, standing))
+
+
+def _facts(run: RunProgress, standing: Standing | None) -> dict[str, object]:
     is_running, failure = run.process is not None, run.failure
     percent = ""
     if run.entries is not None and run.expected:
@@ -377,8 +505,10 @@ def _show_run(run: RunProgress) -> None:
         "last heard": None if run.done else f"{units.duration(run.heard)} ago",
         "process": run.process,
         "state": None if is_running or run.done else f"{how} the same `{run.verb}` command resumes",
+        "replica": standing and standing.doing,
+        "behind": standing and (standing.behind or None),
     }
-    show_facts({name: fact for name, fact in facts.items() if fact is not None})
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 @declare("release", command)

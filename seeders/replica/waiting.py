@@ -6,10 +6,10 @@ consumer is receiving. Neither server reports how far the refresh has got."""
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -39,7 +39,7 @@ _AHEAD = (
 )
 
 
-def _contextcsn_of(consumer: Connection, base: str) -> dict[str, str]:
+def contextcsn_of(consumer: Connection, base: str) -> dict[str, str]:
     """Returns the consumer's contextCSN, which may be empty. Raises LoaderError if the consumer does not answer."""
     with session(consumer) as server, suppress(NoContextCSN, NoSuchBase):
         return csn.by_server(server.context_csns(base))
@@ -51,54 +51,84 @@ def _provided(server: Session, base: str) -> dict[str, str]:
     return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
+@dataclass
+class CatchUp:
+    """How far a consumer is behind its provider, according to contextCSN. `base`: the provider's base. `read` returns
+    the consumer's contextCSN, or raises LoaderError if the consumer does not answer. `answer`: the provider's answer to
+    the contextCSN `has`; None if unknown. `failure`: the consumer did not answer."""
+
+    base: str
+    read: Callable[[], dict[str, str]]
+    has: dict[str, str] = field(default_factory=dict)
+    wanted: dict[str, str] = field(default_factory=dict)  # the provider's contextCSN
+    answer: SyncAnswer | None = None
+    failure: LoaderError | None = None
+    _entries: tuple[int | None, ...] = ()
+
+    def entries(self, provider: Session) -> int | None:
+        """Returns the provider's number of entries, counted once; None if unknown."""
+        if not self._entries:
+            self._entries = (questions.entries(provider, provider.context_of(self.base), sampled=True),)
+        return self._entries[0]
+
+    def is_done(self, provider: Session) -> bool:
+        """Asks both servers. Returns whether the consumer has all changes of the provider."""
+        self.wanted, before, self.failure = _provided(provider, self.base), self.has, None
+        try:
+            self.has = self.read()
+        except LoaderError as error:
+            if not error.retryable:
+                raise
+            self.has, self.failure = {}, error
+        if self.has and (self.answer is None or before != self.has):
+            self.answer, suffix = None, provider.context_of(self.base)
+            with suppress(LoaderError):
+                # The probe must be about one entry, so the suffix entry must have a visible entryUUID.
+                if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
+                    self.answer = catchup.reply_to(provider, suffix, self.has.values()).answer
+        return csn.is_covered_by(self.wanted, self.has)
+
+    def doing(self, provider: Session) -> str:
+        """Returns the consumer's current activity in words."""
+        if self.failure:
+            return f"the replica does not answer ({self.failure})"
+        return _doing(self.answer, self.entries(provider), bool(self.has))
+
+    @property
+    def behind(self) -> str:
+        csns = f"contextCSN of the replica {_text_of(self.has)}, of the provider {_text_of(self.wanted)}"
+        return f"{csns}: {behind(self.has, self.wanted)}"
+
+
 def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait: float | None, meter: Meter) -> None:
     """Waits until the consumer has all changes of the provider, according to contextCSN. `bases`: the provider's base,
     the consumer's base. `wait`: limit in seconds. If it is None, the limit is derived from what the provider has to
     send, and starts again whenever the consumer's contextCSN changes. Raises NotInSync at the limit, or ServerDown or
     ConnectionLost if the consumer does not answer then."""
-    suffix = provider.context_of(bases[0])
-    has: dict[str, str] = {}  # the consumer's contextCSN
     last_change, has_answered = 0.0, False  # time of its last change; whether the consumer has answered yet
-    answer: SyncAnswer | None = None  # the provider's answer to the contextCSN `has`; None if unknown
-
-    @functools.cache
-    def entries() -> int | None:
-        return questions.entries(provider, suffix, sampled=True)
-
+    state = CatchUp(bases[0], lambda: contextcsn_of(consumer, bases[1]))
     while True:
-        wanted, before, failure = _provided(provider, bases[0]), has, None
-        try:
-            has, has_answered = _contextcsn_of(consumer, bases[1]), True
-        except LoaderError as error:
-            if not error.retryable:
-                raise
-            has, failure = {}, error
-        if before != has:
+        before, is_done = state.has, state.is_done(provider)
+        has_answered |= state.failure is None
+        if before != state.has:
             last_change = meter.seconds
-        if has and (answer is None or before != has):
-            answer = None
-            with suppress(LoaderError):
-                # The probe must be about one entry, so the suffix entry must have a visible entryUUID.
-                if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
-                    answer = catchup.reply_to(provider, suffix, has.values()).answer
-        if csn.is_covered_by(wanted, has):
+        if is_done:
             return
-        doing = f"the replica does not answer ({failure})" if failure else _doing(answer, entries(), bool(has))
-        csns = f"contextCSN of the replica {_text_of(has)}, of the provider {_text_of(wanted)}"
-        meter.note = f"{doing}; {csns}: {behind(has, wanted)}"
-        expected = answer or (None if failure else SyncAnswer.WHOLE)
-        pause = _longest_pause(expected, entries) if has_answered else _SILENT
+        meter.note = f"{state.doing(provider)}; {state.behind}"
+        expected = state.answer or (None if state.failure else SyncAnswer.WHOLE)
+        pause = _longest_pause(expected, lambda: state.entries(provider)) if has_answered else _SILENT
         if meter.seconds > (last_change + pause if wait is None else wait):
             advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
-            if answer in catchup.COSTLY:
+            if state.answer in catchup.COSTLY:
+                cost = catchup.cost_of(state.answer, state.entries(provider), logged=True)
                 advice = (
-                    f"The catch-up takes up to {catchup.cost_of(answer, entries(), logged=True)}. If the replica's "
+                    f"The catch-up takes up to {cost}. If the replica's "
                     "slapd uses a processor, wait longer (--wait); otherwise look at its log (loglevel sync). "
                     "docs/catch-up.md explains how to have only changes sent, and what to do if the log repeats "
                     "`retrying`."
                 )
             waited = units.duration(meter.seconds)
-            raise failure or NotInSync(
+            raise state.failure or NotInSync(
                 consumer=consumer.uri, provider=provider.uri, waited=waited, state=meter.note, advice=advice
             )
         time.sleep(_LOOK_EVERY)
@@ -164,7 +194,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     report = _compared(comparing, progress)
     # The provider's contextCSN is read last. So if the consumer has a newer CSN, it did not come from the provider.
     try:
-        has = _contextcsn_of(options.consumer, bases[1])
+        has = contextcsn_of(options.consumer, bases[1])
     except LoaderError as error:  # the comparison counts, even if the consumer is being started again
         if not error.retryable:
             raise

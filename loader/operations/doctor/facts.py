@@ -31,7 +31,7 @@ from loader.operations.verify import core_target_of
 from loader.progress import Meter
 from loader.run import lease
 from loader.run.lease import Lease
-from loader.server import questions, tools
+from loader.server import configuration, questions, tools
 from loader.server.options import Connection
 from loader.storage import files, probes
 from loader.storage.probes import Unmeasurable
@@ -325,15 +325,12 @@ class Database:
     def _providers(self, stored: tuple[str, ...]) -> Iterator[Replication]:
         access, keys = self.server.request.access, set[tuple[str, str]]()
         for value in self.server.config.values(self.configured.entry_dn, "olcSyncrepl"):
-            parsed, account = syncrepl.parse(value, self.server.config.where), syncrepl.account(value)
+            parsed = syncrepl.parse(value, self.server.config.where)
             uri, base = access.uri or parsed.provider, parsed.searchbase
             if (uri, base) in keys:
                 continue
             keys.add((uri, base))
-            login = None
-            if account is not None:
-                tls = 2 if account.start_tls else 0  # StartTLS must succeed, or the password would be sent in clear
-                login = Connection(parsed.provider, account.dn, password=account.password, start_tls=tls, base=base)
+            login = configuration.provider_of(value, self.server.config.where)
             yield self._provider(login, replace(access, uri=uri, base=base), stored)
 
     def _provider(self, login: Connection | None, override: Connection, stored: tuple[str, ...]) -> Replication:
