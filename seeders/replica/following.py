@@ -15,8 +15,7 @@ from loader.mdb import contents
 from loader.server import configuration, questions, tools
 from loader.server.options import Connection
 from loader.server.session import session
-from seeders.replica import waiting
-from seeders.replica.waiting import CatchUp
+from seeders.replica import catchup, waiting
 
 
 class Standing(Struct, frozen=True):
@@ -25,8 +24,8 @@ class Standing(Struct, frozen=True):
 
     doing: str
     behind: str = ""
-    consumer: tuple[str, ...] = ()
-    provider: tuple[str, ...] = ()
+    consumer: list[str] = []
+    provider: list[str] = []
     caught_up: bool = False
 
 
@@ -36,50 +35,44 @@ def standings(config_path: Path | None, uri: str | None, suffix: str | None) -> 
     then its contextCSN is read from its database.
 
     Raises LoaderError if the provider refuses, but not if it cannot be reached."""
-    own = Connection(uri, mechanism="EXTERNAL")
+    own, logins = Connection(uri, mechanism="EXTERNAL"), deque[Connection]()
     config = None if config_path is None else configuration.read(config_path)
     if config is None and not (uri or "").startswith("ldapi:"):
         return
-    logins, state, standing = deque[Connection](), CatchUp("", dict), Standing("")
+    has, answer, standing = dict[str, str](), None, Standing("waiting for olcSyncrepl")
     while not standing.caught_up:
         try:
             if not logins:
-                logins, state = _replication(config or _online(own), own, suffix, in_files=config is not None)
+                found = config or _online(own)
+                database = found.database(suffix)
+                values = found.values(database.entry_dn, "olcSyncrepl")
+                logins.extend(filter(None, (configuration.provider_of(value, found.where) for value in values)))
             if config is not None and not logins:
                 return
-            if not logins:
-                standing = Standing("waiting for olcSyncrepl")
-            elif config is not None and tools.slapd_on(config) is None:
+            if config is not None and tools.slapd_on(config) is None:
                 standing = Standing("waiting for slapd: it is not started")
-            else:
+            elif logins:
                 with questions.hurried(logins[0]) as provider:
-                    is_done = state.is_done(provider)
-                    doing = "caught up" if is_done else state.doing(provider)
-                ours, theirs = (tuple(sorted(csns.values())) for csns in (state.has, state.wanted))
-                standing = Standing(doing, waiting.behind(state.has, state.wanted), ours, theirs, is_done)
+                    base = provider.base()
+                    wanted, before = waiting.provided(provider, base), has
+                    if config is not None:
+                        directory = database.require_directory(config.path)
+                        has = csn.by_server(contents.context_csns(directory, database.suffix))
+                    else:
+                        has = waiting.contextcsn_of(own, database.suffix)
+                    is_done, context = csn.is_covered_by(wanted, has), provider.context_of(base)
+                    if has and not is_done and (answer is None or has != before):
+                        answer = waiting.answer_to(provider, context, has)
+                    entries = provider.entry_count(context) if answer in catchup.COSTLY else None
+                doing = "caught up" if is_done else waiting.doing_of(answer, entries, bool(has))
+                ours, theirs = sorted(has.values()), sorted(wanted.values())
+                standing = Standing(doing, waiting.behind(has, wanted), ours, theirs, is_done)
         except LoaderError as error:
             if not error.retryable:
                 raise
             logins.rotate()
             standing = Standing(str(error))
         yield standing
-
-
-def _replication(
-    config: Config, own: Connection, suffix: str | None, in_files: bool
-) -> tuple[deque[Connection], CatchUp]:
-    """Returns the connections to the providers of the database with `suffix`, and the state of its catch-up.
-    `in_files`: read the consumer's contextCSN from its database, instead of over the connection `own`."""
-    database = config.database(suffix)
-    values = config.values(database.entry_dn, "olcSyncrepl")
-    logins = deque(filter(None, (configuration.provider_of(value, config.where) for value in values)))
-
-    def read() -> dict[str, str]:
-        if in_files:
-            return csn.by_server(contents.context_csns(database.require_directory(config.path), database.suffix))
-        return waiting.contextcsn_of(own, database.suffix)
-
-    return logins, CatchUp(logins[0].base or "" if logins else "", read)
 
 
 def _online(own: Connection) -> Config:

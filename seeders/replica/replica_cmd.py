@@ -494,6 +494,7 @@ def _facts(run: RunProgress, standing: Standing | None) -> dict[str, object]:
     if run.entries is not None and run.expected:
         percent = f" of {units.number(run.expected)} ({100 * run.entries // run.expected} %)"
     how = "failed; once that is corrected," if failure else "interrupted;"
+    again = "starts over" if run.verb == "backup run" else "resumes"
     facts = {
         "under way" if is_running else "next": run.step,
         "entries": None if run.entries is None else f"{units.number(run.entries)}{percent}",
@@ -504,7 +505,7 @@ def _facts(run: RunProgress, standing: Standing | None) -> dict[str, object]:
         "hint": failure and failure.hint,
         "last heard": None if run.done else f"{units.duration(run.heard)} ago",
         "process": run.process,
-        "state": None if is_running or run.done else f"{how} the same `{run.verb}` command resumes",
+        "state": None if is_running or run.done else f"{how} the same `{run.verb}` command {again}",
         "replica": standing and standing.doing,
         "behind": standing and (standing.behind or None),
     }

@@ -6,10 +6,10 @@ consumer is receiving. Neither server reports how far the refresh has got."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -46,58 +46,18 @@ def contextcsn_of(consumer: Connection, base: str) -> dict[str, str]:
     return {}
 
 
-def _provided(server: Session, base: str) -> dict[str, str]:
+def provided(server: Session, base: str) -> dict[str, str]:
     """Returns the provider's contextCSN. If `base` is below a suffix, returns the contextCSN of that suffix."""
     return csn.by_server(live.context_csns(server, base) or server.context_csns(base))
 
 
-@dataclass
-class CatchUp:
-    """How far a consumer is behind its provider, according to contextCSN. `base`: the provider's base. `read` returns
-    the consumer's contextCSN, or raises LoaderError if the consumer does not answer. `answer`: the provider's answer to
-    the contextCSN `has`; None if unknown. `failure`: the consumer did not answer."""
-
-    base: str
-    read: Callable[[], dict[str, str]]
-    has: dict[str, str] = field(default_factory=dict)
-    wanted: dict[str, str] = field(default_factory=dict)  # the provider's contextCSN
-    answer: SyncAnswer | None = None
-    failure: LoaderError | None = None
-    _entries: tuple[int | None, ...] = ()
-
-    def entries(self, provider: Session) -> int | None:
-        """Returns the provider's number of entries, counted once; None if unknown."""
-        if not self._entries:
-            self._entries = (questions.entries(provider, provider.context_of(self.base), sampled=True),)
-        return self._entries[0]
-
-    def is_done(self, provider: Session) -> bool:
-        """Asks both servers. Returns whether the consumer has all changes of the provider."""
-        self.wanted, before, self.failure = _provided(provider, self.base), self.has, None
-        try:
-            self.has = self.read()
-        except LoaderError as error:
-            if not error.retryable:
-                raise
-            self.has, self.failure = {}, error
-        if self.has and (self.answer is None or before != self.has):
-            self.answer, suffix = None, provider.context_of(self.base)
-            with suppress(LoaderError):
-                # The probe must be about one entry, so the suffix entry must have a visible entryUUID.
-                if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
-                    self.answer = catchup.reply_to(provider, suffix, self.has.values()).answer
-        return csn.is_covered_by(self.wanted, self.has)
-
-    def doing(self, provider: Session) -> str:
-        """Returns the consumer's current activity in words."""
-        if self.failure:
-            return f"the replica does not answer ({self.failure})"
-        return _doing(self.answer, self.entries(provider), bool(self.has))
-
-    @property
-    def behind(self) -> str:
-        csns = f"contextCSN of the replica {_text_of(self.has)}, of the provider {_text_of(self.wanted)}"
-        return f"{csns}: {behind(self.has, self.wanted)}"
+def answer_to(provider: Session, suffix: str, has: Mapping[str, str]) -> SyncAnswer | None:
+    """Returns the provider's answer to a consumer with the contextCSN `has`; None if unknown."""
+    with suppress(LoaderError):
+        # The probe must be about one entry, so the suffix entry must have a visible entryUUID.
+        if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
+            return catchup.reply_to(provider, suffix, has.values()).answer
+    return None
 
 
 def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait: float | None, meter: Meter) -> None:
@@ -105,30 +65,45 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
     the consumer's base. `wait`: limit in seconds. If it is None, the limit is derived from what the provider has to
     send, and starts again whenever the consumer's contextCSN changes. Raises NotInSync at the limit, or ServerDown or
     ConnectionLost if the consumer does not answer then."""
+    suffix = provider.context_of(bases[0])
+    has: dict[str, str] = {}  # the consumer's contextCSN
     last_change, has_answered = 0.0, False  # time of its last change; whether the consumer has answered yet
-    state = CatchUp(bases[0], lambda: contextcsn_of(consumer, bases[1]))
+    answer: SyncAnswer | None = None  # the provider's answer to the contextCSN `has`; None if unknown
+
+    @functools.cache
+    def entries() -> int | None:
+        return questions.entries(provider, suffix, sampled=True)
+
     while True:
-        before, is_done = state.has, state.is_done(provider)
-        has_answered |= state.failure is None
-        if before != state.has:
+        wanted, before, failure = provided(provider, bases[0]), has, None
+        try:
+            has, has_answered = contextcsn_of(consumer, bases[1]), True
+        except LoaderError as error:
+            if not error.retryable:
+                raise
+            has, failure = {}, error
+        if before != has:
             last_change = meter.seconds
-        if is_done:
+        if has and (answer is None or before != has):
+            answer = answer_to(provider, suffix, has)
+        if csn.is_covered_by(wanted, has):
             return
-        meter.note = f"{state.doing(provider)}; {state.behind}"
-        expected = state.answer or (None if state.failure else SyncAnswer.WHOLE)
-        pause = _longest_pause(expected, lambda: state.entries(provider)) if has_answered else _SILENT
+        doing = f"the replica does not answer ({failure})" if failure else doing_of(answer, entries(), bool(has))
+        csns = f"contextCSN of the replica {_text_of(has)}, of the provider {_text_of(wanted)}"
+        meter.note = f"{doing}; {csns}: {behind(has, wanted)}"
+        expected = answer or (None if failure else SyncAnswer.WHOLE)
+        pause = _longest_pause(expected, entries) if has_answered else _SILENT
         if meter.seconds > (last_change + pause if wait is None else wait):
             advice = "Look at the consumer's log (loglevel sync) for what syncrepl says."
-            if state.answer in catchup.COSTLY:
-                cost = catchup.cost_of(state.answer, state.entries(provider), logged=True)
+            if answer in catchup.COSTLY:
                 advice = (
-                    f"The catch-up takes up to {cost}. If the replica's "
+                    f"The catch-up takes up to {catchup.cost_of(answer, entries(), logged=True)}. If the replica's "
                     "slapd uses a processor, wait longer (--wait); otherwise look at its log (loglevel sync). "
                     "docs/catch-up.md explains how to have only changes sent, and what to do if the log repeats "
                     "`retrying`."
                 )
             waited = units.duration(meter.seconds)
-            raise state.failure or NotInSync(
+            raise failure or NotInSync(
                 consumer=consumer.uri, provider=provider.uri, waited=waited, state=meter.note, advice=advice
             )
         time.sleep(_LOOK_EVERY)
@@ -143,7 +118,7 @@ def _longest_pause(answer: SyncAnswer | None, entries: Callable[[], int | None])
     return _UNKNOWN if count is None else _FLOOR + _SLACK * catchup.seconds_of(answer, count, logged=True)
 
 
-def _doing(answer: SyncAnswer | None, entries: int | None, has_csn: bool) -> str:
+def doing_of(answer: SyncAnswer | None, entries: int | None, has_csn: bool) -> str:
     """Returns the consumer's current activity in words."""
     count = "of an unknown number" if entries is None else f"of {entries:,}"
     match answer:
@@ -200,7 +175,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
             raise
         has = {}
     with session(options.provider) as provider:
-        wanted = _provided(provider, bases[0])
+        wanted = provided(provider, bases[0])
     ahead = ", ".join(sid for sid, text in sorted(has.items()) if sid in wanted and text > wanted[sid])
     if ahead:
         report = replace(report, notes=(*report.notes, _AHEAD.format(ahead)))

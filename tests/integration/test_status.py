@@ -1,9 +1,15 @@
-"""What `replica status` says of a seeding, offline and online: while it goes on, killed or refused, and at its end."""
+"""What `replica status` says of a seeding, offline and online: while it goes on, killed or refused, and at its end; and
+`replica follow` until the consumer has caught up."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +17,7 @@ import pytest
 
 from fixtures import replication
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import DATABASE
 from fixtures.trees import write_people
 from fixtures.waiting import until
 from loader import units
@@ -23,6 +30,7 @@ from tests.support.killing import killed
 from tests.support.refusal import refused, where
 from tests.support.seeding import Pair, consumer_of, online, pair
 from tests.support.stopping import stopped_at
+from tests.support.terminal import on_terminal
 
 pytestmark = pytest.mark.slapd
 
@@ -56,6 +64,15 @@ def facts(of: Pair | Slapd) -> Any:
 def row(done: Done, name: str) -> str:
     [value] = [line for line in done.out.splitlines() if line.startswith(f"{name}  ")]
     return value.removeprefix(name).strip()
+
+
+def cut_seeding(both: Pair, scratch: Path) -> list[str]:
+    """Returns the command that seeds from an LDIF whose last record is cut."""
+    cut = scratch / "cut.ldif"
+    cut.write_bytes(both.slapcat_file.read_bytes()[:-20])
+    words = both.seed("slapcat")
+    words[words.index(str(both.slapcat_file))] = str(cut)
+    return words
 
 
 def test_while_it_goes_on_and_when_it_is_killed(both: Pair) -> None:
@@ -99,10 +116,7 @@ def test_how_fast_it_is_and_what_is_left(both: Pair) -> None:
 
 def test_why_it_was_refused(both: Pair, tmp_path: Path) -> None:
     """An error is told until the seeding goes on."""
-    cut = tmp_path / "cut.ldif"
-    cut.write_bytes(both.slapcat_file.read_bytes()[:-20])
-    words = both.seed("slapcat")
-    words[words.index(str(both.slapcat_file))] = str(cut)
+    words = cut_seeding(both, tmp_path)
     done = refused(both, LdifTruncated, *words)
     found, said = facts(both), status(both).ok()
     failure = found["failure"]
@@ -200,3 +214,113 @@ def test_the_base_of_a_profile(provider: Slapd, slapd_instance: Slapd, state: Pa
 @pytest.mark.parametrize("words", [(), ("--config", "/x", "--consumer", "ldapi:///")])
 def test_one_of_the_two(words: tuple[str, ...]) -> None:
     assert ditseed("replica", "status", *words).status == UsageProblem.exit_status
+
+
+# --- follow ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def follower(status: int, *words: object) -> Iterator[Callable[..., Any]]:
+    """Follows a run, and asserts the exit status at the end. Yields a function that returns the next line of JSON that
+    contains a text and has the given members."""
+    process = start("replica", "follow", *words)
+
+    def line(text: str = "", **members: Any) -> Any:
+        for printed in process.stdout:
+            found = json.loads(printed)
+            if text in printed and all(found[name] == value for name, value in members.items()):
+                return {**found, "follower": process}
+        raise AssertionError(process.communicate())
+
+    try:
+        yield line
+        process.wait(timeout=60)
+        assert process.returncode == status
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_followed_killed_resumed_and_caught_up(both: Pair) -> None:
+    words = both.seed("search")
+    assert ditseed("replica", "follow", *both.where).status == NoRun.exit_status
+    seeding = stopped_at("stream.unrecorded", *words).process
+    with follower(0, *both.where, "--json") as line:
+        found = line(step="stream", process=seeding.pid)
+        assert [step["name"] for step in found["steps"]] == ["preflight", "config", "start", "plan"]
+        seeding.kill()
+        seeding.communicate()
+        line(process=None, done=False)
+        ditseed(*words).ok()
+        found = line("slapd: it is not started", done=True, process=None)
+        assert {step["name"]: step["entries"] for step in found["steps"]}["stream"] > PEOPLE
+        both.consumer.own_files()
+        with both.consumer:
+            last = line('"caught up"')["catch_up"]
+            assert last["consumer"] == last["provider"] == sorted(both.provider.context_csns())
+
+
+def test_followed_behind_on_a_terminal(both: Pair) -> None:
+    """The screen has the steps, then how far the consumer is behind; at the end it stays."""
+    ditseed(*both.seed("slapcat")).ok()
+    both.consumer.own_files()
+    with both.consumer:
+        replication.wait_in_sync(both.provider, both.consumer)
+        os.kill(both.consumer.pid, signal.SIGSTOP)
+        both.provider.describe("the consumer lacks this")
+        timer = threading.Timer(3.0, os.kill, (both.consumer.pid, signal.SIGCONT))
+        timer.start()
+        status, screen = on_terminal("replica", "status", "--watch", *both.where, stream="stdout")
+        timer.join()
+    assert status == 0, screen
+    assert "the provider sends what changed" in screen
+    assert "behind (server ID 001)" in screen
+    assert "\x1b[?1049h" not in screen  # the alternate screen
+    assert re.search(r"publish .*finished.*replica +caught up", screen.rpartition("\x1b[2K")[2], re.DOTALL)
+
+
+def test_followed_on_a_dumb_terminal_and_ctrl_c(both: Pair) -> None:
+    """Without cursor movements it prints a line a change. Ctrl-C ends the following, not the seeding."""
+    seeding = stopped_at("load.middle", *both.seed("slapcat"))
+    with follower(128 + signal.SIGINT, *both.where) as line:  # into a pipe
+        line(step="load", process=seeding.process.pid)["follower"].send_signal(signal.SIGINT)
+    shown: list[tuple[int, str]] = []
+    words, dumb = ("replica", "follow", *both.where), {"TERM": "dumb"}
+    thread = threading.Thread(target=lambda: shown.append(on_terminal(*words, env=dumb, stream="stdout")))
+    thread.start()
+    seeding.end().ok()
+    both.consumer.own_files()
+    with both.consumer:
+        thread.join()
+    [(status, text)] = shown
+    assert (status, "\x1b" in text, "replica  caught up" in text) == (0, False, True), text
+
+
+def test_following_a_failed_seeding(both: Pair, tmp_path: Path) -> None:
+    seeding = stopped_at("config.recorded", *cut_seeding(both, tmp_path))
+    with follower(LdifTruncated.exit_status, *both.where, "--json") as line:
+        line(process=seeding.process.pid)
+        assert seeding.end().status == LdifTruncated.exit_status
+        assert line(process=None)["failure"]["code"] == LdifTruncated.code
+
+
+def test_following_online(provider: Slapd, slapd_instance: Slapd, state: Path) -> None:
+    """After the seeding it waits for olcSyncrepl."""
+    target = slapd_instance
+    seeding = stopped_at("load.middle", *online(provider, target))
+    with follower(0, "--consumer", target.ldapi_uri, "-b", target.suffix) as line:
+        line(step="load", process=seeding.process.pid)
+        seeding.end().ok()
+        line("waiting for olcSyncrepl", done=True)
+        value = replication.syncrepl(provider).removeprefix("syncrepl ")
+        target.configure(f"dn: {DATABASE}\nchangetype: modify\nadd: olcSyncrepl\nolcSyncrepl: {value}\n")
+        line('"caught up"')
+
+
+def test_following_a_backup(provided: Pair, tmp_path: Path) -> None:
+    words = ("backup", "run", "--init", "-R", tmp_path / "repo", "--from", provided.provider.database_dir)
+    backup = stopped_at("copy.unrecorded", *words)
+    with follower(0, "--run-dir", tmp_path / "repo" / ".ditseed") as line:
+        line(verb="backup run", step="copy", process=backup.process.pid)
+        backup.end().ok()
+        line(done=True, process=None)
