@@ -207,9 +207,13 @@ LOGGED = {
     [
         ({}, [], ""),
         ({"olcAccessLogOps": [b"session", b"add modify", b"delete modrdn"]}, [], ""),
-        ({"olcAccessLogOps": [b"add modify delete"]}, [], "logops lacks writes"),
+        ({"olcAccessLogOps": [b"add modify delete"]}, [], "logops leaves out modrdn"),
         ({"olcAccessLogOps": [], "olcAccessLogBase": [b"writes dc=com"]}, [], ""),
-        ({"olcAccessLogOps": [], "olcAccessLogBase": [b"writes ou=a,dc=example,dc=com"]}, [], "logops lacks writes"),
+        (
+            {"olcAccessLogOps": [], "olcAccessLogBase": [b"writes ou=a,dc=example,dc=com"]},
+            [],
+            "logops leaves out add, delete, modify, modrdn",
+        ),
         ({"olcAccessLogSuccess": [b"TRUE"]}, [], "logsuccess hides rollbacks"),
         ({"olcAccessLogOld": []}, [], "logold is not (objectClass=*)"),
         ({"olcAccessLogOld": [b"(objectClass=person)"]}, [], "logold is not (objectClass=*)"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from loader import backmdb, config, csn, defaults, dn, overlays, units
-from loader.config import Config, Database
+from loader.config import Config, Database, Values
 from loader.errors import LogIncomplete, LogUnsuitable, MdbDamaged, UsageProblem
 from loader.mdb import contents
 from loader.operations.backup.manifest import Backup
@@ -126,23 +126,26 @@ def unreplayable(configured: Config, database: Database) -> list[str]:
         "another database is glued to it": bool(config.subordinates(configured, database)),
         "it is glued to another database": config.is_subordinate(configured, database),
     }
-    operations = {
-        operation.lower()
-        for _, name in logs_of(configured, database)
-        for words in configured.reader(name).words("olcAccessLogOps")
-        for word in words
-        for operation in word.split("|")
-    }
-    unlogged = sorted(_WRITES - operations)
-    if unlogged and not operations & {"all", "writes"}:
-        reasons[f"logops leaves out {', '.join(unlogged)}"] = True
-    for name in _SEARCHING if operations & {"all", "reads", "search"} else ():
-        reasons[f"logops logs searches, so those of slapo-{name} take the place of changes"] = name in database.overlays
-    for suffix, _ in logs_of(configured, database):
-        log_database = configured.database(suffix)
-        multival = {dn.key(name) for name, _ in backmdb.settings(configured, log_database).multival}
+    for suffix, name in logs_of(configured, database):
+        lacking, has_searches = unlogged(configured.reader(name), database.suffix)
+        reasons[lacking] = bool(lacking)
+        for overlay in _SEARCHING:
+            reason = f"logops logs searches, so those of slapo-{overlay} take the place of changes"
+            reasons[reason] = has_searches and overlay in database.overlays
+        multival = {dn.key(name) for name, _ in backmdb.settings(configured, configured.database(suffix)).multival}
         reasons[REQMOD.format(suffix)] = bool(multival & {"reqmod", "default"})
     return [reason for reason, holds in reasons.items() if holds]
+
+
+def unlogged(overlay: Values, suffix: str) -> tuple[str, bool]:
+    """Returns which writes to the tree `suffix` an accesslog overlay leaves out, as a reason; "" if none. Also returns
+    whether it logs searches in any part of the tree."""
+    logged = every = {operation.lower() for words in overlay.words("olcAccessLogOps") for operation in words}
+    for operations, base in overlay.pairs("olcAccessLogBase"):
+        every = every | {*operations.lower().split("|")}
+        logged = logged | {*operations.lower().split("|")} if dn.is_below(suffix, base) else logged
+    lacking = [] if logged & {"all", "writes"} else sorted(_WRITES - logged)
+    return f"logops leaves out {', '.join(lacking)}" if lacking else "", bool(every & {"all", "reads", "search"})
 
 
 def logs_of(configured: Config, database: Database) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from loader import child, csn, dn, units
+from loader import child, csn, units
 from loader.config import DEFAULT_MAXSIZE
 from loader.declared import AuditResources
 from loader.errors import ToolFailed, UsageProblem
@@ -599,10 +599,7 @@ def _accesslog(database: Database) -> Findings:
         entry = config.reader(overlay)
         values = (entry.words(f"olcAccessLog{name}") for name in ("Ops", "OldAttr", "Purge"))
         ops, attributes, purge = ([*chain(*words)] for words in values)
-        logged = {*map(str.lower, ops)}
-        for operations, base in entry.pairs("olcAccessLogBase"):
-            logged |= set(operations.lower().split("|")) if dn.is_below(database.suffix, base) else set()
-        has_writes = logged & {"all", "writes"} or logged >= {"add", "delete", "modify", "modrdn"}
+        unlogged, _ = replay.unlogged(entry, database.suffix)
         has_old = "".join(entry.all("olcAccessLogOld")).lower() == "(objectclass=*)"
         age, kept = _AGE.fullmatch(" ".join(purge[:1])), 2 * _DAY
         if age:
@@ -611,7 +608,7 @@ def _accesslog(database: Database) -> Findings:
         hides_failures = entry.flag("olcAccessLogSuccess", False)
         # Whether a setting is wrong, why, and the values that mend it.
         rows = (
-            (not has_writes, "logops lacks writes", "Ops", " ".join([*ops, "writes"])),
+            (bool(unlogged), unlogged, "Ops", " ".join([*ops, "writes"])),
             (hides_failures, "logsuccess hides rollbacks", "Success", "FALSE"),
             (not has_old, "logold is not (objectClass=*)", "Old", "(objectClass=*)"),
             (not has_csn, "logoldattr lacks entryCSN", "OldAttr", " ".join([*attributes, "entryCSN"])),
@@ -627,7 +624,7 @@ def _accesslog(database: Database) -> Findings:
             mend.append(f"printf {text} | ldapmodify -Q {where}" if config.is_directory else line)
         if is_unordered := replay.REQMOD.format(log) in refused:
             mend.append(f"# remove reqMod from olcDbMultival of {log}, and begin a new log")
-        if problems := [*refused, *(problem for is_wrong, problem, *_ in rows if is_wrong)]:
+        if problems := dict.fromkeys([*refused, *(problem for is_wrong, problem, *_ in rows if is_wrong)]):
             what = f"`backup restore --until` cannot replay {log}, or not prove it complete: {'; '.join(problems)}"
             why = "Without its log, the database can be restored to the moment of a backup only."
             yield finding("accesslog", CRITICAL if is_unordered else NOTE, what, why, *mend)
