@@ -15,6 +15,8 @@ from typing import Any
 import ldap
 import pytest
 
+from fixtures.chroots import chroot, missing_chroot
+from fixtures.golden.records import SCHEMA
 from fixtures.history import LOGOLD, SETTINGS, history
 from fixtures.partial import LOG, differences
 from fixtures.random_changes import ADD, DELETE, REPLACE, changes, tree
@@ -22,6 +24,7 @@ from fixtures.replication import following, wait_in_sync
 from fixtures.trees import CERTIFICATE
 from fixtures.waiting import until
 from tests.integration.test_until import BASE, MEMBERS, Row, modify, staged, thing, unit
+from tests.support.require import require
 from tests.support.restoring import Stage
 
 pytestmark = [pytest.mark.slapd, pytest.mark.long]
@@ -181,6 +184,43 @@ def test_backups_under_load(tmp_path: Path) -> None:
         moment = stage.source.note()
         for backup_id in backups:
             stage.restored(backup_id, moment)
+
+
+EACH = ("logops add", "logbase delete|modify|modrdn dc=com")
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "logbase of all": {"logs": f"logbase writes {BASE}\nlogsuccess FALSE\n{LOGOLD}"},
+    "logops and logbase": {"logs": "\n".join([*EACH, "logsuccess FALSE", LOGOLD])},
+    "sortvals of the log": {"settings": replace(SETTINGS, global_lines=("sortvals reqMod",))},
+    "sortvals": {"settings": replace(SETTINGS, global_lines=("sortvals member seeAlso",))},
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_configurations(name: str, tmp_path: Path) -> None:
+    with staged(tmp_path / "s", **CONFIGURATIONS[name]) as stage:
+        _restored(stage)
+        group, members = f"cn=large,{GROUPS}", [f"uid=m{number},ou=members,{BASE}".encode() for number in (3, 2, 99)]
+        with stage.target.server as server, server.connection() as handle:
+            modify(handle, group, (DELETE, "member", members))  # slapd's search in sorted values finds each
+
+
+def _restored(stage: Stage) -> None:
+    """Restores to two moments of random changes."""
+    backup_id = stage.take()
+    with changes(stage.source.server, seed=9, members=MEMBERS, transactions=False) as writers:
+        for _ in range(2):
+            writers.make(60)
+            moment = stage.source.note()
+            stage.restored(backup_id, moment)
+
+
+@pytest.mark.parametrize("suite", ["bullseye", "trixie"])
+def test_releases(suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.4 has no minCSN and no reqNewDN; 2.6 gives failed operations CSNs of their own."""
+    require(missing_chroot())
+    monkeypatch.setenv("DITSEED_TOOLS", chroot(suite, Path("/tmp"), Path(SCHEMA).parents[0]).tools)
+    with staged(tmp_path / "s") as stage:
+        _restored(stage)
 
 
 HOSTILE = {

@@ -127,7 +127,7 @@ pub fn replay(
     let reader = codec::tables::with_orders(Reader::open_scattered(path)?);
     let mut model = Model::new(&reader, known.0, &known.1.suffixes)?;
     counters.begin("log", 0);
-    let (mut selected, sorter) = Selected::read(log, options, counters)?;
+    let (mut selected, sorter) = Selected::read(log, &model, options, counters)?;
     let mut operations = sorter.finish()?;
     let (memory, scratch) = (options.memory, options.scratch.clone());
     let means = backmdb::Options { memory, scratch, ..backmdb::Options::default() };
@@ -167,6 +167,7 @@ struct Selected {
     done: Replayed,
     reached: Claim,
     until: u128,
+    transactions: Vec<Step>,
     /// Positions in the log of operations that belong to transactions, and of those that were rolled back.
     in_transaction: FxHashSet<u64>,
     rolled_back: FxHashSet<u64>,
@@ -198,6 +199,7 @@ struct WindowOperation {
 impl Selected {
     fn read(
         log: &[PathBuf],
+        model: &Model<'_>,
         options: &Options,
         counters: &Counters,
     ) -> Result<(Self, RecordSorter)> {
@@ -209,7 +211,7 @@ impl Selected {
         let (mut position, mut buffer) = (0_u64, Vec::new());
         // Segments of a log may overlap.
         let mut logged = FxHashSet::default();
-        let (mut open, mut deletes) = (FxHashMap::default(), FxHashMap::default());
+        let mut deletes = FxHashMap::default();
         all.done.until.clone_from(&options.until);
         let mut select = |record: &Record<'_>| {
             let operation = Operation::read(record, false)?;
@@ -223,7 +225,7 @@ impl Selected {
                 all.done.created = operation.created;
                 return Ok(());
             }
-            all.track_transaction(&operation, position, &mut open);
+            all.track_transaction(&operation, position);
             all.track_refresh(&operation, &mut deletes);
             let csn = pack(operation.csn.as_bytes());
             if csn == 0 {
@@ -243,12 +245,15 @@ impl Selected {
             if csn > pack(all.done.log_end.as_bytes()) {
                 all.done.log_end.clone_from(&operation.csn);
             }
-            if operation.failed || all.reached.covers(operation.csn.as_bytes()) {
-                if operation.failed {
-                    all.done.failed += 1;
-                } else {
-                    all.done.contained += 1;
-                    all.done.overlaps.insert(server(&operation.csn));
+            if operation.failed {
+                all.done.failed += 1;
+                return Ok(());
+            }
+            if all.reached.covers(operation.csn.as_bytes()) && !operation.is_set_back() {
+                all.done.contained += 1;
+                let own = server(&operation.csn);
+                if !all.done.overlaps.contains(&own) && model.place(&operation.dn)?.is_some() {
+                    all.done.overlaps.insert(own);
                 }
                 return Ok(());
             }
@@ -280,6 +285,7 @@ impl Selected {
         for path in log {
             ldif::walk::each_record(Input::from_path(path, counters)?, counters, &mut select)?;
         }
+        all.settle_transactions();
         all.until = pack(all.done.until.as_bytes());
         for gap in std::mem::take(&mut all.done.gaps) {
             let proven = all.before(pack(gap.csn.as_bytes()));
@@ -379,28 +385,51 @@ impl Selected {
         }
     }
 
-    /// slapd logs the operations of a transaction when it ends, as successful up to the one that failed. Two transactions
-    /// of one connection differ in that the operations of the second arrive after the end of the first.
-    fn track_transaction(
-        &mut self,
-        operation: &Operation,
-        position: u64,
-        open: &mut FxHashMap<Vec<u8>, (String, Vec<u64>)>,
-    ) {
-        if !operation.transaction {
-            return;
+    fn track_transaction(&mut self, operation: &Operation, position: u64) {
+        if operation.transaction {
+            self.in_transaction.insert(position);
+            self.transactions.push(Step {
+                session: operation.session.clone(),
+                csn: pack(operation.csn.as_bytes()),
+                position,
+                start: operation.start.clone(),
+                end: operation.end.clone(),
+                failed: operation.failed,
+            });
         }
-        let (end, positions) = open.entry(operation.session.clone()).or_default();
-        if operation.start > *end {
-            positions.clear();
-        }
-        end.clone_from(&operation.end);
-        positions.push(position);
-        if operation.failed {
-            self.rolled_back.extend(positions.drain(..));
-        }
-        self.in_transaction.insert(position);
     }
+
+    /// slapd logs the operations of a transaction when it ends, as successful up to the one that failed. Two transactions
+    /// of one connection differ in that the operations of the second arrive after the end of the first. The order of
+    /// CSNs is used because an export may have the log entries in another order.
+    fn settle_transactions(&mut self) {
+        let mut steps = std::mem::take(&mut self.transactions);
+        steps.sort_unstable();
+        for connection in steps.chunk_by(|one, other| one.session == other.session) {
+            let (mut end, mut positions) = ("", Vec::new());
+            for step in connection {
+                if step.start.as_str() > end {
+                    positions.clear();
+                }
+                end = &step.end;
+                positions.push(step.position);
+                if step.failed {
+                    self.rolled_back.extend(positions.drain(..));
+                }
+            }
+        }
+    }
+}
+
+/// An operation of a transaction. The order is that in which a connection's operations were made.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Step {
+    session: Vec<u8>,
+    csn: u128,
+    position: u64,
+    start: String,
+    end: String,
+    failed: bool,
 }
 
 /// What became of an operation.
@@ -496,11 +525,18 @@ impl Replay<'_, '_> {
                 if applied {
                     self.count(&operation);
                 }
+                let known = tree::csn::unpack(proven);
+                let is_new = !self.is_known(&known);
                 let gap = Gap::new(&operation, reason);
-                self.done.report(gap, proven, self.selected.until);
+                self.done.report(gap, if is_new { proven } else { 0 }, self.selected.until);
             }
         }
         Ok(true)
+    }
+
+    /// Whether the database has everything up to this CSN.
+    fn is_known(&self, csn: &str) -> bool {
+        self.selected.reached.covers(csn.as_bytes()) || self.selected.is_contained(csn)
     }
 
     fn count(&mut self, operation: &Operation) {
@@ -562,6 +598,13 @@ impl Replay<'_, '_> {
         };
         let own = self.entry_csn(id)?;
         let is_older = server(&own) == server(&operation.csn) && pack(own.as_bytes()) < csn;
+        if operation.is_set_back() && self.selected.reached.covers(operation.csn.as_bytes()) {
+            return Ok(if operation.previous.as_deref() == Some(&own) {
+                misfit("the clock was set back before this change", 0)
+            } else {
+                Outcome::Contained
+            });
+        }
         if contained && !is_older {
             return Ok(Outcome::Contained);
         }
@@ -583,6 +626,12 @@ impl Replay<'_, '_> {
             let (reason, proven) =
                 lost.unwrap_or_else(|| ("the entry has another DN".into(), pack(own.as_bytes())));
             return Ok(misfit(reason, proven));
+        }
+        let has_csn = |change: &Change| change.description.eq_ignore_ascii_case(b"entryCSN");
+        if operation.kind != Some(Type::Delete) && !operation.changes.iter().any(has_csn) {
+            // A message of syncrepl that renames and modifies an entry is two operations with one reqStart.
+            let reason = "the log lacks what else this change did";
+            return Ok(misfit(reason, self.selected.before(csn)));
         }
         let soft = operation.permissive || self.selected.several || lost.is_some();
         let fits = match operation.kind {
@@ -684,10 +733,6 @@ impl Replay<'_, '_> {
         soft: bool,
     ) -> Result<std::result::Result<(), String>> {
         let Operation { new_rdn, new_superior, delete_old_rdn, .. } = operation;
-        if operation.changes.is_empty() {
-            // A message of syncrepl that renames and modifies an entry is two operations with one reqStart.
-            return Ok(Err("the log lacks what else this rename changed".into()));
-        }
         let moved = self.model.rename(id, new_rdn, new_superior.as_deref(), *delete_old_rdn)?;
         if moved.is_err() { Ok(moved) } else { self.modify(id, operation, soft) }
     }

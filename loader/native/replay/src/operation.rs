@@ -2,6 +2,7 @@
 
 use common::{Code, Error, Result};
 use ldif::Record;
+use tree::csn::{pack, sid};
 
 /// The control with which an operation belongs to a transaction (RFC 5805), as reqControls shows it.
 const TRANSACTION: &[u8] = b"1.3.6.1.1.21.2";
@@ -119,6 +120,12 @@ impl Operation {
             }
         }
         Ok(read)
+    }
+
+    /// Whether an earlier change of the entry has a later CSN of the same server, whose clock was then set back.
+    pub fn is_set_back(&self) -> bool {
+        let Some(previous) = self.previous.as_ref().map(String::as_bytes) else { return false };
+        pack(previous) > pack(self.csn.as_bytes()) && sid(previous) == sid(self.csn.as_bytes())
     }
 
     fn unreadable(&self) -> Error {

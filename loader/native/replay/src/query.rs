@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use common::{Counters, Result};
 use ldif::{Input, Record};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use tree::csn::pack;
 
 use crate::Selected;
@@ -41,7 +41,7 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
     let bases: Vec<_> = query.bases.iter().map(|base| key(base.as_bytes())).collect();
     let author = query.author.as_ref().map(|author| key(author.as_bytes()));
     let (mut since, mut until) = (pack(query.since.as_bytes()), pack(query.until.as_bytes()));
-    let (mut transactions, mut open) = (Selected::default(), FxHashMap::default());
+    let mut transactions = Selected::default();
     let (mut related, mut position) = (Related::default(), 0_u64);
     let mut found = BTreeMap::new();
     let mut log_start = String::new();
@@ -52,7 +52,7 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
         if operation.kind.is_none() || csn == 0 {
             return Ok(());
         }
-        transactions.track_transaction(&operation, position, &mut open);
+        transactions.track_transaction(&operation, position);
         if log_start.is_empty() || csn < pack(log_start.as_bytes()) {
             log_start.clone_from(&operation.csn);
         }
@@ -86,6 +86,7 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
     for path in log {
         ldif::walk::each_record(Input::from_path(path, counters)?, counters, &mut select)?;
     }
+    transactions.settle_transactions();
     let mut done = Found { log_start, ..Found::default() };
     for ((csn, position), (matches, bytes)) in found {
         if csn >= since && !transactions.rolled_back.contains(&position) {
