@@ -1,8 +1,8 @@
-"""`backup restore --until` with logs that were damaged in one way each: the tree is as it was, or the run is refused
-with a moment up to which it is."""
+"""`backup restore --until` with damaged logs: the tree is as it was, or a refusal names a moment up to which it is."""
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +40,9 @@ class Past:
     def note(self) -> None:
         server = self.stage.source.server
         csns = server.search(attributes=("contextCSN",), scope=ldap.SCOPE_BASE)[0][1]["contextCSN"]
-        state = self.states[max(csns).decode()] = self.stage.source.stored()
-        state[BASE]["contextCSN"] = sorted(csns)
+        if self.backup and (last := max(csns).decode()) not in self.states:
+            self.states[last] = self.stage.source.stored()
+            self.states[last][BASE]["contextCSN"] = sorted(csns)
 
     def restored(self, log: Path, moment: str) -> list[str]:
         """Restores to the moment. Returns how the result differs from the tree at that moment."""
@@ -55,200 +56,147 @@ class Past:
 
 
 class Noting:
-    """A connection after each operation of which the tree is noted, once there is a backup."""
+    """A connection. Before each operation, the tree that the one before left is noted."""
 
     def __init__(self, handle: Any, past: Past) -> None:
         self.handle, self.past = handle, past
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def noted(*arguments: Any, **named: Any) -> Any:
-            try:
-                return getattr(self.handle, name)(*arguments, **named)
-            finally:
-                if self.past.backup:
-                    self.past.note()
-
-        return noted
+    def __getattr__(self, name: str) -> Any:
+        self.past.note()
+        return getattr(self.handle, name)
 
 
 @pytest.fixture(scope="module")
-def past(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
-    """All rows of `test_until`, a third of them with server ID 2 if the parameter says so. In the end, each entry is
-    changed once more, so that its reqOld tells the change before."""
-    with staged(tmp_path_factory.mktemp("damaged") / "s") as stage, ExitStack() as stack:
-        past, server = Past(stage, {}), stage.source.server
-        noting = Noting(stack.enter_context(server.connection()), past)
-        rows = [steps(noting, unit(noting, f"ou={name.partition(' ')[0]}", BASE)) for name, steps in ROWS.items()]
-        for row in rows:
-            next(row)
-        past.backup = stage.take()
-        past.note()
-        (base,) = past.states
-        for number, row in enumerate(rows):
-            if request.param == "two servers" and number in (6, 12):
-                server.stop()
-                line = f"serverID {2 if number == 6 else 1}"
-                server.rewrite(lambda conf, line=line: re.sub("(?m)^serverID .*", line, conf))
-                server.start()
-                noting.handle = stack.enter_context(server.connection())
-            assert [*row] == []
-        for dn in sorted(stage.source.stored()):
-            with suppress(ldap.OBJECT_CLASS_VIOLATION):
-                modify(noting, dn, (ADD, "description", b"the last"), control=ManageDSAITControl())
-        past.records = tuple(stage.source.slapcat(LOG).strip().split(b"\n\n"))
-        told = {csn for record in past.records for csn in re.findall(rb"(?m)^reqOld: entryCSN: (\S+)", record)}
-        past.changes = tuple(
-            at
-            for at, record in enumerate(past.records)
-            if (csn := csn_of(record)) > base and csn.encode() in told and TRANSACTION not in record
-        )
-        yield past
+def pasts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Past]]:
+    with ExitStack() as stack:
+        yield functools.cache(lambda servers: _past(tmp_path_factory.mktemp("damaged") / "s", servers, stack))
 
 
-# --- the damages: functions of the records and the places of the changes ----------------------------
+def _past(directory: Path, servers: str, stack: ExitStack) -> Past:
+    """All rows of `test_until`; of "two servers", a third of them with server ID 2. In the end, each entry is changed
+    once more, so that its reqOld tells the change before."""
+    past = Past(stack.enter_context(staged(directory)), {})
+    server = past.stage.source.server
+    noting = Noting(stack.enter_context(server.connection()), past)
+    rows = [steps(noting, unit(noting, f"ou={name.partition(' ')[0]}", BASE)) for name, steps in ROWS.items()]
+    for row in rows:
+        next(row)
+    past.backup = past.stage.take()
+    past.note()
+    (base,) = past.states
+    for number, row in enumerate(rows):
+        if servers == "two servers" and number in (6, 12):
+            server.stop()
+            line = f"serverID {2 if number == 6 else 1}"
+            server.rewrite(lambda conf, line=line: re.sub("(?m)^serverID .*", line, conf))
+            server.start()
+            noting.handle = stack.enter_context(server.connection())
+        assert [*row] == []
+    for dn in sorted(past.stage.source.stored()):
+        with suppress(ldap.OBJECT_CLASS_VIOLATION):
+            modify(noting, dn, (ADD, "description", b"the last"), control=ManageDSAITControl())
+    past.note()
+    past.records = tuple(past.stage.source.slapcat(LOG).strip().split(b"\n\n"))
+    told = {csn.decode() for csn in re.findall(rb"(?m)^reqOld: entryCSN: (\S+)", b"\n".join(past.records))}
+    later = [(at, csn_of(record)) for at, record in enumerate(past.records) if TRANSACTION not in record]
+    past.changes = tuple(at for at, csn in later if csn > base and csn in told)
+    return past
 
-Damage = Callable[[list[Record], Sequence[int]], list[Record]]
-CASES: dict[str, Damage] = {}
+
+# A function of the records, `Past.changes`, and a position or a seed.
+Damage = Callable[[list[Record], Sequence[int], int], list[Record]]
 
 
-def at_each(name: str, positions: int, change: Callable[[Record], Sequence[Record]]) -> None:
-    """Adds cases in which `change` replaces one change of the log by other records; the first and the last, too."""
-    for number in range(positions):
+def at_one(change: Callable[[Record], Sequence[Record]]) -> Damage:
+    """Replaces the first (0), last (9) or another change by other records."""
 
-        def damage(records: list[Record], changes: Sequence[int], number: int = number) -> list[Record]:
-            at = changes[number * (len(changes) - 1) // (positions - 1)]
-            return [*records[:at], *change(records[at]), *records[at + 1 :]]
+    def damage(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
+        place = changes[at * (len(changes) - 1) // 9]
+        return [*records[:place], *change(records[place]), *records[place + 1 :]]
 
-        CASES[f"{name} {number}"] = damage
-
-
-def whole(name: str, *arguments: int) -> Callable[[Callable[..., list[Record]]], None]:
-    """Adds cases of a function that also takes one of `arguments`, a position among 10, or a seed."""
-
-    def enter(damage: Callable[..., list[Record]]) -> None:
-        for argument in arguments:
-            CASES[f"{name} {argument}"] = lambda records, changes, argument=argument: damage(records, changes, argument)
-
-    return enter
+    return damage
 
 
-def edited(pattern: bytes, by: bytes) -> Callable[[Record], Sequence[Record]]:
-    return lambda record: [re.sub(b"(?m)" + pattern, by, record)]
+def edited(pattern: bytes, by: bytes = b"") -> Damage:
+    return at_one(lambda record: [re.sub(b"(?m)" + pattern, by, record)])
 
 
 def repeated(record: Record) -> Sequence[Record]:
-    (other,) = edited(rb"^entryUUID: .*$", b"entryUUID: " + OTHER + b"c")(record)
+    other = re.sub(rb"(?m)^entryUUID: .*$", b"entryUUID: " + OTHER + b"c", record)
     return [record, re.sub(rb"(reqStart[=:] ?\d+)\.\d+Z", rb"\1.999999Z", other)]
 
 
-at_each("lost", 16, lambda record: [])
-at_each("twice", 4, lambda record: [record, record])
-at_each("repeated", 6, repeated)
-at_each("failed", 4, edited(b"^reqResult: 0", b"reqResult: 53"))
-at_each("of another tree", 4, edited(rb"^reqDN: .*$", b"reqDN: ou=x,dc=other"))
-at_each("of another entry", 4, edited(rb"^reqEntryUUID: .*$", b"reqEntryUUID: " + OTHER + b"d"))
-at_each("without reqOld", 4, edited(rb"^reqOld:.*\n?", b""))
-at_each("without reqMod", 6, edited(rb"^reqMod:.*\n?", b""))
-at_each("without a CSN", 2, edited(rb"^entryCSN: .*\n?", b""))
-
-
-@whole("reversed", 0)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    return [records[0], *reversed(records[1:])]
-
-
-@whole("shuffled", 1, 2, 3)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    return [records[0], *random.Random(at).sample(records[1:], len(records) - 1)]
-
-
-@whole("reqStart shuffled", 1, 2)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
+def other_starts(records: list[Record], changes: Sequence[int], seed: int) -> list[Record]:
     starts = [match[0] for place in changes if (match := re.search(rb"\d{14}\.\d{6}Z", records[place]))]
-    for place, start in zip(changes, random.Random(at).sample(starts, len(starts)), strict=True):
+    for place, start in zip(changes, random.Random(seed).sample(starts, len(starts)), strict=True):
         records[place] = re.sub(rb"(reqStart[=:] ?)\d+\.\d+Z", rb"\g<1>" + start, records[place])
     return records
 
 
-@whole("head lost", 0, 1, 2, 5, 9)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    return [records[0], *records[changes[at * len(changes) // 10] + 1 :]]
-
-
-@whole("purged", 0, 1, 2, 5, 9)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    last = changes[at * len(changes) // 10]
+def purged(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
+    """Negative: before the backup, which loses nothing."""
+    last = changes[at] if at >= 0 else changes[0] // (1 - at)
     suffix = re.sub(rb"(?m)^(minCSN: ).*$", rb"\g<1>" + csn_of(records[last]).encode(), records[0])
     return [suffix, *records[last + 1 :]]
 
 
-@whole("purged before the backup", 1, 3)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    last = changes[0] * at // 4
-    suffix = re.sub(rb"(?m)^(minCSN: ).*$", rb"\g<1>" + csn_of(records[last]).encode(), records[0])
-    return [suffix, *records[last + 1 :]]
-
-
-@whole("tail lost", 0, 1, 2, 5, 7, 9)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    return records[: changes[at * len(changes) // 10] + 1]
-
-
-@whole("middle lost", 0, 2, 4, 6, 8)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    return [*records[: changes[at * len(changes) // 10]], *records[changes[(at + 1) * len(changes) // 10] :]]
-
-
-@whole("set back", 1, 3, 6, 9)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    """Before this change, the clock was set back by an hour. Later changes of an entry name their CSNs in reqOld."""
+def set_back(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
+    """Before this change, the clock was set back by a year. Later changes of an entry name their CSNs in reqOld."""
 
     def earlier(match: re.Match[bytes]) -> bytes:
-        hour = int(match[0][8:10]) - 1
-        return match[0][:8] + b"%02d" % hour + match[0][10:] if match[0] >= first else match[0]
+        return b"%d" % (int(match[1]) - 1) + match[2] if match[0] >= first else match[0]
 
-    first = csn_of(records[changes[at * len(changes) // 10]]).encode()
-    return [re.sub(rb"\d{14}\.\d{6}Z#", earlier, record) for record in records]
-
-
-@whole("another tree", 0)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    return [record.replace(b"dc=example,dc=com", b"dc=other,dc=com") for record in records]
+    first = csn_of(records[changes[at]]).encode()
+    return [re.sub(rb"(\d{4})(\d{10}\.\d{6}Z#)", earlier, record) for record in records]
 
 
-@whole("another server", 0, 1)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    """A test server with the same tree; 1: it has the same server ID."""
+def of_another(records: list[Record], changes: Sequence[int], same_id: int) -> list[Record]:
+    """A test server with the same tree, perhaps with the same server ID."""
     uuid = re.compile(rb"(?mi)^(entryUUID: |reqEntryUUID: |reqMod: entryUUID:\+ )\S{8}")
     others = [uuid.sub(rb"\g<1>aaaaaaaa", record) for record in records]
-    return others if at else [record.replace(b"#001#", b"#002#") for record in others]
+    return others if same_id else [record.replace(b"#001#", b"#002#") for record in others]
 
 
-@whole("a server ID missing", 1, 2)
-def _(records: list[Record], changes: Sequence[int], at: int) -> list[Record]:
-    lost = [place for place in changes if f"#{at:03}#" in csn_of(records[place])]
-    return [record for place, record in enumerate(records) if place not in lost]
+def without(records: list[Record], changes: Sequence[int], server: int) -> list[Record]:
+    return [one for at, one in enumerate(records) if at not in changes or f"#{server:03}#" not in csn_of(one)]
 
 
+DAMAGES: dict[str, tuple[Damage, Sequence[int]]] = {
+    "lost": (at_one(lambda record: []), range(10)),
+    "twice": (at_one(lambda record: [record, record]), (9,)),
+    "repeated": (at_one(repeated), (0, 2, 9)),
+    "failed": (edited(b"^reqResult: 0", b"reqResult: 53"), (0, 3, 6, 9)),
+    "of another tree": (edited(rb"^reqDN: .*$", b"reqDN: ou=x,dc=other"), (0, 5, 9)),
+    "of another entry": (edited(rb"^reqEntryUUID: .*$", b"reqEntryUUID: " + OTHER + b"d"), (0, 5, 9)),
+    "without reqOld": (edited(rb"^reqOld:.*\n?"), (0, 5, 9)),
+    "without reqMod": (edited(rb"^reqMod:.*\n?"), (0, 3, 6, 9)),
+    "without a CSN": (edited(rb"^entryCSN: .*\n?"), (0, 9)),
+    "shuffled": (lambda all_, _, seed: [all_[0], *random.Random(seed).sample(all_[1:], len(all_) - 1)], (1, 2, 3)),
+    "other reqStarts": (other_starts, (1, 2)),
+    "head lost": (lambda records, changes, at: [records[0], *records[changes[at] + 1 :]], (0, 9, 40, -9)),
+    "purged": (purged, (-1, -2, 0, 9, 40)),
+    "tail lost": (lambda records, changes, at: records[: changes[at] + 1], (0, 9, 40, -2)),
+    "middle lost": (lambda all_, changes, at: all_[: changes[at]] + all_[changes[at + 4] :], (0, 9, 25, 40)),
+    "set back": (set_back, (5, 15, 30, 45)),
+    "another tree": (lambda all_, *_: [record.replace(b"dc=example", b"dc=other") for record in all_], (0,)),
+    "another server": (of_another, (0, 1)),
+    "a server ID missing": (without, (1, 2)),
+}
 TWO = ("lost", "shuffled", "purged", "tail lost", "a server ID missing")
-RUNS = [("one server", name) for name in CASES if "server ID" not in name]
-RUNS += [("two servers", name) for name in CASES if name.rpartition(" ")[0] in TWO]
-
-
-def test_number_of_cases() -> None:
-    assert len(RUNS) >= 100
+CASES = [*(("one server", name) for name in [*DAMAGES][:-1]), *(("two servers", name) for name in TWO)]
+RUNS = [(servers, name, number) for servers, name in CASES for number in DAMAGES[name][1]]
+assert len(RUNS) >= 75
 
 
 @pytest.mark.rows(8)
-@pytest.mark.parametrize(("past", "name"), RUNS, indirect=["past"])
-def test_a_damage(name: str, past: Past, tmp_path: Path) -> None:
-    log, end = tmp_path / "log.ldif", max(past.states)
-    records = CASES[name](list(past.records), past.changes)
-    log.write_bytes(b"\n\n".join(records) + b"\n")
+@pytest.mark.parametrize(("servers", "name", "number"), RUNS)
+def test_a_damage(servers: str, name: str, number: int, pasts: Callable[[str], Past], tmp_path: Path) -> None:
+    past, log = pasts(servers), tmp_path / "log.ldif"
+    log.write_bytes(b"\n\n".join(DAMAGES[name][0](list(past.records), past.changes, number)) + b"\n")
     try:
-        assert past.restored(log, end) == []
+        assert past.restored(log, max(past.states)) == []
     except LogUnsuitable:
-        assert name.startswith("without a CSN")
+        assert name == "without a CSN"
     except LogIncomplete as error:
         moment = re.search(r"--until (\S+)`", str(error.facts["advice"]))
         assert moment is None or past.restored(log, moment[1]) == []
