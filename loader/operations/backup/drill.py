@@ -133,6 +133,8 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
     owner = tools.slapd_account(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
+    if options.replay:
+        replay.require_changeable(contents.file, backup)
     top = options.scratch or Path(configuration.tools_tmpdir() or "/tmp")
     room = backup.room + backup.data_bytes * options.replay
     with _scratch("drill", top, room) as directory, ExitStack() as stack:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from loader import backmdb, config, csn, defaults, dn, overlays, units
 from loader.config import Config, Database, Values
-from loader.errors import LogIncomplete, LogUnsuitable, MdbDamaged, UsageProblem
+from loader.errors import LogIncomplete, LogUnsuitable, MdbDamaged, OtherFormat, UsageProblem
 from loader.mdb import contents
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.options import END, END_OF_TIME, Moment, RestoreOptions
@@ -25,6 +25,7 @@ from loader.operations.verify import core_target_of
 from loader.piped import piped
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
+from loader.server import tools
 from loader.sinks import changing, mdb
 from loader.sinks.changing import Replayed, ReplayTask, SyncResult
 from loader.sources import Inputs, names
@@ -113,6 +114,13 @@ def require_replayable(configured: Config, database: Database) -> None:
     """Raises LogUnsuitable, before anything is done, if changes of this database cannot be replayed."""
     for reason in unreplayable(configured, database):
         raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=changing.NOT_REPLAYED)
+
+
+def require_changeable(stored: Path, backup: Backup) -> None:
+    """Raises OtherFormat if the restored database will not be one of LMDB 0.9, which alone the core changes."""
+    data_format = tools.lmdb_format() if backup.is_ldif else backup.lmdb_format
+    if data_format not in (None, 1):
+        raise OtherFormat(path=stored, found=data_format, who="a replay", needed=1)
 
 
 def unreplayable(configured: Config, database: Database) -> list[str]:

@@ -225,7 +225,9 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
             if options.log is not None:
                 Log.given(options.log)
             backup = _before(repo, options.until, options.which, backup)
-            replay.require_replayable(*_configured(Contents.of(repo.path, backup, options.identities), target))
+            contents = Contents.of(repo.path, backup, options.identities)
+            replay.require_replayable(*_configured(contents, target))
+            replay.require_changeable(contents.file, backup)
         if suffix is None and backup.members and not repository.is_id(options.which):
             names = ", ".join(member.suffix for member in repository.members(repo, backup))
             raise UsageProblem(reason=f"the set of {backup.id} has backups of {names}: choose one with -b")
