@@ -7,7 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,19 @@ import ldap
 import pytest
 from msgspec import json
 
-from fixtures import s3
+from fixtures import s3, sshd
 from fixtures.history import LOGOLD, Moment
 from fixtures.partial import LOG
 from fixtures.random_changes import changes
 from fixtures.waiting import until
 from loader import errors
 from loader.operations.backup.manifest import Segment
+from tests.integration.test_backup_remote import APPEND_ONLY
 from tests.integration.test_until import BASE, MEMBERS, staged
 from tests.support import keys
 from tests.support.backups import backup, flip
 from tests.support.command import Done, ditseed
+from tests.support.require import require
 from tests.support.restoring import Stage
 
 pytestmark = pytest.mark.slapd
@@ -256,20 +258,29 @@ def test_no_repository(logged: Logged, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_where_nothing_can_be_removed(logged: Logged, tmp_path: Path) -> None:
-    """An S3 server that refuses to overwrite and remove files; encrypted."""
+@pytest.mark.parametrize("kind", ["S3", "SFTP"])
+def test_where_nothing_can_be_removed(kind: str, logged: Logged, tmp_path: Path) -> None:
+    """A server that refuses to overwrite and remove files; encrypted."""
     key = keys.generated(tmp_path / "key")
-    with s3.running() as server:
-        far = replace(logged, place=f"s3://{s3.BUCKET}/{s3.KEPT}", environment=server.environment)
+    with ExitStack() as stack:
+        if kind == "S3":
+            bucket = stack.enter_context(s3.running())
+            place, environment = f"s3://{s3.BUCKET}/{s3.KEPT}", bucket.environment
+        else:
+            require(sshd.missing_sshd())
+            (tmp_path / "ssh").mkdir()
+            server = stack.enter_context(sshd.running(tmp_path / "ssh", APPEND_ONLY))
+            place, environment = server.url(tmp_path / "far/repo"), server.environment
+        far = replace(logged, place=place, environment=environment)
         where = ("--config", logged.stage.source.server.config_path, "-b", BASE, "--init")
-        done = backup("run", far.repo, *where, "--json", **server.environment).ok()
+        done = backup("run", far.repo, *where, "--json", **environment).ok()
         far = replace(far, backup=done.facts["id"])
         moments = []
         for _ in range(3):
             moments.append(logged.stage.source.note())
             assert far.new("--recipient", key.public)
         assert far.new("--recipient", key.public) == 0
-        backup("run", far.repo, *where, **server.environment).ok()
+        backup("run", far.repo, *where, **environment).ok()
         logged.lose()
         for moment in moments:
             far.restored(moment, "--identity", key.path)

@@ -446,7 +446,7 @@ def test_nothing_stays_on_this_host(stopped: Slapd, other: Slapd, bucket: Remote
 # --- a repository that nobody can empty -------------------------------------------------------------
 
 
-_APPEND_ONLY = " -P remove,rmdir,rename,posix-rename,setstat,fsetstat,lsetstat,symlink,copy-data"
+APPEND_ONLY = " -P remove,rmdir,rename,posix-rename,setstat,fsetstat,lsetstat,symlink,copy-data"
 _HOUR = datetime.timedelta(hours=1)
 
 
@@ -459,7 +459,7 @@ def added_bucket(server: S3Server, request: pytest.FixtureRequest) -> Remote:
 def added_directory(tmp_path: Path) -> Iterator[Remote]:
     require(sshd.missing_sshd())
     (tmp_path / "ssh").mkdir()
-    with sshd.running(tmp_path / "ssh", _APPEND_ONLY) as made:
+    with sshd.running(tmp_path / "ssh", APPEND_ONLY) as made:
         yield in_directory(made, tmp_path / "far/repo")
 
 
