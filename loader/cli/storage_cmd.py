@@ -227,7 +227,7 @@ def migrate_command(
     shown: Shown,
     fstab: Annotated[str, "--fstab FILE", "The fstab to change."] = str(mounts.FSTAB),
     seconds: Annotated[
-        float, "--watch SECONDS", FloatRange(0), "Time that the service must stay up after its start."
+        float, "--watch-time SECONDS", FloatRange(0), "Time that the service must stay up after its start."
     ] = 30.0,
 ) -> int:
     """Move the files in FROM to the volume mounted on TO, and mount that volume on FROM instead.

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import paramiko
 import pytest
 
 from fixtures import s3, sshd
@@ -580,6 +582,54 @@ def test_a_thief_who_has_the_key_of_the_writer(
     assert added_bucket.backup("pin", honest[0], "--release").status == errors.RemovalRefused.exit_status
     owned(added_bucket).backup("pin", honest[0], "--release").ok()
     assert added_bucket.backup("show", honest[0], "--json").ok().facts["pinned_until"] is None
+
+
+@pytest.mark.long
+def test_a_thief_who_has_the_sftp_key_of_the_writer(stopped: Slapd, tmp_path: Path) -> None:
+    """He can only add files. The job on the vault, which the page names, has taken the stored ones from his account."""
+    require(sshd.missing_sshd())
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a path that `nobody` can enter
+        (home := Path(name)).chmod(0o711)
+        (vault := home / "vault").mkdir()
+        shutil.chown(vault, "nobody", "nogroup")
+        with sshd.running(home, f" -u 0027{APPEND_ONLY}", "nobody") as made:
+            place = in_directory(made, vault / "repo")
+            place.backup("init", "--keep-within", "30d").ok()
+            honest = [place.run(stopped, "--incremental", "--json").ok().facts["id"] for _ in range(2)]
+            stored = [path for path in (vault / "repo").rglob("*") if path.is_file()]
+            for path in stored:
+                os.chown(path, 0, -1)
+            with paramiko.SSHClient() as client:
+                client.load_host_keys(str(made.known_hosts))
+                client.connect(
+                    "127.0.0.1", made.proxy.port, made.account, key_filename=str(made.home / ".ssh/id_ed25519")
+                )
+                ftp = client.open_sftp()
+                for path in map(str, stored):
+                    for attempt in (
+                        lambda at: ftp.open(at, "w"),
+                        lambda at: ftp.open(at, "a"),
+                        lambda at: ftp.open(at, "r+"),
+                        ftp.remove,
+                        lambda at: ftp.truncate(at, 0),
+                        lambda at: ftp.chmod(at, 0o666),
+                        lambda at: ftp.rename(at, f"{at}.away"),
+                        lambda at: ftp.posix_rename(at, f"{at}.away"),
+                        lambda at: ftp.symlink("/etc/passwd", at),
+                    ):
+                        with pytest.raises(OSError, match=r"denied|[Ff]ailure|unsupported"):
+                            attempt(path)
+                with pytest.raises(OSError, match="denied"):
+                    ftp.rename(str(vault / "repo" / honest[0]), str(vault / "gone"))
+                for backup_id in honest:
+                    with ftp.open(str(vault / "repo" / backup_id / "pinned-20010101T000000Z.json"), "w") as file:
+                        file.write(b"forged")
+                with ftp.open(str(vault / "repo/lock-0123456789abcdef.json"), "w") as file:
+                    file.write(b"forged")
+            for number, backup_id in enumerate(honest):
+                place.backup("verify", backup_id).ok()
+                place.backup("restore", backup_id, "--target", tmp_path / str(number)).ok()
+            place.run(stopped, "--incremental").ok()
 
 
 @both

@@ -58,7 +58,7 @@ END
 chmod 700 /run/stop /run/start
 migrate() {{
     echo $from | {ditseed} storage migrate $from $to --fstab /run/fstab --service /run/stop /run/start \
-        -H $uri --watch 0 --apply --progress none "$@" >>log 2>&1
+        -H $uri --watch-time 0 --apply --progress none "$@" >>log 2>&1
 }}
 killed() {{ # POINT [--rollback]
     echo "$1" >>log
@@ -175,7 +175,7 @@ def home() -> Iterator[Path]:
 def migrate(home: Path, source: Path, *more: object, say: str = "", kill: str = "", **given: Any) -> Done:
     """From `source` to home/new; the run is kept in home/state."""
     env = {"DITSEED_STATE_DIR": str(home / "state"), "DITSEED_KILL_AT": kill}
-    words = ("storage", "migrate", source, home / "new", "--fstab", home / "fstab", "--watch", 0)
+    words = ("storage", "migrate", source, home / "new", "--fstab", home / "fstab", "--watch-time", 0)
     process = start(*words, *more, env=env, stdin=subprocess.PIPE, **given)
     out, err = process.communicate(f"{say or source}\n")
     return Done(process.returncode, out, err)
@@ -245,7 +245,7 @@ def test_ctrl_c_and_the_same_again(home: Path) -> None:
         assert "no process writes to" in migrate(home, old, *TRUE).ok().out
         env = {"DITSEED_STATE_DIR": str(home / "state")}
         words = ("storage", "migrate", old, home / "new", "--fstab", home / "fstab", "--service", slow, "true")
-        process = start(*words, "--watch", 0, "--apply", env=env, stdin=subprocess.PIPE)
+        process = start(*words, "--watch-time", 0, "--apply", env=env, stdin=subprocess.PIPE)
         process.stdin.write(f"{old}\n")
         process.stdin.flush()
         until((home / "stopping").exists)

@@ -48,7 +48,7 @@ class Place:
         service = (str(self.server.home / "stop"), begin or str(self.server.home / "start"))
         words = ("storage", "migrate", self.source, self.target, "--fstab", self.fstab)
         process = start(
-            *words, "--service", *service, "-H", self.server.ldapi_uri, "--watch", "0", *more,
+            *words, "--service", *service, "-H", self.server.ldapi_uri, "--watch-time", "0", *more,
             env=env, stdin=subprocess.PIPE,
         )  # fmt: skip
         out, err = process.communicate(f"{self.source if confirmed is None else confirmed}\n")
