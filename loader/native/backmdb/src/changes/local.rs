@@ -64,7 +64,7 @@ struct LocalQuery<'a> {
 }
 
 /// Threads that look entries up. As many reads at a time keep a disk busy.
-const READERS: usize = 8;
+const READERS: usize = 32;
 
 enum LocalState {
     Changed(Uuid),

@@ -103,9 +103,16 @@ fn within<T>(
     counters: &Counters,
     work: impl FnOnce(&edits::RefreshContext<'_>) -> Result<T>,
 ) -> Result<T> {
-    let reader = codec::tables::with_orders(Reader::open(path)?);
+    // Index keys are looked up in their order, so blocks serve them. The entries are all over the file: without a list
+    // of present entries, which needs a scan, they are read page by page.
+    let blocks = codec::tables::with_orders(Reader::open(path)?);
+    let is_scan = report.present.is_some();
+    let reader = if is_scan { Reader::open(path)? } else { Reader::open_scattered(path)? };
+    let reader = codec::tables::with_orders(reader);
     let asked = ConfiguredIndexes::of(&reader, known.0, known.1)?;
+    let Database { index_tables, .. } = Database::open(&blocks, &asked.settings, &asked.indexes)?;
     let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
+    let database = Database { index_tables, ..database };
     require_known(&asked, &database)?;
     let columns = AttributeDescriptions::new(known.0, &asked.settings, &asked.indexes);
     number(&columns, &database.texts)?;
