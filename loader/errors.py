@@ -10,7 +10,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from loader import plain
 
@@ -39,6 +39,8 @@ class LoaderError(Exception):
     # Replaces `hint` if the error leaves no run that can be resumed.
     hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
+    # All findings of a dry run that ends with this error (`storage.findings.Finding`).
+    missing: tuple[Any, ...] = ()
 
     def __init_subclass__(cls, *, code: str, status: int) -> None:
         cls.code, cls.exit_status, cls.hint = code, status, " ".join(cls.hint.split())
@@ -357,10 +359,13 @@ class SchemaMissing(LoaderError, code="config.schema_missing", status=24):
     message = "the configuration {config} does not know {names}"
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
 
+    @property
+    def names(self) -> list[str]:
+        return re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
+
     def advice(self) -> str:
         """Returns the hint, and the slapd modules that define some of the names."""
-        names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
-        more = (f" Names that begin with {prefix} come with {source}." for prefix, source in modules(names))
+        more = (f" Names that begin with {prefix} come with {source}." for prefix, source in modules(self.names))
         return f"{super().advice()}{''.join(more)}"
 
 
@@ -751,7 +756,7 @@ class LogIncomplete(LoaderError, code="backup.log_incomplete", status=11):
 class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
     message = "{uri}: {what}"
     hint = """On the provider, let the account read everything, with this first rule for the database (slapd.access(5)):
-    olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden."""
+    olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden.{commands}"""
 
 
 class NotAsStored(LoaderError, code="seed.not_as_stored", status=89):

@@ -38,7 +38,7 @@ from loader.errors import (
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.server import visibility
-from loader.server.options import Connection, Search
+from loader.server.options import Connection, Search, external, find_database, line
 from loader.server.session import Attributes, Session, first_value, session
 from loader.server.visibility import Relevance, VisibilityReport
 from loader.sinks.mdb import Orphan
@@ -425,7 +425,8 @@ def require_all_visible(server: Session, base: str, is_relevant: Relevance = Non
     if differing:
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     if hidden := _hidden(sight):
-        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=rule(sight.who))
+        facts = {"rule": rule(sight.who), "commands": rule_lines(server.uri, server.context_of(base), sight.who)}
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), **facts)
 
 
 def require_whole(directory: Path) -> None:
@@ -438,12 +439,25 @@ def require_whole(directory: Path) -> None:
 def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
     """Raises HiddenFromAccount if `hidden` has notes on what the server `uri` hides."""
     if hidden:
-        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"))
+        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"), commands=())
 
 
 def rule(who: str) -> str:
     """Returns an olcAccess rule that lets `who` read everything. It must come first, and affects no other account."""
     return f"{{0}}to * by {who} read by * break"
+
+
+def rule_lines(uri: str, suffix: str, who: str) -> tuple[str, ...]:
+    """Returns lines to paste into a shell of root on the server's host, which add that rule to the database."""
+    return (
+        find_database(uri, suffix),
+        "{ printf 'dn: %s\\nchangetype: modify\\nadd: olcAccess\\n' \"$DB\"; cat; } <<'EOF' | ldapmodify "
+        + external(uri),
+        line("olcAccess", rule(who).encode()),
+        "EOF",
+        "# If slapd runs with a slapd.conf: put this before all other `access` of that database, and restart slapd:",
+        f"# access {rule(who)[3:]}",
+    )
 
 
 def hidden_notes(sight: VisibilityReport) -> list[str]:

@@ -27,6 +27,7 @@ from loader.operations.build import native
 from loader.operations.build import steps as build_steps
 from loader.operations.export import trial_plan
 from loader.operations.sizing import Forecast, require_room
+from loader.operations.storage.findings import Finding
 from loader.progress import Progress
 from loader.run.log import Report, report_of
 from loader.server import configuration, questions
@@ -37,6 +38,7 @@ from loader.sources.location import Kind, LdifFiles, is_stream, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
 from seeders.replica import catchup
+from seeders.replica.missing import merged, of_error, of_warning
 from seeders.replica.options import SeedOptions
 from seeders.replica.seed import STRATEGIES, options_of, preflight
 from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Strategy
@@ -90,28 +92,33 @@ class StrategyPlan(Struct, frozen=True):
 
 class SeedPlan(Struct, frozen=True):
     """The result of a dry run. `chosen`: None if no strategy is feasible. `measured`: the measurements, in words.
-    `facts`: results of the checks of the chosen strategy."""
+    `facts`: results of the checks of the chosen strategy. `missing`: what the checks of all strategies found."""
 
     chosen: StrategyPlan | None
     why: str
     strategies: tuple[StrategyPlan, ...]
     measured: dict[str, str]
     facts: Report
+    missing: tuple[Finding, ...] = ()
 
 
 def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
     """Plans a seeding, and changes nothing. Tries all strategies if `options` names none. Raises LoaderError if the
-    configuration cannot be read or the named strategy is refused."""
+    configuration cannot be read or the named strategy is refused; its `missing` then has all that is missing."""
     trial, suffix = _Trial(options, progress), options.suffix or ""
     if options.config_path:
         suffix = configuration.read(options.config_path).database(options.suffix).suffix
-    rows = (trial.price(options),) if options.strategy else tuple(map(trial.judge, STRATEGIES))
+    rows = tuple(map(trial.judge, [options.strategy] if options.strategy else STRATEGIES))
+    missing = merged(trial.missing)
+    if options.strategy and trial.error:
+        trial.error.missing = missing
+        raise trial.error
     chosen, why = (rows[0], "it was named") if options.strategy else pick(rows)
     facts = {"suffix": suffix, "entries": None, **(trial.facts[chosen.strategy] if chosen else {})}
     build = trial.build_of_provider or trial.build_of_ldif
     if not isinstance(facts["entries"], int) and build and any(row.feasible for row in rows):
         facts["entries"] = build.forecast.entries
-    return SeedPlan(chosen, why, rows, trial.measured, {**facts, "dry_run": "nothing was changed"})
+    return SeedPlan(chosen, why, rows, trial.measured, {**facts, "dry_run": "nothing was changed"}, missing)
 
 
 class TrialBuild(Struct, frozen=True):
@@ -127,48 +134,68 @@ class TrialBuild(Struct, frozen=True):
 
 
 class _Trial:
-    """Makes each measurement once, even if several strategies need it. `facts`: strategy -> results of its checks."""
+    """Makes each measurement once, even if several strategies need it. `facts`: strategy -> results of its checks.
+    `missing`: strategy -> findings. `error`: the first error of the strategy that was judged last."""
 
     def __init__(self, options: SeedOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
         self.measured: dict[str, str] = {}
         self.facts: dict[str, Report] = {}
+        self.missing: dict[str, list[Finding]] = {}
+        self.error: LoaderError | None = None
         self.rate: float | None = None  # entries per second that the provider sends
         self.whole: int | None = None  # entries of the tree, if the trial reading has read all of them
         self.build_of_provider: TrialBuild | None = None
         self.build_of_ldif: TrialBuild | None = None
 
     def judge(self, name: str) -> StrategyPlan:
-        """Returns the plan of one strategy, with its times or with the error that refuses it."""
-        takes_ldif = name == "ldif" or (name == "online" and self.options.connection is None)
-        kind = Kind.DATABASE if name == "clone" else Kind.LDIF if takes_ldif else None
-        sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in self.options.source]
-        paths = tuple(path for location in sources if location.kind is kind for path in location.paths)
-        # The warnings of the checks are collected, and printed below the table.
+        """Returns the plan of one strategy, with its times or with the first of the errors that refuse it."""
+        options, is_named = self.options, bool(self.options.strategy)
+        if not is_named:
+            takes_ldif = name == "ldif" or (name == "online" and options.connection is None)
+            kind = Kind.DATABASE if name == "clone" else Kind.LDIF if takes_ldif else None
+            sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in options.source]
+            paths = tuple(path for location in sources if location.kind is kind for path in location.paths)
+            options = options_of(name, dataclasses.replace(options, source=paths))
+        # The warnings of the checks are collected for the list of what is missing.
         logger, warnings = logging.getLogger("seeders.replica"), BufferingHandler(sys.maxsize)
         warnings.setLevel(logging.WARNING)
         before, logger.propagate = logger.propagate, False
         logger.addHandler(warnings)
+        strategy, errors = None, list[LoaderError]()
         try:
-            plan = self.price(options_of(name, dataclasses.replace(self.options, source=paths)))
-            return structs.replace(plan, notes=tuple(record.getMessage() for record in warnings.buffer))
+            strategy = STRATEGIES[name](options)
+            strategy.checks.collects, errors = True, strategy.checks.errors
+            plan = self.price(strategy)
         except LoaderError as error:
-            return StrategyPlan(name, _absolute(paths), error.code, str(error), error.advice())
+            if error not in errors:
+                errors.append(error)
+            self.error = errors[0]
+            source = _absolute(options.source)
+            plan = StrategyPlan(name, source, self.error.code, str(self.error), self.error.advice())
         finally:
             logger.removeHandler(warnings)
             logger.propagate = before
+        if is_named and not errors:  # then there is no list
+            for record in warnings.buffer:
+                logger.handle(record)
+        notes = tuple(record.getMessage() for record in warnings.buffer)
+        if strategy:  # else the strategy needs other options
+            self.missing[name] = [*(of_error(error, strategy) for error in errors), *map(of_warning, notes)]
+        return structs.replace(plan, notes=notes)
 
-    def price(self, options: SeedOptions) -> StrategyPlan:
+    def price(self, strategy: Strategy) -> StrategyPlan:
         """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
-        began = time.monotonic()
-        strategy = STRATEGIES[options.strategy](options)
+        began, options = time.monotonic(), strategy.options
         checks = preflight(strategy, dry_run=True)
         steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
         began, plan_facts = time.monotonic(), Report()
-        if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
-            strategy.require_context_csn(self.progress)
-        else:
-            plan_facts = strategy.plan(checks.suffix, self.progress)
+        with strategy.checks.attempt():
+            if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
+                strategy.require_context_csn(self.progress)
+            else:
+                plan_facts = strategy.plan(checks.suffix, self.progress)
+        strategy.checks.require_passed()
         planning = time.monotonic() - began
         if isinstance(strategy, StoppedConsumer):
             selected = {"entries": "those that the consumer's syncrepl selects"} if strategy.partial else {}

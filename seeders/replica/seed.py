@@ -7,19 +7,21 @@ send to the consumer afterwards."""
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loader import backmdb, dn, plain, syncrepl, units
+from loader import backmdb, csn, dn, plain, syncrepl, units
+from loader.config import Config, Database
 from loader.errors import (
     ConfigUnreadable,
     LimitTooLow,
@@ -40,7 +42,7 @@ from loader.overlays import COMPUTED
 from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
-from loader.server import configuration, questions
+from loader.server import configuration, questions, sync
 from loader.server.options import EVERYTHING, Connection, line
 from loader.server.questions import TreeSample
 from loader.server.session import Attributes, Entries, Session, session
@@ -58,6 +60,7 @@ from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_cs
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 
+_APART = 300.0  # seconds between two clocks that are tolerated
 _FIRST = 500  # first entries of the provider
 _BUILT = SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled entries may be small
@@ -95,7 +98,12 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
 def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     """Checks the consumer, the LDIF and the provider, and returns the facts of the report. Prepares the provider after
     these checks if --prepare-provider is given, but not in a dry run."""
-    options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
+    options, checks, (config, database), partial = (
+        strategy.options,
+        strategy.checks,
+        strategy.consumer(),
+        strategy.partial,
+    )
     if backmdb.has_subentry(config, database):
         reason = (
             f"{config.where}: with sync_use_subentry the consumer does not look for contextCSN in the suffix entry, "
@@ -104,10 +112,11 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
         )
         raise UsageProblem(reason=reason)
     for path in options.source:
-        if not is_stream(path):
-            files.require_readable(path)
-        if strategy.reads_ldif and not options.allow_hidden:
-            live.require_whole(path)
+        with checks.attempt():
+            if not is_stream(path):
+                files.require_readable(path)
+            if strategy.reads_ldif and not options.allow_hidden:
+                live.require_whole(path)
     provider = options.connection
     if provider is None:
         log.warning("%s: no provider was given (-H)", catchup.UNKNOWN)
@@ -116,10 +125,14 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
-    found, prepared = _require_whole(strategy, database.overlays, base), None
+    found, prepared = _Found([], None, True), None
+    with checks.attempt():
+        found = _require_whole(strategy, config, database, base)
+    if checks.errors and not found.csns:
+        return Preflight(database.suffix, provider.uri)
     if options.admin and not dry_run:
         prepared = prepare.prepare(*options.admin, base, log_base)
-        found = _require_whole(strategy, database.overlays, base)
+        found = _require_whole(strategy, config, database, base)
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else found.csns
     is_part = partial is not None
     forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, found.total)
@@ -135,10 +148,10 @@ class _Found(Struct, frozen=True):
     is_judged: bool
 
 
-def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> _Found:
+def _require_whole(strategy: Strategy, config: Config, database: Database, base: str) -> _Found:
     """Raises an error if a provider lacks the base, if it hides entries that the strategy searches for, or if the
-    consumer lacks schema or space for them. `overlays`: the overlays of the consumer's database."""
-    options, csns, total, is_judged = strategy.options, [], None, True
+    consumer lacks schema or space for them. `database`: the consumer's."""
+    options, checks, csns, total, is_judged = strategy.options, strategy.checks, list[list[str]](), None, True
     may_store = strategy.partial.narrowing().may_store if strategy.partial else None
     for connection in (options.connection, *options.replicas):
         assert connection is not None
@@ -146,19 +159,52 @@ def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> _F
         with session(connection) as provider, ThreadPoolExecutor(1) as pool, ExitStack() as ending:
             ending.callback(given_up.set)  # otherwise the pool would wait for the sample even after an error
             provider.read(base, ["1.1"])
-            csns.append(strategy.context_csns(provider, base))
+            with checks.attempt():
+                csns.append(strategy.context_csns(provider, base))
+                _warn_of_times_and_ids(provider, base, csns[-1], config, database)
             sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
                 sampled = pool.submit(_sample, connection, base, given_up)
             # The provider evaluates all entries for this check, too, so both run at the same time.
-            if not options.source and not options.allow_hidden:
-                live.require_all_visible(provider, base, may_store, own=overlays)
+            with checks.attempt():
+                if not options.source and not options.allow_hidden:
+                    live.require_all_visible(provider, base, may_store, own=database.overlays)
             if isinstance(strategy, Search) and sampled:
                 found = sampled.result()
-                _require_known(strategy, provider, base, found.attributes)
-                is_judged &= _require_room(found, strategy.building(), strategy.place, strategy.streams)
                 total = found.total
-    return _Found(live.lowest(csns), total, is_judged)
+                with checks.attempt():
+                    _require_known(strategy, provider, base, found.attributes)
+                with checks.attempt():
+                    is_judged &= _require_room(found, strategy.building(), strategy.place, strategy.streams)
+    return _Found(live.lowest(csns) if csns else [], total, is_judged)
+
+
+def _warn_of_times_and_ids(
+    provider: Session, base: str, csns: Sequence[str], config: Config, database: Database
+) -> None:
+    """Warns if the provider's clock differs from that of this host, or if several providers share a server ID. `csns`:
+    the provider's contextCSN, which shows its clock if cn=Monitor cannot be read and it is in the future."""
+    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
+    there = max(now, *map(csn.time, csns))
+    with suppress(LoaderError, KeyError, ValueError):
+        [value] = provider.read("cn=Current,cn=Time,cn=Monitor", ["monitorTimestamp"])["monitortimestamp"]
+        there = datetime.datetime.strptime(value.decode(), "%Y%m%d%H%M%SZ")
+    apart = (there - now).total_seconds()
+    if abs(apart) > _APART:
+        # The commands are no arguments, because the log would escape the line breaks before them.
+        side = f"{units.duration(abs(apart))} {'ahead of' if apart > 0 else 'behind'} that of this host"
+        why = "of two changes to an attribute at two providers, the one with the later time wins"
+        log.warning(f"the clock of {provider.uri} is {side}; {why}\ntimedatectl set-ntp true  # on both hosts")
+    entry = config.reader(database.entry_dn)
+    if entry.flag("olcMultiProvider", False) or entry.flag("olcMirrorMode", False):
+        from loader.operations.doctor.rules import SHARED_ID  # imported here because few consumers need it
+
+        own = config.reader("cn=config").server_id() or 0
+        if sync.probe(provider, provider.context_of(base), None).server_id == f"{own:03x}":
+            why, mend = SHARED_ID
+            log.warning(
+                f"{plain.printable(config.where)}: server ID {own} is also that of {provider.uri}. {why}\n{mend}"
+            )
 
 
 def _require_known(strategy: Search, provider: Session, base: str, entries: Sequence[Attributes]) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import ClassVar
 
 import msgspec
 
-from loader import backmdb, csn, defaults, dn, indexes, ldif
+from loader import backmdb, csn, defaults, dn, indexes, ldif, plain
 from loader import config as glue
 from loader.config import Config, Database
 from loader.errors import EmptyInput, GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
@@ -40,6 +39,7 @@ from loader.sources import selection
 from loader.storage import files
 from seeders.replica import partial
 from seeders.replica.catchup import Preflight
+from seeders.replica.missing import Checks, tune_command
 from seeders.replica.options import SeedOptions
 from seeders.replica.partial import Partial
 
@@ -70,7 +70,7 @@ class Strategy(ABC):
     reads_ldif: ClassVar[bool] = False
 
     def __init__(self, options: SeedOptions) -> None:
-        self.options = options
+        self.options, self.checks = options, Checks()
 
     @property
     @abstractmethod
@@ -209,8 +209,10 @@ class StoppedConsumer(Strategy):
         self.place.require_still_free(run)
 
     def consumer(self) -> tuple[Config, Database]:
-        self.place.require_free()
-        self.require_buildable()
+        with self.checks.attempt():
+            self.place.require_free()
+        with self.checks.attempt():
+            self.require_buildable()
         config, database = self.place.config, self.place.database
         if not database.consumer:
             lacking = f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
@@ -219,7 +221,7 @@ class StoppedConsumer(Strategy):
             if part.backend != "mdb":
                 continue
             where = f"{self.config_path}{'' if part is database else f': {part.suffix}'}"
-            apply, problems = ["--apply"] if config.is_directory else [], []
+            problems = []
             if missing := indexes.lacking_for_sync(indexes.parse(part.indexes)):
                 slow = f"no index {' and '.join(missing)}, so syncrepl will be slow"
                 problems.append((slow, "indexes", [word for index in missing for word in ("--add", index)]))
@@ -227,8 +229,9 @@ class StoppedConsumer(Strategy):
                 unsafe = "nosync is on, so a crash of the host can lose or damage the database"
                 problems.append((unsafe, "sync", ["--nosync", "off"]))
             for problem, verb, change in problems:
-                tune = ["ditseed", "tune", verb, "--config", str(config.path), "-b", part.suffix, *change, *apply]
-                log.warning("%s: %s; with slapd stopped: %s", where, problem, shlex.join(tune))
+                tune = tune_command(verb, config.path, part.suffix, *change)
+                # The command is no argument, because the log would escape the line break before it.
+                log.warning(f"{plain.printable(where)}: {problem}; with slapd stopped:\n{plain.printable(tune)}")
         _ = self.partial  # a syncrepl that cannot be honoured is refused before any work
         return config, database
 
@@ -419,7 +422,8 @@ class Clone(StoppedConsumer):
     def plan(self, suffix: str, progress: Progress) -> Report:
         """Returns the bytes to copy. If the format must be converted, converts the first entries to predict time and
         size, and raises the errors of that. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
-        with progress.step("schema") as meter:
+        fit = Fit()
+        with self.checks.attempt(), progress.step("schema") as meter:
             fit = self.fit(meter)
         size, facts = files.allocated_bytes(meta.data_file(self.source)), Report(indexed=list(fit.rebuild))
         if self.conversion:
