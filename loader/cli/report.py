@@ -74,7 +74,7 @@ def _members(report: object) -> dict[str, object]:
 
 def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
     """Prints the error that ended a run; with `as_json`, also as JSON in place of the report."""
-    if not as_json and len(error.missing) > 1:
+    if not as_json and [finding.severity.value for finding in error.missing].count("critical") > 1:
         show("missing:", *findings(error.missing, indent=""))
     show_error(error)
     if as_json:

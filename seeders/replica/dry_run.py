@@ -176,7 +176,7 @@ class _Trial:
         finally:
             logger.removeHandler(warnings)
             logger.propagate = before
-        if is_named and not errors:  # then there is no list
+        if is_named and len(errors) < 2:  # then no list is printed
             for record in warnings.buffer:
                 logger.handle(record)
         notes = tuple(record.getMessage() for record in warnings.buffer)

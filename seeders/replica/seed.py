@@ -98,12 +98,8 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
 def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     """Checks the consumer, the LDIF and the provider, and returns the facts of the report. Prepares the provider after
     these checks if --prepare-provider is given, but not in a dry run."""
-    options, checks, (config, database), partial = (
-        strategy.options,
-        strategy.checks,
-        strategy.consumer(),
-        strategy.partial,
-    )
+    options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
+    checks = strategy.checks
     if backmdb.has_subentry(config, database):
         reason = (
             f"{config.where}: with sync_use_subentry the consumer does not look for contextCSN in the suffix entry, "
@@ -161,7 +157,7 @@ def _require_whole(strategy: Strategy, config: Config, database: Database, base:
             provider.read(base, ["1.1"])
             with checks.attempt():
                 csns.append(strategy.context_csns(provider, base))
-                _warn_of_times_and_ids(provider, base, csns[-1], config, database)
+                _warn_of_provider(provider, base, csns[-1], config, database)
             sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
                 sampled = pool.submit(_sample, connection, base, given_up)
@@ -179,9 +175,7 @@ def _require_whole(strategy: Strategy, config: Config, database: Database, base:
     return _Found(live.lowest(csns) if csns else [], total, is_judged)
 
 
-def _warn_of_times_and_ids(
-    provider: Session, base: str, csns: Sequence[str], config: Config, database: Database
-) -> None:
+def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config: Config, database: Database) -> None:
     """Warns if the provider's clock differs from that of this host, or if several providers share a server ID. `csns`:
     the provider's contextCSN, which shows its clock if cn=Monitor cannot be read and it is in the future."""
     now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
@@ -201,10 +195,8 @@ def _warn_of_times_and_ids(
 
         own = config.reader("cn=config").server_id() or 0
         if sync.probe(provider, provider.context_of(base), None).server_id == f"{own:03x}":
-            why, mend = SHARED_ID
-            log.warning(
-                f"{plain.printable(config.where)}: server ID {own} is also that of {provider.uri}. {why}\n{mend}"
-            )
+            what = f"{plain.printable(config.where)}: server ID {own} is also that of {provider.uri}"
+            log.warning("\n".join([f"{what}. {SHARED_ID[0]}", SHARED_ID[1]]))
 
 
 def _require_known(strategy: Search, provider: Session, base: str, entries: Sequence[Attributes]) -> None:

