@@ -39,8 +39,7 @@ class LoaderError(Exception):
     # Replaces `hint` if the error leaves no run that can be resumed.
     hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
-    # All findings of a dry run that ends with this error (`storage.findings.Finding`).
-    missing: tuple[Any, ...] = ()
+    missing: tuple[Any, ...] = ()  # all findings of a dry run that ends with this error
 
     def __init_subclass__(cls, *, code: str, status: int) -> None:
         cls.code, cls.exit_status, cls.hint = code, status, " ".join(cls.hint.split())
@@ -359,13 +358,10 @@ class SchemaMissing(LoaderError, code="config.schema_missing", status=24):
     message = "the configuration {config} does not know {names}"
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
 
-    @property
-    def names(self) -> list[str]:
-        return re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
-
     def advice(self) -> str:
         """Returns the hint, and the slapd modules that define some of the names."""
-        more = (f" Names that begin with {prefix} come with {source}." for prefix, source in modules(self.names))
+        names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
+        more = (f" Names that begin with {prefix} come with {source}." for prefix, source in modules(names))
         return f"{super().advice()}{''.join(more)}"
 
 

@@ -455,8 +455,7 @@ def rule_lines(uri: str, suffix: str, who: str) -> tuple[str, ...]:
         + external(uri),
         line("olcAccess", rule(who).encode()),
         "EOF",
-        "# If slapd runs with a slapd.conf: put this before all other `access` of that database, and restart slapd:",
-        f"# access {rule(who)[3:]}",
+        f"# in slapd.conf, before all other `access` of that database: access {rule(who)[3:]}",
     )
 
 

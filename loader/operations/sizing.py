@@ -105,8 +105,8 @@ def first_fitting(room: float, *predictions: Callable[[], float]) -> float:
 def require_map(suffix: str, maxsize: int, needed: int) -> None:
     """Raises MaxsizeTooSmall if `maxsize` bytes cannot hold `needed`."""
     if needed > maxsize:
-        facts = {"needed": units.size(needed), "recommended": f"{recommended_size(needed) >> 30}G"}
-        raise MaxsizeTooSmall(maxsize=units.size(maxsize), suffix=suffix, **facts)
+        enough = f"{recommended_size(needed) // GIB}G"
+        raise MaxsizeTooSmall(maxsize=units.size(maxsize), suffix=suffix, needed=units.size(needed), enough=enough)
 
 
 def recommended_size(used: int) -> int:

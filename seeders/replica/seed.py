@@ -7,7 +7,6 @@ send to the consumer afterwards."""
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import logging
 import math
 import threading
@@ -20,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loader import backmdb, csn, dn, plain, syncrepl, units
+from loader import backmdb, dn, plain, syncrepl, units
 from loader.config import Config, Database
 from loader.errors import (
     ConfigUnreadable,
@@ -60,7 +59,7 @@ from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_cs
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 
-_APART = 300.0  # seconds between two clocks that are tolerated
+_APART = 300.0  # seconds that the provider's clock may be ahead
 _FIRST = 500  # first entries of the provider
 _BUILT = SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled entries may be small
@@ -99,7 +98,6 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     """Checks the consumer, the LDIF and the provider, and returns the facts of the report. Prepares the provider after
     these checks if --prepare-provider is given, but not in a dry run."""
     options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
-    checks = strategy.checks
     if backmdb.has_subentry(config, database):
         reason = (
             f"{config.where}: with sync_use_subentry the consumer does not look for contextCSN in the suffix entry, "
@@ -108,7 +106,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
         )
         raise UsageProblem(reason=reason)
     for path in options.source:
-        with checks.attempt():
+        with strategy.attempt():
             if not is_stream(path):
                 files.require_readable(path)
             if strategy.reads_ldif and not options.allow_hidden:
@@ -121,10 +119,8 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
-    found, prepared = _Found([], None, True), None
-    with checks.attempt():
-        found = _require_whole(strategy, config, database, base)
-    if checks.errors and not found.csns:
+    found, prepared = _require_whole(strategy, config, database, base), None
+    if strategy.errors and not found.csns:
         return Preflight(database.suffix, provider.uri)
     if options.admin and not dry_run:
         prepared = prepare.prepare(*options.admin, base, log_base)
@@ -147,53 +143,45 @@ class _Found(Struct, frozen=True):
 def _require_whole(strategy: Strategy, config: Config, database: Database, base: str) -> _Found:
     """Raises an error if a provider lacks the base, if it hides entries that the strategy searches for, or if the
     consumer lacks schema or space for them. `database`: the consumer's."""
-    options, checks, csns, total, is_judged = strategy.options, strategy.checks, list[list[str]](), None, True
+    options, csns, total, is_judged = strategy.options, list[list[str]](), None, True
     may_store = strategy.partial.narrowing().may_store if strategy.partial else None
     for connection in (options.connection, *options.replicas):
         assert connection is not None
         given_up = threading.Event()
-        with session(connection) as provider, ThreadPoolExecutor(1) as pool, ExitStack() as ending:
+        with strategy.attempt(), session(connection) as provider, ThreadPoolExecutor(1) as pool, ExitStack() as ending:
             ending.callback(given_up.set)  # otherwise the pool would wait for the sample even after an error
             provider.read(base, ["1.1"])
-            with checks.attempt():
+            with strategy.attempt():
                 csns.append(strategy.context_csns(provider, base))
-                _warn_of_provider(provider, base, csns[-1], config, database)
+                with suppress(LoaderError):  # the provider may refuse the probe
+                    _warn_of_provider(provider, base, csns[-1], config, database)
             sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
                 sampled = pool.submit(_sample, connection, base, given_up)
             # The provider evaluates all entries for this check, too, so both run at the same time.
-            with checks.attempt():
+            with strategy.attempt():
                 if not options.source and not options.allow_hidden:
                     live.require_all_visible(provider, base, may_store, own=database.overlays)
             if isinstance(strategy, Search) and sampled:
                 found = sampled.result()
                 total = found.total
-                with checks.attempt():
+                with strategy.attempt():
                     _require_known(strategy, provider, base, found.attributes)
-                with checks.attempt():
+                with strategy.attempt():
                     is_judged &= _require_room(found, strategy.building(), strategy.place, strategy.streams)
     return _Found(live.lowest(csns) if csns else [], total, is_judged)
 
 
 def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config: Config, database: Database) -> None:
-    """Warns if the provider's clock differs from that of this host, or if several providers share a server ID. `csns`:
-    the provider's contextCSN, which shows its clock if cn=Monitor cannot be read and it is in the future."""
-    now = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
-    there = max(now, *map(csn.time, csns))
-    with suppress(LoaderError, KeyError, ValueError):
-        [value] = provider.read("cn=Current,cn=Time,cn=Monitor", ["monitorTimestamp"])["monitortimestamp"]
-        there = datetime.datetime.strptime(value.decode(), "%Y%m%d%H%M%SZ")
-    apart = (there - now).total_seconds()
-    if abs(apart) > _APART:
-        # The commands are no arguments, because the log would escape the line breaks before them.
-        side = f"{units.duration(abs(apart))} {'ahead of' if apart > 0 else 'behind'} that of this host"
-        why = "of two changes to an attribute at two providers, the one with the later time wins"
-        log.warning(f"the clock of {provider.uri} is {side}; {why}\ntimedatectl set-ntp true  # on both hosts")
-    entry = config.reader(database.entry_dn)
+    """Warns if the provider's contextCSN shows that its clock is ahead, or if both servers have one server ID."""
+    newest, limit = max(csns), time.strftime("%Y%m%d%H%M%S", time.gmtime(time.time() + _APART))
+    if newest > limit:
+        what = f"the clock of {provider.uri} is ahead of this host's: its contextCSN is {plain.printable(newest)}"
+        log.warning(f"{what}. Of two changes, the later one wins.\ntimedatectl set-ntp true  # on both hosts")
+    entry, own = config.reader(database.entry_dn), config.reader("cn=config").server_id() or 0
     if entry.flag("olcMultiProvider", False) or entry.flag("olcMirrorMode", False):
         from loader.operations.doctor.rules import SHARED_ID  # imported here because few consumers need it
 
-        own = config.reader("cn=config").server_id() or 0
         if sync.probe(provider, provider.context_of(base), None).server_id == f"{own:03x}":
             what = f"{plain.printable(config.where)}: server ID {own} is also that of {provider.uri}"
             log.warning("\n".join([f"{what}. {SHARED_ID[0]}", SHARED_ID[1]]))

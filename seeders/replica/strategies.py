@@ -6,9 +6,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
+import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -39,7 +40,6 @@ from loader.sources import selection
 from loader.storage import files
 from seeders.replica import partial
 from seeders.replica.catchup import Preflight
-from seeders.replica.missing import Checks, tune_command
 from seeders.replica.options import SeedOptions
 from seeders.replica.partial import Partial
 
@@ -62,7 +62,8 @@ log = logging.getLogger(__name__)
 class Strategy(ABC):
     """One way to seed. The constructor raises UsageProblem if an option that the strategy needs is missing. `takes`:
     the fields of SeedOptions that this strategy accepts, without those that all strategies accept. `reads_ldif`: --from
-    names LDIF. `identity`: the options that must not change between a run and its resumption."""
+    names LDIF. `identity`: the options that must not change between a run and its resumption. `errors`: those of the
+    checks, if a dry run collects them; None if the first one ends the run."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -70,7 +71,18 @@ class Strategy(ABC):
     reads_ldif: ClassVar[bool] = False
 
     def __init__(self, options: SeedOptions) -> None:
-        self.options, self.checks = options, Checks()
+        self.options = options
+        self.errors: list[LoaderError] | None = None
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Collects the error of a check that later checks do not depend on."""
+        try:
+            yield
+        except LoaderError as error:
+            if self.errors is None:
+                raise
+            self.errors.append(error)
 
     @property
     @abstractmethod
@@ -209,9 +221,9 @@ class StoppedConsumer(Strategy):
         self.place.require_still_free(run)
 
     def consumer(self) -> tuple[Config, Database]:
-        with self.checks.attempt():
+        with self.attempt():
             self.place.require_free()
-        with self.checks.attempt():
+        with self.attempt():
             self.require_buildable()
         config, database = self.place.config, self.place.database
         if not database.consumer:
@@ -229,11 +241,15 @@ class StoppedConsumer(Strategy):
                 unsafe = "nosync is on, so a crash of the host can lose or damage the database"
                 problems.append((unsafe, "sync", ["--nosync", "off"]))
             for problem, verb, change in problems:
-                tune = tune_command(verb, config.path, part.suffix, *change)
                 # The command is no argument, because the log would escape the line break before it.
-                log.warning(f"{plain.printable(where)}: {problem}; with slapd stopped:\n{plain.printable(tune)}")
+                tune = plain.printable(self.tune_command(verb, part.suffix, *change))
+                log.warning(f"{plain.printable(where)}: {problem}; with slapd stopped:\n{tune}")
         _ = self.partial  # a syncrepl that cannot be honoured is refused before any work
         return config, database
+
+    def tune_command(self, verb: str, suffix: str, *change: str) -> str:
+        apply = ["--apply"] if self.place.config.is_directory else []
+        return shlex.join(["ditseed", "tune", verb, "--config", str(self.config_path), "-b", suffix, *change, *apply])
 
     def require_buildable(self) -> None:
         build.require(self.building(), self.place)
@@ -423,7 +439,7 @@ class Clone(StoppedConsumer):
         """Returns the bytes to copy. If the format must be converted, converts the first entries to predict time and
         size, and raises the errors of that. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
         fit = Fit()
-        with self.checks.attempt(), progress.step("schema") as meter:
+        with self.attempt(), progress.step("schema") as meter:
             fit = self.fit(meter)
         size, facts = files.allocated_bytes(meta.data_file(self.source)), Report(indexed=list(fit.rebuild))
         if self.conversion:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slapd
 ERRORS = ["seed.hidden", "config.schema_missing", "config.maxsize_too_small"]
 WARNINGS = (
     "no index entryCSN eq and entryUUID eq",
-    "ahead of that of this host",
+    "is ahead of this host's",
     "server ID 1 is also that of",
     "catch-up:",
 )
@@ -72,7 +72,7 @@ def test_all_that_is_missing_is_listed_at_once(poor: Pair) -> None:
     for text in WARNINGS:
         assert any(text in each["what"] for each in missing), (text, missing)
     for each in missing:
-        assert each["what"][:35] in printed.out
+        assert each["what"] in printed.out
         assert all(f"\n{line}\n" in printed.out for line in each["mend"])
     mend(poor, [each for each in missing if each["severity"] == "critical" or "no index" in each["what"]])
     after = ditseed(*words, "--strategy", "search", "--json").ok().facts
