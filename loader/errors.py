@@ -371,7 +371,9 @@ class ConfigNotEditable(LoaderError, code="config.not_editable", status=25):
 
 class MaxsizeTooSmall(LoaderError, code="config.maxsize_too_small", status=26):
     message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
-    hint = "Give a larger size, or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
+    hint = (
+        "Give a larger size ({enough}), or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
+    )
 
 
 class ConfigHidden(LoaderError, code="config.hidden", status=27):

@@ -60,6 +60,9 @@ _INTERVAL = 0.25  # seconds between two polls
 _COMPARED = 12  # entries of a sample that are compared between two providers
 _TRIES = 5  # maximum number of comparisons of one entry, which may be changing
 _NAMED = 8  # attributes named in one message
+_ADD_RULE = (
+    "{ printf 'dn: %s\\nchangetype: modify\\nadd: olcAccess\\n' \"$DB\"; cat; } <<'EOF'"  # shell; $DB: the database
+)
 
 Answer = TypeVar("Answer")
 
@@ -425,8 +428,15 @@ def require_all_visible(server: Session, base: str, is_relevant: Relevance = Non
     if differing:
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     if hidden := _hidden(sight):
-        facts = {"rule": rule(sight.who), "commands": rule_lines(server.uri, server.context_of(base), sight.who)}
-        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), **facts)
+        first = rule(sight.who)
+        commands = (
+            find_database(server.uri, server.context_of(base)),
+            f"{_ADD_RULE} | ldapmodify {external(server.uri)}",
+            line("olcAccess", first.encode()),
+            "EOF",
+            f"# in slapd.conf, before all other `access` of that database: access {first[3:]}",
+        )
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=first, commands=commands)
 
 
 def require_whole(directory: Path) -> None:
@@ -445,18 +455,6 @@ def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
 def rule(who: str) -> str:
     """Returns an olcAccess rule that lets `who` read everything. It must come first, and affects no other account."""
     return f"{{0}}to * by {who} read by * break"
-
-
-def rule_lines(uri: str, suffix: str, who: str) -> tuple[str, ...]:
-    """Returns lines to paste into a shell of root on the server's host, which add that rule to the database."""
-    return (
-        find_database(uri, suffix),
-        "{ printf 'dn: %s\\nchangetype: modify\\nadd: olcAccess\\n' \"$DB\"; cat; } <<'EOF' | ldapmodify "
-        + external(uri),
-        line("olcAccess", rule(who).encode()),
-        "EOF",
-        f"# in slapd.conf, before all other `access` of that database: access {rule(who)[3:]}",
-    )
 
 
 def hidden_notes(sight: VisibilityReport) -> list[str]:
