@@ -365,7 +365,7 @@ def _finding(error: LoaderError, strategy: Strategy) -> Finding:
             strategy.tune_command("maxsize", str(error.facts["suffix"]), "--maxsize", str(error.facts["enough"]))
         )
     elif isinstance(error, SchemaMissing) and isinstance(strategy, StoppedConsumer):
-        names = re.findall(r"(?:^|, )([^,;\s]+)", str(error.facts["names"]))
+        names = re.findall(r"(?:^|[,;] )(?!line \d)([^,;\s]+)", str(error.facts["names"]))
         where = "".join(f"(olcAttributeTypes=*\\27{name}\\27*)(olcObjectClasses=*\\27{name}\\27*)" for name in names)
         lines += [
             "# on the provider's host, as root (with a slapd.conf: copy its schema files, and include them here):",

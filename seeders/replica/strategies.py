@@ -447,6 +447,9 @@ class Clone(StoppedConsumer):
             planned = migrate.planned(self.migrating, self.place, source, progress, strict=True)
             size = max(planned.needed or 0, size)
             facts = {"entries": source.entries, "converted": self.conversion, "copy_seconds": planned.seconds}
+        else:
+            with self.attempt():
+                choose_maxsize(self.place, meta.read_meta(self.source).used, self.options.maxsize, changing=False)
         files.require_space(self.place.directory, size)
         return {"bytes": size, **facts}
 
