@@ -10,7 +10,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from loader import plain
 
@@ -39,6 +39,7 @@ class LoaderError(Exception):
     # Replaces `hint` if the error leaves no run that can be resumed.
     hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
+    missing: tuple[Any, ...] = ()  # all findings of a dry run that ends with this error
 
     def __init_subclass__(cls, *, code: str, status: int) -> None:
         cls.code, cls.exit_status, cls.hint = code, status, " ".join(cls.hint.split())
@@ -370,7 +371,9 @@ class ConfigNotEditable(LoaderError, code="config.not_editable", status=25):
 
 class MaxsizeTooSmall(LoaderError, code="config.maxsize_too_small", status=26):
     message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
-    hint = "Give a larger size, or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
+    hint = (
+        "Give a larger size ({enough}), or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
+    )
 
 
 class ConfigHidden(LoaderError, code="config.hidden", status=27):
@@ -751,7 +754,7 @@ class LogIncomplete(LoaderError, code="backup.log_incomplete", status=11):
 class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
     message = "{uri}: {what}"
     hint = """On the provider, let the account read everything, with this first rule for the database (slapd.access(5)):
-    olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden."""
+    olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden.{commands}"""
 
 
 class NotAsStored(LoaderError, code="seed.not_as_stored", status=89):

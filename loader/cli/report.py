@@ -74,11 +74,14 @@ def _members(report: object) -> dict[str, object]:
 
 def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
     """Prints the error that ended a run; with `as_json`, also as JSON in place of the report."""
+    if not as_json and [finding.severity.value for finding in error.missing].count("critical") > 1:
+        show("missing:", *findings(error.missing, indent=""))
     show_error(error)
     if as_json:
         message, hint = log.redact(str(error)), log.redact(error.advice()) or None
         facts = {"error": {"code": error.code, "status": status, "message": message, "hint": hint}}
-        (tell_json if standard.is_for_data() else show_json)(facts)
+        missing = {"missing": error.missing} if error.missing else {}
+        (tell_json if standard.is_for_data() else show_json)({**facts, **missing})
 
 
 def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
@@ -217,8 +220,9 @@ def fact_lines(facts: Mapping[str, object]) -> list[str]:
     return [f"{name:<{width}}  {value}" for name, value in facts.items()]
 
 
-def findings(results: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[str]:
-    """Yields the lines of a check's findings, in the given order, each with its reason and the commands to fix it."""
+def findings(results: Sequence[Finding], unseen: Sequence[Unseen] = (), indent: str = "    ") -> Iterator[str]:
+    """Yields the lines of a check's findings, in the given order, each with its reason and the commands to fix it.
+    `indent`: of the commands; "" if a command may have several lines, which a shell reads only as they are."""
     import textwrap  # imported here because few runs need it
 
     sound = [finding for finding in results if finding.severity.value == "ok"]
@@ -227,7 +231,7 @@ def findings(results: Sequence[Finding], unseen: Sequence[Unseen]) -> Iterator[s
             continue
         yield f"{finding.severity.value.upper()}  {finding.subject}: {finding.what}"
         yield from (f"  {line}" for line in textwrap.wrap(finding.why, 98))
-        yield from (f"    {line}" for line in finding.mend)
+        yield from (f"{indent}{line}" for line in finding.mend)
         if finding.source:
             yield f"  ({finding.source})"
         yield ""

@@ -38,7 +38,7 @@ from loader.errors import (
 from loader.progress import Meter
 from loader.run.log import killpoint
 from loader.server import visibility
-from loader.server.options import Connection, Search
+from loader.server.options import Connection, Search, external, find_database, line
 from loader.server.session import Attributes, Session, first_value, session
 from loader.server.visibility import Relevance, VisibilityReport
 from loader.sinks.mdb import Orphan
@@ -60,6 +60,9 @@ _INTERVAL = 0.25  # seconds between two polls
 _COMPARED = 12  # entries of a sample that are compared between two providers
 _TRIES = 5  # maximum number of comparisons of one entry, which may be changing
 _NAMED = 8  # attributes named in one message
+_ADD_RULE = (
+    "{ printf 'dn: %s\\nchangetype: modify\\nadd: olcAccess\\n' \"$DB\"; cat; } <<'EOF'"  # shell; $DB: the database
+)
 
 Answer = TypeVar("Answer")
 
@@ -425,7 +428,15 @@ def require_all_visible(server: Session, base: str, is_relevant: Relevance = Non
     if differing:
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
     if hidden := _hidden(sight):
-        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=rule(sight.who))
+        first = rule(sight.who)
+        commands = (
+            find_database(server.uri, server.context_of(base)),
+            f"{_ADD_RULE} | ldapmodify {external(server.uri)}",
+            line("olcAccess", first.encode()),
+            "EOF",
+            f"# in slapd.conf, before all other `access` of that database: access {first[3:]}",
+        )
+        raise HiddenFromAccount(uri=server.uri, what="; ".join(hidden), rule=first, commands=commands)
 
 
 def require_whole(directory: Path) -> None:
@@ -438,7 +449,7 @@ def require_whole(directory: Path) -> None:
 def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
     """Raises HiddenFromAccount if `hidden` has notes on what the server `uri` hides."""
     if hidden:
-        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"))
+        raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"), commands=())
 
 
 def rule(who: str) -> str:

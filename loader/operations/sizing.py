@@ -105,7 +105,8 @@ def first_fitting(room: float, *predictions: Callable[[], float]) -> float:
 def require_map(suffix: str, maxsize: int, needed: int) -> None:
     """Raises MaxsizeTooSmall if `maxsize` bytes cannot hold `needed`."""
     if needed > maxsize:
-        raise MaxsizeTooSmall(maxsize=units.size(maxsize), suffix=suffix, needed=units.size(needed))
+        enough = f"{recommended_size(needed) // GIB}G"
+        raise MaxsizeTooSmall(maxsize=units.size(maxsize), suffix=suffix, needed=units.size(needed), enough=enough)
 
 
 def recommended_size(used: int) -> int:

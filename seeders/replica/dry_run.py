@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
+import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from loader import defaults, ldif, units
-from loader.errors import LoaderError, NotProven
+from loader.errors import LoaderError, MaxsizeTooSmall, NoSpace, NotProven, SchemaMissing
 from loader.mdb import contents
 from loader.mdb.meta import DATA
 from loader.operations import sizing, stream_build
@@ -27,9 +29,11 @@ from loader.operations.build import native
 from loader.operations.build import steps as build_steps
 from loader.operations.export import trial_plan
 from loader.operations.sizing import Forecast, require_room
+from loader.operations.storage.findings import Finding, Severity
 from loader.progress import Progress
 from loader.run.log import Report, report_of
 from loader.server import configuration, questions
+from loader.server.options import ldapsearch
 from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import sampling
@@ -49,6 +53,7 @@ _ADDS = 9000.0  # entries per second that a slapd accepts over LDAP (`bin/bench 
 _SPILL = 2  # disk space of a build whose sorting exceeds memory, as a multiple of the size of the database
 _NEAR = 60.0  # seconds that a strategy may take longer than the fastest, if the provider then sends only changes
 _TWICE = 2.0  # the same limit as a factor on the fastest strategy's seconds; the larger limit applies
+_UNNUMBERED = r"sed 's/^\(dn: \)\?cn\(=\|: \){[0-9]*}/\1cn\2/'"  # removes the numbers of slapd.d from DNs
 _JUST_NOW = "measured just now"
 CATCH_UP = "catch-up"  # a step of the plan that ditseed does not run: slapd's syncrepl does it after slapd has started
 
@@ -90,28 +95,29 @@ class StrategyPlan(Struct, frozen=True):
 
 class SeedPlan(Struct, frozen=True):
     """The result of a dry run. `chosen`: None if no strategy is feasible. `measured`: the measurements, in words.
-    `facts`: results of the checks of the chosen strategy."""
+    `facts`: results of the checks of the chosen strategy. `missing`: what the checks of all strategies found."""
 
     chosen: StrategyPlan | None
     why: str
     strategies: tuple[StrategyPlan, ...]
     measured: dict[str, str]
     facts: Report
+    missing: tuple[Finding, ...] = ()
 
 
 def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
     """Plans a seeding, and changes nothing. Tries all strategies if `options` names none. Raises LoaderError if the
-    configuration cannot be read or the named strategy is refused."""
+    configuration cannot be read or the named strategy is refused; its `missing` then has all that is missing."""
     trial, suffix = _Trial(options, progress), options.suffix or ""
     if options.config_path:
         suffix = configuration.read(options.config_path).database(options.suffix).suffix
-    rows = (trial.price(options),) if options.strategy else tuple(map(trial.judge, STRATEGIES))
+    rows = tuple(map(trial.judge, [options.strategy] if options.strategy else STRATEGIES))
     chosen, why = (rows[0], "it was named") if options.strategy else pick(rows)
     facts = {"suffix": suffix, "entries": None, **(trial.facts[chosen.strategy] if chosen else {})}
     build = trial.build_of_provider or trial.build_of_ldif
     if not isinstance(facts["entries"], int) and build and any(row.feasible for row in rows):
         facts["entries"] = build.forecast.entries
-    return SeedPlan(chosen, why, rows, trial.measured, {**facts, "dry_run": "nothing was changed"})
+    return SeedPlan(chosen, why, rows, trial.measured, {**facts, "dry_run": "nothing was changed"}, trial.findings())
 
 
 class TrialBuild(Struct, frozen=True):
@@ -127,48 +133,75 @@ class TrialBuild(Struct, frozen=True):
 
 
 class _Trial:
-    """Makes each measurement once, even if several strategies need it. `facts`: strategy -> results of its checks."""
+    """Makes each measurement once, even if several strategies need it. `facts`: strategy -> results of its checks.
+    `missing`: strategy -> what it lacks."""
 
     def __init__(self, options: SeedOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
         self.measured: dict[str, str] = {}
         self.facts: dict[str, Report] = {}
+        self.missing: dict[str, list[Finding]] = {}
         self.rate: float | None = None  # entries per second that the provider sends
         self.whole: int | None = None  # entries of the tree, if the trial reading has read all of them
         self.build_of_provider: TrialBuild | None = None
         self.build_of_ldif: TrialBuild | None = None
 
     def judge(self, name: str) -> StrategyPlan:
-        """Returns the plan of one strategy, with its times or with the error that refuses it."""
-        takes_ldif = name == "ldif" or (name == "online" and self.options.connection is None)
-        kind = Kind.DATABASE if name == "clone" else Kind.LDIF if takes_ldif else None
-        sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in self.options.source]
-        paths = tuple(path for location in sources if location.kind is kind for path in location.paths)
-        # The warnings of the checks are collected, and printed below the table.
+        """Returns the plan of one strategy, with its times or with the first of the errors that refuse it."""
+        options, is_named = self.options, bool(self.options.strategy)
+        if not is_named:
+            takes_ldif = name == "ldif" or (name == "online" and options.connection is None)
+            kind = Kind.DATABASE if name == "clone" else Kind.LDIF if takes_ldif else None
+            sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in options.source]
+            paths = tuple(path for location in sources if location.kind is kind for path in location.paths)
+            options = options_of(name, dataclasses.replace(options, source=paths))
+        # The warnings of the checks are collected for the list of what is missing.
         logger, warnings = logging.getLogger("seeders.replica"), BufferingHandler(sys.maxsize)
         warnings.setLevel(logging.WARNING)
         before, logger.propagate = logger.propagate, False
         logger.addHandler(warnings)
+        strategy, errors = None, list[LoaderError]()
         try:
-            plan = self.price(options_of(name, dataclasses.replace(self.options, source=paths)))
-            return structs.replace(plan, notes=tuple(record.getMessage() for record in warnings.buffer))
+            strategy = STRATEGIES[name](options)
+            strategy.errors = errors
+            plan = self.price(strategy)
         except LoaderError as error:
-            return StrategyPlan(name, _absolute(paths), error.code, str(error), error.advice())
+            errors += [] if error in errors else [error]
+            plan = StrategyPlan(name, _absolute(options.source), errors[0].code, str(errors[0]), errors[0].advice())
         finally:
             logger.removeHandler(warnings)
             logger.propagate = before
+        notes = tuple(record.getMessage() for record in warnings.buffer)
+        if strategy:  # else the strategy needs other options
+            self.missing[name] = [*(_finding(error, strategy) for error in errors), *map(_noted, notes)]
+        if is_named and len({str(error) for error in errors}) < 2:  # then no list is printed
+            for record in warnings.buffer:
+                logger.handle(record)
+        if is_named and errors:
+            errors[0].missing = self.findings()
+            raise errors[0]
+        return structs.replace(plan, notes=notes)
 
-    def price(self, options: SeedOptions) -> StrategyPlan:
+    def findings(self) -> tuple[Finding, ...]:
+        """Returns each finding once, the worst first. Its subject has the names of its strategies."""
+        unique = dict.fromkeys(each for every in self.missing.values() for each in every)
+        names = {each: ", ".join(name for name, every in self.missing.items() if each in every) for each in unique}
+        worst_first = sorted(unique, key=lambda each: -each.severity.rank)
+        return tuple(structs.replace(each, subject=names[each]) for each in worst_first)
+
+    def price(self, strategy: Strategy) -> StrategyPlan:
         """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
-        began = time.monotonic()
-        strategy = STRATEGIES[options.strategy](options)
+        began, options = time.monotonic(), strategy.options
         checks = preflight(strategy, dry_run=True)
         steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
         began, plan_facts = time.monotonic(), Report()
-        if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
-            strategy.require_context_csn(self.progress)
-        else:
-            plan_facts = strategy.plan(checks.suffix, self.progress)
+        with strategy.attempt():
+            if isinstance(strategy, Ldif) and not self.options.strategy:  # a sample is enough to compare strategies
+                strategy.require_context_csn(self.progress)
+            else:
+                plan_facts = strategy.plan(checks.suffix, self.progress)
+        if strategy.errors:
+            raise strategy.errors[0]
         planning = time.monotonic() - began
         if isinstance(strategy, StoppedConsumer):
             selected = {"entries": "those that the consumer's syncrepl selects"} if strategy.partial else {}
@@ -320,6 +353,32 @@ class _Trial:
         )
         spills = forecast.bytes >= min(stream_build.MEMORY, defaults.sorting_memory())
         return TrialBuild(forecast, ldif_bytes / rate, forecast.bytes * (_SPILL if spills else 1))
+
+
+def _finding(error: LoaderError, strategy: Strategy) -> Finding:
+    """Returns the finding of an error that refuses the strategy, with lines to paste."""
+    why, *lines = error.advice().split("\n")
+    if isinstance(error, NoSpace):
+        lines.append(f"df -h {shlex.quote(str(error.facts['path']))}  # make room there")
+    elif isinstance(error, MaxsizeTooSmall) and isinstance(strategy, StoppedConsumer):
+        lines.append(
+            strategy.tune_command("maxsize", str(error.facts["suffix"]), "--maxsize", str(error.facts["enough"]))
+        )
+    elif isinstance(error, SchemaMissing) and isinstance(strategy, StoppedConsumer):
+        names = re.findall(r"(?:^|[,;] )(?!line \d)([^,;\s]+)", str(error.facts["names"]))
+        where = "".join(f"(olcAttributeTypes=*\\27{name}\\27*)(olcObjectClasses=*\\27{name}\\27*)" for name in names)
+        lines += [
+            "# on the provider's host, as root (with a slapd.conf: copy its schema files, and include them here):",
+            f"{ldapsearch('')} cn=schema,cn=config -s one {shlex.quote(f'(|{where})')} | {_UNNUMBERED} > schema.ldif",
+            "# on this host, with that schema.ldif, as the owner of the configuration:",
+            f"slapadd -n 0 -F {shlex.quote(str(strategy.config_path))} -l schema.ldif",
+        ]
+    return Finding(Severity.CRITICAL, error.code, "", str(error), why, tuple(lines))
+
+
+def _noted(warning: str) -> Finding:
+    what, *lines = warning.split("\n")
+    return Finding(Severity.WARNING, "warning", "", what, mend=tuple(lines))
 
 
 def _step(name: str, seconds: float, why: str) -> PlannedStep:

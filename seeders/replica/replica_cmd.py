@@ -23,6 +23,7 @@ from loader.cli.access import Consumer, ConsumerUri, ServerOptions, ServersOptio
 from loader.cli.options import Json, RecordedRun, Run, Shown, is_given, note, refuse_given
 from loader.cli.report import (
     fact_lines,
+    findings,
     readable_facts,
     screen,
     show,
@@ -190,14 +191,14 @@ def _try(options: SeedOptions, run: RecordedRun) -> int:
     show("")
     show_table(("strategy", "feasible", "time", "disk", "sent at the start of slapd"), table)
     for row in plan.strategies:
-        if not row.feasible:
+        if row.refused and row.strategy not in {name for each in plan.missing for name in each.subject.split(", ")}:
             show("", f"{row.strategy} is not feasible: {row.reason}", *([f"  {row.advice}"] if row.advice else []))
+    if plan.missing and not options.strategy:  # the warnings of a named strategy have been printed
+        show("", "missing:", *findings(plan.missing, indent=""))
     if choice:
         show("")
         steps = [(step.name, units.duration(step.seconds), step.why) for step in choice.steps]
         show_table(("step", "planned", "because"), steps, f"long steps of {choice.strategy}")
-        for remark in choice.notes:
-            show("", *remark.split("\n"))
         if not options.strategy:
             sources = [word for path in choice.source for word in ("--from", path)]
             command = shlex.join(["ditseed", "replica", "seed", "--strategy", choice.strategy, *sources])

@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import backmdb, dn, plain, syncrepl, units
+from loader.config import Config, Database
 from loader.errors import (
     ConfigUnreadable,
     LimitTooLow,
@@ -40,7 +41,7 @@ from loader.overlays import COMPUTED
 from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.run.steps import open_run
-from loader.server import configuration, questions
+from loader.server import configuration, questions, sync
 from loader.server.options import EVERYTHING, Connection, line
 from loader.server.questions import TreeSample
 from loader.server.session import Attributes, Entries, Session, session
@@ -58,6 +59,7 @@ from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_cs
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
 
+_APART = 300.0  # seconds that the provider's clock may be ahead
 _FIRST = 500  # first entries of the provider
 _BUILT = SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled entries may be small
@@ -104,10 +106,11 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
         )
         raise UsageProblem(reason=reason)
     for path in options.source:
-        if not is_stream(path):
-            files.require_readable(path)
-        if strategy.reads_ldif and not options.allow_hidden:
-            live.require_whole(path)
+        with strategy.attempt():
+            if not is_stream(path):
+                files.require_readable(path)
+            if strategy.reads_ldif and not options.allow_hidden:
+                live.require_whole(path)
     provider = options.connection
     if provider is None:
         log.warning("%s: no provider was given (-H)", catchup.UNKNOWN)
@@ -116,10 +119,12 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
-    found, prepared = _require_whole(strategy, database.overlays, base), None
+    found, prepared = _require_whole(strategy, config, database, base), None
+    if strategy.errors and not found.csns:
+        return Preflight(database.suffix, provider.uri)
     if options.admin and not dry_run:
         prepared = prepare.prepare(*options.admin, base, log_base)
-        found = _require_whole(strategy, database.overlays, base)
+        found = _require_whole(strategy, config, database, base)
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else found.csns
     is_part = partial is not None
     forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, found.total)
@@ -135,30 +140,51 @@ class _Found(Struct, frozen=True):
     is_judged: bool
 
 
-def _require_whole(strategy: Strategy, overlays: Sequence[str], base: str) -> _Found:
+def _require_whole(strategy: Strategy, config: Config, database: Database, base: str) -> _Found:
     """Raises an error if a provider lacks the base, if it hides entries that the strategy searches for, or if the
-    consumer lacks schema or space for them. `overlays`: the overlays of the consumer's database."""
-    options, csns, total, is_judged = strategy.options, [], None, True
+    consumer lacks schema or space for them. `database`: the consumer's."""
+    options, csns, total, is_judged = strategy.options, list[list[str]](), None, True
     may_store = strategy.partial.narrowing().may_store if strategy.partial else None
     for connection in (options.connection, *options.replicas):
         assert connection is not None
         given_up = threading.Event()
-        with session(connection) as provider, ThreadPoolExecutor(1) as pool, ExitStack() as ending:
+        with strategy.attempt(), session(connection) as provider, ThreadPoolExecutor(1) as pool, ExitStack() as ending:
             ending.callback(given_up.set)  # otherwise the pool would wait for the sample even after an error
             provider.read(base, ["1.1"])
-            csns.append(strategy.context_csns(provider, base))
+            with strategy.attempt():
+                csns.append(strategy.context_csns(provider, base))
+                with suppress(LoaderError):  # the provider may refuse the probe
+                    _warn_of_provider(provider, base, csns[-1], config, database)
             sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
                 sampled = pool.submit(_sample, connection, base, given_up)
             # The provider evaluates all entries for this check, too, so both run at the same time.
-            if not options.source and not options.allow_hidden:
-                live.require_all_visible(provider, base, may_store, own=overlays)
+            with strategy.attempt():
+                if not options.source and not options.allow_hidden:
+                    live.require_all_visible(provider, base, may_store, own=database.overlays)
             if isinstance(strategy, Search) and sampled:
                 found = sampled.result()
-                _require_known(strategy, provider, base, found.attributes)
-                is_judged &= _require_room(found, strategy.building(), strategy.place, strategy.streams)
                 total = found.total
-    return _Found(live.lowest(csns), total, is_judged)
+                with strategy.attempt():
+                    _require_known(strategy, provider, base, found.attributes)
+                with strategy.attempt():
+                    is_judged &= _require_room(found, strategy.building(), strategy.place, strategy.streams)
+    return _Found(live.lowest(csns) if csns else [], total, is_judged)
+
+
+def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config: Config, database: Database) -> None:
+    """Warns if the provider's contextCSN shows that its clock is ahead, or if both servers have one server ID."""
+    newest, limit = max(csns), time.strftime("%Y%m%d%H%M%S", time.gmtime(time.time() + _APART))
+    if newest > limit:
+        what = f"the clock of {provider.uri} is ahead of this host's: its contextCSN is {plain.printable(newest)}"
+        log.warning(f"{what}. Of two changes, the later one wins.\ntimedatectl set-ntp true  # on both hosts")
+    entry, own = config.reader(database.entry_dn), config.reader("cn=config").server_id() or 0
+    if entry.flag("olcMultiProvider", False) or entry.flag("olcMirrorMode", False):
+        from loader.operations.doctor.rules import SHARED_ID  # imported here because few consumers need it
+
+        if sync.probe(provider, provider.context_of(base), None).server_id == f"{own:03x}":
+            what = f"{plain.printable(config.where)}: server ID {own} is also that of {provider.uri}"
+            log.warning("\n".join([f"{what}. {SHARED_ID[0]}", SHARED_ID[1]]))
 
 
 def _require_known(strategy: Search, provider: Session, base: str, entries: Sequence[Attributes]) -> None:

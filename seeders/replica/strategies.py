@@ -8,15 +8,15 @@ import logging
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
-from loader import backmdb, csn, defaults, dn, indexes, ldif
+from loader import backmdb, csn, defaults, dn, indexes, ldif, plain
 from loader import config as glue
 from loader.config import Config, Database
 from loader.errors import EmptyInput, GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
@@ -62,7 +62,8 @@ log = logging.getLogger(__name__)
 class Strategy(ABC):
     """One way to seed. The constructor raises UsageProblem if an option that the strategy needs is missing. `takes`:
     the fields of SeedOptions that this strategy accepts, without those that all strategies accept. `reads_ldif`: --from
-    names LDIF. `identity`: the options that must not change between a run and its resumption."""
+    names LDIF. `identity`: the options that must not change between a run and its resumption. `errors`: those of the
+    checks, if a dry run collects them; None if the first one ends the run."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -71,6 +72,17 @@ class Strategy(ABC):
 
     def __init__(self, options: SeedOptions) -> None:
         self.options = options
+        self.errors: list[LoaderError] | None = None
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Collects the error of a check that later checks do not depend on."""
+        try:
+            yield
+        except LoaderError as error:
+            if self.errors is None:
+                raise
+            self.errors.append(error)
 
     @property
     @abstractmethod
@@ -209,8 +221,10 @@ class StoppedConsumer(Strategy):
         self.place.require_still_free(run)
 
     def consumer(self) -> tuple[Config, Database]:
-        self.place.require_free()
-        self.require_buildable()
+        with self.attempt():
+            self.place.require_free()
+        with self.attempt():
+            self.require_buildable()
         config, database = self.place.config, self.place.database
         if not database.consumer:
             lacking = f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
@@ -219,7 +233,7 @@ class StoppedConsumer(Strategy):
             if part.backend != "mdb":
                 continue
             where = f"{self.config_path}{'' if part is database else f': {part.suffix}'}"
-            apply, problems = ["--apply"] if config.is_directory else [], []
+            problems = []
             if missing := indexes.lacking_for_sync(indexes.parse(part.indexes)):
                 slow = f"no index {' and '.join(missing)}, so syncrepl will be slow"
                 problems.append((slow, "indexes", [word for index in missing for word in ("--add", index)]))
@@ -227,10 +241,15 @@ class StoppedConsumer(Strategy):
                 unsafe = "nosync is on, so a crash of the host can lose or damage the database"
                 problems.append((unsafe, "sync", ["--nosync", "off"]))
             for problem, verb, change in problems:
-                tune = ["ditseed", "tune", verb, "--config", str(config.path), "-b", part.suffix, *change, *apply]
-                log.warning("%s: %s; with slapd stopped: %s", where, problem, shlex.join(tune))
+                # The command is no argument, because the log would escape the line break before it.
+                tune = plain.printable(self.tune_command(verb, part.suffix, *change))
+                log.warning(f"{plain.printable(where)}: {problem}; with slapd stopped:\n{tune}")
         _ = self.partial  # a syncrepl that cannot be honoured is refused before any work
         return config, database
+
+    def tune_command(self, verb: str, suffix: str, *change: str) -> str:
+        apply = ["--apply"] if self.place.config.is_directory else []
+        return shlex.join(["ditseed", "tune", verb, "--config", str(self.config_path), "-b", suffix, *change, *apply])
 
     def require_buildable(self) -> None:
         build.require(self.building(), self.place)
@@ -419,7 +438,8 @@ class Clone(StoppedConsumer):
     def plan(self, suffix: str, progress: Progress) -> Report:
         """Returns the bytes to copy. If the format must be converted, converts the first entries to predict time and
         size, and raises the errors of that. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
-        with progress.step("schema") as meter:
+        fit = Fit()
+        with self.attempt(), progress.step("schema") as meter:
             fit = self.fit(meter)
         size, facts = files.allocated_bytes(meta.data_file(self.source)), Report(indexed=list(fit.rebuild))
         if self.conversion:
@@ -427,6 +447,9 @@ class Clone(StoppedConsumer):
             planned = migrate.planned(self.migrating, self.place, source, progress, strict=True)
             size = max(planned.needed or 0, size)
             facts = {"entries": source.entries, "converted": self.conversion, "copy_seconds": planned.seconds}
+        else:
+            with self.attempt():
+                choose_maxsize(self.place, meta.read_meta(self.source).used, self.options.maxsize, changing=False)
         files.require_space(self.place.directory, size)
         return {"bytes": size, **facts}
 

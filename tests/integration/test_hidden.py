@@ -114,7 +114,8 @@ def test_hidden_attributes_are_refused_before_the_reading(case: str, short_tmp: 
             done.refused(HiddenFromAccount, named)
             assert f'olcAccess: {{0}}to * by dn.exact="{READER}" read by * break' in done.err
             assert "read:" not in done.err
-            assert not server.log_lines(r'SRCH base="dc=example,dc=com" scope=2.*entryUUID', mark)
+            # A dry run plans the reading all the same, because a limit may be missing as well.
+            assert more or not server.log_lines(r'SRCH base="dc=example,dc=com" scope=2.*entryUUID', mark)
         seed(server, target, "--allow-hidden").ok()
         noted = ditseed("export", *bound(server), "-o", short_tmp / "out", "--json").ok()
         assert any(named in note for note in noted.facts["notes"])

@@ -352,7 +352,7 @@ def test_a_large_tree_is_judged_while_it_is_read(silent: Slapd, monkeypatch: pyt
             refusal(Meter("check"))
 
         def refuse(meter: Meter) -> None:
-            raise MaxsizeTooSmall(maxsize="10 MiB", suffix=silent.suffix, needed="50 MiB")
+            raise MaxsizeTooSmall(maxsize="10 MiB", suffix=silent.suffix, needed="50 MiB", enough="1G")
 
         judgements = iter([refuse, judge])
         monkeypatch.setattr(seed, "judgement", lambda *_: next(judgements))

@@ -43,6 +43,10 @@ BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is be
 BACKUP_AGE = 26 * 3600.0  # seconds; if the last backup is older, a finding says so
 _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
+SHARED_ID = (
+    "Providers that share a server ID mistake each other's changes for their own, and lose them.",
+    "# set a different olcServerID in cn=config of each provider, 1 to 4095",
+)
 _LOG = "journalctl -u slapd -n 50"
 
 # Document that gives the reason -> rules with that reason.
@@ -573,9 +577,7 @@ def _settings(database: Database) -> Findings:
         yield finding("indexes.sync", WARNING, what, why, database.tune_command("indexes", *words))
     if database.is_multi_provider and not database.server.config.values("cn=config", "olcServerID"):
         what = "olcServerID is not set, but the database has several providers (olcMultiProvider, olcMirrorMode)"
-        why = "Providers that share server ID 0 mistake each other's changes for their own, and lose them."
-        mend = "# set a different olcServerID in cn=config of each provider, 1 to 4095"
-        yield finding("server_id", CRITICAL, what, why, mend)
+        yield finding("server_id", CRITICAL, what, *SHARED_ID)
     sizes = [f"{key}={none}" for key in ("size", "size.hard") for none in ("unlimited", "-1")]
     sizes.append("size.prtotal=unlimited")
     *limits, size_limit = (value.lower() for value in database.limits)
