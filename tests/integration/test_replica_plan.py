@@ -145,7 +145,7 @@ def test_an_older_provider(suite: str, tmp_path: Path, people_ldif: Path) -> Non
             other = Pair(source, target, tmp_path)
             plan = planned(other)
             assert plan["chosen"] == "search"
-            assert "only one" in plan["why"]
+            assert "the only feasible one" in plan["why"]
             assert rows(plan)["clone"]["refused"] == "usage"
             carried_out(other, plan).ok()
 
