@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fixtures.history import Moment
 from loader import csn
-from loader.operations.backup import drill, repository
+from loader.operations.backup import drill, manifest, repository
 from loader.operations.backup.check import Status, check
 from loader.operations.backup.manifest import Backup, Drill, Replayed
 from loader.operations.backup.options import Limits
@@ -82,6 +84,19 @@ def test_what_would_be_lost(logged: Logged, scratch: Path) -> None:
     done, replayed = drilled(logged)
     assert "at most" in done.ok().out
     assert (replayed.live, replayed.lost_seconds > 0) == ("", True)
+
+
+def test_a_replay_of_long_ago_does_not_tell_what_would_be_lost_now(logged: Logged) -> None:
+    """A later drill without --replay is recent, and says nothing of it."""
+    drilled(logged)
+    first, limits = only(logged.stage.repo), Limits(3600, drill_age=3600, max_loss=3600)
+    assert check(logged.stage.repo, limits, BASE).status is Status.OK
+    long_ago = (manifest.now() - datetime.timedelta(days=1)).isoformat()
+    repository.keep(logged.stage.repo, structs.replace(proof(logged, first), made=long_ago))
+    take(logged.stage.source.server, logged.stage.repo)
+    drill_latest(logged.stage.repo, suffix=BASE)
+    state = check(logged.stage.repo, limits, BASE)
+    assert (state.status, state.reason) == (Status.WARNING, "no backup was drilled with --replay for 1 d 0 h")
 
 
 def test_a_log_that_lacks_a_segment(logged: Logged) -> None:

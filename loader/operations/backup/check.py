@@ -102,7 +102,7 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
         (Status.WARNING, damaged_ids and f"{damaged_ids[-1]} was found damaged"),
         (Status.WARNING, _unproven("verified", verified, limits.verify_age)),
         (Status.WARNING, _unproven("drilled", drilled, limits.drill_age)),
-        (Status.WARNING, _lost(replayed, limits.max_loss)),
+        (Status.WARNING, _lost(replayed, limits)),
     )
     status = max((status for status, reason in findings if reason), default=Status.OK)
     reason = "; ".join(str(reason) for worst, reason in findings if reason and worst is status)
@@ -152,14 +152,18 @@ def _last_replay(proofs: Iterable[Proofs]) -> Drill | None:
     return min(drills, key=repository.age_of, default=None)
 
 
-def _lost(drill: Drill | None, limit: float | None) -> str:
-    """Returns a warning if the last replay failed or would lose more than `limit`, or if there was none, else ""."""
+def _lost(drill: Drill | None, limits: Limits) -> str:
+    """Returns a warning if the last replay failed, would lose more than `max_loss` or is too old to tell, or if there
+    was none, else ""."""
+    limit = limits.max_loss
     if drill is None or drill.replay is None:
         return "no backup was ever drilled with --replay" if limit else ""
     if drill.replay.problem:
         return f"the drill of {drill.backup}: {drill.replay.problem}"
     lost = drill.replay.lost_seconds
-    return f"changes of {units.duration(lost)} would be lost" if limit and lost > limit else ""
+    if limit and lost > limit:
+        return f"changes of {units.duration(lost)} would be lost"
+    return _unproven("drilled with --replay", repository.age_of(drill), limits.drill_age) if limit else ""
 
 
 # --- for Prometheus -------------------------------------------------------------------------------
