@@ -95,6 +95,11 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
     return (SystemFailed if is_disk_failure(error) else LdifUnreadable)(path=path, reason=reason)
 
 
+def type_of(description: str) -> str:
+    """Returns the attribute type of an attribute description: without its options, in lower case."""
+    return description.partition(";")[0].lower()
+
+
 def scan(paths: Sequence[Path], meter: Meter) -> ScanResult:
     """Counts entries, collects the attributes and object classes in use, and checks that every file is complete."""
     with with_counters(meter) as counters:

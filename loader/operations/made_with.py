@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loader import defaults, indexes, units
+from loader import defaults, indexes, ldif, units
 from loader.backmdb import INTLEN, Settings
 from loader.child import Child
 from loader.config import Config, Database
@@ -74,10 +74,6 @@ class SchemaFacts(Struct, frozen=True):
         for kind, name, aliases, builtin, stored, keys in schema.facts():
             kinds[kind] |= dict.fromkeys(map(str.lower, aliases), Definition(name, builtin, stored, keys))
         return cls(kinds["attribute"], kinds["class"])
-
-
-def _base(description: str) -> str:
-    return description.partition(";")[0].lower()
 
 
 class Origin(Struct, frozen=True):
@@ -178,7 +174,7 @@ def _compare(
     if before is None:
         return _Comparison(asks_for_all=bool(now.multival or now.sortvals))
     settings, former = before
-    pairs = [(former.attributes.get(name), schema.attributes.get(name)) for name in map(_base, used)]
+    pairs = [(former.attributes.get(name), schema.attributes.get(name)) for name in map(ldif.type_of, used)]
     attributes = [(old, new) for old, new in pairs if old is not None and new is not None and new.differs(old)]
     classes = [new.differs(former.classes[name]) for name, new in schema.classes.items() if name in former.classes]
     lacks = not former.classes.keys() <= schema.classes.keys()
@@ -215,7 +211,7 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
         if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
             firsts = {example.attribute: example for example in reversed(problem.examples)}
             for attribute in dict.fromkeys(example.attribute for example in problem.examples):
-                definition = schema.attributes.get(_base(attribute or ""))
+                definition = schema.attributes.get(ldif.type_of(attribute or ""))
                 if not (other and definition and definition.builtin):
                     yield str(firsts[attribute])
 

@@ -250,7 +250,12 @@ def _relayed(call: Call, path: str) -> int:
         except KeyboardInterrupt:
             process.kill()
             raise
-    return status if status >= 0 else 128 - status
+    return _status(status)
+
+
+def _status(returncode: int) -> int:
+    """Returns the exit status that a shell shows for a process."""
+    return returncode if returncode >= 0 else 128 - returncode
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -288,7 +293,7 @@ def _owned(call: Call, path: str) -> int:
             raise
     if call.directory is not None:
         _give_files(call, call.directory)
-    return status if status >= 0 else 128 - status
+    return _status(status)
 
 
 def _give_files(call: Call, directory: Path) -> None:
@@ -508,7 +513,7 @@ def _added_by_original(call: Call, rest: int, named: dict[bytes, bytes]) -> int:
             _write(2, _LINE.sub(lambda match: match[1] + named.get(match[2], match[2]), line))
         status = process.wait()
     call.say(f"{len(named)} of the records were given to {path}, because they are not valid; all others are loaded")
-    return status if status >= 0 else 128 - status
+    return _status(status)
 
 
 def _ldif(call: Call) -> tuple[bool, str]:

@@ -32,7 +32,7 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
         return [*prefix, name, *map(plain.with_operator_paths, arguments)]
-    path = name if name.startswith("/") else defaults.find_tool(name)
+    path = defaults.find_tool(name)
     if path is None:
         raise ToolMissing(tool=name)
     return [path, *arguments]

@@ -134,10 +134,10 @@ class _Comparison:
             sight = visibility.compare_sample(server, self._suffix, lambda name: self._may_write(name))
             for note in live.hidden_notes(sight) if sight else ():
                 log.warning("%s", note)
-            self._protected |= {_base(name) for name in (sight.hidden if sight else ())}
+            self._protected |= {ldif.type_of(name) for name in (sight.hidden if sight else ())}
 
     def _may_write(self, name: str) -> bool:
-        return _base(name) not in self._protected
+        return ldif.type_of(name) not in self._protected
 
     def differing(self, source: BinaryIO, base: str, meter: Meter) -> tuple[list[str], list[str]]:
         """Returns the DNs of the backup's entries that differ, and the DNs that only the server has."""
@@ -226,7 +226,7 @@ class _Comparison:
         lines = list[str]()
         for name in sorted({*present, *wanted}):
             old, new = present.get(name, ()), wanted.get(name, ())
-            gone, missing, base = {*old} - {*new}, {*new} - {*old}, _base(name)
+            gone, missing, base = {*old} - {*new}, {*new} - {*old}, ldif.type_of(name)
             is_ordered = base in self._schema.ordered
             if not (gone or missing) or (is_ordered and [*map(_unnumbered, old)] == [*map(_unnumbered, new)]):
                 continue
@@ -242,10 +242,6 @@ class _Comparison:
 def _unnumbered(value: bytes) -> bytes:
     """Returns a value without its index, which slapd generates when a client modifies the attribute."""
     return re.sub(rb"^\{\d+\}", b"", value)
-
-
-def _base(name: str) -> str:
-    return name.partition(";")[0].lower()
 
 
 def _mapped(name: str, moves: Mapping[str, str]) -> str:

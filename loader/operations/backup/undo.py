@@ -185,7 +185,7 @@ class Staying:
     def _concerned(self, logged: Logged) -> set[str]:
         """Returns the attributes of a change, in lower case without options; "" stands for the DN."""
         if logged.kind == "modify":
-            return {name.partition(";")[0].lower() for name in logged.attributes} - self.protected
+            return {*map(ldif.type_of, logged.attributes)} - self.protected
         naming = [
             part.partition("=")[0] for rdn in map(dn.key, (logged.dn, logged.new_dn)) for part in changes.avas(rdn)
         ]
@@ -244,7 +244,7 @@ class Staying:
         return [changes.record(f"takes back {who}", logged.new_dn or logged.dn, lines)]
 
     def _may_write(self, name: str) -> bool:
-        base = name.partition(";")[0].lower()
+        base = ldif.type_of(name)
         if base in self.protected and base not in _ALWAYS:
             self.omitted.add(name)
         return base not in self.protected

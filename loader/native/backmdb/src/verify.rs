@@ -73,8 +73,10 @@ pub struct Database<'r> {
 }
 
 impl<'r> Database<'r> {
+    /// `blocks` reads the indexes, `reader` all other tables of the same file.
     pub(crate) fn open(
         reader: &'r Reader,
+        blocks: &'r Reader,
         settings: &Settings,
         indexes: &'r Indexes,
     ) -> Result<Self> {
@@ -88,13 +90,13 @@ impl<'r> Database<'r> {
         if nodes != 2 * placed + 1 {
             return Err(wrong(format!("{entries} entries in id2e, but {nodes} records in dn2i")));
         }
-        let names = indexes.tables.iter().map(|index| table(&index.name));
+        let index_tables = indexes.tables.iter().map(|index| self::table(blocks, &index.name));
         Ok(Self {
             indexes,
             id2e,
             dn2i,
             id2v: if settings.has_id2v { Some(table("id2v")?) } else { None },
-            index_tables: names.collect::<Result<_>>()?,
+            index_tables: index_tables.collect::<Result<_>>()?,
             texts: descriptions(table("ad2i")?)?,
             entries,
         })

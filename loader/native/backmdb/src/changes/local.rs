@@ -17,6 +17,9 @@ use crate::indexer::IndexKeys;
 use crate::{Code, Error, Result, damaged_entry, lock};
 use codec::id2e;
 
+/// Threads that look entries up. As many reads at a time keep a disk busy.
+const READERS: usize = 32;
+
 const UUID: usize = 16;
 
 /// IDs of the entries to change.
@@ -62,9 +65,6 @@ struct LocalQuery<'a> {
     csn_number: u32,
     reached: Claim,
 }
-
-/// Threads that look entries up. As many reads at a time keep a disk busy.
-const READERS: usize = 32;
 
 enum LocalState {
     Changed(Uuid),

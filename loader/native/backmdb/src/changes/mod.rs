@@ -110,9 +110,7 @@ fn within<T>(
     let reader = if is_scan { Reader::open(path)? } else { Reader::open_scattered(path)? };
     let reader = codec::tables::with_orders(reader);
     let asked = ConfiguredIndexes::of(&reader, known.0, known.1)?;
-    let Database { index_tables, .. } = Database::open(&blocks, &asked.settings, &asked.indexes)?;
-    let database = Database::open(&reader, &asked.settings, &asked.indexes)?;
-    let database = Database { index_tables, ..database };
+    let database = Database::open(&reader, &blocks, &asked.settings, &asked.indexes)?;
     require_known(&asked, &database)?;
     let columns = AttributeDescriptions::new(known.0, &asked.settings, &asked.indexes);
     number(&columns, &database.texts)?;
