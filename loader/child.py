@@ -143,7 +143,7 @@ class Child:
         pause, watched = _MIN_PAUSE, time.monotonic()
         while not self.has_ended:
             time.sleep(pause)
-            pause = min(2 * pause, _MAX_PAUSE)
+            pause = min(1.2 * pause, _MAX_PAUSE)  # waits at most a fifth longer than the tool ran
             if time.monotonic() - watched > _FIFO_INTERVAL:
                 watched = time.monotonic()
                 channels: list[str] = []

@@ -1,9 +1,9 @@
 """The program of the links slapadd, slapcat and slapindex, which `ditseed shims` makes.
 
 A link does what the native core is proven to do as the original does it. It hands everything else to the original:
-other options, configurations that are not proven, databases with entries, and input with an entry that is not accepted
-(the database is still empty then, so that the original's messages, exit status and kept entries are its own). This
-module imports only the standard library at first, so that a call that goes to the original starts quickly.
+other options, configurations that are not proven, slapadd into a database with entries, slapindex while slapd runs, and
+input with an entry that is not accepted (the database is still empty then, so that the original's messages, exit status
+and kept entries are its own). This module imports only the standard library at first, so that a call that goes to the original starts quickly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TOOLS = {
     "slapadd": ("b:cd:f:F:gj:l:n:o:qsS:uvw", "bcfFglnoqsSw"),
     "slapcat": ("a:b:cd:f:F:gH:l:n:o:s:v", "bfFglnoHs"),
-    "slapindex": ("b:cd:f:F:gn:o:qtv", ""),
+    "slapindex": ("b:cd:f:F:gn:o:qtv", "bcfFgnqt"),
 }
 _O_OPTIONS = {
     # schema-check=no is not -s: slapadd 2.5 then stores no structuralObjectClass.
@@ -74,9 +74,8 @@ class Call:
     def require_native(self) -> None:
         """Raises Handed if the command line alone shows that the original does this."""
         options, known = self.options, _O_OPTIONS.get(self.tool)
-        if self.tool == "slapindex":
-            raise Handed("slapindex is not done otherwise")
-        if self.is_usage_error or self.operands or {"b", "n"} <= options.keys():
+        has_operands = self.operands and self.tool != "slapindex"
+        if self.is_usage_error or has_operands or {"b", "n"} <= options.keys():
             raise Handed("its arguments")
         for letter, value in ((option[1:], value) for option, value in self.pairs):
             if letter not in _TOOLS[self.tool][1]:
@@ -157,7 +156,7 @@ def _run(call: Call) -> int:
         if os.environ.get(ENV_SHIM) == "original":
             raise Handed(f"{ENV_SHIM}=original")
         call.require_native()
-        return _slapadd(call) if call.tool == "slapadd" else _slapcat(call)
+        return {"slapadd": _slapadd, "slapcat": _slapcat, "slapindex": _slapindex}[call.tool](call)
     except Handed as reason:
         return _original(call, str(reason))
     except OSError as error:  # such as a full disk while a pipe is read
@@ -587,6 +586,44 @@ def _slapcat(call: Call) -> int:
     except MdbDamaged as error:
         call.say(str(error))
         return 1
+    except LoaderError as error:
+        raise Handed(str(error)) from error
+    return 0
+
+
+# --- slapindex -------------------------------------------------------------------------------------------------------
+
+
+def _slapindex(call: Call) -> int:
+    config, database = _database(call)
+    _handle_signals()
+    from loader import indexes, log
+    from loader.errors import LoaderError
+    from loader.mdb import meta
+    from loader.operations.verify import core_target_of
+    from loader.progress import Meter
+    from loader.sinks import changing
+    from loader.storage import holders
+
+    directory = database.directory
+    assert directory is not None
+    configured = indexes.configured(database.indexes)
+    wanted = {name.lower() for name in call.operands} or configured.keys()
+    if not wanted or not wanted <= configured.keys():
+        raise Handed("an attribute without an index")
+    log.setup(-1)
+    try:
+        size = meta.data_file(directory).stat().st_blocks * 512
+        if size < _SMALL and not call.is_native_only:
+            raise Handed("a small database")
+        holders.require_unused(directory)
+        target = core_target_of(config, database, directory)
+        names = tuple(index.attribute for key, index in configured.items() if key in wanted)
+        with _scratch(directory) as scratch:
+            limits = defaults.Resources(_MEMORY, defaults.processors(), scratch.path)
+            changing.rebuild(directory, target, names, limits, Meter("index"))
+    except FileNotFoundError as error:
+        raise Handed("there is no database") from error
     except LoaderError as error:
         raise Handed(str(error)) from error
     return 0

@@ -277,6 +277,28 @@ def test_a_terminal_sees_the_end(pair: tuple[Home, Home]) -> None:
     os.close(main)
 
 
+def test_slapindex_builds_what_is_configured(pair: tuple[Home, Home]) -> None:
+    """The original adds keys; the link makes the tables anew, so that no key of a removed kind stays."""
+    for home, stale in zip(pair, (True, False), strict=True):
+        home.run("slapadd -l T/G")
+        conf = home.path / "slapd.conf"
+
+        def sound(conf: Path = conf) -> bool:
+            return ditseed("verify", "--config", conf, "--verify", "indexes").status == 0
+
+        text = conf.read_text().replace("index uid eq", "index uid,cn eq,sub\nindex cn;lang-de,sn eq")
+        conf.write_text(text)
+        assert not sound()
+        assert home.run("slapindex uid cn") == Result(0, "", "")
+        assert not sound()
+        assert home.run("slapindex -q") == Result(0, "", "")
+        assert sound()
+        conf.write_text(text.replace("uid,cn eq,sub", "uid,cn eq"))
+        assert home.run("slapindex") == Result(0, "", "")
+        report = ditseed("verify", "--config", conf, "--verify", "indexes", "--json").out
+        assert ("indexes.too_much" in report) == stale
+
+
 # --- what a link does otherwise -----------------------------------------------------------------
 
 

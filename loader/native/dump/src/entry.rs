@@ -75,12 +75,19 @@ impl Entry<'_> {
         Ok(printer.end(&self.place.dn).combined())
     }
 
-    /// Appends the entry as LDIF.
-    pub(crate) fn ldif(&self, text: &mut Vec<u8>) -> Result<()> {
+    /// Appends the entry as LDIF. `ended` is called after each line with the start of that line.
+    #[inline]
+    pub(crate) fn ldif(&self, text: &mut Vec<u8>, ended: impl Fn(&mut Vec<u8>, usize)) -> Result<()> {
+        let start = text.len();
         line(text, b"dn", &self.place.dn);
+        ended(text, start);
         let values = text.len();
         self.each(|value| match value {
-            Some(value) => value.description.line(value.bytes, text),
+            Some(value) => {
+                let start = text.len();
+                value.description.line(value.bytes, text);
+                ended(text, start);
+            }
             None => text.truncate(values),
         })?;
         text.push(b'\n');

@@ -447,8 +447,6 @@ struct StreamWorker<'t, 'l, 'o> {
     format: LdifFormat,
     range: u64,
     text: Vec<u8>,
-    /// Buffer for a record before its lines are folded.
-    unfolded: Vec<u8>,
     printer: Fingerprinter,
     done: Done,
 }
@@ -461,8 +459,7 @@ impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
     ) -> Self {
         let (text, printer) =
             (Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), Fingerprinter::default());
-        let unfolded = Vec::new();
-        Self { turn, late, format, range: 0, text, unfolded, printer, done: Done::default() }
+        Self { turn, late, format, range: 0, text, printer, done: Done::default() }
     }
 
     fn hand_on(&mut self) -> Result<()> {
@@ -473,25 +470,28 @@ impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
     }
 }
 
-/// Copies LDIF, and folds lines that have more than `wrap` characters, which must be at least 2. As in slapcat, a
-/// description and the `: ` or `:: ` after it are never folded.
-fn fold(text: &[u8], wrap: usize, out: &mut Vec<u8>) {
-    for line in text.split_inclusive(|&byte| byte == b'\n') {
-        if line.len() <= wrap + 1 {
-            out.extend_from_slice(line);
-            continue;
-        }
-        let name = line.iter().take_while(|&&byte| byte != b':').count();
-        let colons = line[name..].iter().take_while(|&&byte| byte == b':').take(2).count();
-        let (mut rest, mut room) = (line, wrap.max(name + colons + 1));
-        while rest.len() > room + 1 {
-            let (head, tail) = rest.split_at(room);
-            out.extend_from_slice(head);
-            out.extend_from_slice(b"\n ");
-            (rest, room) = (tail, wrap - 1);
-        }
-        out.extend_from_slice(rest);
+/// Folds the last line of `text`, which begins at `start`, after `wrap` characters (at least 2; 0: never). As in slapcat,
+/// a description and the `: ` or `:: ` after it are never folded.
+#[inline]
+fn fold(text: &mut Vec<u8>, start: usize, wrap: usize) {
+    if wrap > 0 && text.len() - start > wrap + 1 {
+        fold_long(text, start, wrap);
     }
+}
+
+#[cold]
+fn fold_long(text: &mut Vec<u8>, start: usize, wrap: usize) {
+    let line = text.split_off(start);
+    let name = line.iter().take_while(|&&byte| byte != b':').count();
+    let colons = line[name..].iter().take_while(|&&byte| byte == b':').take(2).count();
+    let (mut rest, mut room) = (&line[..], wrap.max(name + colons + 1));
+    while rest.len() > room + 1 {
+        let (head, tail) = rest.split_at(room);
+        text.extend_from_slice(head);
+        text.extend_from_slice(b"\n ");
+        (rest, room) = (tail, wrap - 1);
+    }
+    text.extend_from_slice(rest);
 }
 
 impl Worker for StreamWorker<'_, '_, '_> {
@@ -503,13 +503,7 @@ impl Worker for StreamWorker<'_, '_, '_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<u64> {
         let start = self.text.len();
         if let Some(wrap) = self.format.as_slapcat {
-            if wrap == 0 {
-                entry.ldif(&mut self.text)?;
-            } else {
-                self.unfolded.clear();
-                entry.ldif(&mut self.unfolded)?;
-                fold(&self.unfolded, wrap, &mut self.text);
-            }
+            entry.ldif(&mut self.text, |text, start| fold(text, start, wrap))?;
             if self.text.len() >= BUFFER_BYTES {
                 self.hand_on()?;
             }
