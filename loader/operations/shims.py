@@ -2,8 +2,9 @@
 
 A link does what the native core is proven to do as the original does it. It hands everything else to the original:
 other options, configurations that are not proven, slapadd into a database with entries, slapindex while slapd runs, and
-input with an entry that is not accepted (the database is still empty then, so that the original's messages, exit status
-and kept entries are its own). This module imports only the standard library at first, so that a call that goes to the original starts quickly.
+input with an entry that is not accepted. The database is still empty then, so that the original's messages, exit status
+and kept entries are its own. This module imports only the standard library at first, so that a call that goes to the
+original starts quickly.
 """
 
 from __future__ import annotations

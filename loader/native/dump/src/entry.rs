@@ -77,7 +77,11 @@ impl Entry<'_> {
 
     /// Appends the entry as LDIF. `ended` is called after each line with the start of that line.
     #[inline]
-    pub(crate) fn ldif(&self, text: &mut Vec<u8>, ended: impl Fn(&mut Vec<u8>, usize)) -> Result<()> {
+    pub(crate) fn ldif(
+        &self,
+        text: &mut Vec<u8>,
+        ended: impl Fn(&mut Vec<u8>, usize),
+    ) -> Result<()> {
         let start = text.len();
         line(text, b"dn", &self.place.dn);
         ended(text, start);
