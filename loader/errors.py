@@ -710,7 +710,7 @@ class NoSuchBackup(LoaderError, code="backup.no_such", status=60):
 
 
 class BackupFromFuture(LoaderError, code="backup.from_future", status=90):
-    message = "{path}: {name} is dated {made}, in the future, so ditseed cannot tell which backup is the latest"
+    message = "{path}: {name} is dated {made}, later than now, so ditseed cannot tell which backup is the latest"
     hint = "Set the clock, or give a backup from `ditseed backup list` instead of `latest`."
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from loader.operations.backup.replay import Logged
     from loader.operations.backup.repository import Where
     from loader.operations.backup.restore import RestorePlan, RestoreReport
+    from loader.progress import Progress
 
 _log = logging.getLogger(__name__)
 
@@ -142,16 +143,15 @@ class _Conditions(_Encryption):
         own_names |= {name.partition(".")[0] for name in own_names}
         if self.hosts and own_names.isdisjoint(self.hosts):
             return f"this host is not {' or '.join(self.hosts)}"
-        if self.role and options.config_path is None:
+        if self.role is None:
+            return ""
+        if options.config_path is None:
             raise UsageProblem(reason="--only-role needs the configuration: give --config")
         from loader.server import configuration
 
-        if self.role and options.config_path:
-            for database in options.databases(configuration.read(options.config_path)):
-                if database.consumer if self.role == "consumer" else "syncprov" in database.overlays:
-                    return ""
-            return f"the database is not a {self.role}"
-        return ""
+        databases = options.databases(configuration.read(options.config_path))
+        has_role = any(each.consumer if self.role == "consumer" else "syncprov" in each.overlays for each in databases)
+        return "" if has_role else f"the database is not a {self.role}"
 
 
 @declare("run", command)
@@ -190,22 +190,19 @@ def run_command(
     The database of one suffix, compressed more:
       ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
-    from loader.operations.backup import manifest, repository
+    from loader.operations.backup import repository
     from loader.operations.backup.run import run
 
     if not is_given("config_path") and options.source is not None:
         options = replace(options, config_path=None)  # --from overrides --config of a profile
     require_one(("--config", options.config_path), ("--from", options.source))
     require_alone(options.every, ("-b", options.suffix), ("--from", options.source))
-    reports = sys.stdout.isatty() or log.verbosity() > 0
-    if shown.progress_mode == "auto" and not reports:
-        shown = replace(shown, progress_mode="none")
+    reports, progress = _for_cron(shown)
     if reason := conditions.reason_to_skip(options):
         if reports:
             show_facts({"backup": f"none: {reason}"})
         return
     packing = conditions.packing(options, packing)
-    progress = shown.progress
     backups: list[Backup] = []
     errors: list[LoaderError] = []
     outcomes = Outcomes("backup run", hooks, repos)
@@ -217,9 +214,7 @@ def run_command(
             backups.append(run(replace(options, repo=repo, packing=packing, policy=policy), progress))
             outcomes.add(location, backups[-1].set_ids, Ending(EXIT_OK))
             for member in repository.members(repo, backups[-1]) if reports and not shown.as_json else ():
-                facts = _facts(member, manifest.Proofs())
-                names = ("backup", "suffix", "entries", "data / stored", "took", "newest change")
-                show_facts({name: facts[name] for name in names})
+                show_report({name: getattr(member, name) for name in _SUMMARY}, as_json=False)
 
     for location in repos:
         try:
@@ -249,15 +244,19 @@ def log_command(
     """
     from loader.operations.backup import repository, segments
 
-    reports = sys.stdout.isatty() or log.verbosity() > 0
-    if shown.progress_mode == "auto" and not reports:
-        shown = replace(shown, progress_mode="none")
+    reports, progress = _for_cron(shown)
     packing = replace(packing, recipients=encryption.keys())
-    with repository.at(options.repo, shown.progress, scratch, traffic=traffic, backups=False) as repo:
-        logged = segments.run(replace(options, repo=repo, packing=packing), shown.progress)
+    with repository.at(options.repo, progress, scratch, traffic=traffic, backups=False) as repo:
+        logged = segments.run(replace(options, repo=repo, packing=packing), progress)
     if reports or shown.as_json:
         printed = {"new entries": units.number(logged.entries), "newest change": logged.newest or "-"}
         show_report(logged, shown.as_json, {**printed, "seconds behind": logged.behind})
+
+
+def _for_cron(shown: Shown) -> tuple[bool, Progress]:
+    """Returns whether to print a report, and the progress. Without -v, both are shown on a terminal only."""
+    reports = sys.stdout.isatty() or log.verbosity() > 0
+    return reports, progress_of("none" if shown.progress_mode == "auto" and not reports else shown.progress_mode)
 
 
 def require_one(*options: tuple[str, object]) -> None:
@@ -269,6 +268,9 @@ def require_alone(every: bool, *others: tuple[str, object]) -> None:
     for name, value in others:
         if every and value is not None:
             raise UsageProblem(reason=f"--all-databases and {name} exclude each other")
+
+
+_SUMMARY = ("id", "suffix", "entries", "data_bytes", "stored_bytes", "seconds", "newest_csns")  # what `run` prints
 
 
 def _kind(backup: Backup) -> str:
@@ -348,31 +350,14 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
     with repository.at(repo) as opened:
         chosen = repository.find(opened, backup.which, suffix)
         proofs = repository.proofs(opened, chosen)
-    show_report({"backup": chosen, **structs.asdict(proofs)}, as_json, _facts(chosen, proofs))
-
-
-def _facts(backup: Backup, proofs: Proofs) -> dict[str, object]:
-    return {
-        "backup": backup.id,
-        "suffix": backup.suffix,
-        "made": f"{backup.made} on {backup.host}, ditseed {backup.ditseed}",
-        "took": units.duration(backup.seconds),
-        "source": backup.source,
-        "entries": units.number(backup.entries),
-        "contextCSN": " ".join(backup.context_csns) or "none stored",
-        "newest change": _newest(backup),
-        "data / stored": f"{units.size(backup.data_bytes)} / {units.size(backup.stored_bytes)}",
-        "kind": _kind(backup),
-        "transaction": backup.txnid,
-        "data format": f"{backup.lmdb_format}, pages of {backup.page_size} bytes, {backup.machine}",
-        "maxsize": units.size(backup.map_size),
-        "of the same moment": " ".join(name for name in backup.members if name != backup.id) or "none",
-        "configuration": backup.config_file if backup.with_config else "not part of it",
-        **({"encrypted for": ", ".join(backup.recipients)} if backup.is_encrypted else {}),
-        "verified": _proof(proofs.verification),
-        "drilled": _proof(proofs.drill),
-        **({"pinned until": proofs.pinned_until.isoformat()} if proofs.pinned_until else {}),
-    }
+    if as_json:
+        show_json({"backup": chosen, **structs.asdict(proofs)})
+        return
+    facts = structs.asdict(chosen) | {"kind": _kind(chosen), "pinned until": proofs.pinned_until}
+    facts |= {"files": [stored.name for stored in chosen.files], "packs": len(chosen.packs)}
+    facts |= {"verified": _proof(proofs.verification), "drilled": _proof(proofs.drill)}
+    facts |= {"follows": chosen.follows or None, "seal": None, "format": None}  # printed with --json only
+    show_report(facts, as_json=False)
 
 
 def _proof(proof: Verification | Drill | None) -> str:
@@ -538,32 +523,15 @@ def restore_command(
         show_json({"databases": reports} if options.every else reports[0])
         return
     for report in reports:
-        facts_of = {"backup": report.backup.id, "suffix": report.backup.suffix, "target": report.target}
-        if isinstance(report, restore.RestorePlan):
-            facts_of |= {
-                "needed / free": f"{units.size(report.needed)} / {units.size(report.free)}",
-                "in place now": "a database (replaced)" if report.replaces else "nothing",
-            }
-        else:
-            facts_of |= {
-                "entries": "-" if report.entries is None else units.number(report.entries),
-                "shown / on disk": f"{units.size(report.bytes)} / {units.size(report.allocated)}",
-                "took": units.duration(report.seconds),
-                "verified": report.verified,
-                "indexed": ", ".join(report.indexed) or "none",
-            }
-            if replayed := report.replayed:
-                facts_of["replayed"] = (
-                    f"{units.number(replayed.operations)} changes, the last {replayed.last or 'none'}"
-                )
-                facts_of["changed / deleted"] = f"{units.number(replayed.changed)} / {units.number(replayed.deleted)}"
-            if report.kept:
-                facts_of["old database"] = f"{report.kept} (remove it when nobody needs it)"
-        show_facts(facts_of)
-        if isinstance(report, restore.RestorePlan) and report.changes:
+        facts = structs.asdict(report) | {"backup": report.backup.id, "suffix": report.backup.suffix}
+        changes, facts["old database"] = facts.pop("changes", ()), facts.pop("kept", None)
+        if replayed := facts.get("replayed"):
+            facts["replayed"] = {name: getattr(replayed, name) for name in ("operations", "changed", "deleted", "last")}
+        show_report(facts, as_json=False)
+        if changes:
             rows = [
                 (f"{csn.time(change.csn):%Y-%m-%d %H:%M:%S.%f}Z", *_change(change), change.before, change.start)
-                for change in report.changes
+                for change in changes
             ]
             show_table(("time", "who", "connection", "change", "DN", "attributes", "--until before it", "--skip"), rows)
 

@@ -135,7 +135,7 @@ def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Itera
 _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 
-_SIZES = {"bytes", "estimate", "maxsize"}
+_SIZES = {*("allocated", "bytes", "data_bytes", "estimate", "free", "map_size", "maxsize", "needed", "stored_bytes")}
 # Facts that are printed only with --json.
 _JSON_ONLY = {
     *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),

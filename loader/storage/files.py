@@ -219,6 +219,15 @@ def emptied(path: Path) -> Path:
     return path
 
 
+@contextmanager
+def workspace(path: Path) -> Iterator[Path]:
+    """Makes `path` a directory as `emptied` does, and removes it after the body."""
+    try:
+        yield emptied(path)
+    finally:
+        remove_tree(path)
+
+
 # --- holes -----------------------------------------------------------------------------------------------------------
 #
 # A block of zeros becomes a hole, so that a restored file takes as little space as possible.

@@ -88,7 +88,7 @@ def test_check_is_a_monitoring_plugin(repo: Path, tmp_path: Path) -> None:
 def test_restore(repo: Path, tmp_path: Path) -> None:
     look = tmp_path / "look"
     command = ("restore", repo, "latest", "--target", look)
-    assert "nothing" in backup(*command, "--dry-run").ok().out
+    assert "replaces  no" in backup(*command, "--dry-run").ok().out
     assert not look.exists()
     assert "1,029" in backup(*command).ok().out
     before = (look / "data.mdb").stat().st_ino

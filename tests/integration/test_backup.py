@@ -210,7 +210,7 @@ def test_ended_while_it_streams_it_holds_no_pages(provider: Slapd, tmp_path: Pat
 def test_the_time_of_a_backup(damaged: Path, other: Slapd) -> None:
     """One from the future was the latest, 0.0 s old, and OK for ever."""
     made = only(damaged)
-    alter(damaged, made=(repository.now() + repository.SKEW / 2).isoformat())  # clocks may differ a little
+    alter(damaged, made=(repository.now() + manifest.SKEW / 2).isoformat())  # clocks may differ a little
     assert check(damaged, Limits(26 * 3600.0)).status is Status.OK
     alter(damaged, made="2020-01-01T00:00:00+00:00")
     old = check(damaged, Limits(3600)).text()[0]

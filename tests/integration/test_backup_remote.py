@@ -642,7 +642,7 @@ def test_parts_are_fetched_by_several_connections(
     before = place.proxy.connections
     with repository.at(remote.parse(place.url), scratch=tmp_path) as repo:
         backup = repository.find(repo, "latest", None)
-        repo.bring(backup)
+        repo.bring(backup.stored())
         for name, stored in backup.stored():
             pack.require_sums(repo.path / name, stored)
     assert place.proxy.connections - before >= 4

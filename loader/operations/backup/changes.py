@@ -105,6 +105,8 @@ def write(
             waiting = list[tuple[str, Values, str]]()
             for name, entry, _ in pending:
                 reason, texts = comparison.bring_back(name, entry)
+                if reason:
+                    comparison.blocked.add(dn.key(name))
                 target.write("".join(texts).encode())
                 records += len(texts)
                 waiting += [(name, entry, reason)] if reason else []
@@ -170,12 +172,6 @@ class _Comparison:
 
     def bring_back(self, name: str, wanted: Values) -> tuple[str, list[str]]:
         """Returns why the entry cannot be brought back now, or "", and the change records that bring it back."""
-        reason, records = self._bring_back(name, wanted)
-        if reason:
-            self.blocked.add(dn.key(name))
-        return reason, records
-
-    def _bring_back(self, name: str, wanted: Values) -> tuple[str, list[str]]:
         key, match, occupant = dn.key(name), self._by_uuid.get(first_value(wanted, "entryUUID")), None
         current = _mapped(match[0], self.moved) if match else ""
         if dn.key(current) != key:

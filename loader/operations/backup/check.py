@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from loader import dn, plain, units
-from loader.errors import LoaderError, of_system
+from loader import dn, units
+from loader.errors import BackupFromFuture, LatestBroken, LoaderError, NoSuchBackup, of_system
 from loader.operations import monitoring
 from loader.operations.backup import repository
-from loader.operations.backup.manifest import Backup, Drill, Proof, Proofs
-from loader.operations.backup.options import Limits
-from loader.operations.backup.repository import Listing, Where
+from loader.operations.backup.manifest import Backup, Drill, Proof
+from loader.operations.backup.options import LATEST, Limits
+from loader.operations.backup.repository import Where
 from loader.operations.monitoring import Status
 
 _EARLIER = 7  # number of earlier backups whose numbers of entries are compared with the latest's
@@ -73,8 +73,10 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     """Checks the backups against the limits. Raises LoaderError or OSError if the repository cannot be read."""
     listing = repository.listing(repo, suffix)
     backups = listing.backups
-    if reason := _no_latest(repo, listing, suffix):
-        return Check(Status.CRITICAL, reason, len(backups), None, None, limits)
+    try:
+        repository.latest(repository.of(repo), listing, LATEST, suffix)
+    except (BackupFromFuture, LatestBroken, NoSuchBackup) as error:
+        return Check(Status.CRITICAL, str(error), len(backups), None, None, limits)
     sets = repository.sets(backups)
     latest = sets[-1] if suffix is None else backups[-1:]
     newest = latest[0]
@@ -82,7 +84,8 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     proofs = {backup.id: repository.proofs(repo, backup) for backup in backups}
     verified = _youngest(proof.verification for proof in proofs.values())
     drilled = _youngest(proof.drill for proof in proofs.values())
-    replayed = _last_replay(proofs.values())
+    replays = (proof.drill for proof in proofs.values() if proof.drill and proof.drill.replay)
+    replayed = min(replays, key=repository.age_of, default=None)
     loss = replayed.replay.lost_seconds if replayed and replayed.replay else None
     damaged_ids = [name for name, proof in proofs.items() if proof.is_bad]
     damaged_latest = [backup.id for backup in latest if backup.id in damaged_ids]
@@ -112,19 +115,6 @@ def judged(repo: Where, limits: Limits, suffix: str | None) -> Check:
     return Check(status, reason, count, age, newest, limits, verified, drilled, tuple(latest), loss)
 
 
-def _no_latest(repo: Where, listing: Listing, suffix: str | None) -> str:
-    """Returns why the latest backup is unknown or unusable, or ""."""
-    if listing.future:
-        newest = listing.future[-1]
-        return f"{newest.id} is dated {newest.made}, later than now, so the latest backup is unknown"
-    if broken := repository.broken_latest(listing, suffix):
-        return f"the latest cannot be used: {broken}"
-    if not listing.backups:
-        missing = f"no backup of {suffix}" if suffix else "no backup"
-        return f"{missing} in {plain.with_operator_paths(str(repository.of(repo).path))}"
-    return ""
-
-
 def _youngest(records: Iterable[Proof | None]) -> float | None:
     return min((repository.age_of(record) for record in records if record is not None and record.is_good), default=None)
 
@@ -145,11 +135,6 @@ def _unproven(kind: str, age: float | None, limit: float | None) -> str:
     if not limit or (age is not None and age <= limit):
         return ""
     return f"no backup was ever {kind}" if age is None else f"no backup was {kind} for {units.duration(age)}"
-
-
-def _last_replay(proofs: Iterable[Proofs]) -> Drill | None:
-    drills = (proof.drill for proof in proofs if proof.drill is not None and proof.drill.replay is not None)
-    return min(drills, key=repository.age_of, default=None)
 
 
 def _lost(drill: Drill | None, limits: Limits) -> str:
@@ -181,6 +166,7 @@ _GAUGES = {
     "last_data_bytes": "Bytes of the database in the latest backup.",
     "last_entries": "Entries in the latest backup.",
     "last_duration_seconds": "Seconds that the latest backup took.",
+    "lost_seconds": "Seconds of changes that a restore would have lost, as the last `drill --replay` found.",
 }
 
 
@@ -192,16 +178,12 @@ def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
     name = f"{_METRIC}_written_timestamp_seconds"
     families = [GaugeMetricFamily(name, "When this file was written, as Unix time.", value=now)]
     families += [GaugeMetricFamily(f"{_METRIC}_{name}", text, labels=["suffix"]) for name, text in _GAUGES.items()]
-    for suffix, result in checks.items():  # values in the order of _GAUGES; the last four only if there is a backup
+    for suffix, result in checks.items():  # values in the order of _GAUGES; None: unknown
         ages = (result.age, result.verify_age, result.drill_age)
-        values: list[float] = [result.status, result.count, *(0.0 if age is None else now - age for age in ages)]
-        if (latest := result.latest) is not None:
-            values += [latest.stored_bytes, latest.data_bytes, latest.entries, latest.seconds]
-        for family, value in zip(families[1:], values, strict=False):
-            family.add_metric([suffix], float(value))
-    text = "Seconds of changes that a restore would have lost, as the last `drill --replay` found."
-    lost = GaugeMetricFamily(f"{_METRIC}_lost_seconds", text, labels=["suffix"])
-    for suffix, result in checks.items():
-        if result.loss is not None:
-            lost.add_metric([suffix], result.loss)
-    monitoring.write([*families, lost], path)
+        times = (0.0 if age is None else now - age for age in ages)
+        sizes = (getattr(result.latest, name, None) for name in ("stored_bytes", "data_bytes", "entries", "seconds"))
+        values = (result.status, result.count, *times, *sizes, result.loss)
+        for family, value in zip(families[1:], values, strict=True):
+            if value is not None:
+                family.add_metric([suffix], float(value))
+    monitoring.write(families, path)

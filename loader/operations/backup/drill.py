@@ -48,6 +48,7 @@ from loader.operations.backup.changes import Changes
 from loader.operations.backup.manifest import Backup, Drill, Replayed, Verification
 from loader.operations.backup.options import END, EVERY, DrillOptions, ExtractOptions, RestoreOptions, VerifyOptions
 from loader.operations.backup.pack import Compared
+from loader.operations.backup.replay import Origin
 from loader.operations.backup.repository import Repository
 from loader.operations.backup.restore import Contents, replay_log
 from loader.operations.publish import require_readable_format
@@ -83,7 +84,7 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
     def verified(backup: Backup) -> Verification:
         problem, read = "", 0
         try:
-            repo.bring(backup)
+            repo.bring(backup.stored())
             repo.require_whole(backup, read=False)
             with progress.step(f"verify {backup.id}") as meter:
                 read = pack.verify(repo.path, backup, is_chosen, compared, meter)
@@ -116,7 +117,7 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
             problem = repository.problem(repo, backup, False, repository.is_id(options.which))
             if problem is None:
                 try:
-                    repo.bring(backup)
+                    repo.bring(backup.stored())
                     record = _drilled(options, repo, contents, progress)
                 except BackupDamaged as error:
                     problem = error
@@ -144,7 +145,7 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
             files.make_durable(data / meta.DATA)
             killpoint("drill.restored")
             if options.replay and dn.key(database.suffix) not in {dn.key(suffix) for _, suffix, _ in config.logs}:
-                replayed = _replayed(options, repo, (contents, config, database), data, progress)
+                replayed = _replayed(options, repo, Origin(backup, config, database), data, progress)
             summary, is_indexed = summarise(data, backup.suffix, newest=False), _UUID in indexes(data)
             csns, entries = summary.context_csns, summary.entries if replayed else backup.entries
             settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
@@ -185,17 +186,15 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
 # --- drill --replay -------------------------------------------------------------------------------
 
 
-def _replayed(
-    options: DrillOptions, repo: Repository, origin: tuple[Contents, Config, Database], data: Path, progress: Progress
-) -> Replayed:
+def _replayed(options: DrillOptions, repo: Repository, origin: Origin, data: Path, progress: Progress) -> Replayed:
     """Replays the log to its end on the restored database. If that is refused, the database stays as it is."""
-    contents, config, database = origin
     # The live server is read first, so that the duration of the drill does not count as lost.
-    now, (live, live_csns) = datetime.datetime.now(datetime.timezone.utc), _live_csns(options, config, database)
-    csns, operations, problem = contents.backup.newest_csns, 0, ""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    live, live_csns = _live_csns(options, origin.config, origin.database)
+    csns, operations, problem = origin.backup.newest_csns, 0, ""
     restoring = RestoreOptions(repo, until=END, log=options.log, identities=options.identities)
     try:
-        replay.require_replayable(config, database)
+        replay.require_replayable(origin.config, origin.database)
         done = replay_log(restoring, repo, origin, data, progress)
         csns, operations = (*csns, *done.context_csns, done.last), done.operations
     except (LogIncomplete, LogUnsuitable) as error:
@@ -328,7 +327,7 @@ def extract(options: ExtractOptions, progress: Progress, running: Connection | N
     with files.explained(repo.path):
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-        repo.bring(backup)
+        repo.bring(backup.stored())
     # The error names the repository, because the directory of the unpacked database is temporary.
     missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
@@ -351,7 +350,7 @@ def extract(options: ExtractOptions, progress: Progress, running: Connection | N
             if running is not None:
                 result = changes.write(source, extracted, running, backup.suffix, options.dn, Meter("compare"))
             else:
-                config = contents.config if contents.has_config else None
+                config = contents.config if contents.config_path or backup.with_config else None
                 dropped, copy = [] if options.keep_operational else left_out(config), held.through(extracted.fileno())
                 result = ldif.shard(source.fileno(), copy, dropped, Meter("copy"), backup.id).entries
         extracted.seek(0)

@@ -133,9 +133,10 @@ class Backup(msgspec.Struct, frozen=True):
     def with_config(self) -> bool:
         return any(stored.name == self.config_file for stored in self.files)
 
-    @property
-    def small_files(self) -> tuple[StoredFile, ...]:
-        return tuple(stored for stored in self.files if stored.name in (self.stored_name(MAP), self.config_file))
+    def small_files(self) -> Iterator[tuple[str, StoredFile]]:
+        """Yields the map and the configuration, as `stored` does."""
+        names = (self.stored_name(MAP), self.config_file)
+        yield from ((f"{self.id}/{stored.name}", stored) for stored in self.files if stored.name in names)
 
     def stored(self) -> Iterator[tuple[str, StoredFile]]:
         """Yields all files of the backup with their names relative to the repository, the packs last."""
@@ -184,17 +185,6 @@ class Segment(msgspec.Struct, frozen=True):
     def end(self) -> datetime.datetime:
         """A time up to which the segment certainly has all changes."""
         return datetime.datetime.fromisoformat(self.made) - LOG_DELAY
-
-
-class Segments(msgspec.Struct, frozen=True):
-    """Segments whose files are fetched together."""
-
-    every: tuple[Segment, ...]
-    id: str = LOG
-    small_files: tuple[StoredFile, ...] = ()
-
-    def stored(self) -> Iterator[tuple[str, StoredFile]]:
-        yield from ((f"{LOG}/{segment.file}", segment.files[0]) for segment in self.every)
 
 
 def read(directory: Path) -> Backup:

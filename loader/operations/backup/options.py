@@ -61,20 +61,20 @@ class _RepositoryType(click.Path):
         return Path(os.fsdecode(super().convert(value, param, ctx)))  # type: ignore[arg-type]
 
 
-Repositories = Annotated[
-    tuple["Where", ...],
-    "-R --repo",
-    _RepositoryType(readable=False),
-    {"required": True},
-    "Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY. May be given several "
-    "times, for a backup in each.",
+_REPO = "Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY."
+_REPOS = f"{_REPO} May be given several times, for a backup in each."
+Repositories = Annotated[tuple["Where", ...], "-R --repo", _RepositoryType(readable=False), {"required": True}, _REPOS]
+RepoOption = Annotated["Where", "-R --repo", _RepositoryType(readable=False), _REPO]
+OptionalRepo = Annotated[
+    "Where | None", "-R --repo", _RepositoryType(readable=False), "Repository with a backup of the accesslog."
 ]
-RepoOption = Annotated[
-    "Where",
-    "-R --repo",
-    _RepositoryType(readable=False),
-    "Directory that holds the backups; or s3://BUCKET/PREFIX, or sftp://USER@HOST/DIRECTORY.",
+LogSource = Annotated[
+    str | None,
+    "--log SOURCE",
+    "The accesslog: the directory of its database, or an export of it (default: what `backup log` stored, else a "
+    "later backup of it).",
 ]
+Rate = Annotated[int, Size(), {"show_default": False}]
 EveryDatabase = Annotated[
     bool, "--all-databases", "All mdb databases of the configuration, accesslogs included, as they were at one moment."
 ]
@@ -95,31 +95,23 @@ def parse_moment(text: str) -> datetime.datetime | None:
 
 
 class Day(ParsedType):
-    """Option type: a date, perhaps with a time of day, in the future."""
+    """Option type: a date in the future, perhaps with a time of day."""
 
-    name, kind = "date", datetime.datetime
-
-    def parse(self, text: str) -> datetime.datetime:
-        moment = parse_moment(text)
-        if moment is None:
-            raise UsageProblem(reason=f"not a date: {text!r} (write 2027-01-01, or 2027-01-01T12:00Z)")
-        if moment <= datetime.datetime.now(datetime.timezone.utc):
-            raise UsageProblem(reason=f"{text} is in the past (to undo a pin, give --release)")
-        return moment
-
-
-class _Moment(ParsedType):
-    """Option type: a date with a time of day, not in the future."""
-
-    name, kind = "time", datetime.datetime
+    name, kind, past = "date", datetime.datetime, False
 
     def parse(self, text: str) -> datetime.datetime:
         moment = parse_moment(text)
-        if moment is None or ":" not in text:
-            raise UsageProblem(reason=f"not a time: {text!r} (write 2026-11-25T03:00, or 2026-11-25T02:00Z)")
-        if moment > datetime.datetime.now(datetime.timezone.utc):
-            raise UsageProblem(reason=f"{text} is in the future")
+        if moment is None or (self.past and ":" not in text):
+            raise UsageProblem(reason=f"not a {self.name}: {text!r} (write 2027-01-01T12:00Z)")
+        if self.past != (moment <= datetime.datetime.now(datetime.timezone.utc)):
+            raise UsageProblem(reason=f"{text} is in the {'future' if self.past else 'past'}")
         return moment
+
+
+class PastTime(Day):
+    """Option type: a date with a time of day, in the past."""
+
+    name, past = "time", True
 
 
 @dataclass(frozen=True)
@@ -169,7 +161,7 @@ class WhichBackup:
     as_of: Annotated[
         datetime.datetime | None,
         "--as-of TIME",
-        _Moment(),
+        PastTime(),
         "Use the newest backup made by TIME: 2026-11-25T03:00, in the time zone of this host, or 2026-11-25T02:00Z.",
     ] = None
 
@@ -214,11 +206,7 @@ class Download:
     """`download`: bytes per second from a repository on another host, or 0 for no limit."""
 
     download: Annotated[
-        int,
-        "--limit-download RATE",
-        Size(),
-        {"show_default": False},
-        "Maximum bytes per second to read from a repository on another host.",
+        Rate, "--limit-download RATE", "Maximum bytes per second to read from a repository on another host."
     ] = 0
 
 
@@ -227,11 +215,7 @@ class Traffic(Download):
     """`upload`: bytes per second to a repository on another host, or 0 for no limit."""
 
     upload: Annotated[
-        int,
-        "--limit-upload RATE",
-        Size(),
-        {"show_default": False},
-        "Maximum bytes per second to write to a repository on another host.",
+        Rate, "--limit-upload RATE", "Maximum bytes per second to write to a repository on another host."
     ] = 0
 
 
@@ -248,17 +232,11 @@ class Packing:
         int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
     ] = 2
     throttle: Annotated[
-        int,
-        "--throttle SIZE",
-        Size(),
-        {"show_default": False},
-        "Maximum bytes of the database to read per second (default: no limit).",
+        Rate, "--throttle SIZE", "Maximum bytes of the database to read per second (default: no limit)."
     ] = 0
     keep_free: Annotated[
-        int,
+        Rate,
         "--keep-free SIZE",
-        Size(),
-        {"show_default": False},
         "Minimum free space in the repository; a backup that would leave less is refused or stopped.",
     ] = 0
     recipients: Recipients | None = None
@@ -357,23 +335,13 @@ class RestoreOptions:
         _MomentType(),
         "Replay the changes of the accesslog after the backup, up to this time, CSN or reqStart: 2026-11-25T16:20:00.",
     ] = None
-    log: Annotated[
-        str | None,
-        "--log SOURCE",
-        "The accesslog: the directory of its database, or an export of it (default: what `backup log` stored, else a "
-        "later backup of it).",
-    ] = None
+    log: LogSource = None
     skip: Annotated[
         tuple[str, ...],
         "--skip REQSTART",
         "Leave out the logged change with this reqStart; may be given several times.",
     ] = ()
     accept_gaps: Annotated[bool, "Go on where the log lacks changes, and name the entries concerned."] = False
-
-
-_OptionalRepo = Annotated[
-    "Where | None", "-R --repo", _RepositoryType(readable=False), "Repository with a backup of the accesslog."
-]
 
 
 @dataclass(frozen=True)
@@ -384,12 +352,8 @@ class UndoOptions:
         Moment, "--since MOMENT", _MomentType(), "The first change: a time, CSN or reqStart: 2026-11-25T16:18:00."
     ]
     until: Annotated[Moment | None, "--until MOMENT", _MomentType(), "The last change (default: all)."] = None
-    log: Annotated[
-        str | None,
-        "--log SOURCE",
-        "The accesslog: the directory of its database, or an export of it (default: its latest backup).",
-    ] = None
-    repo: _OptionalRepo = None
+    log: LogSource = None
+    repo: OptionalRepo = None
     suffix: Suffix = None
     config_path: OptionalConfig = None
     dn: Annotated[str | None, "--dn DN", "Only changes of the entry DN, and of entries below it."] = None
@@ -433,12 +397,7 @@ class DrillOptions:
         "Also replay the accesslog as far as it goes, let a consumer follow the result, and say how many seconds of "
         "changes would be lost now.",
     ] = False
-    log: Annotated[
-        str | None,
-        "--log SOURCE",
-        "The accesslog: the directory of its database, or an export of it (default: what `backup log` stored, else its "
-        "latest backup).",
-    ] = None
+    log: LogSource = None
     live: Connection | None = None
 
 

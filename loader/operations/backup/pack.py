@@ -113,7 +113,9 @@ def predicted(directory: Path, level: int) -> int:
 
 
 def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
-    """Writes a durable file (mode 0600) in a private directory. Encrypts it if there are recipients. Raises NoSpace."""
+    """Writes a durable file (mode 0600) in a private directory. If there are recipients, encrypts it and adds .age to
+    its name. Raises NoSpace."""
+    path = path.with_name(packing.stored_name(path.name))
     size, chunk, sums = 0, hashlib.sha256(), list[str]()
 
     with _created(path) as file, files.explained(path):
@@ -414,7 +416,7 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
             killpoint("copy.middle")
         yield bytes(index) + _END.pack(len(index))
 
-    new_pack = write(directory / packing.stored_name(PACK), packed(), packing)
+    new_pack = write(directory / PACK, packed(), packing)
     used = dict(before.known.used())
     uses = [replace(use, used=used[use.number]) for use in before.uses if used.get(use.number, 0)]
     packs = [stored for stored in before.packs if stored.name in {use.name for use in uses}]
@@ -424,7 +426,7 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
         shared_name = uses[-1].name
         packs.append(replace(new_pack, name=shared_name))
     page_map = PageMap(facts.page_size, transaction, before.own, tuple(uses), stream.head, tuple(pieces))
-    stored_map = write(directory / packing.stored_name(MAP), [page_map.text()], packing)
+    stored_map = write(directory / MAP, [page_map.text()], packing)
     return StoredPages(stored_map, new_pack, tuple(packs), shared_name)
 
 

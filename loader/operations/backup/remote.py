@@ -31,9 +31,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Annotated
 
 import msgspec
@@ -51,18 +51,7 @@ from loader.errors import (
     RemovalRefused,
 )
 from loader.operations.backup import manifest, pack, repository
-from loader.operations.backup.manifest import (
-    LOG,
-    MANIFEST,
-    PACK_NAME,
-    PAGES,
-    PIN,
-    RECORD,
-    SEGMENT,
-    Backup,
-    Segments,
-    now,
-)
+from loader.operations.backup.manifest import LOG, MANIFEST, PAGES, Backup, StoredFile, now
 from loader.operations.backup.options import UNLIMITED, Traffic
 from loader.operations.backup.repository import Repository
 from loader.progress import Progress, alongside
@@ -121,7 +110,7 @@ class Remote(Repository):
                     self.arrived[directory] = arrived
                 self._fetch_small(f"{directory}/{MANIFEST}", typed.LARGEST)
                 counting = manifest.counting(listed)
-                for name in filter(_is_record, listed):
+                for name in repository.records_in(listed):
                     if name in counting:
                         self._fetch_small(f"{directory}/{name}", _LARGEST_RECORD)
                     else:  # only its name matters
@@ -143,17 +132,15 @@ class Remote(Repository):
         self.store.require_space(needed)
         super().require_space(needed, keep_free)
 
-    def bring(self, backup: Backup | Segments, data: bool = True) -> None:
-        """Fetches missing files. With `data`, first removes the local files of other backups, to save space. Raises
-        BackupDamaged, NoSpace, RemoteFailed."""
-        small = {f"{backup.id}/{stored.name}" for stored in backup.small_files}
-        needed_files = {name: stored for name, stored in backup.stored() if data or name in small}
-        for name, stored in needed_files.items():
-            pack.require_length(self.path / name, self.size(name), stored)
-        for name in sorted(self.fetched - needed_files.keys()) if data else ():
+    def bring(self, stored: Iterable[tuple[str, StoredFile]], only: bool = True) -> None:
+        """Raises BackupDamaged, NoSpace, RemoteFailed."""
+        needed = dict(stored)
+        for name, file in needed.items():
+            pack.require_length(self.path / name, self.size(name), file)
+        for name in self.fetched - needed.keys() if only else ():
             (self.path / name).unlink()
             self.fetched.remove(name)
-        missing = sorted((name for name in needed_files if name not in self.fetched), key=self.size, reverse=True)
+        missing = sorted(needed.keys() - self.fetched, key=self.size, reverse=True)
         total = sum(map(self.size, missing))
         files.require_space(self.path, total)
         with self.progress.step("fetch", size=total) as meter, closing(self._parts(missing, total)) as parts:
@@ -161,9 +148,9 @@ class Remote(Repository):
                 path = self.path / name
                 path.parent.mkdir(mode=0o700, exist_ok=True)
                 try:
-                    with files.creating(path) as file:
-                        while file.tell() < self.size(name):
-                            file.write(part := next(parts))
+                    with files.creating(path) as target:
+                        while target.tell() < self.size(name):
+                            target.write(part := next(parts))
                             meter.add(size=len(part))
                             killpoint("fetch.middle")
                 except FileNotFoundError as error:
@@ -181,25 +168,11 @@ class Remote(Repository):
             for name in names
             for start in range(0, self.size(name), most)
         ]
-        stores, connected = SimpleQueue[Store](), threading.Event()
-
-        def connection() -> Store:
-            """Returns an unused connection, or opens another. Waits for one if the server refuses more connections."""
-            with suppress(Empty):
-                return stores.get_nowait()
-            try:
-                store = stack.enter_context(remote.opened(self.store.location))
-                connected.set()
-                return store
-            except RemoteFailed as error:
-                if not connected.is_set():
-                    raise
-                log.info("%s: no further connection: %s", self.store.location, error)
-                return stores.get()
+        stores = SimpleQueue[Store]()  # connections that no thread uses
 
         def fetch(task: tuple[str, int, int]) -> bytes:
             name, start, size = task
-            store = connection()
+            store = stores.get()
             try:
                 part = store.part(name, start, size)
             finally:
@@ -213,10 +186,15 @@ class Remote(Repository):
                 stores.put(self.store)
                 yield from pack.paced(map(fetch, tasks), rate)
                 return
-            if self.store.serves_threads:
-                stack.callback(self.store.cancel)
-                for _ in range(_STREAMS):
-                    stores.put(self.store)
+            stack.callback(self.store.cancel)
+            for number in range(_STREAMS):
+                try:
+                    more = nullcontext(self.store) if self.store.serves_threads else remote.opened(self.store.location)
+                    stores.put(stack.enter_context(more))
+                except RemoteFailed as error:
+                    if not number:
+                        raise
+                    log.info("%s: no further connection: %s", self.store.location, error)
             with closing(pack.in_order(fetch, tasks, _STREAMS, stack.close)) as parts:
                 yield from pack.paced(parts, rate)
 
@@ -227,7 +205,7 @@ class Remote(Repository):
         with suppress(FileNotFoundError):
             self.sizes |= {f"{LOG}/{name}": file.size for name, file in self.store.names(LOG).items()}
         names = [Path(name).name for name in self.sizes if name.startswith(f"{LOG}/")]
-        return sorted(filter(SEGMENT.fullmatch, names))
+        return sorted(filter(manifest.SEGMENT.fullmatch, names))
 
     def bring_segment(self, name: str) -> None:
         (self.path / LOG).mkdir(mode=0o700, exist_ok=True)
@@ -305,15 +283,11 @@ class Remote(Repository):
 
     def packs(self) -> dict[str, int]:
         packs = {name.removeprefix(f"{PAGES}/"): size for name, size in self.sizes.items()}
-        return {name: size for name, size in packs.items() if PACK_NAME.fullmatch(name.removesuffix(files.PARTIAL))}
+        return {name: size for name, size in packs.items() if repository.is_pack(name)}
 
     def remove(self, name: str) -> None:
         self._remove([name])
         (self.path / name).unlink(missing_ok=True)
-
-
-def _is_record(name: str) -> bool:
-    return bool(RECORD.fullmatch(name) or PIN.fullmatch(name))
 
 
 @contextmanager

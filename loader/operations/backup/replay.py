@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 GIVE_LOG = (
     "Give --log: the directory of the accesslog's database, or an export of it (`ditseed export -b cn=accesslog`)."
 )
-_CHANGED, _DELETED, _SORT = "changed.ldif", "deleted.uuids", "sort"
+_CHANGED, _DELETED = "changed.ldif", "deleted.uuids"
 _WRITES = {"add", "delete", "modify", "modrdn"}
 # A search that they make for a change has the reqStart of the change, which slapd then does not log (error 68).
 _SEARCHING = ("unique", "constraint")
@@ -189,23 +189,22 @@ def reading(source: Log, meter: Meter) -> Iterator[Inputs]:
 
 
 class Origin(Struct, frozen=True):
-    """The restored database: its backup, its environment directory, and its configuration."""
+    """A backup, and the configuration of the database that it restores."""
 
     backup: Backup
-    environment: Path
     config: Config
     database: Database
 
 
-def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progress) -> Replay:
-    """Changes the restored database to its state of `options.until`. Raises LogIncomplete, LogUnsuitable, MapFull,
-    NoSpace."""
-    environment, database, moment = origin.environment, origin.database, options.until
+def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptions, progress: Progress) -> Replay:
+    """Changes the restored database in `environment` to its state of `options.until`. Raises LogIncomplete,
+    LogUnsuitable, MapFull, NoSpace."""
+    database, moment = origin.database, options.until
     assert moment is not None
     target = core_target_of(origin.config, database, environment)
-    scratch = environment.with_name(_SORT)
-    files.emptied(scratch)
-    try:
+    # With logsuccess, the log lacks failed operations.
+    readers = [origin.config.reader(name) for _, name in logs_of(origin.config, database)]
+    with files.workspace(environment.with_name("sort")) as scratch:
         reached = contents.context_csns(environment, database.suffix)
         window = end_of(origin.backup) + _CLOCKS
         task = ReplayTask(
@@ -214,7 +213,9 @@ def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progr
             until=moment.csn,
             until_start=moment.text,
             skip=options.skip,
-            log_success=_hides_failures(origin.config, database),
+            log_success=any(
+                overlay.flag("olcAccessLogSuccess", False) for overlay in readers
+            ),  # failures are not logged
             changed=scratch / _CHANGED,
             deleted=scratch / _DELETED,
             scratch=scratch,
@@ -232,8 +233,6 @@ def replay(origin: Origin, source: Log, options: RestoreOptions, progress: Progr
         claimed = _claimed(database, reached, replayed)
         with progress.step("apply") as meter:
             _apply(environment, target, task, claimed, scratch, meter)
-    finally:
-        files.remove_tree(scratch)
     return Replay(
         until=replayed.until,
         last=replayed.last,
@@ -259,12 +258,6 @@ def _apply(
             f"the replayed changes do not fit ({len(unsettled)} entries without a place, {counts['kept']} not empty)"
         )
         raise MdbDamaged(path=environment, reason=reason)
-
-
-def _hides_failures(configured: Config, database: Database) -> bool:
-    """Returns whether `logsuccess` leaves failed operations out of the log."""
-    overlays = (configured.reader(name) for _, name in logs_of(configured, database))
-    return any(overlay.flag("olcAccessLogSuccess", False) for overlay in overlays)
 
 
 def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> list[str]:

@@ -20,7 +20,7 @@ import re
 import shlex
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeGuard, TypeVar
 
@@ -43,26 +43,7 @@ from loader.errors import (
     UsageProblem,
 )
 from loader.operations.backup import manifest, pack
-from loader.operations.backup.manifest import (
-    DRILLED,
-    LOG,
-    PACK_NAME,
-    PAGES,
-    PIN,
-    PINNED,
-    RECORD,
-    SEGMENT,
-    SEGMENT_TIME,
-    SKEW,
-    VERIFIED,
-    Backup,
-    Drill,
-    Proof,
-    Proofs,
-    Segments,
-    Verification,
-    stamp,
-)
+from loader.operations.backup.manifest import LOG, PAGES, Backup, Drill, Proof, Proofs, StoredFile, Verification, stamp
 from loader.operations.backup.options import KEEP_ALL, LATEST, UNLIMITED, Policy, Traffic, Which
 from loader.progress import Progress
 from loader.run.log import exclusive, killpoint
@@ -91,8 +72,8 @@ class Repository:
         self.path = path
         self.arrived: dict[str, datetime.datetime] = {}  # backup ID -> when its manifest reached the server
 
-    def bring(self, backup: Backup | Segments, data: bool = True) -> None:
-        """Fetches the files of a backup that are not yet on this host. Without `data`, fetches only the small files."""
+    def bring(self, stored: Iterable[tuple[str, StoredFile]], only: bool = True) -> None:
+        """Fetches files that are not yet on this host. With `only`, first removes others that were fetched."""
 
     def keep(self, name: str) -> None:
         """Uploads a new file that was written to `path`. A local repository has nothing to do."""
@@ -133,9 +114,9 @@ class Repository:
         for name, stored in backup.stored():
             pack.require_length(self.path / name, self.size(name), stored)
         if read:
-            self.bring(backup, data=False)
-            for stored in backup.small_files:
-                pack.require_sums(self.path / backup.id / stored.name, stored)
+            self.bring(backup.small_files(), only=False)
+            for name, stored in backup.small_files():
+                pack.require_sums(self.path / name, stored)
 
     def set_aside(self, name: str) -> None:
         """Renames a backup to NAME.partial, so that a killed removal leaves no incomplete backup."""
@@ -157,10 +138,8 @@ class Repository:
 
     def packs(self) -> dict[str, int]:
         """Returns the bytes of each shared pack by name, including unfinished packs of interrupted runs."""
-        directory = self.path / PAGES
-        names = os.listdir(directory) if directory.is_dir() else []
-        packs = (name for name in names if PACK_NAME.fullmatch(name.removesuffix(PARTIAL)))
-        return {name: (directory / name).lstat().st_size for name in packs}
+        packs = filter(is_pack, _names_in(self.path / PAGES))
+        return {name: (self.path / PAGES / name).lstat().st_size for name in packs}
 
     def remove(self, name: str) -> None:
         """Removes the file DIRECTORY/FILE."""
@@ -170,16 +149,26 @@ class Repository:
 
     def logged(self) -> list[str]:
         """Returns the names of all files in the directory of segments, the oldest first."""
-        names = os.listdir(self.path / LOG) if (self.path / LOG).is_dir() else []
-        return sorted(filter(SEGMENT.fullmatch, names))
+        return sorted(filter(manifest.SEGMENT.fullmatch, _names_in(self.path / LOG)))
 
     def bring_segment(self, name: str) -> None:
         """Fetches the JSON file of a segment, if it is not yet on this host."""
 
     def records(self, backup: str) -> list[str]:
         """Returns the names of the backup's records and pins, the oldest first."""
-        names = os.listdir(self.path / backup) if (self.path / backup).is_dir() else []
-        return sorted(name for name in names if RECORD.fullmatch(name) or PIN.fullmatch(name))
+        return records_in(_names_in(self.path / backup))
+
+
+def _names_in(directory: Path) -> list[str]:
+    return os.listdir(directory) if directory.is_dir() else []
+
+
+def is_pack(name: str) -> bool:
+    return manifest.PACK_NAME.fullmatch(name.removesuffix(PARTIAL)) is not None
+
+
+def records_in(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if manifest.RECORD.fullmatch(name) or manifest.PIN.fullmatch(name))
 
 
 class Marker(Struct, frozen=True, omit_defaults=True):
@@ -201,7 +190,6 @@ def of(repo: Where) -> Repository:
     return repo if isinstance(repo, Repository) else Repository(repo)
 
 
-@contextmanager
 def at(
     repo: Where,
     progress: Progress = _QUIET,
@@ -210,7 +198,7 @@ def at(
     makes_room: bool = False,
     traffic: Traffic = UNLIMITED,
     backups: bool = True,
-) -> Iterator[Repository]:
+) -> AbstractContextManager[Repository]:
     """Opens the repository `repo`. The files of a repository on another host go to the local directory `scratch`.
     `changes` locks such a repository against other runs. `makes_room` opens it even if the server is too full for a
     lock. Without `backups`, the backups there are not listed, to save time. Raises NoRepository (with `changes`),
@@ -218,15 +206,12 @@ def at(
     if isinstance(repo, Location):
         from loader.operations.backup import remote  # imported here: most repositories are directories
 
-        with remote.opened(repo, progress, scratch, changes, makes_room, traffic, backups) as repository:
-            yield repository
-        return
+        return remote.opened(repo, progress, scratch, changes, makes_room, traffic, backups)
     repo = of(repo)
-    if changes:
-        with explained(repo.path):
-            if not os.path.lexists(repo.path / MARKER):
-                raise no_repository(repo.path)
-    yield repo
+    with explained(repo.path):
+        if changes and not os.path.lexists(repo.path / MARKER):
+            raise no_repository(repo.path)
+    return nullcontext(repo)
 
 
 def init(repo: Where, policy: Policy = KEEP_ALL) -> bool:
@@ -301,7 +286,7 @@ def listing(repo: Where, suffix: str | None = None) -> Listing:
 
 def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> Listing:
     every = sorted(backups, key=lambda backup: (backup.order, backup.id))
-    past, limit = len(every), now() + SKEW
+    past, limit = len(every), now() + manifest.SKEW
     while past and every[past - 1].when > limit:
         past -= 1
     return Listing(tuple(every[:past]), broken, tuple(every[past:]))
@@ -339,7 +324,7 @@ def follows(repo: Where, when: datetime.datetime) -> str:
     last = next(reversed(listing(repo).every), None)
     if last is None or last.order <= when:
         return ""
-    if last.when > when + (SKEW if last.host != socket.gethostname() else datetime.timedelta(0)):
+    if last.when > when + (manifest.SKEW if last.host != socket.gethostname() else datetime.timedelta(0)):
         log.warning(
             "the clock has gone back or was wrong: backup %s is dated %s, later than now. The new backup counts as "
             "the later one",
@@ -369,9 +354,9 @@ def _collect_segments(repo: Repository) -> int:
     names, every, freed = repo.logged(), listing(repo), 0
     oldest: dict[str, str] = {}
     for backup in () if every.broken else reversed(every.every):
-        oldest[slug(backup.suffix)] = f"{backup.when:{SEGMENT_TIME}}"
+        oldest[slug(backup.suffix)] = f"{backup.when:{manifest.SEGMENT_TIME}}"
     for suffix, time in oldest.items():
-        segments = [name for name in names if (match := SEGMENT.fullmatch(name)) and match[2] == suffix]
+        segments = [name for name in names if (match := manifest.SEGMENT.fullmatch(name)) and match[2] == suffix]
         kept = [name for name in segments if name.endswith(".json") and name < time][-_OVERLAP:]
         old = [name for name in segments if name < min(kept, default="")]
         for name in sorted(old, key=lambda name: not name.endswith(".json")):
@@ -389,7 +374,7 @@ def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
     latest backup cannot be read, BackupFromFuture if a wrong clock hides which backup is the latest."""
     repo, path = of(repo), of(repo).path
     if not is_id(which):
-        return _latest(repo, listing(repo, suffix), which, suffix)
+        return latest(repo, listing(repo, suffix), which, suffix)
     if Path(which).name != which or not (path / which).is_dir() or which.endswith(PARTIAL):
         with explained(path):
             os.scandir(path).close()
@@ -406,8 +391,8 @@ def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup
     if is_id(which) or suffix is not None:
         return (find(repo, which, suffix),)
     backups = listing(repo)  # list once, because another account may change the repository meanwhile
-    latest = _latest(of(repo), backups, which, suffix)
-    return next(group for group in sets(backups.backups) if latest in group)
+    newest = latest(of(repo), backups, which, suffix)
+    return next(group for group in sets(backups.backups) if newest in group)
 
 
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
@@ -425,7 +410,7 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
         if which == LATEST:
             require_known_order(repo.path, every)
         raise NoSuchBackup(path=repo.path, name="of all databases of a configuration")
-    return members(repo, _latest(repo, replace(every, backups=in_sets), which, None))
+    return members(repo, latest(repo, replace(every, backups=in_sets), which, None))
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
@@ -446,16 +431,20 @@ def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
     return [tuple(sorted(group, key=lambda backup: backup.set_ids.index(backup.id))) for group in groups.values()]
 
 
-def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False) -> LoaderError | None:
-    """Returns why a backup cannot be restored, or None. Does not read the data. The files of the whole set must exist
+def require_restorable(repo: Repository, backup: Backup, read: bool = True, alone: bool = False) -> None:
+    """Raises an error if a backup cannot be restored. Does not read the data. The files of the whole set must exist
     with the lengths in the manifests. With `alone`, the other backups of the set do not matter. With `read`, the small
-    files must match their checksums."""
-    repo = of(repo)
+    files must match their checksums. Raises BackupDamaged, ManifestBroken, NoSuchPath, SetIncomplete."""
+    for member in (backup,) if alone else members(repo, backup):
+        repo.require_whole(member, read)
+        if member.members != backup.members:
+            raise SetIncomplete(path=repo.path, name=backup.id, missing=member.id)
+
+
+def problem(repo: Where, backup: Backup, read: bool = True, alone: bool = False) -> LoaderError | None:
+    """Returns the error of `require_restorable`, or None."""
     try:
-        for member in (backup,) if alone else members(repo, backup):
-            repo.require_whole(member, read)
-            if member.members != backup.members:
-                raise SetIncomplete(path=repo.path, name=backup.id, missing=member.id)
+        require_restorable(of(repo), backup, read, alone)
     except (BackupDamaged, ManifestBroken, NoSuchPath, SetIncomplete) as error:
         return error
     return None
@@ -468,7 +457,7 @@ def require_known_order(repo: Path, backups: Listing) -> None:
         raise BackupFromFuture(path=repo, name=last.id, made=last.made)
 
 
-def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
+def latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
     when = ""
     if isinstance(which, datetime.datetime):  # the directory's name dates a backup whose manifest is unreadable
         when, late = f" made by {which}", disorderly(repo, backups)
@@ -484,7 +473,7 @@ def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None
             backups = before
     require_known_order(repo.path, backups)
 
-    if broken := broken_latest(backups, suffix):
+    if broken := _broken_latest(backups, suffix):
         advice = "Take a new backup: there is no older one."
         if last := next((backup for backup in reversed(backups.backups) if problem(repo, backup, False) is None), None):
             command = f"ditseed backup restore {last.id} -R {shlex.quote(plain.with_operator_names(str(repo.path)))}"
@@ -494,12 +483,12 @@ def _latest(repo: Repository, backups: Listing, which: Which, suffix: str | None
 
     if not backups.backups:
         raise NoSuchBackup(path=repo.path, name=("at all" if suffix is None else f"of {suffix}") + when)
-    latest = backups.backups[-1]
-    leader = latest.id if suffix is not None else latest.set_ids[0]
-    return next((backup for backup in backups.backups if backup.id == leader), latest)
+    newest = backups.backups[-1]
+    leader = newest.id if suffix is not None else newest.set_ids[0]
+    return next((backup for backup in backups.backups if backup.id == leader), newest)
 
 
-def broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
+def _broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
     """Returns the error of an unreadable manifest, if its directory's name is dated after all readable backups."""
     last = stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
@@ -532,7 +521,6 @@ def disorderly(repo: Repository, every: Listing) -> set[str]:
 # --- records --------------------------------------------------------------------------------------
 
 Record = TypeVar("Record", Verification, Drill)
-ProofKind = TypeVar("ProofKind", Proof, Verification, Drill)
 
 
 def proofs(repo: Where, backup: Backup) -> Proofs:
@@ -540,8 +528,8 @@ def proofs(repo: Where, backup: Backup) -> Proofs:
     names = repo.records(backup.id)
     paths = {name.partition("-")[0]: repo.path / backup.id / name for name in manifest.counting(names)}
     return Proofs(
-        _record(paths.get(VERIFIED), Verification, backup),
-        _record(paths.get(DRILLED), Drill, backup),
+        _record(paths.get(manifest.VERIFIED), Verification, backup),
+        _record(paths.get(manifest.DRILLED), Drill, backup),
         manifest.pinned_until(names),
     )
 
@@ -576,7 +564,7 @@ def keep(repo: Where, record: Record) -> Record:
     backup was removed."""
     repo = of(repo)
     record = manifest.sealed(record)
-    kind = VERIFIED if isinstance(record, Verification) else DRILLED
+    kind = manifest.VERIFIED if isinstance(record, Verification) else manifest.DRILLED
     written = datetime.datetime.now(datetime.timezone.utc)
     name = f"{kind}-{stamp(written)}{written.microsecond:06}.json"
     try:
@@ -595,7 +583,7 @@ def keep(repo: Where, record: Record) -> Record:
     return record
 
 
-def _write_record(repo: Repository, record: ProofKind, name: str) -> None:
+def _write_record(repo: Repository, record: Proof, name: str) -> None:
     files.write_durably(repo.path / record.backup / name, manifest.text(record), 0o600)
     repo.keep(f"{record.backup}/{name}")
 
@@ -604,7 +592,7 @@ def pin(repo: Where, which: Which, until: datetime.datetime, suffix: str | None 
     """Pins a backup: `prune` keeps it and its set until that time. Raises NoSuchBackup, RemoteFailed."""
     repo = of(repo)
     with explained(repo.path):
-        backup, name = find(repo, which, suffix), f"{PINNED}-{stamp(until)}.json"
+        backup, name = find(repo, which, suffix), f"{manifest.PINNED}-{stamp(until)}.json"
         if name not in repo.records(backup.id):
             _write_record(repo, manifest.sealed(Proof(backup=backup.id)), name)
     return backup
@@ -617,7 +605,7 @@ def release(repo: Where, which: Which, suffix: str | None = None) -> Backup:
     with explained(repo.path):
         backup = find(repo, which, suffix)
         for member in backup.set_ids:
-            for name in filter(PIN.fullmatch, repo.records(member)):
+            for name in filter(manifest.PIN.fullmatch, repo.records(member)):
                 repo.remove(f"{member}/{name}")
     return backup
 
@@ -694,39 +682,38 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
     reasons: dict[str, list[str]] = {backup.id: [] for backup in every.backups}
     proven, groups = {backup.id: proofs(repo, backup) for backup in every.backups}, sets(every.backups)
     late = disorderly(repo, every)
-    _keep_apart(repo, reasons, proven, late)
+    timely = [backup for backup in every.backups if backup.id not in late]
+    for name, known in proven.items():
+        if known.pinned_until:
+            reasons[name].append(f"pinned until {known.pinned_until:%Y-%m-%d}")
+    for name in late.intersection(reasons):
+        reasons[name].append(f"arrived on {repo.arrived[name]:%Y-%m-%d}, after later ones: copied, or forged")
 
     def is_restorable(backup: Backup, alone: bool = False) -> bool:
         """Returns whether a backup seems restorable. In a local repository, the small files are read, too."""
         return problem(repo, backup, not repo.is_remote, alone) is None
 
-    filled = {dn.key(backup.suffix) for backup in every.backups if backup.entries and backup.id not in late}
-    full = {
-        backup.id
-        for backup in every.backups
-        if backup.id not in late and (backup.entries or dn.key(backup.suffix) not in filled)
-    }
+    filled = {dn.key(backup.suffix) for backup in timely if backup.entries}
+    full = {backup.id for backup in timely if backup.entries or dn.key(backup.suffix) not in filled}
     sound = {name for name in full if not proven[name].is_bad}
-    whole = set[str]()
-    for group in groups:
-        ids = {backup.id for backup in group}
-        if ids <= full and is_restorable(group[0]):
-            whole |= ids
-    good = {backup.id for group in groups for backup in group if whole & sound >= {*map(_id, group)}}
+    ids = [{backup.id for backup in group} for group in groups]
+    restorable = [names for group, names in zip(groups, ids, strict=True) if names <= full and is_restorable(group[0])]
+    whole = set[str]().union(*restorable)
+    good = set[str]().union(*(names for names in restorable if names <= sound))
 
     by_suffix: dict[object, list[Backup]] = {}
-    for backup in (backup for backup in reversed(every.backups) if backup.id not in late):
+    for backup in reversed(timely):
         by_suffix.setdefault(dn.key(backup.suffix), []).append(backup)
     for newest_first in by_suffix.values():
-        if last := next((backup for backup in newest_first if backup.id in good), None):
+        of_good = [backup for backup in newest_first if backup.id in good]
+        for backup in () if of_good else newest_first:
+            reasons[backup.id].append("no backup of its suffix is known to be restorable")
+        for backup in of_good[:1]:
             reasons[newest_first[0].id].append("the latest")
-            reasons[last.id].append("the latest that can be restored")
-        else:
-            for backup in newest_first:
-                reasons[backup.id].append("no backup of its suffix is known to be restorable")
-        if last := next((backup for backup in newest_first if backup.id in good and proven[backup.id].is_proven), None):
-            reasons[last.id].append("the latest that was proven good")
-        for backup, reason in _by_policy(policy, [backup for backup in newest_first if backup.id in good]):
+            reasons[backup.id].append("the latest that can be restored")
+        for backup in [backup for backup in of_good if proven[backup.id].is_proven][:1]:
+            reasons[backup.id].append("the latest that was proven good")
+        for backup, reason in _by_policy(policy, of_good):
             reasons[backup.id].append(reason)
         for backup, reason in _by_policy(policy, [backup for backup in newest_first if backup.id in whole]):
             if backup.id not in good:
@@ -737,21 +724,6 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
             reasons[last.id].append("the latest that can be restored by itself")
     _keep_sets(reasons, groups, good, {name_of(error) for error in every.broken})
     return reasons
-
-
-def _keep_apart(
-    repo: Repository, reasons: Mapping[str, list[str]], proven: Mapping[str, Proofs], late: set[str]
-) -> None:
-    """Adds the reasons that do not depend on other backups' being good."""
-    for name, known in proven.items():
-        if known.pinned_until:
-            reasons[name].append(f"pinned until {known.pinned_until:%Y-%m-%d}")
-    for name in late.intersection(reasons):
-        reasons[name].append(f"arrived on {repo.arrived[name]:%Y-%m-%d}, after later ones: copied, or forged")
-
-
-def _id(backup: Backup) -> str:
-    return backup.id
 
 
 def _by_policy(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:

@@ -23,11 +23,11 @@ from loader.operations import made_with
 from loader.operations.backup import pack, replay, repository, segments
 from loader.operations.backup.manifest import CONFIG, ENTRIES, Backup
 from loader.operations.backup.options import Moment, RestoreOptions, Which
-from loader.operations.backup.replay import Log, Logged, Replay
+from loader.operations.backup.replay import Log, Logged, Origin, Replay
 from loader.operations.backup.repository import Repository
 from loader.operations.backup.run import machine
 from loader.operations.clone import require_space
-from loader.operations.made_with import Origin, Rebuilt
+from loader.operations.made_with import Rebuilt
 from loader.operations.publish import (
     BuildDirectory,
     TargetDatabase,
@@ -45,7 +45,6 @@ from loader.storage import files
 log = logging.getLogger(__name__)
 _BUILT = "built"  # temporary directory for a build from LDIF, beside the data file
 _ENVIRONMENT = "environment"  # temporary directory for changes of the data file, beside it
-_LOG = "log"  # temporary directory for the accesslog's database, beside the data file
 _ANEW = (
     "Give this configuration the schema and multival of the backup's configuration, or rebuild the database from "
     "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
@@ -78,10 +77,6 @@ class Contents(msgspec.Struct, frozen=True):
     def file(self) -> Path:
         return self.directory / self.backup.file
 
-    @property
-    def has_config(self) -> bool:
-        return self.config_path is not None or self.backup.with_config
-
     def config(self) -> Config:
         """Reads the configuration. Raises ConfigUnreadable, errors of the backup, or UsageProblem if there is none."""
         if self.config_path is not None:
@@ -109,29 +104,26 @@ class Contents(msgspec.Struct, frozen=True):
         """Builds the database with exactly the stored entries. Checks no schema. Adds no RDN values or glue entries."""
         from loader.operations import build  # imported here: slow to load, and most backups store pages
 
-        original, built = self.config(), target.with_name(_BUILT)
+        original = self.config()
         for stored in self.backup.files:
             pack.require_sums(self.directory / stored.name, stored)
-        files.emptied(built)
-        try:
-            with (
-                pack.plain(self.directory, self.backup, self.identities, target.with_name(ENTRIES)) as entries,
-                files.temporary_directory("backup", configuration.tools_tmpdir()) as scratch,
-                private.configured(original, original.database(self.backup.suffix), scratch) as config_path,
-            ):
-                options = build.BuildOptions(
-                    inputs=(entries,),
-                    config_path=config_path,
-                    suffix=self.backup.suffix,
-                    target=built,
-                    check_schema=False,
-                    complete_naming=False,
-                    glue=False,
-                )
-                report = build.build(options, progress, {})
+        with (
+            files.workspace(target.with_name(_BUILT)) as built,
+            pack.plain(self.directory, self.backup, self.identities, target.with_name(ENTRIES)) as entries,
+            files.temporary_directory("backup", configuration.tools_tmpdir()) as scratch,
+            private.configured(original, original.database(self.backup.suffix), scratch) as config_path,
+        ):
+            options = build.BuildOptions(
+                inputs=(entries,),
+                config_path=config_path,
+                suffix=self.backup.suffix,
+                target=built,
+                check_schema=False,
+                complete_naming=False,
+                glue=False,
+            )
+            report = build.build(options, progress, {})
             files.publish(built / meta.DATA, target)
-        finally:
-            files.remove_tree(built)
         return msgspec.convert(report["seconds"], float)
 
 
@@ -181,7 +173,7 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
         for contents, _ in chosen:
-            _require_restorable(repo, contents.backup, read=True)
+            repository.require_restorable(repo, contents.backup, alone=True)
     plans = list[RestorePlan]()
     for contents, target in chosen:
         free, replaces = require_space(target.directory, 0), (target.directory / meta.DATA).exists()
@@ -199,8 +191,8 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
         unpacked = list[tuple[RestoreTarget, BuildDirectory, RestoreReport]]()
         for contents, target in chosen:
             with files.explained(repo.path):
-                repo.bring(contents.backup)
-                _require_restorable(repo, contents.backup, read=True)
+                repo.bring(contents.backup.stored())
+                repository.require_restorable(repo, contents.backup, alone=True)
             unpacked.append((target, *stack.enter_context(_unpacked(options, repo, contents, target, progress))))
         for _, build, _ in unpacked:
             require_target(build.target, options.replace)
@@ -226,7 +218,8 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
                 Log.given(options.log)
             backup = _before(repo, options.until, options.which, backup)
             contents = Contents.of(repo.path, backup, options.identities)
-            replay.require_replayable(*_configured(contents, target))
+            origin = _origin(contents, target)
+            replay.require_replayable(origin.config, origin.database)
             replay.require_changeable(contents.file, backup)
         if suffix is None and backup.members and not repository.is_id(options.which):
             names = ", ".join(member.suffix for member in repository.members(repo, backup))
@@ -235,7 +228,7 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
     chosen, needed = list[tuple[Contents, RestoreTarget]](), dict[int, int]()
     for backup, target in pairs:
         if options.every or not repository.is_id(options.which):
-            _require_restorable(repo, backup, read=False, alone=False)
+            repository.require_restorable(repo, backup, read=False)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         _require_fitting(contents.file, backup, target)
         require_target(target.directory, options.replace)
@@ -258,50 +251,43 @@ def _before(repo: Repository, moment: Moment, which: Which, backup: Backup) -> B
     raise NoSuchBackup(path=repo.path, name=f"of {backup.suffix} from before {moment.text}: {oldest}")
 
 
-def _configured(contents: Contents, target: RestoreTarget) -> tuple[Config, Database]:
-    """Returns the configuration of the restored database: that of the target, else that of the backup."""
+def _origin(contents: Contents, target: RestoreTarget) -> Origin:
+    """Returns the backup with the configuration of the target, or else of the backup."""
     configured = target.config or contents.config()
-    return configured, target.database or configured.database(contents.backup.suffix)
+    database = target.database or configured.database(contents.backup.suffix)
+    return Origin(contents.backup, configured, database)
 
 
 @contextmanager
 def log_of(
-    options: RestoreOptions,
-    repo: Repository,
-    origin: tuple[Contents, Config, Database],
-    scratch: Path,
-    progress: Progress,
+    options: RestoreOptions, repo: Repository, origin: Origin, progress: Progress, top: Path | None = None
 ) -> Iterator[Log]:
-    """Yields --log, or else the segments that reach the moment. Otherwise unpacks the accesslog to the directory
-    `scratch`, from its first backup after the moment, or else from its latest, unless the segments reach further.
-    Raises LogUnsuitable if there is none."""
+    """Yields --log, or else the segments that reach the moment. Otherwise unpacks the accesslog to a temporary
+    directory (in `top`, which is private), from its first backup after the moment, or else from its latest, unless the
+    segments reach further. Raises LogUnsuitable if there is none."""
     if options.log is not None:
         yield Log.given(options.log)
         return
-    contents, configured, database = origin
     moment = options.until
     assert moment is not None
-    chain, before_gap = segments.chain(repo, contents.backup, moment)
-    suffix = chain[-1].log if chain else replay.log_suffix(configured, database)
-    backups = [backup for backup in repository.listing(repo, suffix).backups if backup.when >= contents.backup.when]
+    chain, before_gap = segments.chain(repo, origin.backup, moment)
+    suffix = chain[-1].log if chain else replay.log_suffix(origin.config, origin.database)
+    backups = [backup for backup in repository.listing(repo, suffix).backups if backup.when >= origin.backup.when]
     logged = next((backup for backup in backups if backup.when >= moment.time), backups[-1] if backups else None)
     uses_chain = bool(chain) and (
         segments.reaches(chain[-1], moment) or logged is None or logged.when < min(chain[-1].end, moment.time)
     )
     if logged is None and not uses_chain:
         reason = f"the repository has no later backup of {suffix}"
-        raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=replay.GIVE_LOG)
-    files.emptied(scratch)
-    try:
+        raise LogUnsuitable(suffix=origin.database.suffix, reason=reason, advice=replay.GIVE_LOG)
+    with files.workspace(top / "log") if top else files.temporary_directory("log") as scratch:
         if logged is None or uses_chain:
             with segments.opened(repo, chain, options.identities, scratch) as paths:
                 yield Log(suffix, chain[-1].end, paths, chain[0].follows, before_gap)
         else:
-            repo.bring(logged)
+            repo.bring(logged.stored())
             Contents.of(repo.path, logged, options.identities).put(scratch / meta.DATA, progress, "unpack the log")
             yield Log(str(scratch), logged.when)
-    finally:
-        files.remove_tree(scratch)
 
 
 def _target(options: RestoreOptions) -> RestoreTarget:
@@ -313,12 +299,6 @@ def _target(options: RestoreOptions) -> RestoreTarget:
     database = configured.database(options.suffix)
     directory = database.require_directory(options.config_path)
     return RestoreTarget(directory, database.mode, options.config_path, database, configured)
-
-
-def _require_restorable(repo: Repository, backup: Backup, read: bool, alone: bool = True) -> None:
-    problem = repository.problem(repo, backup, read, alone)
-    if problem is not None:
-        raise problem
 
 
 def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> None:
@@ -354,8 +334,7 @@ def _unpacked(
             replayed = None
             if options.until:
                 with _environment(partial) as environment:
-                    configured = _configured(contents, target)
-                    replayed = replay_log(options, repo, (contents, *configured), environment, progress)
+                    replayed = replay_log(options, repo, _origin(contents, target), environment, progress)
             verified = checked(partial, options.verify, progress)
             # This is only a warning, because all checksums matched.
             if replayed is None and verified.entries not in (None, backup.entries):
@@ -381,18 +360,12 @@ def _unpacked(
 
 
 def replay_log(
-    options: RestoreOptions,
-    repo: Repository,
-    origin: tuple[Contents, Config, Database],
-    environment: Path,
-    progress: Progress,
+    options: RestoreOptions, repo: Repository, origin: Origin, environment: Path, progress: Progress
 ) -> Replay:
     """Brings the unpacked database in `environment` to the moment of --until. Uses directories beside it. Raises
     LogUnsuitable, LogIncomplete."""
-    contents, configured, database = origin
-    with log_of(options, repo, origin, environment.with_name(_LOG), progress) as found:
-        unpacked = replay.Origin(contents.backup, environment, configured, database)
-        done = replay.replay(unpacked, found, options, progress)
+    with log_of(options, repo, origin, progress, environment.parent) as found:
+        done = replay.replay(origin, environment, found, options, progress)
     for note in (*done.gaps, *done.notes):
         log.warning("%s", note)
     return done
@@ -411,7 +384,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
             stored_entries = [entry for entry in contents.config_entries() if entry[0].lower() != backmdb.ROOT]
             path = contents.directory / backup.config_file
             original = config.parse(path, [*stored_entries, *configuration.read_compiled_schema(target.config)])
-            origin = Origin(original, original.database(backup.suffix))
+            origin = made_with.Origin(original, original.database(backup.suffix))
         except BackupDamaged as error:
             log.warning("the configuration of the backup is not compared: %s", error)
         except (LoaderError, OSError) as error:

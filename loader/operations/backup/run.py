@@ -13,7 +13,6 @@ import platform
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -195,26 +194,24 @@ def _copy(
     options: BackupOptions, repo: Repository, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter
 ) -> None:
     """Packs the databases into directories that are not yet published. Opens all snapshots, so that they show one
-    moment, and then copies them. Meanwhile a thread reads the leader's previous backup. Raises NoSpace, MdbDamaged."""
+    moment, and then copies them. Raises NoSpace, MdbDamaged."""
     if options.packing.ldif:
         _copy_entries(members[0], options.packing, meter)
         return
-    with ThreadPoolExecutor(1, "previous") as pool:
-        futures = [pool.submit(_previous, options, repo, members[0])]
-        with snapshot.images([member.directory for member in members], logs) as images:
-            for member, image in zip(members, images, strict=True):
-                previous = futures.pop().result() if futures else _previous(options, repo, member)
-                before = meter.seconds
-                with held.private(member.partial) as directory, paged(image, pack.PIECE, meter) as stream:
-                    pages = pack.store(stream, directory.path, previous, options.packing, meter)
-                del previous  # frees about 60 bytes of memory per page
-                if options.incremental:
-                    member.pages = pages
-                member.files = [pages.map, *[pages.own] * (not options.incremental)]
-                if stream.entries is not None:
-                    member.facts["entries"] = stream.entries
-                stored_bytes = pages.map.bytes + pages.own.bytes
-                member.facts |= _facts(stream.facts, meter.seconds - before, stream.size, stored_bytes)
+    with snapshot.images([member.directory for member in members], logs) as images:
+        for member, image in zip(members, images, strict=True):
+            previous = _previous(options, repo, member)
+            before = meter.seconds
+            with held.private(member.partial) as directory, paged(image, pack.PIECE, meter) as stream:
+                pages = pack.store(stream, directory.path, previous, options.packing, meter)
+            del previous  # frees about 60 bytes of memory per page
+            if options.incremental:
+                member.pages = pages
+            member.files = [pages.map, *[pages.own] * (not options.incremental)]
+            if stream.entries is not None:
+                member.facts["entries"] = stream.entries
+            stored_bytes = pages.map.bytes + pages.own.bytes
+            member.facts |= _facts(stream.facts, meter.seconds - before, stream.size, stored_bytes)
 
 
 def _previous(options: BackupOptions, repo: Repository, member: _Member) -> PreviousBackup:
@@ -222,7 +219,7 @@ def _previous(options: BackupOptions, repo: Repository, member: _Member) -> Prev
     if options.incremental:
         every = repository.listing(repo, str(member.facts["suffix"])).backups
         if last := next((backup for backup in reversed(every) if backup.incremental), None):
-            repo.bring(last)
+            repo.bring(last.stored())
             return pack.previous(repo.path, last)
     return PreviousBackup()
 
@@ -254,7 +251,7 @@ def store_entries(part: Part, path: Path, packing: Packing, meter: Meter) -> tup
 
     with piped(export, "read") as (descriptor, exported):
         parts = pack.paced(iter(lambda: os.read(descriptor, _READ), b""), packing.throttle)
-        stored = pack.write(path.with_name(packing.stored_name(path.name)), compressed(parts), packing)
+        stored = pack.write(path, compressed(parts), packing)
     return stored, exported.result()
 
 
@@ -276,8 +273,7 @@ def _write_manifests(options: BackupOptions, members: Sequence[_Member]) -> None
     for member in members:
         with held.private(member.partial) as directory:
             if member.config is not None:
-                path = directory.path / packing.stored_name(CONFIG)
-                member.files.append(pack.write(path, [member.config], packing))
+                member.files.append(pack.write(directory.path / CONFIG, [member.config], packing))
             facts = {
                 "host": socket.gethostname(),
                 "source": plain.printable(str(member.directory.absolute())),

@@ -23,7 +23,7 @@ from loader import age, csn, dn, plain
 from loader.mdb import contents
 from loader.mdb.contents import Contents
 from loader.operations.backup import manifest, pack, replay, repository
-from loader.operations.backup.manifest import LOG, SEGMENT, SEGMENT_TIME, Backup, Segment, Segments
+from loader.operations.backup.manifest import LOG, SEGMENT, SEGMENT_TIME, Backup, Segment
 from loader.operations.backup.options import LogOptions, Moment, Packing
 from loader.operations.backup.repository import Repository
 from loader.operations.backup.run import store_entries
@@ -228,7 +228,7 @@ def opened(
     """Yields the LDIF files of segments, decrypted to the directory `scratch` if they are encrypted. Raises
     BackupDamaged, BackupEncrypted, NoSpace, RemoteFailed."""
     directory = repo.path / LOG
-    repo.bring(Segments(tuple(every)))
+    repo.bring((f"{LOG}/{segment.file}", segment.files[0]) for segment in every)
     keys = age.identities(identities) if identities and any(segment.is_encrypted for segment in every) else None
     with ExitStack() as stack:
         paths = []

@@ -10,7 +10,6 @@ import datetime
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from msgspec import Struct, structs
 
@@ -22,14 +21,13 @@ from loader.operations.backup.changes import Values
 from loader.operations.backup.drill import left_out
 from loader.operations.backup.manifest import Backup
 from loader.operations.backup.options import END, LATEST, Moment, RestoreOptions, UndoOptions
-from loader.operations.backup.replay import Log, Logged
+from loader.operations.backup.replay import Log, Logged, Origin
 from loader.operations.backup.restore import Contents, log_of
 from loader.progress import Progress
 from loader.server import configuration
 from loader.sinks import changing
 from loader.sinks.changing import LogQuery
 from loader.sources import names
-from loader.storage import files
 
 _LAST = 20  # changes that a dry run lists
 _ALWAYS = {"entrycsn", "modifiersname", "modifytimestamp"}  # every modify operation replaces them
@@ -92,14 +90,10 @@ def last_changes(options: RestoreOptions, backup: Backup, progress: Progress) ->
     """Returns the last changes of the database up to `options.until`, in the order of their CSNs."""
     repo, moment = repository.of(options.repo), options.until
     assert moment is not None
-    contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-    configured = contents.config()
+    configured = Contents.of(repo.path, backup, options.identities, options.config_path).config()
     database = configured.database(backup.suffix)
     query = LogQuery("", "", moment.csn, moment.text, database.suffixes, None, _LAST + 1)
-    with (
-        files.temporary_directory("log") as scratch,
-        log_of(options, repo, (contents, configured, database), scratch / "log", progress) as source,
-    ):
+    with log_of(options, repo, Origin(backup, configured, database), progress) as source:
         last = [logged for logged, _, matches in _found(source, query, progress)[0] if matches]
     befores = [csn.just_before(change.csn) for change in last[:1]] + [change.csn for change in last]
     pairs = list(zip(last, befores, strict=False))
@@ -150,15 +144,11 @@ def _log(options: UndoOptions, progress: Progress) -> Iterator[tuple[Log, Config
     repo = repository.of(options.repo)
     backup = repository.find(repo, LATEST, options.suffix)
     contents = Contents.of(repo.path, backup, options.identities, options.config_path)
-    repo.bring(backup)
+    repo.bring(backup.stored())
     configured = contents.config()
     now = Moment.parse(datetime.datetime.now(datetime.timezone.utc).isoformat())
     restoring = RestoreOptions(repo, until=now, identities=options.identities)
-    origin = (contents, configured, configured.database(backup.suffix))
-    with (
-        files.temporary_directory("log") as scratch,
-        log_of(restoring, repo, origin, Path(scratch) / "log", progress) as source,
-    ):
+    with log_of(restoring, repo, Origin(backup, configured, configured.database(backup.suffix)), progress) as source:
         yield source, configured, backup.suffix
 
 
