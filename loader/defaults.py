@@ -67,7 +67,9 @@ def state_dir() -> Path:
 
 
 def _xdg(variable: str, default: str) -> Path:
-    return Path(os.path.expanduser(os.environ.get(variable) or default), "ditseed")
+    directory = os.path.expanduser(os.environ.get(variable) or default)
+    # A container's account may have neither HOME nor an entry in passwd. Its home is then /, never the working directory.
+    return Path(f"/{directory[2:]}" if directory.startswith("~/") else directory, "ditseed")
 
 
 CGROUPS = Path("/sys/fs/cgroup")

@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -74,11 +74,18 @@ def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
     from subprocess import PIPE
 
     from loader.child import Child
+    from loader.storage import holders
 
     path = json.dumps([directory or os.getcwd() for directory in sys.path])
     command = [sys.executable, "-IS", "-c", START, path, work.__module__, work.__qualname__]
     call = pickle.dumps([_METER if isinstance(argument, Meter) else argument for argument in arguments])
-    with Child(command, stdin=PIPE, stdout=PIPE) as child:
+    with ExitStack() as stack:
+        child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))
+        # LMDB knows a reader only by the number of its process, and a slapd in another container may have the same. Then
+        # another child is started, while this one still occupies its number.
+        with contextlib.suppress(LoaderError, OSError):  # the child reports why lock.mdb cannot be opened
+            while holders.locker(arguments[0], child.process.pid) is not None:
+                child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))
         assert child.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `finish` reports why the child ended
             child.process.stdin.write(_LENGTH.pack(len(call)) + call)

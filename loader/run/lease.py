@@ -8,7 +8,6 @@ lease identifies the database by a mark that the server itself shows (loader/ope
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import os
@@ -128,7 +127,7 @@ def lease_for(lease: Lease, seconds: float, change: Callable[[], object]) -> Non
 
 def record(lease: Lease, overwrite: bool = True) -> None:
     """Records a lease in the log."""
-    by = lease.by or f"{getpass.getuser()}, process {os.getpid()}"
+    by = lease.by or f"{files.account_name(os.geteuid())}, process {os.getpid()}"
     with _writing() as log:
         if overwrite or (_LEASE, lease.name) not in log.rows:
             taken = datetime.now(timezone.utc).isoformat(timespec="seconds")

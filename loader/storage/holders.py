@@ -38,8 +38,8 @@ def holder(directory: Path) -> int | None:
     return next((user.pid for user in users), pid)
 
 
-def locker(directory: Path) -> int | None:
-    """Like `holder`, but looks only at the lock on lock.mdb."""
+def locker(directory: Path, byte: int = 0) -> int | None:
+    """Like `holder`, but looks only at the lock on lock.mdb; with `byte`, at that of the reader with this process ID."""
     lock = directory / LOCK
     try:
         with held.opened(directory) as open_dir:
@@ -49,7 +49,7 @@ def locker(directory: Path) -> int | None:
     except PermissionError:
         raise NotPermitted(action="query the locks on", path=lock, owner=owner_name(lock)) from None
     with held.closing_descriptor(descriptor):
-        return lock_holder(descriptor, 0)
+        return lock_holder(descriptor, byte)
 
 
 def lock_holder(descriptor: int, byte: int) -> int | None:
@@ -88,7 +88,10 @@ def _warn(directory: str, unseen: str) -> None:
 
 
 def _description(pid: int) -> str:
-    return f" ({command_name(pid) or 'a process'}, process {pid})" if pid else ""
+    """`pid`: of `locker`."""
+    if not pid:
+        return ", in another container or PID namespace"
+    return f" ({command_name(pid) or 'a process'}, process {pid})"
 
 
 # --- mapped ----------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from loader.run import lease
 from loader.run.lease import Lease
 from loader.server import configuration, questions, tools
 from loader.server.options import Connection
-from loader.storage import files, probes
+from loader.storage import files, holders, probes
 from loader.storage.probes import Unmeasurable
 from loader.storage.survey import Unseen
 
@@ -141,6 +141,9 @@ class Server:
             if pid is None:
                 if hidden := tools.unreadable_slapd():
                     reason = f"the configuration of slapd (process {hidden}) cannot be seen: run ditseed as root"
+                    raise UsageProblem(reason=reason)
+                if any(holders.locker(Path(database.directory)) == 0 for database in self.databases):
+                    reason = "slapd is in another container: run ditseed there, or set shareProcessNamespace for its pod"
                     raise UsageProblem(reason=reason)
                 return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
             if tools.has_other_network(pid):

@@ -164,8 +164,10 @@ def _denied(server: Server) -> tuple[str, list[Denied]]:
         return "", []
     try:
         account = pwd.getpwuid(uid)
-    except KeyError:
-        raise UsageProblem(reason=f"slapd runs as user ID {uid}, which has no name on this host") from None
+    except KeyError:  # usual in a container; `_denied_to` needs a name only if root asks
+        if os.geteuid() != uid:
+            raise UsageProblem(reason=f"slapd runs as user ID {uid}, which has no name on this host") from None
+        account = pwd.struct_passwd((str(uid), "", uid, os.getegid(), "", "/", ""))
     if os.geteuid() not in (0, uid):
         raise UsageProblem(reason=f"only root, or {account.pw_name} itself, can tell")
 

@@ -18,6 +18,8 @@ from loader.mdb import isolated, meta, readers, snapshot
 from loader.mdb.environment import opened
 from loader.sources.mdb import LdifFormat
 from loader.storage import holders
+from tests.support.processes import announced
+from tests.support.require import require_root
 from tests.unit.mdb.test_copy import make
 
 ENTRIES = 2000
@@ -50,6 +52,33 @@ def test_held_twice_and_given_back(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), snapshot.protected(place):
         raise RuntimeError
     assert readers.slots(place) == ()
+
+
+# Locks the bytes of lock.mdb by which LMDB knows readers with these process IDs (mdb_reader_pid).
+_LOCKER = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX, int(sys.argv[2]), int(sys.argv[3]))
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_reader_in_another_container_may_have_the_number_of_a_child(tmp_path: Path) -> None:
+    """In a new PID namespace the numbers begin at 1."""
+    require_root()
+    place, count = make(tmp_path), 12
+    reader = f"""if True:
+        from pathlib import Path
+        from loader.mdb import readers, snapshot
+        with snapshot.protected(Path({str(place)!r})):
+            print(*(slot.pid for slot in readers.slots(Path({str(place)!r}))), flush=True)
+        """
+    with announced(_LOCKER, place / "lock.mdb", count, 1):
+        command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", reader]
+        numbers = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert len(numbers) == 1
+    assert int(numbers[0]) > count
 
 
 def test_a_file_without_its_directory(tmp_path: Path) -> None:
