@@ -1,0 +1,108 @@
+"""The manifests of fixtures/kubernetes, with the wheel in their image, as podman plays them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import s3
+from fixtures.installed import InstallError, Packages, podman_configured, run
+from fixtures.kube_pods import SUFFIX, Pods, image, missing_pods
+from tests.support.command import ditseed
+from tests.support.require import require
+
+pytestmark = [pytest.mark.container, pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def built(made: Packages) -> Iterator[str]:
+    require(missing_pods())
+    with image(made.wheel) as name:
+        yield name
+
+
+@pytest.fixture
+def pods(built: str, tmp_path: Path) -> Iterator[Pods]:
+    with podman_configured() as settings:
+        found = Pods(built, settings, tmp_path)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+SOME = 20_000
+
+
+@pytest.mark.parametrize("entries", [SOME, pytest.param(1_000_000, marks=(pytest.mark.heavy, pytest.mark.timeout(7200)))])
+def test_three_pods(pods: Pods, tmp_path: Path, entries: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The third is added later, is killed while it is seeded, and goes on when it is played again; then it is equal
+    to its peer, and follows it."""
+    password = tmp_path / "password"
+
+    def write(*arguments: object) -> None:
+        ditseed("add", "-H", pods.uri(0), "-D", f"cn=admin,{SUFFIX}", "-y", password, *arguments).ok()
+
+    def assert_equal(number: int) -> None:
+        words = ("-D", "cn=replicator", "-y", replicator, "-b", SUFFIX)
+        ditseed("replica", "verify", "-H", pods.uri(0), *words, "--consumer", pods.uri(number)).ok()
+
+    pods.play(0)
+    # podman 4.3 gives the pods the coded text of a Secret.
+    password.write_text(pods.inside(0, "cat", "/tmp/ditseed/admin"))
+    replicator = tmp_path / "replicator"
+    replicator.write_text(pods.inside(0, "cat", "/tmp/ditseed/replicator"))
+    for file in (password, replicator):
+        file.chmod(0o600)
+    ditseed("generate", "people", "-n", entries, "-o", tmp_path / "tree").ok()
+    write(tmp_path / "tree")
+    shown = [f"{entries:,} entries: the second pod is ready after {ready(pods, 1):.1f} s"]
+    assert_equal(1)
+
+    data = pods.volume(f"data-{pods.name(1)}").parents[1] / f"data-{pods.name(2)}" / "_data/data"
+    for point in ("stream.unrecorded", "check.start"):
+        with pytest.raises(InstallError, match="exited with code 137"):
+            pods.play(2, DITSEED_KILL_AT=point)
+        assert (data / ".ditseed-seed").exists()
+        assert not (data / "data.mdb").exists()
+    log = (data / ".ditseed-seed/run.log").read_bytes()
+    ready(pods, 2)
+    assert (data / ".ditseed-seed/run.log").read_bytes().startswith(log)
+    assert_equal(2)
+    change = tmp_path / "change"
+    change.write_text(f"dn: {SUFFIX}\nchangetype: modify\nreplace: description\ndescription: later\n")
+    run("ldapmodify", "-x", "-H", pods.uri(0), "-D", f"cn=admin,{SUFFIX}", "-y", password, "-f", change)
+    assert_equal(2)
+    inode = (data / "data.mdb").stat().st_ino
+    ready(pods, 2)  # as after a restart of its node
+    assert (data / "data.mdb").stat().st_ino == inode
+    if entries > SOME:
+        pods.make_empty(3)
+        shown.append(f"by syncrepl alone: after {ready(pods, 3):.1f} s")
+    with capsys.disabled():
+        print("", *shown, sep="\n")
+
+
+def ready(pods: Pods, number: int) -> float:
+    """Plays a pod. Returns the seconds until its readiness probe succeeds."""
+    began = time.monotonic()
+    pods.play(number)
+    while not pods.is_ready(number):  # until the test's timeout: syncrepl alone takes long
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def test_the_cron_job_beside_a_running_slapd(pods: Pods, tmp_path: Path) -> None:
+    """It backs up the volume of a running slapd from a PID namespace of its own to S3."""
+    pods.play(0)
+    password = tmp_path / "password"
+    password.write_text(pods.inside(0, "cat", "/tmp/ditseed/admin"))
+    password.chmod(0o600)
+    ditseed("generate", "people", "-n", "50", "-o", tmp_path / "tree").ok()
+    ditseed("add", "-H", pods.uri(0), "-D", f"cn=admin,{SUFFIX}", "-y", password, tmp_path / "tree").ok()
+    with s3.running() as store:
+        assert "entries" in pods.job(0, f"s3://{s3.BUCKET}/ldap", store.environment)
+        assert any(key.endswith("manifest.json") for key in store.keys("ldap/"))
