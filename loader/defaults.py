@@ -68,7 +68,7 @@ def state_dir() -> Path:
 
 def _xdg(variable: str, default: str) -> Path:
     directory = os.path.expanduser(os.environ.get(variable) or default)
-    # A container's account may have neither HOME nor an entry in passwd. Its home is then /, never the working directory.
+    # A container's account may have neither HOME nor an entry in passwd. Then its home is /, not the working directory.
     return Path(f"/{directory[2:]}" if directory.startswith("~/") else directory, "ditseed")
 
 

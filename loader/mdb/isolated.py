@@ -81,8 +81,8 @@ def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
     call = pickle.dumps([_METER if isinstance(argument, Meter) else argument for argument in arguments])
     with ExitStack() as stack:
         child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))
-        # LMDB knows a reader only by the number of its process, and a slapd in another container may have the same. Then
-        # another child is started, while this one still occupies its number.
+        # LMDB knows a reader only by the number of its process, and a slapd in another container may have the same. In
+        # that case another child is started, while this one still occupies its number.
         with contextlib.suppress(LoaderError, OSError):  # the child reports why lock.mdb cannot be opened
             while holders.locker(arguments[0], child.process.pid) is not None:
                 child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))

@@ -39,7 +39,7 @@ def holder(directory: Path) -> int | None:
 
 
 def locker(directory: Path, byte: int = 0) -> int | None:
-    """Like `holder`, but looks only at the lock on lock.mdb; with `byte`, at that of the reader with this process ID."""
+    """Like `holder`, but looks only at the lock on lock.mdb. `byte`: 0, or the process ID of a reader."""
     lock = directory / LOCK
     try:
         with held.opened(directory) as open_dir:

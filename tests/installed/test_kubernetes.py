@@ -10,7 +10,7 @@ import pytest
 
 from fixtures import s3
 from fixtures.installed import InstallError, Packages, podman_configured, run
-from fixtures.kube_pods import SUFFIX, Pods, image, missing_pods
+from fixtures.kube_pods import ACCOUNT, SUFFIX, Pods, image, missing_pods
 from tests.support.command import ditseed
 from tests.support.require import require
 
@@ -25,9 +25,9 @@ def built(made: Packages) -> Iterator[str]:
 
 
 @pytest.fixture
-def pods(built: str, tmp_path: Path) -> Iterator[Pods]:
+def pods(built: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Pods]:
     with podman_configured() as settings:
-        found = Pods(built, settings, tmp_path)
+        found = Pods(built, settings, tmp_path, getattr(request, "param", ACCOUNT))
         try:
             yield found
         finally:
@@ -37,7 +37,9 @@ def pods(built: str, tmp_path: Path) -> Iterator[Pods]:
 SOME = 20_000
 
 
-@pytest.mark.parametrize("entries", [SOME, pytest.param(1_000_000, marks=(pytest.mark.heavy, pytest.mark.timeout(7200)))])
+@pytest.mark.parametrize(
+    "entries", [SOME, pytest.param(1_000_000, marks=(pytest.mark.heavy, pytest.mark.timeout(7200)))]
+)
 def test_three_pods(pods: Pods, tmp_path: Path, entries: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The third is added later, is killed while it is seeded, and goes on when it is played again; then it is equal
     to its peer, and follows it."""
@@ -95,14 +97,18 @@ def ready(pods: Pods, number: int) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.parametrize("pods", [ACCOUNT, 1234567], indirect=True)
 def test_the_cron_job_beside_a_running_slapd(pods: Pods, tmp_path: Path) -> None:
-    """It backs up the volume of a running slapd from a PID namespace of its own to S3."""
+    """It backs up the volume of a running slapd from a PID namespace of its own to S3; also as an account that has no
+    name, and only the group 0."""
     pods.play(0)
     password = tmp_path / "password"
     password.write_text(pods.inside(0, "cat", "/tmp/ditseed/admin"))
     password.chmod(0o600)
     ditseed("generate", "people", "-n", "50", "-o", tmp_path / "tree").ok()
     ditseed("add", "-H", pods.uri(0), "-D", f"cn=admin,{SUFFIX}", "-y", password, tmp_path / "tree").ok()
+    ready(pods, 1)
+    assert "DOCTOR OK" in pods.inside(1, "ditseed", "doctor", "--check", "--config", "/var/lib/ldap/slapd.d")
     with s3.running() as store:
-        assert "entries" in pods.job(0, f"s3://{s3.BUCKET}/ldap", store.environment)
+        assert "entries" in pods.job(1, f"s3://{s3.BUCKET}/ldap", store.environment)
         assert any(key.endswith("manifest.json") for key in store.keys("ldap/"))

@@ -143,7 +143,7 @@ class Server:
                     reason = f"the configuration of slapd (process {hidden}) cannot be seen: run ditseed as root"
                     raise UsageProblem(reason=reason)
                 if any(holders.locker(Path(database.directory)) == 0 for database in self.databases):
-                    reason = "slapd is in another container: run ditseed there, or set shareProcessNamespace for its pod"
+                    reason = "slapd is in another container: run ditseed there, or set shareProcessNamespace in its pod"
                     raise UsageProblem(reason=reason)
                 return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
             if tools.has_other_network(pid):
