@@ -148,13 +148,12 @@ _SBIN = (
 )
 
 
-def find_tool(name: str, diverted: bool = False) -> str | None:
+def find_tool(name: str) -> str | None:
     """Returns the path of the first program `name` in PATH, or in a directory where slapd's tools may be, that is not a
-    link of `ditseed shims`. `diverted`: also accepts NAME.distrib of dpkg-divert(1), which becomes the server unless
-    the caller starts it with `name` as argv[0]."""
-    names = (name, f"{name}.distrib") if diverted else (name,)
+    link of `ditseed shims`. It may be NAME.distrib of dpkg-divert(1), which becomes the server unless the caller starts
+    it with `name` as argv[0], or with -T."""
     for directory in f"{os.environ.get('PATH', os.defpath)}:{_SBIN}".split(":"):
-        for path in (os.path.join(directory or ".", each) for each in names):
+        for path in (os.path.join(directory or ".", each) for each in (name, f"{name}.distrib")):
             if os.path.isfile(path) and os.access(path, os.X_OK) and not is_link(path):
                 return path
     return None

@@ -211,7 +211,7 @@ def _link_program() -> bytes:
 
 def _original(call: Call, reason: str) -> int:
     """Replaces this process by the original, or runs it where its way would lose data or leave files of root."""
-    path = defaults.find_tool(call.tool, diverted=True)
+    path = defaults.find_tool(call.tool)
     if path is None:
         call.say(f"the original is not in PATH ({reason}, so ditseed does not do this itself)")
         return 1
@@ -504,7 +504,7 @@ def _added_by_original(call: Call, rest: int, named: dict[bytes, bytes]) -> int:
     duplicate, and leave a damaged database."""
     import subprocess
 
-    path = defaults.find_tool(call.tool, diverted=True)
+    path = defaults.find_tool(call.tool)
     assert path is not None  # it has printed the configuration
     command = [call.program(path), *call.words(without="lq")]
     with subprocess.Popen(command, executable=path, stdin=rest, stderr=subprocess.PIPE) as process:

@@ -35,7 +35,8 @@ def server_tool(name: str, *arguments: str) -> list[str]:
     path = defaults.find_tool(name)
     if path is None:
         raise ToolMissing(tool=name)
-    return [path, *arguments]
+    is_diverted = path.endswith(".distrib") and name.startswith("slap") and name != "slapd"
+    return [path, *([f"-T{name[4:]}"] if is_diverted else []), *arguments]
 
 
 def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]:

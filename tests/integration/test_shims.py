@@ -18,6 +18,7 @@ import pytest
 from fixtures.slapd_config import Installation
 from loader import defaults
 from loader.errors import DirectoryUnsafe, UsageProblem
+from loader.server import tools
 from tests.support.command import COMMAND, ditseed, environment
 
 pytestmark = pytest.mark.slapd
@@ -218,7 +219,7 @@ class Home:
         return Result(done.returncode, _plain(done.stdout.decode()), err)
 
     def slapcat(self) -> str:
-        words = [defaults.find_tool("slapcat") or "slapcat", "-f", str(self.path / "slapd.conf")]
+        words = tools.server_tool("slapcat", "-f", str(self.path / "slapd.conf"))
         return _plain(subprocess.run(words, capture_output=True, check=False, text=True).stdout)
 
 
@@ -407,3 +408,18 @@ def test_no_link_finds_itself(links: Path, tmp_path: Path, monkeypatch: pytest.M
     done = subprocess.run([links / "slapadd.distrib", "-VV"], capture_output=True, check=False)
     assert done.returncode == 1
     assert COMMAND.exists()
+
+
+def test_diverted_originals(pair: tuple[Home, Home], monkeypatch: pytest.MonkeyPatch) -> None:
+    """dpkg-divert renames the tools to NAME.distrib, which is the server unless it is told otherwise."""
+    home = pair[1]
+    monkeypatch.setenv("PATH", f"{home.path}:{home.environment['PATH']}")
+    for tool in TOOLS:
+        (home.path / f"{tool}.distrib").symlink_to(defaults.find_tool(tool) or "")
+    assert tools.server_tool("slapcat", "-n0") == [str(home.path / "slapcat.distrib"), "-Tcat", "-n0"]
+    env = environment({"DITSEED_SHIM": "native"})
+    for words in ("slapadd -q -l T/G", "slapcat -l OUT"):
+        subprocess.run(home.words(words), env=env, check=True)
+    assert (home.path / "data" / "data.mdb").stat().st_size < 1 << 30  # the original's would be as long as maxsize
+    subprocess.run(home.words("slapindex"), env=env, check=True)
+    assert _plain((home.path / "out").read_text()) == home.slapcat()
