@@ -152,6 +152,11 @@ def find_tool(name: str) -> str | None:
     """Returns the path of the first program `name` in PATH, or in a directory where slapd's tools may be, that is not a
     link of `ditseed shims`. It may be NAME.distrib of dpkg-divert(1), which becomes the server unless the caller starts
     it with `name` as argv[0], or with -T."""
+    if name == "slapd" and (slapcat := find_tool("slapcat")):
+        # PATH may have another release: upstream installs slapcat in sbin as a link to slapd in libexec.
+        beside = os.path.join(os.path.dirname(os.path.realpath(slapcat)), name)
+        if os.access(beside, os.X_OK):
+            return beside
     for directory in f"{os.environ.get('PATH', os.defpath)}:{_SBIN}".split(":"):
         for path in (os.path.join(directory or ".", each) for each in (name, f"{name}.distrib")):
             if os.path.isfile(path) and os.access(path, os.X_OK) and not is_link(path):

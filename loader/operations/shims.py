@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 # Tool -> its options as in slapcommon.c, and those with which the native core can do the work.
 _TOOLS = {
-    "slapadd": ("b:cd:f:F:gj:l:n:o:qsS:uvw", "bcfFglnoqsSw"),
-    "slapcat": ("a:b:cd:f:F:gH:l:n:o:s:v", "bfFglnoHs"),
-    "slapindex": ("b:cd:f:F:gn:o:qtv", "bcfFgnqt"),
+    "slapadd": ("b:cd:f:F:gj:l:n:o:qsS:uvw", "bcdfFglnoqsSw"),
+    "slapcat": ("a:b:cd:f:F:gH:l:n:o:s:v", "bdfFglnoHs"),
+    "slapindex": ("b:cd:f:F:gn:o:qtv", "bcdfFgnqt"),
 }
 _O_OPTIONS = {
     # schema-check=no is not -s: slapadd 2.5 then stores no structuralObjectClass.
@@ -79,7 +79,7 @@ class Call:
         if self.is_usage_error or has_operands or {"b", "n"} <= options.keys():
             raise Handed("its arguments")
         for letter, value in ((option[1:], value) for option, value in self.pairs):
-            if letter not in _TOOLS[self.tool][1]:
+            if letter not in _TOOLS[self.tool][1] or (letter == "d" and value != "0"):  # -d 0: no lines of libraries
                 raise Handed(f"option -{letter}")
             if letter == "o" and not (known and known.fullmatch(value)):
                 raise Handed(f"option -o {value}")
@@ -420,7 +420,7 @@ def _slapadd(call: Call) -> int:
             now=time.strftime("%Y%m%d%H%M%SZ", time.gmtime()),
         )
         log.setup(-1)
-        has_meter = os.isatty(2) and not is_pipe
+        has_meter = os.isatty(2) and not is_pipe and "d" not in options
         progress = Progress("auto" if has_meter else "none")
         with (
             _scratch(directory) as scratch,

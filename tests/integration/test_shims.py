@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.slapd_config import Installation
+from fixtures.slapd import Slapd
+from fixtures.slapd_config import Installation, Settings
 from loader import defaults
 from loader.errors import DirectoryUnsafe, UsageProblem
 from loader.server import tools
@@ -68,6 +69,7 @@ CASES = {
     "2 file": ["slapadd | <G"],
     "2 pipe": ["slapadd | G"],
     "4": ["slapadd -q -l T/G"],
+    "4 -d 0": ["slapadd -d 0 -l T/G", "slapcat -d 0", "slapadd -d 0 -l T/G"],
     "5": ["slapadd -v -l T/G"],
     "6": ["slapadd -l T/G", "slapadd -l T/G"],
     "7": ["slapadd -l T/G", "slapadd -c -l T/one-new"],
@@ -270,6 +272,22 @@ def test_glued_databases(tmp_path: Path, links: Path) -> None:
         assert one == other, command
 
 
+def test_slapd_runs(links: Path) -> None:
+    """Case 29: the dump is that of the original, and slapd shows an entry that slapadd appends."""
+    suffix = Settings().suffix
+    with Slapd() as server:
+        server.ldapadd(TOP.replace(SUFFIX, suffix).replace("dc: ex", "dc: example"))
+        at = (*server.config_arguments, "-b", suffix)
+        more = environment({"PATH": f"{links}:{Installation().environment()['PATH']}", "DITSEED_SHIM": "native"})
+        dump = subprocess.run(
+            [links / "slapcat", *at, "-o", "ldif-wrap=no"], env=more, capture_output=True, text=True, check=True
+        )
+        assert dump.stdout == server.slapcat()
+        added = person("late", above=suffix)
+        subprocess.run([links / "slapadd", *at], env=more, input=added, text=True, check=True)
+        assert len(server.search("(uid=late)")) == 1
+
+
 def test_a_terminal_sees_the_end(pair: tuple[Home, Home]) -> None:
     main, side = pty.openpty()
     subprocess.run(pair[1].words("slapadd -q -l T/G"), env=pair[1].environment, stderr=side, check=True)
@@ -394,6 +412,16 @@ def test_links_only_where_nobody_else_can_write(tmp_path: Path) -> None:
     taken.mkdir()
     (taken / "slapadd").write_text("#!/bin/sh\n")
     ditseed("shims", taken).refused(UsageProblem, "slapadd")
+
+
+def test_the_server_beside_the_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As upstream installs it: slapcat in sbin is a link to slapd in libexec. Its release decides the data format."""
+    (tmp_path / "libexec").mkdir()
+    (tmp_path / "sbin").mkdir()
+    slapd = shutil.copy(defaults.find_tool("slapd") or "", tmp_path / "libexec")
+    (tmp_path / "sbin" / "slapcat").symlink_to("../libexec/slapd")
+    monkeypatch.setenv("PATH", f"{tmp_path}/sbin:{Installation().environment()['PATH']}")
+    assert defaults.find_tool("slapd") == str(slapd)
 
 
 def test_no_link_finds_itself(links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
