@@ -57,11 +57,12 @@ class Handed(Exception):
 
 class Call:
     """A command line. `options` maps letters to values; the last value counts, as in the tools. `directory`: that of
-    the database, once it is known."""
+    the database, once it is known. `note`: the original's message about the choice of the database."""
 
     def __init__(self, tool: str, arguments: list[str]) -> None:
         self.tool, self.arguments = tool, arguments
         self.directory: Path | None = None
+        self.note = ""
         self.pairs: list[tuple[str, str]] = []
         self.operands: list[str] = []
         self.is_usage_error = False
@@ -118,6 +119,10 @@ class Call:
 
     def say(self, text: str) -> None:
         os.write(2, plain.printable(f"{self.tool}: {text}").encode("utf-8", "surrogateescape") + b"\n")
+
+    def say_note(self) -> None:
+        with suppress(OSError):  # stderr may be closed
+            os.write(2, self.note.encode())
 
     def program(self, path: str) -> str:
         """Returns argv[0] for the original at `path`: slapd is the tool by whose name it is called."""
@@ -342,8 +347,8 @@ def _database(call: Call) -> tuple[Config, Database]:
         config = configuration.read(Path(name))
         wanted, number = call.options.get("b", call.subtree), call.number
         if number is not None or wanted is None:
-            entry = f"olcDatabase={{{1 if number is None else number}}}"
-            matches = [each for each in config.databases if each.entry_dn.startswith(entry)]
+            number = _default_number(call, config) if number is None else number
+            matches = [each for each in config.databases if each.entry_dn.startswith(f"olcDatabase={{{number}}}")]
         else:
             suffixes = ((suffix, each) for each in config.databases for suffix in each.suffixes)
             above = [(dn.key(suffix).count(","), each) for suffix, each in suffixes if dn.is_below(wanted, suffix)]
@@ -363,6 +368,17 @@ def _database(call: Call) -> tuple[Config, Database]:
     except LoaderError as error:
         raise Handed(str(error)) from error
     return config, database
+
+
+def _default_number(call: Call, config: Config) -> int:
+    """Returns the number of the database for a call without -n and -b: the first after cn=config that is neither
+    cn=Monitor nor subordinate (slapcommon.c). Each number has an entry in cn=config, also without a suffix."""
+    matches = (re.match(r"olcDatabase=\{([0-9]+)\}(?!monitor,)", name, re.IGNORECASE) for name, _ in config.entries)
+    numbers = {int(match[1]): bool(config.values(match.string, "olcSubordinate")) for match in matches if match}
+    first = min((number for number, is_subordinate in numbers.items() if number and not is_subordinate), default=1)
+    if first > 1 and "d" not in call.options and not any(numbers[number] for number in numbers if number < first):
+        call.note = f"The first database does not allow {call.tool}; using the first available one ({first})\n"
+    return first
 
 
 def _default_configuration() -> str:
@@ -433,6 +449,7 @@ def _slapadd(call: Call) -> int:
                 call.arguments = call.words(without="q")  # -q and a duplicate would damage the database
                 raise Handed("a parent is missing, or a record of an included file is not accepted")
             rest = _only(path, {line or 0 for _, line, _, _ in rejected}, directory) if rejected else None
+            call.say_note()
             publish()
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
@@ -576,6 +593,7 @@ def _slapcat(call: Call) -> int:
         if base is not None and not mdb.find(Part(directory), [base]):
             raise Handed("there is no such entry")
         output = _output(call)
+        call.say_note()
         mdb.stream(part, output, defaults.processors(), Meter("read"), LdifFormat(as_slapcat=columns))
         os.close(output)
     except OSError as error:

@@ -145,7 +145,8 @@ maxsize 1073741824
 """
 # What scripts match. Lines of libraries have times and thread numbers.
 _MATCHED = re.compile(
-    "slap(add|cat|index): (?!.* does this: |[0-9]+ of the records)|Error, entries missing!|  entry |added: |usage"
+    "slap(add|cat|index): (?!.* does this: |[0-9]+ of the records)"
+    "|Error, entries missing!|  entry |added: |usage|The first database"
 )
 _GENERATED = re.compile("^(entryUUID|entryCSN|createTimestamp|modifyTimestamp):.*\n", re.MULTILINE)
 _TIME = re.compile(r"(contextCSN: )[0-9.]+Z#[0-9a-f]+")
@@ -259,15 +260,20 @@ def test_a_link_does_what_the_original_does(case: str, pair: tuple[Home, Home]) 
         assert not files[1].exists() or files[1].stat().st_mode == files[0].stat().st_mode
 
 
-def test_glued_databases(tmp_path: Path, links: Path) -> None:
-    """Case 30: what was split is joined again; -g rejects entries of the subordinate database."""
-    pair = [Home(tmp_path / name, place).make(_GLUE) for name, place in (("original", None), ("link", links))]
-    for command in (
-        "slapadd -b dc=ex -g -l T/sub",
-        "slapcat -b dc=ex -g",
-        "slapadd -b dc=ex -c -l T/sub",
-        "slapcat -b dc=ex",
-    ):
+@pytest.mark.parametrize(
+    ("before", "commands"),
+    [
+        (  # case 30: what was split is joined again; -g rejects entries of the subordinate database
+            _GLUE,
+            ("slapadd -b dc=ex -g -l T/sub", "slapcat -b dc=ex -g", "slapadd -b dc=ex -c -l T/sub", "slapcat -b dc=ex"),
+        ),
+        (_GLUE, ("slapadd -g -l T/sub", "slapcat -g")),
+        ("database monitor", ("slapadd -l T/G", "slapcat", "slapcat -n 2", "slapcat -n 1", "slapcat -b dc=ex")),
+    ],
+)
+def test_other_databases(tmp_path: Path, links: Path, before: str, commands: tuple[str, ...]) -> None:
+    pair = [Home(tmp_path / name, place).make(before) for name, place in (("original", None), ("link", links))]
+    for command in commands:
         one, other = (home.run(command) for home in pair)
         assert one == other, command
 
