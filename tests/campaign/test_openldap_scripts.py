@@ -26,6 +26,7 @@ from loader.defaults import ENV_SHIM
 from tests.support.command import ditseed, environment
 
 SOURCES = "DITSEED_OPENLDAP_SOURCES"
+TREES = [Path(name) for name in os.environ.get(SOURCES, "").split(":")]
 LONGEST = 180  # seconds for a script; one that takes longer with the originals is left out
 TOOLS = {"SLAPADD": "slapadd", "SLAPCAT": "slapcat", "SLAPINDEX": "slapindex"}
 # The end of a link's program. It appends a line to the file CALLS for each call, and one for each that it hands over.
@@ -59,8 +60,7 @@ class Suite:
             if path.name != "tests":
                 (self.directory / path.name).symlink_to(path)
         shutil.copytree(self.tree / "tests", self.directory / "tests", symlinks=True)
-        definitions = self.directory / "tests/scripts/defines.sh"
-        text = definitions.read_text()
+        text = (definitions := self.directory / "tests/scripts/defines.sh").read_text()
         for name, tool in TOOLS.items():
             text, count = re.subn(f'^{name}="(.*) \\S+ -T[aci] ', f'{name}="\\1 {tool} ', text, flags=re.MULTILINE)
             assert count == 1, name
@@ -86,7 +86,7 @@ class Suite:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("tree", map(Path, os.environ.get(SOURCES, "").split(":")), ids=lambda tree: tree.name)
+@pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.name)
 def test_as_many_scripts_pass_with_the_links(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if not (tree / "tests/run").is_file():
         pytest.skip(f"{SOURCES} names no source tree of OpenLDAP that is built")
