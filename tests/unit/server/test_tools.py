@@ -118,12 +118,14 @@ def test_the_installed_slapd_says_its_format() -> None:
 def test_the_format_follows_the_version(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, known: int | None
 ) -> None:
+    program(tmp_path / "slapcat", "")  # the slapd beside it counts
     program(tmp_path / "slapd", f"echo '{said}' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert tools.lmdb_format() == known
 
 
 def test_an_exchanged_slapd_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program(tmp_path / "slapcat", "")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for release in ((2, 6, 10), (2, 7, 0)):
         (tmp_path / "slapd").unlink(missing_ok=True)
