@@ -1,6 +1,6 @@
 """OpenLDAP's own test scripts, with slapd's tools and with the links of `ditseed shims` in their place.
 
-DITSEED_OPENLDAP_SOURCES names source trees of OpenLDAP, separated by colons. Each is built and installed:
+DITSEED_OPENLDAP_BUILT names source trees of OpenLDAP, separated by colons. Each is built and installed:
     ./configure --prefix=PREFIX --enable-modules --enable-overlays=mod --enable-mdb=yes --enable-dynacl --enable-aci \
         --enable-crypt --enable-spasswd --enable-argon2 --with-tls=openssl --with-cyrus-sasl
     make depend && make && make install
@@ -25,8 +25,8 @@ import pytest
 from loader.defaults import ENV_SHIM
 from tests.support.command import ditseed, environment
 
-SOURCES = "DITSEED_OPENLDAP_SOURCES"
-TREES = [Path(name) for name in os.environ.get(SOURCES, "").split(":")]
+BUILT = "DITSEED_OPENLDAP_BUILT"
+TREES = [Path(name) for name in os.environ.get(BUILT, "").split(":")]
 LONGEST = 180  # seconds for a script; one that takes longer with the originals is left out
 TOOLS = {"SLAPADD": "slapadd", "SLAPCAT": "slapcat", "SLAPINDEX": "slapindex"}
 # The end of a link's program. It appends a line to the file CALLS for each call, and one for each that it hands over.
@@ -89,7 +89,7 @@ class Suite:
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.name)
 def test_as_many_scripts_pass_with_the_links(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if not (tree / "tests/run").is_file():
-        pytest.skip(f"{SOURCES} names no source tree of OpenLDAP that is built")
+        pytest.skip(f"{BUILT} names no source tree of OpenLDAP that is built")
     prefix = re.search(r"^prefix\s*=\s*(\S+)", (tree / "tests/Makefile").read_text(), re.MULTILINE)
     assert prefix
     originals, links = f"{prefix[1]}/sbin", tmp_path / "bin"
