@@ -306,11 +306,3 @@ def test_a_walk_leads_from_file_to_file(verb: str) -> None:
     assert all(path.exists() for path in files)
     for number, path in enumerate(files[1:], 1):
         assert follows(path, files[:number]), path
-
-
-def test_the_readers_entrance_names_what_is_there() -> None:
-    paragraph = (ROOT / "README.md").read_text().partition("## Reader's entrance")[2]
-    paragraph = paragraph.partition("\n## ")[0]
-    paths = re.findall(r"`((?:loader|bin)/[\w/.]+)", paragraph)
-    assert len(paths) >= 5
-    assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -190,8 +190,14 @@ def require_target(directory: Path, replace: bool) -> None:
         raise UsageProblem(reason=f"{directory} is not a directory")
     files.require_writable(directory)
     holders.require_unused(directory)
+    if not replace:
+        require_empty(directory)
+
+
+def require_empty(directory: Path) -> None:
+    """Raises TargetNotEmpty if the database has entries."""
     data = directory / DATA
-    if replace or not data.exists() or not holds_entries(directory):
+    if not data.exists() or not holds_entries(directory):
         return
     what, advice = f"a database ({units.size(files.allocated_bytes(data))})", _KEPT
     with suppress(LoaderError):

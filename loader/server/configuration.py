@@ -283,7 +283,8 @@ def replacement(source: Config, database: Database, changes: Sequence[Change]) -
             reason = str(error.facts["reason"]).replace(str(copy), str(source.path))
             raise _refusal(str(source.path), changes, reason) from error
     before, now = source.settings, after.settings
-    editable = {(database.entry_dn.lower(), name.lower()) for name in slapd_conf.KEYWORDS}
+    names = {*slapd_conf.KEYWORDS, *(change.attribute for change in changes)}
+    editable = {(database.entry_dn.lower(), name.lower()) for name in names}
     others = sorted(
         " ".join(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key) and key not in editable
     )

@@ -57,6 +57,11 @@ class SeedOptions(declared.Placing, declared.Reading):
         "repeated.",
     ] = 0
     page: Annotated[declared.Page, "search, online: entries per page; 0: no paging unless a limit requires it."] = 0
+    prepare_consumer: Annotated[
+        bool,
+        "search, ldif, clone: write into the slapd.d of the consumer what it lacks as a replica: a syncrepl with the "
+        "provider, account and password given here, and the indexes that syncrepl searches by.",
+    ] = False
     nosync: Annotated[bool, "online: switch nosync on during the load, as `ditseed add --nosync`."] = False
     run_dir: declared.RunDir = None
 

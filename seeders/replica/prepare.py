@@ -1,4 +1,4 @@
-"""`replica seed --prepare-provider`, and `replica release`, which undoes it.
+"""`replica seed --prepare-provider` and `--prepare-consumer`, and `replica release`, which undoes the former.
 
 Before the preflight reads the contextCSN, it sets a session log on the provider, and makes writes with which this log
 begins. Probes of the provider prove that the writes were enough. A lease records the previous session log. The seeding
@@ -10,8 +10,12 @@ from __future__ import annotations
 import shlex
 from functools import partial
 
-from loader.errors import ConfigHidden, LoaderError, ProviderNotPrepared, SettingNotRestored
+from loader import indexes, syncrepl
+from loader.config import Config, value_of_word, words_of_value
+from loader.errors import ConfigHidden, LoaderError, ProviderNotPrepared, SettingNotRestored, UsageProblem
 from loader.operations import leases
+from loader.operations.options import IndexChange
+from loader.operations.tune import Plan, Target, indexing
 from loader.run import lease
 from loader.run.lease import Lease
 from loader.run.log import killpoint
@@ -21,6 +25,7 @@ from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
 from seeders.replica import catchup
 from seeders.replica.catchup import Syncprov
+from seeders.replica.options import SeedOptions
 
 KIND = "sessionlog"  # kind of the lease
 # Maximum writes: one to bring the server ID into contextCSN, one to begin the log, one to prove it, and one to spare.
@@ -50,6 +55,53 @@ def prepare(config: Connection, data: Connection, base: str, log_base: str | Non
             if expected.only_changes and expected.answer is SyncAnswer.CHANGES:
                 return [*done, f"writes to {suffix} that change nothing: {count}"]
     raise ProviderNotPrepared(uri=server.uri, suffix=suffix, answer=expected.describe(), why=expected.why)
+
+
+def prepare_consumer(options: SeedOptions) -> list[str]:
+    """Writes into the slapd.d of the stopped consumer the indexes that syncrepl searches by, and a syncrepl that binds
+    to the provider as this seeding does. Settings that are there stay. Returns what was done, in words. Raises
+    UsageProblem, ConfigRefused, ServerRunning, and the errors of the bind."""
+    provider = options.connection
+    if options.config_path is None or provider is None or provider.uri is None:
+        raise UsageProblem(reason="--prepare-consumer needs --config, and the provider: -H URI")
+    config = configuration.read(options.config_path)
+    database, done = config.database(options.suffix), []
+    lacking = tuple(indexes.lacking_for_sync(indexes.parse(database.indexes)))
+    if not config.is_directory and (lacking or not database.consumer):
+        raise UsageProblem(reason=f"{config.path}: --prepare-consumer changes a slapd.d only: edit this file")
+    value = None if database.consumer else _syncrepl(provider, config, database.suffix)
+    if lacking:
+        indexing.change_indexes(Target.of_files(config), database.suffix, IndexChange(add=lacking), apply=True)
+        done.append(f"index {' and '.join(lacking)} of {database.suffix}")
+    if value:
+        target = Target.of_files(configuration.read(config.path))
+        referral = config.values(database.entry_dn, "olcUpdateRef") or (provider.uri,)
+        changes = target.changes(database, {"olcSyncrepl": (value,), "olcUpdateRef": referral})
+        database = target.config.database(database.suffix)
+        _, publish = target.prepare(Plan(database, changes, lambda now: now.consumer, undo=()))
+        assert publish is not None  # only a slapd.conf is not changed
+        publish()
+        done.append(f"syncrepl of {database.suffix} from {provider.uri}")
+    return done
+
+
+def _syncrepl(provider: Connection, config: Config, suffix: str) -> str:
+    """Returns a value of olcSyncrepl that binds as `provider` does, once this bind has succeeded."""
+    password = provider.secret()
+    if provider.mechanism or not provider.bind_dn or password is None:
+        raise UsageProblem(reason="--prepare-consumer writes a syncrepl with a simple bind only: give -D and -y")
+    with session(provider) as server:
+        server.read(suffix, ["1.1"])
+    values = [value for each in config.databases for value in config.values(each.entry_dn, "olcSyncrepl")]
+    taken = {int(syncrepl.parse(value, config.where).rid) for value in values}
+    words = [f"rid={next(rid for rid in range(1, 1000) if rid not in taken):03}", f"provider={provider.uri}"]
+    words += [f"searchbase={suffix}", "type=refreshAndPersist", "retry=5 12 60 +", "keepalive=240:10:30"]
+    words += ["bindmethod=simple", f"binddn={provider.bind_dn}", f"credentials={password.decode('utf-8', 'replace')}"]
+    words += [f"starttls={'critical' if provider.start_tls > 1 else 'yes'}"] if provider.start_tls else []
+    value = " ".join(map(value_of_word, words))
+    if words_of_value(value) != words or not all(map(str.isprintable, words)):
+        raise UsageProblem(reason="the password has characters that no syncrepl in a slapd.d can have")
+    return value
 
 
 def _set_log(admin: Connection, server: Session, suffix: str) -> str:

@@ -81,6 +81,7 @@ def options_of(name: str, options: SeedOptions) -> SeedOptions:
 
 def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False) -> Report:
     """Runs or resumes the seeding; does nothing if it has finished. Returns the facts for the report."""
+    done = prepare.prepare_consumer(options) if options.prepare_consumer else []
     strategy = STRATEGIES[options.strategy](options)
     run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
     with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
@@ -89,7 +90,7 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
         if isinstance(strategy, Search) and not checked.is_judged:
             reading = strategy.reading(checked.suffix, run.directory)
             strategy.check = judgement(reading.connection, strategy.building(), strategy.place)
-        facts = {"catch_up": checked.catch_up or None, "prepared": checked.prepared}
+        facts = {"catch_up": checked.catch_up or None, "prepared": [*done, *(checked.prepared or [])] or None}
         present = {name: fact for name, fact in facts.items() if fact is not None}
         return {**strategy.run(run), **run.done_before(), **present, "run_dir": str(run_dir)}
 

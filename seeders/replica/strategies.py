@@ -28,7 +28,7 @@ from loader.operations.export import ExportOptions, Start, export_steps, trial_p
 from loader.operations.made_with import Fit, Origin, Rebuilt
 from loader.operations.migrate import MigrateLoaded, MigrateSteps
 from loader.operations.options import MigrateOptions
-from loader.operations.publish import Checked, Published, TargetDatabase
+from loader.operations.publish import Checked, Published, TargetDatabase, require_empty
 from loader.operations.shards import SCRATCH
 from loader.operations.sizing import choose_maxsize
 from loader.progress import Meter, Progress
@@ -46,7 +46,7 @@ from seeders.replica.partial import Partial
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
 COMPARE = "compare"  # name of a step of `clone`, which is only for a source in another data format
-_TAKES = frozenset({"config_path", "replace", "maxsize", "verify"})
+_TAKES = frozenset({"config_path", "prepare_consumer", "replace", "maxsize", "verify"})
 _ANEW = (
     "Build the database from the entries: --strategy search, or --strategy ldif with the output of "
     "`ditseed export DATABASE-DIRECTORY`."
@@ -223,18 +223,23 @@ class StoppedConsumer(Strategy):
     def consumer(self) -> tuple[Config, Database]:
         with self.attempt():
             self.place.require_free()
+        if self.errors and not self.options.replace:  # a dry run also says what is wrong besides a running slapd
+            with self.attempt():
+                require_empty(self.place.directory)
         with self.attempt():
             self.require_buildable()
         config, database = self.place.config, self.place.database
-        if not database.consumer:
+        prepared = self.options.prepare_consumer
+        if not database.consumer and not prepared:
             lacking = f"no syncrepl for {database.suffix}: the new replica will not follow the provider"
-            log.warning("%s: %s", self.config_path, lacking)
+            log.warning("%s: %s (--prepare-consumer writes one)", self.config_path, lacking)
         for part in (database, *glue.subordinates(config, database)):
             if part.backend != "mdb":
                 continue
             where = f"{self.config_path}{'' if part is database else f': {part.suffix}'}"
             problems = []
-            if missing := indexes.lacking_for_sync(indexes.parse(part.indexes)):
+            missing = indexes.lacking_for_sync(indexes.parse(part.indexes))
+            if missing and not (prepared and part is database):
                 slow = f"no index {' and '.join(missing)}, so syncrepl will be slow"
                 problems.append((slow, "indexes", [word for index in missing for word in ("--add", index)]))
             if part.nosync:
