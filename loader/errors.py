@@ -630,7 +630,7 @@ class TargetNotEmpty(LoaderError, code="mdb.target_not_empty", status=52):
 
 class TargetInUse(LoaderError, code="mdb.in_use", status=53):
     message = "{path} is open in another process{process}"
-    hint = "Stop the slapd that uses it first: systemctl stop slapd."
+    hint = "Stop the slapd that uses it first: systemctl stop slapd, or its container."
 
 
 class LockUnused(LoaderError, code="mdb.lock_unheeded", status=110):

@@ -470,16 +470,12 @@ def _scratch(directory: Path) -> Iterator[held.Directory]:
     """Creates a directory for the new database in `directory`, and removes those that killed links have left there."""
     import fcntl
 
-    from loader.errors import LoaderError
-    from loader.storage import held
+    from loader.storage import files, held
 
     with held.opened(directory) as parent:
         with suppress(OSError):
             fcntl.flock(parent.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the new directory is locked
-            for path in parent.path.glob(f"{_SCRATCH}*"):
-                with suppress(OSError, LoaderError), held.private(path, make=False) as abandoned:
-                    fcntl.flock(abandoned.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    held.remove_tree(path)
+            files.sweep(parent.path, _SCRATCH)
         with held.scratch(directory, _SCRATCH) as scratch:
             fcntl.flock(scratch.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(parent.descriptor, fcntl.LOCK_UN)

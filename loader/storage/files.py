@@ -395,8 +395,12 @@ def require_safe(directory: Path) -> Path:
 @functools.cache
 def sweep_temporary(top: Path | None = None) -> None:
     """Removes the directories that killed runs have left in `top` (default: $TMPDIR or /tmp), once per process."""
-    parent = top or Path(os.environ.get("TMPDIR") or "/tmp")  # tempfile.gettempdir would write a file
-    for path in parent.glob(f"{PREFIX}*"):
+    sweep(top or Path(os.environ.get("TMPDIR") or "/tmp"), PREFIX)  # tempfile.gettempdir would write a file
+
+
+def sweep(parent: Path, prefix: str) -> None:
+    """Removes the directories in `parent` whose names begin with `prefix`, and that no process has locked."""
+    for path in parent.glob(f"{prefix}*"):
         with suppress(OSError, DirectoryUnsafe), held.private(path, make=False) as abandoned:
             fcntl.flock(abandoned.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_tree(path)

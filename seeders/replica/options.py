@@ -80,4 +80,7 @@ class VerifyOptions:
         declared.Duration(),
         "How long to wait for the replica to catch up (default: derived from what the provider has to send).",
     ] = None
+    quick: Annotated[
+        bool, "Only wait until the replica's contextCSN covers the provider's; with --wait 0, only look."
+    ] = False
     limit: Annotated[declared.Limit, "Number of differing entries to name."] = defaults.DIFFERENCES

@@ -602,6 +602,10 @@ def verify(server: ServerOptions, at: _Consumer, options: VerifyOptions, shown: 
     provider = access.connection_of(server)
     options = dataclasses.replace(options, provider=provider, consumer=access.consumer_of(provider, at) or provider)
     waited, report, how = waiting.verify(options, shown.progress)
+    if report is None:
+        printed = {"compared as": how, "caught up after": units.duration(waited), "verdict": "in sync"}
+        show_report({"waited": waited, "compared_as": how, "verdict": "in sync"}, shown.as_json, printed)
+        return EXIT_OK
     status = EXIT_OK if report.equal else EXIT_DIFFERENT
     if shown.as_json:
         show_json({"waited": waited, "compared_as": how, **msgspec.structs.asdict(report), "equal": report.equal})

@@ -177,6 +177,7 @@ def test_six_commands_to_the_first_replica(provider: Host, consumer: Host) -> No
 
     new = f"dn: cn=new,{SUFFIX}\nobjectClass: organizationalRole\ncn: new\n"
     provider.run("ldapadd", "-x", "-H", provider.uri, "-D", ADMIN, "-y", provider.secret(), stdin=new)
+    assert re.search("verdict +in sync\n", consumer.ditseed(*verify, "--quick").ok().out)
     assert "equal" in consumer.ditseed(*verify).ok().out
     consumer.stop()  # the end of its persistent search may crash syncprov of 2.6.10 (see `follow`)
     provider.stop()
