@@ -24,7 +24,9 @@ const BUFFERS: usize = 3;
 #[derive(Debug)]
 pub struct DirectWriter {
     buffer: Buffer,
-    full: Option<SyncSender<Buffer>>,
+    /// Where the buffer begins in the file.
+    offset: u64,
+    full: Option<SyncSender<(u64, Buffer)>>,
     empty: Receiver<Buffer>,
     /// Number of buffers that may still be allocated; a small file needs only one.
     unallocated: usize,
@@ -49,23 +51,22 @@ impl DirectWriter {
     /// Creates or empties `path`. `mode` applies to a new file. `size` is that of each buffer in bytes, a multiple of
     /// 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
-        Self::start(DirectFile::create(path, mode)?, size)
+        Self::start(DirectFile::create(path, mode)?, 0, size)
     }
 
     /// Writes to an existing file from `offset` on, a multiple of 4096.
     pub fn append(path: &Path, offset: u64, size: usize) -> io::Result<Self> {
-        let file = DirectFile::existing(path)?;
-        Self::start(DirectFile { end: offset, ..file }, size)
+        Self::start(DirectFile::existing(path)?, offset, size)
     }
 
-    fn start(mut disk: DirectFile, size: usize) -> io::Result<Self> {
-        let (full, filled) = sync_channel::<Buffer>(BUFFERS);
+    fn start(mut disk: DirectFile, offset: u64, size: usize) -> io::Result<Self> {
+        let (full, filled) = sync_channel::<(u64, Buffer)>(BUFFERS);
         let (emptied, empty) = channel();
         let sync = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&sync);
         let work = move || {
-            for mut buffer in filled {
-                disk.append(&buffer)?;
+            for (offset, mut buffer) in filled {
+                disk.write_at(&buffer, offset)?;
                 buffer.clear();
                 // At the end there is no receiver for the last buffers.
                 let _ = emptied.send(buffer);
@@ -77,7 +78,8 @@ impl DirectWriter {
         };
         let writer = std::thread::Builder::new().name("disk".into()).spawn(work)?;
         let (buffer, unallocated) = (Buffer::new(size), BUFFERS - 1);
-        Ok(Self { buffer, full: Some(full), empty, unallocated, size, sync, writer: Some(writer) })
+        let (full, writer) = (Some(full), Some(writer));
+        Ok(Self { buffer, offset, full, empty, unallocated, size, sync, writer })
     }
 
     /// Returns an empty buffer; `None` if the writing thread has ended.
@@ -93,7 +95,9 @@ impl DirectWriter {
     }
 
     fn hand_over(&mut self, full: Buffer) -> io::Result<()> {
-        let sent = self.full.as_ref().map(|channel| channel.send(full));
+        let offset = self.offset;
+        self.offset += full.len() as u64;
+        let sent = self.full.as_ref().map(|channel| channel.send((offset, full)));
         if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(self.failed()) }
     }
 
@@ -102,6 +106,21 @@ impl DirectWriter {
         self.full = None;
         let gone = || io::Error::other("the file was abandoned");
         self.writer.take().and_then(|writer| joined(writer).err()).unwrap_or_else(gone)
+    }
+
+    /// Goes on at `offset`. It and the bytes since the last offset are multiples of 4096.
+    pub fn seek(&mut self, offset: u64) -> io::Result<()> {
+        if !self.buffer.is_empty() {
+            self.change_buffer()?;
+        }
+        self.offset = offset;
+        Ok(())
+    }
+
+    fn change_buffer(&mut self) -> io::Result<()> {
+        let Some(next) = self.next() else { return Err(self.failed()) };
+        let full = std::mem::replace(&mut self.buffer, next);
+        self.hand_over(full)
     }
 
     /// Ends the output; the remaining data is written and synced in the background.
@@ -135,9 +154,7 @@ impl Fill for DirectWriter {
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.room().is_empty() {
-            let Some(next) = self.next() else { return Err(self.failed()) };
-            let full = std::mem::replace(&mut self.buffer, next);
-            self.hand_over(full)?;
+            self.change_buffer()?;
         }
         Ok(self.buffer.room())
     }
@@ -166,7 +183,6 @@ fn joined(writer: JoinHandle<io::Result<DirectFile>>) -> io::Result<DirectFile> 
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
-    end: u64,
     direct: bool,
     /// A pipe ignores offsets and receives data in the order of writing.
     pipe: bool,
@@ -196,7 +212,7 @@ impl DirectFile {
             None => (false, options.custom_flags(0).open(path)?),
         };
         let pipe = file.metadata()?.file_type().is_fifo();
-        let mut output = Self { file, end: 0, direct, pipe };
+        let mut output = Self { file, direct, pipe };
         if pipe && direct {
             output.through_cache()?; // Else each write would be a packet.
         }
@@ -207,12 +223,6 @@ impl DirectFile {
         let flags = fcntl_getfl(&self.file)? - OFlags::DIRECT;
         fcntl_setfl(&self.file, flags)?;
         self.direct = false;
-        Ok(())
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_at(bytes, self.end)?;
-        self.end += bytes.len() as u64;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A file under construction: its pages in sequence, then the main table and meta pages. A thread of the file writes
 //! pages past the page cache, or the caller receives them in pieces.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use common::killpoint;
@@ -30,7 +31,7 @@ pub struct Summary {
     pub bytes: u64,
 }
 
-/// Writes pages in sequence. Any number of [`TreeWriter`]s may write to it in turns.
+/// Writes pages in sequence, to free runs of pages first if it continues a file. Any number of [`TreeWriter`]s may write to it in turns.
 #[derive(Debug)]
 pub struct FileWriter {
     layout: Layout,
@@ -40,8 +41,13 @@ pub struct FileWriter {
     txn: u64,
     /// The transaction number on pages, which only format 3 stores.
     page_txn: u64,
-    most_pages: u64,
     pages: u64,
+    /// The pages that may be written next.
+    room: Range<u64>,
+    /// Where to go on when `room` is used up, the last first.
+    rooms: Vec<Range<u64>>,
+    /// Rests of rooms that were too small.
+    unused: Vec<Range<u64>>,
     /// Pages whose content is written last, with their offsets.
     late: Vec<(u64, Vec<u8>)>,
 }
@@ -49,7 +55,8 @@ pub struct FileWriter {
 impl FileWriter {
     /// Creates the file, or empties an existing one.
     pub fn create(path: &Path, options: &Options) -> Result<Self> {
-        let mut file = Self { pages: 0, ..Self::to(|| Output::create(path), options)? };
+        let mut file = Self::to(|| Output::create(path), options)?;
+        (file.pages, file.room.start) = (0, 0);
         for _ in 0..META_PAGES {
             file.reserve()?;
         }
@@ -69,8 +76,10 @@ impl FileWriter {
             map_size: options.map_size,
             txn: 1,
             page_txn: 0,
-            most_pages: options.map_size / layout.page_size as u64,
             pages: META_PAGES,
+            room: META_PAGES..options.map_size / layout.page_size as u64,
+            rooms: Vec::new(),
+            unused: Vec::new(),
             late: Vec::new(),
         })
     }
@@ -82,13 +91,31 @@ impl FileWriter {
         Self { txn, page_txn: txn.saturating_sub(1), ..self }
     }
 
-    /// Appends after the last page of a snapshot.
-    pub(crate) fn past(of: &Reader, path: &Path, map_size: u64) -> Result<Self> {
-        let (layout, pages) = (of.layout(), of.pages());
+    /// Writes to `free` pages of a snapshot, and then after its last page.
+    pub(crate) fn past(
+        of: &Reader,
+        path: &Path,
+        map_size: u64,
+        free: Vec<Range<u64>>,
+    ) -> Result<Self> {
+        let (layout, pages, late, txn) = (of.layout(), of.pages(), Vec::new(), of.txn() + 1);
         let size = layout.page_size as u64;
-        let output = Output::past(path, pages * size)?;
-        let (most_pages, late, txn) = (map_size / size, Vec::new(), of.txn() + 1);
-        Ok(Self { layout, output, map_size, txn, page_txn: txn, most_pages, pages, late })
+        let mut rooms = free;
+        rooms.push(pages..map_size / size);
+        rooms.reverse();
+        let room = rooms.pop().unwrap_or_default();
+        let output = Output::past(path, room.start * size)?;
+        let (page_txn, unused) = (txn, Vec::new());
+        Ok(Self { layout, output, map_size, txn, page_txn, pages, room, rooms, unused, late })
+    }
+
+    /// Goes on after the last page, and returns the free pages that were not used.
+    pub(crate) fn leave_free(&mut self) -> Result<Vec<Range<u64>>> {
+        while let Some(next) = self.rooms.pop() {
+            self.unused.push(std::mem::replace(&mut self.room, next));
+        }
+        self.output.seek(self.room.start * self.layout.page_size as u64)?;
+        Ok(std::mem::take(&mut self.unused))
     }
 
     pub fn layout(&self) -> Layout {
@@ -165,13 +192,18 @@ impl FileWriter {
     }
 
     fn allocate(&mut self, pages: u64) -> Result<u64> {
-        let first = self.pages;
-        if first + pages > self.most_pages {
-            let size = self.map_size;
-            let message = format!("the map size of {size} bytes is too small for the database");
-            return Err(Error::new(ErrorKind::Full, message));
+        while self.room.end.saturating_sub(self.room.start) < pages {
+            let Some(next) = self.rooms.pop() else {
+                let size = self.map_size;
+                let message = format!("the map size of {size} bytes is too small for the database");
+                return Err(Error::new(ErrorKind::Full, message));
+            };
+            self.unused.push(std::mem::replace(&mut self.room, next));
+            self.output.seek(self.room.start * self.layout.page_size as u64)?;
         }
-        self.pages = first + pages;
+        let first = self.room.start;
+        self.room.start += pages;
+        self.pages = self.pages.max(self.room.start);
         Ok(first)
     }
 
@@ -284,6 +316,15 @@ impl Output {
     fn disk(path: &Path, stream: std::io::Result<DirectWriter>) -> Result<Self> {
         let stream = stream.map_err(|error| Error::from(error).of_file(path))?;
         Ok(Self { end: End::Disk(stream), path: path.to_path_buf(), failure: None })
+    }
+
+    /// Goes on at `offset` of a file.
+    fn seek(&mut self, offset: u64) -> Result<()> {
+        let End::Disk(stream) = &mut self.end else {
+            return Err(programming_error("pieces have no offsets"));
+        };
+        let sought = stream.seek(offset);
+        sought.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
     pub fn pieces(pieces: PieceWriter) -> Self {

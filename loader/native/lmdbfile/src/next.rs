@@ -1,6 +1,7 @@
-//! Adds a snapshot to an existing file: new tables after its last page, then a meta page that commits them.
+//! Adds a snapshot to an existing file: new tables in its long runs of free pages and after its last page, then a meta
+//! page that commits them.
 //!
-//! No page of the previous snapshot is overwritten: until the meta page is on the disk the file has that snapshot
+//! No page of the previous snapshot is overwritten, nor one that its transaction has freed: until the meta page is on the disk the file has that snapshot
 //! intact, and afterwards the new one. Pages that only the old one used become free, as after a commit of LMDB.
 
 use std::collections::BTreeMap;
@@ -18,8 +19,13 @@ pub struct NextSnapshot<'r> {
     reader: &'r Reader,
     file: FileWriter,
     tables: BTreeMap<Vec<u8>, Table>,
+    /// Free pages that are not offered to the file, because their runs are short.
+    free: Runs,
     leftover: Leftover,
 }
+
+/// Pages of a run of free pages that is worth a write of its own.
+const LONG_RUN: u64 = 32;
 
 impl<'r> NextSnapshot<'r> {
     /// Opens the file at `path` for writing; `reader` has it open, and nobody else may. LMDB may let the file grow to
@@ -27,8 +33,12 @@ impl<'r> NextSnapshot<'r> {
     pub fn begin(reader: &'r Reader, path: &Path, map_size: u64) -> Result<Self> {
         let begin = || {
             let leftover = Leftover::of(path)?;
-            let file = FileWriter::past(reader, path, map_size)?;
-            Ok(Self { reader, file, tables: BTreeMap::new(), leftover })
+            let (long, free) = reader.reusable()?.split(LONG_RUN);
+            if !long.is_empty() {
+                reader.walk(&mut |_| ())?; // A damaged list may name pages that are in use.
+            }
+            let file = FileWriter::past(reader, path, map_size, long)?;
+            Ok(Self { reader, file, tables: BTreeMap::new(), free, leftover })
         };
         begin().map_err(|error: Error| error.of_file(path))
     }
@@ -47,6 +57,9 @@ impl<'r> NextSnapshot<'r> {
     pub fn commit(mut self) -> Result<Summary> {
         common::killpoint("index.written");
         let freed = self.reader.pages_of(self.tables.keys().map(Vec::as_slice))?;
+        for run in self.file.leave_free()? {
+            self.free.add(run.start, run.end - run.start);
+        }
         let old = self.reader.meta;
         let main = self.main(old.main)?;
         let free = self.free(old.free, &freed)?;
@@ -76,24 +89,33 @@ impl<'r> NextSnapshot<'r> {
     }
 
     /// Writes the table of free pages: for each transaction that freed some, their count and their numbers in
-    /// descending order (`mdb_freelist_save`).
+    /// descending order (`mdb_freelist_save`). Those of all transactions before the last one are in one record.
     fn free(&mut self, old: Table, freed: &Runs) -> Result<Table> {
+        let last = self.reader.txn();
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, self.reader.layout());
+        if !self.free.is_empty() {
+            tree.put(&mut self.file, &(last - 1).to_ne_bytes(), &listed(&self.free))?;
+        }
         let before = self.reader.free_table();
         let table = before.reader(&self.reader.store);
         let mut rows = table.cursor()?;
+        rows.seek(&last.to_ne_bytes())?;
         while let Some((txn, pages)) = rows.next()? {
             tree.put(&mut self.file, txn, pages)?;
         }
-        let mut list = vec![0; size_of::<u64>()];
-        list.extend(freed.descending().flat_map(u64::to_ne_bytes));
-        let count = list.len() as u64 / 8 - 1;
-        list[..8].copy_from_slice(&count.to_ne_bytes());
-        tree.put(&mut self.file, &(self.reader.txn() + 1).to_ne_bytes(), &list)?;
+        tree.put(&mut self.file, &(last + 1).to_ne_bytes(), &listed(freed))?;
         let table = tree.finish(&mut self.file)?;
         // This record also stores the page size and flags of the environment.
         Ok(Table { pad: old.pad, flags: old.flags, ..table })
     }
+}
+
+fn listed(pages: &Runs) -> Vec<u8> {
+    let mut list = vec![0; size_of::<u64>()];
+    list.extend(pages.descending().flat_map(u64::to_ne_bytes));
+    let count = list.len() as u64 / 8 - 1;
+    list[..8].copy_from_slice(&count.to_ne_bytes());
+    list
 }
 
 /// Truncates the file to its old length unless the commit went ahead. Drop it after the writer.

@@ -135,10 +135,30 @@ impl Reader {
         NamedTable { rules, ..NamedTable::new(MAIN.as_bytes(), self.meta.main) }
     }
 
-    /// Each value is a count followed by that many page numbers (`mdb_freelist_save`).
+    /// Returns the free pages that LMDB may use in the next transaction: not those that the last one has freed
+    /// (`mdb_page_alloc`).
+    pub(crate) fn reusable(&self) -> Result<Runs> {
+        let (free, mut runs) = (self.free_table(), Runs::default());
+        self.each_free(free.reader(&self.store), |txn, number| {
+            let is_new = txn >= self.txn() || runs.add(number, 1);
+            if is_new { Ok(()) } else { Err(used_twice(number).of_table("free")) }
+        })?;
+        Ok(runs)
+    }
+
     fn free_pages(&self, table: TableReader<'_>, walk: &mut Walk<'_>) -> Result<()> {
+        self.each_free(table, |_, number| walk.add(table.name, number, 1, PageKind::Free))
+    }
+
+    /// Calls `see` with each free page and the transaction that freed it. Each value is a count followed by that many
+    /// page numbers (`mdb_freelist_save`).
+    fn each_free(
+        &self,
+        table: TableReader<'_>,
+        mut see: impl FnMut(u64, u64) -> Result<()>,
+    ) -> Result<()> {
         let mut cursor = table.cursor()?;
-        while let Some((_, list)) = cursor.next()? {
+        while let Some((txn, list)) = cursor.next()? {
             let mut numbers = list.chunks_exact(8).map(|number| read_u64(number, 0));
             let count = numbers.next().and_then(|count| usize::try_from(count).ok());
             let Some(count) = count.filter(|count| *count <= numbers.len()) else {
@@ -146,11 +166,11 @@ impl Reader {
                 return Err(Error::corrupt(table.record.root, message).of_table(table.name));
             };
             for number in numbers.take(count) {
-                if number > self.meta.last_page {
+                if !(META_PAGES..=self.meta.last_page).contains(&number) {
                     let error = Error::corrupt(number, "a free page that is outside of the file");
                     return Err(error.of_table(table.name));
                 }
-                walk.add(table.name, number, 1, PageKind::Free)?;
+                see(read_u64(txn, 0), number)?;
             }
         }
         Ok(())
@@ -284,6 +304,20 @@ impl Runs {
             }
         }
         true
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the runs of at least `least` numbers, and the set of all other numbers.
+    pub fn split(self, least: u64) -> (Vec<Range<u64>>, Self) {
+        let (long, short) =
+            self.0.into_iter().partition::<Vec<_>, _>(|(start, end)| end - start >= least);
+        (
+            long.into_iter().map(|(start, end)| start..end).collect(),
+            Self(short.into_iter().collect()),
+        )
     }
 
     /// Returns all numbers in descending order.
