@@ -12,7 +12,6 @@ use crate::lookup::Lookup;
 /// Cached answers; beyond that they are computed again.
 const SHAPES: usize = 65_536;
 
-#[derive(Debug)]
 pub struct SchemaCheck<'a> {
     schema: &'a Schema,
     object_class: usize,

@@ -42,7 +42,6 @@ impl Chunk {
 }
 
 /// Hands out the chunks of all inputs; workers share it.
-#[derive(Debug)]
 pub struct Chunks<'a> {
     state: Mutex<State<'a>>,
     counters: &'a Counters,

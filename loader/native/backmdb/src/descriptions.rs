@@ -19,7 +19,6 @@ const MOST: u32 = 65_535;
 pub const COMPUTED: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
 
 /// An attribute description with its settings in this database.
-#[derive(Debug)]
 pub struct AttributeDescription {
     pub attribute: AttributeId,
     /// Canonical description: the type's name, then its options.
@@ -62,7 +61,6 @@ pub struct InvalidValues {
 }
 
 /// All columns used so far; workers share it and cache what they look up.
-#[derive(Debug)]
 pub struct AttributeDescriptions<'a> {
     schema: &'a Schema,
     settings: &'a Settings,
@@ -70,7 +68,7 @@ pub struct AttributeDescriptions<'a> {
     known: Mutex<Registered>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Registered {
     columns: FxHashMap<String, Arc<AttributeDescription>>,
     /// Descriptions in the order of their numbers, from 1.

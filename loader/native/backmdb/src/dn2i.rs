@@ -11,7 +11,6 @@ use crate::subtrees::Subtrees;
 use codec::{dn2i, tables};
 
 /// IDs of parents by question number.
-#[derive(Debug)]
 pub struct ParentIds<'a> {
     numbering: &'a Numbering,
     answers: &'a [u32],
@@ -44,7 +43,6 @@ impl<'a> ParentIds<'a> {
 }
 
 /// Children by parent, sorted by length and bytes of the normalised RDN, which is dn2i's order.
-#[derive(Debug)]
 pub struct Children(Records);
 
 impl Children {

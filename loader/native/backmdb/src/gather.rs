@@ -26,7 +26,6 @@ const FEW: u64 = 1000;
 pub const MORE_REJECTS: u64 = 1000;
 
 /// The collected results of all chunks.
-#[derive(Debug)]
 pub struct EncodedInput {
     pub file: FileWriter,
     pub id2e: TreeWriter,

@@ -8,7 +8,6 @@ use crate::names::ABOVE;
 use crate::numbering::MISSING;
 
 /// The result of the join.
-#[derive(Debug)]
 pub struct ParentTable {
     /// Position of the parent by question number, or [`ABOVE`], [`MISSING`].
     pub answers: Vec<u32>,

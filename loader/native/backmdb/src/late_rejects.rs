@@ -19,7 +19,7 @@ use crate::rows::MultivalRow;
 use crate::shared::BuildContext;
 use crate::{Code, Result};
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct LateRejects {
     found: Vec<LateReject>,
     /// File and line of the first entry of each duplicate DN, by its position.
@@ -30,7 +30,6 @@ pub struct LateRejects {
     rows: FxHashMap<u32, Vec<MultivalRecord>>,
 }
 
-#[derive(Debug)]
 struct LateReject {
     position: u32,
     question: u32,

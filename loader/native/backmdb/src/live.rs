@@ -33,7 +33,6 @@ pub type Reread<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
 pub type Renamed<'a> = dyn Fn(Vec<String>) -> Result<()> + Sync + 'a;
 
 /// What a live build remembers of its entries.
-#[derive(Debug)]
 pub struct SeenEntries {
     keys: Spool,
     /// Hash of the parent, by question number.

@@ -16,7 +16,6 @@ const SPELLINGS: usize = 65_536;
 /// Entries after which runs of lines may be searched for again.
 const RUNS: u8 = 16;
 
-#[derive(Debug)]
 pub struct Lookup<'a> {
     all: &'a AttributeDescriptions<'a>,
     columns: Vec<Arc<AttributeDescription>>,
@@ -32,7 +31,6 @@ pub struct Lookup<'a> {
 }
 
 /// A line of the previous entry, which the current entry is expected to have at the same position.
-#[derive(Debug)]
 pub struct ExpectedLine {
     pub head: LineHead,
     pub column: usize,

@@ -12,7 +12,6 @@ use codec::dn2i;
 const PARENTS: usize = 4096;
 
 /// The suffixes of the database, and subordinate suffixes that belong to other databases.
-#[derive(Debug)]
 pub struct Suffixes {
     /// Normalised.
     own: Vec<Vec<u8>>,
@@ -22,7 +21,6 @@ pub struct Suffixes {
 }
 
 /// The hashes of an entry's DN and of its parent's, and its RDN.
-#[derive(Debug)]
 pub struct HashedDn {
     pub hash: Hash,
     pub parent: Hash,
@@ -147,7 +145,6 @@ impl Suffixes {
 }
 
 /// A worker's cache of parents: most entries have the same parent as the previous entry.
-#[derive(Debug)]
 pub struct ParentCache<'a> {
     schema: &'a Schema,
     suffixes: &'a Suffixes,

@@ -16,7 +16,6 @@ use crate::shared::BuildContext;
 /// Creator of entries in a database without rootdn: the empty DN (`servers/slapd/slap.h`, `SLAPD_ANONYMOUS`).
 const ANONYMOUS: &str = "";
 
-#[derive(Debug)]
 pub struct Operational {
     uuid: usize,
     creator: usize,

@@ -77,7 +77,6 @@ fn each_name(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()
 }
 
 /// The id2e of the first pass, in the order of the input.
-#[derive(Debug)]
 pub struct FirstPassTable {
     reader: Reader,
     /// Input positions of entries that got no ID in the first pass.

@@ -12,7 +12,6 @@ use crate::descriptions::AttributeDescriptions;
 use crate::naming::Suffixes;
 use crate::{Options, Settings};
 
-#[derive(Debug)]
 pub struct BuildContext<'a> {
     pub schema: &'a Schema,
     pub settings: &'a Settings,

@@ -22,7 +22,6 @@ const THREADS: u32 = 1;
 
 /// The output for one database. The first one also gets records that are below no suffix or cannot be read: its builder
 /// reports why they are refused.
-#[derive(Debug)]
 pub struct SplitTarget {
     pub suffixes: Vec<String>,
     pub path: PathBuf,

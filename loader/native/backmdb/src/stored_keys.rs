@@ -12,7 +12,6 @@ use crate::indexer::Keys;
 use crate::{Code, Error, Result, damaged_entry};
 
 /// Generates the keys of the configured indexes; nothing else in the entries is checked.
-#[derive(Debug)]
 pub struct StoredKeys<'a> {
     schema: &'a Schema,
     asked: &'a ConfiguredIndexes,

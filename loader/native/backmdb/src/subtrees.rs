@@ -1,7 +1,6 @@
 //! Counts the entries of each subtree, with memory only for nodes that have children.
 
 /// The nodes with children, by ascending ID.
-#[derive(Debug)]
 pub struct Subtrees {
     ids: Vec<u32>,
     /// First the number of children, then the size of the subtree.

@@ -59,7 +59,6 @@ pub fn wrong(message: impl Into<String>) -> Error {
 }
 
 /// The tables of a file, and their configuration.
-#[derive(Debug)]
 pub struct Database<'r> {
     pub indexes: &'r Indexes,
     pub id2e: TableReader<'r>,

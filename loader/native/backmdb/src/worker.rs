@@ -16,7 +16,6 @@ use crate::{Code, Error, Result, positions};
 /// The position of a rejected entry that has none.
 const NOWHERE: u32 = u32::MAX;
 
-#[derive(Debug)]
 pub struct Worker<'a, 'c> {
     chunks: &'a Chunks<'c>,
     shared: &'a BuildContext<'a>,

@@ -18,7 +18,6 @@ use crate::gate::{Counters, duplicate, enter};
 use crate::results::{argument, record};
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Schema(schema::Schema);
 
 impl Schema {
@@ -149,7 +148,6 @@ record!(Built from backmdb::Built {
 
 /// The configuration of a database in slapd, and its schema.
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Database {
     schema: Py<Schema>,
     settings: Settings,
@@ -172,7 +170,7 @@ pub struct Target {
 }
 
 /// The fields of `loader.backmdb.Settings`.
-#[derive(FromPyObject)]
+#[derive(Debug, FromPyObject)]
 struct Configured {
     suffixes: Vec<String>,
     foreign: Vec<String>,

@@ -17,7 +17,6 @@ use crate::error::raised;
 use crate::gate::{Counters, PATIENCE, duplicate, enter};
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Seen(pub lmdbfile::Seen);
 
 #[pymethods]
@@ -104,7 +103,6 @@ const LARGEST_PAGE: usize = 64 << 10;
 
 /// Consecutive whole pages of a data file.
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct PageBlock(pub Buffer);
 
 #[pymethods]
@@ -123,7 +121,6 @@ impl PageBlock {
 }
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct PageBlocks {
     writer: Mutex<Option<PieceWriter>>,
     pieces: Mutex<Option<Receiver<Buffer>>>,

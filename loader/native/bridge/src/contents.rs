@@ -30,7 +30,6 @@ impl From<Table> for TableRecord {
 }
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct MetaPage {
     head: Head,
     #[pyo3(get)]
@@ -82,7 +81,6 @@ impl MetaPage {
 }
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Contents(Mutex<dump::Contents>);
 
 impl Contents {

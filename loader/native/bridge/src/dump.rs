@@ -11,7 +11,6 @@ use crate::results::{EntryDigests, record};
 
 /// A snapshot of a data file, and the base DN below which entries are read.
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Dump {
     path: PathBuf,
     txn: Option<u64>,

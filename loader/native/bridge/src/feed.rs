@@ -44,7 +44,6 @@ pub struct Live {
 }
 
 /// A live source, and the exception that one of its Python functions raised; the exception ends the build.
-#[derive(Debug)]
 pub struct LiveReader {
     live: Live,
     raised: Mutex<Option<PyErr>>,

@@ -49,7 +49,6 @@ pub fn plan(
 }
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Slice {
     ldif: SlicedLdif,
     shared: u64,

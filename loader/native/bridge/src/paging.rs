@@ -27,7 +27,6 @@ fn shape(page_size: usize, transaction: Option<u64>) -> Shape {
 }
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct PagePacks(Arc<Assembly>);
 
 #[pymethods]

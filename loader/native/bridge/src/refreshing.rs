@@ -170,7 +170,6 @@ pub fn reindex(
 }
 
 #[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug)]
 pub struct Transferred {
     entries: u64,
     checksum: String,

@@ -110,7 +110,6 @@ fn subtree(found: tree::Subtree) -> Subtree {
 }
 
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct EntryDigests {
     pub digest: Mutex<Digest>,
     counters: Arc<common::Counters>,

@@ -15,7 +15,6 @@ use crate::results::record;
 
 /// A consumer's syncrepl configuration, parsed with its schema.
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Selection {
     schema: Py<Schema>,
     read: ::select::Selection,

@@ -14,7 +14,6 @@ use crate::results::{Shard, record};
 
 /// A template, compiled for a seed, a suffix and a number of entries.
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Template {
     template: model::Template,
     tree: Tree,

@@ -70,7 +70,6 @@ record!(Synced from wire::sync::SyncCounts {
 
 /// A bound connection, used for one search at a time. An error closes it.
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug)]
 pub struct Channel {
     channel: Mutex<Option<wire::Channel>>,
     counters: Arc<common::Counters>,

@@ -18,7 +18,6 @@ const PIPE_WRITE: usize = 4096;
 /// Pipe capacity in bytes, the most that Linux gives an ordinary user; a larger pipe means fewer wake-ups.
 const PIPE: usize = 1 << 20;
 
-#[derive(Debug)]
 pub struct CancellablePipe<'a> {
     fd: OwnedFd,
     counters: &'a Counters,

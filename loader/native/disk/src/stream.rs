@@ -180,7 +180,6 @@ fn joined(writer: JoinHandle<io::Result<DirectFile>>) -> io::Result<DirectFile> 
 }
 
 /// A file that is written past the page cache if the file system supports it.
-#[derive(Debug)]
 pub struct DirectFile {
     file: File,
     direct: bool,

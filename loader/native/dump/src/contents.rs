@@ -14,7 +14,6 @@ use crate::tables::open;
 use crate::{Error, Result};
 
 /// A snapshot of a data file.
-#[derive(Debug)]
 pub struct Contents(Reader);
 
 /// Length of a CSN in the form of slapd 2.4 and later, in bytes.

@@ -14,7 +14,6 @@ use crate::tables::Descriptions;
 use crate::{Error, Result};
 
 /// An entry whose stored value is borrowed from the pages of the database.
-#[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) id: u64,
     pub(crate) place: &'a ParentDn,
@@ -25,7 +24,7 @@ pub(crate) struct Entry<'a> {
 }
 
 /// A value of an entry.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Value<'a> {
     pub(crate) description: &'a Description,
     pub(crate) bytes: &'a [u8],

@@ -89,7 +89,6 @@ pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> 
 }
 
 /// The parts of the report that do not depend on the entries read.
-#[derive(Debug)]
 struct ExportHead {
     /// ID of the base entry; 0 selects all entries.
     id: u64,

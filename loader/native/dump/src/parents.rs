@@ -45,7 +45,6 @@ impl ParentDn {
 }
 
 /// Finds the DNs of parents by ID, with a cache that is emptied when it exceeds its limit.
-#[derive(Debug)]
 pub(crate) struct Parents<'r> {
     nodes: Nodes<'r>,
     base: u64,
@@ -123,7 +122,6 @@ fn cycle(id: u64) -> Error {
 }
 
 /// Reads the first record of each node, which has its RDN and its parent's ID; the records of its children are skipped.
-#[derive(Debug)]
 pub(crate) struct Nodes<'r> {
     cursor: Cursor<'r>,
     id: Option<u64>,

@@ -15,7 +15,7 @@ pub(crate) fn open(path: &Path, txn: Option<u64>) -> Result<Reader> {
     Ok(codec::tables::with_orders(Reader::open_at(path, txn)?))
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Tables<'r> {
     pub(crate) id2e: TableReader<'r>,
     pub(crate) dn2i: TableReader<'r>,

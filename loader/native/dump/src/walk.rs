@@ -144,7 +144,6 @@ impl Plan<'_> {
 }
 
 /// Reads ranges, and keeps its cache of parents from range to range.
-#[derive(Debug)]
 pub(crate) struct Walker<'w> {
     tables: Tables<'w>,
     descriptions: &'w Descriptions,

@@ -130,7 +130,6 @@ impl Block for RecordBlock {
 }
 
 /// A sorted part of the records.
-#[derive(Debug)]
 pub enum RecordPart {
     Held {
         block: RecordBlock,

@@ -154,7 +154,6 @@ impl Window {
 }
 
 /// Appends one part in large writes; no other thread may append meanwhile.
-#[derive(Debug)]
 pub struct Appender<'a> {
     scratch: &'a TempFile,
     buffer: Vec<u8>,

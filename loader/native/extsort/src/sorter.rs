@@ -231,7 +231,6 @@ impl<S: Source> Merge<S> {
 }
 
 /// Sorted items of which equal ones are identical: all in memory, or those read last from a run.
-#[derive(Debug)]
 pub struct Part<'a, T: Clone> {
     items: Cow<'a, [T]>,
     /// Number of `items` already consumed.

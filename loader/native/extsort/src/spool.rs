@@ -26,7 +26,6 @@ const PATIENCE: u64 = 1 << 16;
 /// assert_eq!(reader.next()?, None);
 /// # Ok::<(), common::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Spool {
     means: Resources,
     /// The first records, complete, up to the memory limit.
@@ -90,7 +89,6 @@ impl Spool {
 }
 
 /// The records of a spool in order.
-#[derive(Debug)]
 pub struct SpoolReader<'a> {
     spool: &'a Spool,
     first: &'a [u8],
@@ -138,7 +136,6 @@ const BLOCK: usize = 64 << 10;
 /// assert_eq!(bucket_records(&buckets.read(1)?).collect::<Vec<_>>(), [b"one"]);
 /// # Ok::<(), common::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Buckets {
     means: Resources,
     all: Vec<Bucket>,
@@ -146,7 +143,7 @@ pub struct Buckets {
     kept: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Bucket {
     whole: Vec<Block>,
     /// The open block. A record may continue in the next block.

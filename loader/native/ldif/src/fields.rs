@@ -11,7 +11,6 @@ use crate::outflow::MARK;
 use crate::{Code, Error, Record, Result, url};
 
 /// A record whose `dn:` line has been parsed: the DN, and the unparsed attribute lines.
-#[derive(Debug)]
 pub struct Entry<'a> {
     pub dn: Cow<'a, [u8]>,
     /// Range of the `dn:` line in the record.
@@ -43,7 +42,6 @@ enum Kind {
 }
 
 /// The beginning of a plain line: a description and `: `.
-#[derive(Debug)]
 pub struct LineHead {
     text: Box<[u8]>,
     /// The first 16 bytes, and a mask that selects the bytes of the head.

@@ -32,7 +32,6 @@ pub struct Include {
     pub span: Range<usize>,
 }
 
-#[derive(Debug)]
 pub struct Records<'a> {
     rest: &'a [u8],
     line: u64,

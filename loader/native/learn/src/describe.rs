@@ -12,7 +12,6 @@ use crate::tree_shape::PlacedKind;
 use crate::value::{ValueKind, hash_lengths, sort};
 
 /// State that the descriptions of all kinds share.
-#[derive(Debug)]
 pub struct DescribeContext<'a> {
     /// The RDN types of the suffix.
     pub root: String,
@@ -22,7 +21,7 @@ pub struct DescribeContext<'a> {
 }
 
 /// A kind as described in the template, except for its parent.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Described {
     pub rdn: Vec<String>,
     pub structural: Option<String>,
@@ -41,7 +40,6 @@ pub struct Created {
     pub at_once: bool,
 }
 
-#[derive(Debug)]
 pub struct Line {
     pub name: String,
     /// The texts; if there are two, the first one is for the naming value.

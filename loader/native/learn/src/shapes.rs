@@ -64,7 +64,7 @@ fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<SampledEntry> {
     Ok(row)
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Shapes {
     pub variants: Vec<Variant>,
     /// Words of the values that fit no shape, and the number of words per value.
@@ -76,7 +76,6 @@ pub struct Shapes {
     pub whole: Words,
 }
 
-#[derive(Debug)]
 pub struct Variant {
     pub shape: String,
     pub values: u64,
@@ -84,7 +83,6 @@ pub struct Variant {
 }
 
 /// A token of a shape.
-#[derive(Debug)]
 pub struct Place {
     pub sort: TokenKind,
     pub words: Words,

@@ -211,14 +211,13 @@ pub fn decimal(number: f64, digits: usize) -> String {
 /// A new vocabulary is compared with at most this many earlier ones.
 const MOST_COMPARED: usize = 400;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Registry {
     pub words: Vec<(String, Vocabulary)>,
     pub shapes: Vec<(String, Choice)>,
 }
 
 /// A set of texts, one of which is chosen at random.
-#[derive(Debug)]
 pub struct Choice {
     /// Texts with their weights.
     pub texts: Vec<(String, u64)>,

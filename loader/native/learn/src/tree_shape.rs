@@ -11,7 +11,6 @@ use crate::statistics::{Key, Kind};
 const MOST_KINDS: usize = 200;
 /// A kind with more entries than this never becomes branches.
 const MOST_BRANCHES: u64 = 24;
-#[derive(Debug)]
 pub struct Outline<'g> {
     /// DNs of the branches relative to the suffix, parents first.
     pub branches: Vec<String>,
@@ -22,7 +21,6 @@ pub struct Outline<'g> {
 }
 
 /// A kind and its parent.
-#[derive(Debug)]
 pub struct PlacedKind<'g> {
     pub key: &'g Key,
     pub kind: &'g Kind,

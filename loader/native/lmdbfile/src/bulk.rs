@@ -5,7 +5,6 @@ use crate::meta::NO_PAGE;
 use crate::{FileWriter, Flags, Layout, Result, Table};
 
 /// The page under construction on each level, and the counts of the pages and values written so far.
-#[derive(Debug)]
 pub(crate) struct Bulk {
     layout: Layout,
     pub leaf: Page,
@@ -13,7 +12,6 @@ pub(crate) struct Bulk {
     pub table: Table,
 }
 
-#[derive(Debug)]
 struct Branch {
     page: Page,
     /// Offset of the first node's key: LMDB wants that key to be empty, so it is kept here instead.
@@ -177,7 +175,6 @@ impl Branch {
 }
 
 /// A leaf or branch of nodes, or a leaf of values of one size (LEAF2).
-#[derive(Debug)]
 pub(crate) struct Page {
     layout: Layout,
     bytes: Vec<u8>,

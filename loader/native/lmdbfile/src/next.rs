@@ -14,7 +14,6 @@ use crate::reader::Runs;
 use crate::{Error, FileWriter, Flags, Reader, Result, Summary, Table, TreeWriter};
 
 /// A snapshot under construction. Without a commit the file keeps its content and length.
-#[derive(Debug)]
 pub struct NextSnapshot<'r> {
     reader: &'r Reader,
     file: FileWriter,
@@ -119,7 +118,6 @@ fn listed(pages: &Runs) -> Vec<u8> {
 }
 
 /// Truncates the file to its old length unless the commit went ahead. Drop it after the writer.
-#[derive(Debug)]
 struct Leftover {
     file: File,
     length: Option<u64>,

@@ -7,7 +7,6 @@ use crate::layout::{MAX_VALUE, NODE_HEADER, node};
 use crate::{Error, ErrorKind, FileWriter, Flags, Layout, Order, Result, Table};
 
 /// Writes one table bottom-up, with memory for one page per level, whatever the table's size.
-#[derive(Debug)]
 pub struct TreeWriter {
     layout: Layout,
     flags: Flags,
@@ -24,8 +23,8 @@ pub struct TreeWriter {
 }
 
 /// A key whose value [`TreeWriter::fill`] adds later.
-#[derive(Debug)]
 #[must_use = "the table cannot be finished without its value"]
+#[derive(Debug)]
 pub struct PendingValue {
     page: u64,
     key: Vec<u8>,
@@ -192,7 +191,6 @@ impl TreeWriter {
 }
 
 /// Collects values on the first leaf of the tree of values; most keys need no second leaf.
-#[derive(Debug)]
 pub(crate) struct Values {
     flags: Flags,
     /// Size of the longest value in bytes.

@@ -13,7 +13,6 @@ use crate::requests;
 const NOTHING: &[u8] = b"1.1";
 
 /// Base searches, each for one entry.
-#[derive(Debug)]
 pub struct EntryReads<'a> {
     names: Vec<&'a [u8]>,
     /// The attributes to request for each of `names`; empty if no attributes are requested for any entry.
@@ -71,7 +70,6 @@ impl Requester for EntryReads<'_> {
 }
 
 /// Modify requests for existing entries.
-#[derive(Debug)]
 pub struct EntryModifies<'a> {
     list: Vec<(&'a [u8], Vec<Modification>)>,
     pub answers: Vec<Option<Answer>>,

@@ -87,7 +87,6 @@ fn record(text: &[u8], line: u64) -> Record<'_> {
 }
 
 /// An entry whose add request is encoded.
-#[derive(Debug)]
 pub struct Prepared {
     /// The encoded `AddRequest`.
     pub operation: Vec<u8>,
@@ -132,7 +131,6 @@ pub fn naming_types(dn: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The values of a record, grouped by attribute description.
-#[derive(Debug)]
 pub struct GroupedValues<'a> {
     pub values: Vec<std::borrow::Cow<'a, [u8]>>,
     /// Hashes of the descriptions in lower case, in the order of their first occurrence.

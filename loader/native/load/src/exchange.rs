@@ -28,14 +28,12 @@ pub struct Answer {
 }
 
 /// The result of a transaction.
-#[derive(Debug)]
 pub struct TransactionOutcome {
     pub answer: Answer,
     /// Message ID of the add that failed, if the server reports it (RFC 5805, 3.2).
     pub guilty: Option<i32>,
 }
 
-#[derive(Debug)]
 pub struct RequestPipeline {
     channel: Channel,
     window: usize,
@@ -181,7 +179,6 @@ fn unexpected(message: &Message<'_>) -> wire::Error {
 }
 
 /// Add requests that are sent in the order of a list.
-#[derive(Debug)]
 pub struct Adds<'a> {
     /// The requests. Each has the indexes of other requests whose responses it waits for.
     pub list: Vec<(&'a [u8], Vec<usize>)>,

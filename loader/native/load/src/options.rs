@@ -44,8 +44,8 @@ impl OnExists {
 /// Pairs of names of an attribute type in lower case: another name, and the name that the server uses.
 pub type Aliases = Vec<(String, String)>;
 
-#[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option by itself")]
+#[derive(Debug)]
 pub struct Options {
     /// Number of connections.
     pub jobs: usize,

@@ -31,7 +31,6 @@ impl EntryState {
     }
 }
 
-#[derive(Debug)]
 pub struct BatchWork<'a> {
     shared: &'a Shared<'a>,
     pub batch: Batch,

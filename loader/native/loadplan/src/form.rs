@@ -7,7 +7,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 /// An operation of a client, with its expected result.
-#[derive(Debug)]
 pub enum Operation {
     Search {
         base: Vec<u8>,

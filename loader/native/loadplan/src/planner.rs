@@ -8,7 +8,6 @@ use synth::draw::{again, below, unit};
 use synth::{EntryRef, Maker, escape};
 
 /// Generates operations; every thread has its own planner.
-#[derive(Debug)]
 pub struct Planner<'p> {
     plan: &'p Plan<'p>,
     maker: Maker<'p>,

@@ -130,7 +130,6 @@ pub fn is_naming(kind: &Kind, attribute: &str) -> bool {
 }
 
 /// All texts of a template, by attribute type.
-#[derive(Debug)]
 pub struct Texts<'t> {
     template: &'t Template,
     /// Maps each attribute type in lower case to its kinds and texts.

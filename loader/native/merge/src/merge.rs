@@ -57,6 +57,7 @@ pub fn merge(
     task.finish(file, tables)
 }
 
+#[derive(Debug)]
 struct Merge<'a> {
     shards: Shards,
     target: Option<ContextCsnTarget>,
@@ -209,7 +210,6 @@ pub struct Batch {
 }
 
 /// Collects the rows that a reading thread sends.
-#[derive(Debug)]
 pub struct Rows<'o> {
     batch: Batch,
     outlet: &'o Outlet<Batch, Error>,

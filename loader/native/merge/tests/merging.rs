@@ -13,6 +13,7 @@ type Rows = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
 const SUFFIX: &[u8] = b"dc=example,dc=com";
 
 /// Entry 1 is the suffix, its children have `names`, and attributes are numbered in the order of the list.
+#[derive(Debug)]
 struct Shard<'a> {
     attributes: &'a [&'a str],
     names: &'a [&'a str],

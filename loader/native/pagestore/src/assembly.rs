@@ -167,7 +167,6 @@ pub struct Piece {
 }
 
 /// A backup with its own pack `own`. `head` has both meta pages.
-#[derive(Debug)]
 pub struct Backup<'a> {
     pub head: &'a [u8],
     pub pieces: &'a [Piece],

@@ -48,7 +48,6 @@ impl Head {
 }
 
 /// A page of an unpacked frame.
-#[derive(Debug)]
 pub enum Content<'a> {
     Whole(&'a [u8]),
     Difference(Place, &'a [u8]),
@@ -196,13 +195,12 @@ fn wrong() -> Error {
 }
 
 /// A difference and its base.
-#[derive(Debug)]
 pub struct Difference {
     pub base: Place,
     pub packed: Vec<u8>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct FrameBuilder {
     masked: Vec<bool>,
     differs: Vec<bool>,

@@ -25,7 +25,6 @@ impl Run {
 type Ends = FxHashMap<u32, u32>;
 
 /// Joins added pages into runs.
-#[derive(Debug)]
 pub struct RunWriter {
     bytes: Vec<u8>,
     ends: Ends,

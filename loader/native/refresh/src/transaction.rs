@@ -24,7 +24,7 @@ impl Comparator for Dn2idOrder {
 type PlainTable = Database<Bytes, Bytes>;
 type NodeTable = Database<Bytes, Bytes, DefaultComparator, Dn2idOrder>;
 
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Table {
     Plain(PlainTable),
     Nodes(NodeTable),

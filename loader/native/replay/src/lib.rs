@@ -162,7 +162,7 @@ fn server(csn: &str) -> String {
 }
 
 /// The operations that are to be replayed, and what the whole log shows about them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Selected {
     done: Replayed,
     reached: Claim,
@@ -186,7 +186,6 @@ struct Selected {
 }
 
 /// An operation that the database may have already. `ends`: after it, no entry has this entryUUID.
-#[derive(Debug)]
 struct WindowOperation {
     position: u64,
     csn: u128,

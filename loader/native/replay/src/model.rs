@@ -12,7 +12,6 @@ use crate::entry::{Entry, Misfit, Value};
 use crate::operation::{Change, Kind};
 
 /// An entry that an operation named.
-#[derive(Debug)]
 pub struct Node {
     pub parent: u64,
     normal: Box<[u8]>,
@@ -26,14 +25,12 @@ pub struct Node {
 }
 
 /// A DN in the database's tree.
-#[derive(Debug)]
 pub struct Place {
     dn: Dn,
     /// The normalised RDNs from the suffix down. The suffix is the first one.
     steps: Vec<Vec<u8>>,
 }
 
-#[derive(Debug)]
 pub struct Model<'r> {
     schema: &'r Schema,
     id2e: TableReader<'r>,

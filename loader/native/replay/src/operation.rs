@@ -28,7 +28,6 @@ pub enum Kind {
 }
 
 /// A change of one attribute.
-#[derive(Debug)]
 pub struct Change {
     pub description: Box<[u8]>,
     pub kind: Kind,
@@ -36,7 +35,7 @@ pub struct Change {
 }
 
 /// A logged write. `csn` is the entryCSN of the log entry.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact that the log tells")]
 pub struct Operation {
     pub kind: Option<Type>,

@@ -26,7 +26,6 @@ pub struct AttributeLists {
 }
 
 /// The two lists, resolved with a schema.
-#[derive(Debug)]
 pub struct Attributes {
     all_user: bool,
     all_operational: bool,

@@ -34,7 +34,6 @@ pub enum SpecialAttribute {
 }
 
 /// All descriptions that have occurred, by number.
-#[derive(Debug)]
 pub struct AttributeDescriptions<'a> {
     selection: &'a Selection,
     schema: &'a Schema,

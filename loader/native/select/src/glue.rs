@@ -7,14 +7,12 @@ use rustc_hash::FxHashMap;
 use crate::place::{ConsumerDn, parent};
 
 /// Collects the ancestors of all entries; its memory grows with the number of parents, not of entries.
-#[derive(Debug)]
 pub struct Glue {
     /// The suffix in normal form.
     suffix: Vec<u8>,
     wanted: FxHashMap<Vec<u8>, GlueEntry>,
 }
 
-#[derive(Debug)]
 struct GlueEntry {
     dn: Vec<u8>,
     /// entryCSN of the first selected entry below this one.
@@ -62,7 +60,6 @@ impl Glue {
 }
 
 /// An ancestor that exists only as a glue entry.
-#[derive(Debug)]
 pub struct Missing<'a> {
     pub normal: &'a [u8],
     dn: &'a [u8],

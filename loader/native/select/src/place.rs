@@ -7,7 +7,6 @@ use tree::name::is_within;
 use values::InvalidValue;
 
 /// The search base at the provider, and the DN that replaces it at the consumer (`suffixmassage`).
-#[derive(Debug)]
 pub struct Suffixes {
     base: Vec<u8>,
     scope: Scope,
@@ -15,7 +14,6 @@ pub struct Suffixes {
 }
 
 /// The DN of an entry at the consumer: in normal form, and as text.
-#[derive(Debug)]
 pub struct ConsumerDn {
     pub normal: Vec<u8>,
     pub dn: Vec<u8>,
@@ -74,7 +72,6 @@ pub fn parent(normal: &[u8]) -> &[u8] {
 }
 
 /// Normalizes DNs, and caches their parents, because consecutive entries often have the same parent.
-#[derive(Debug)]
 pub struct DnNormaliser<'a> {
     schema: &'a Schema,
     known: FxHashMap<Box<[u8]>, Vec<u8>>,

@@ -28,7 +28,6 @@ pub struct Settings {
 }
 
 /// The configuration, resolved with a schema.
-#[derive(Debug)]
 pub struct Selection {
     pub(crate) filter: Option<Filter>,
     pub attributes: Attributes,

@@ -61,7 +61,6 @@ struct Stage<'a> {
     found: RecordInfo,
 }
 
-#[derive(Debug)]
 enum LineAction {
     /// The line is copied from the record.
     Given(Range<usize>),
@@ -69,7 +68,7 @@ enum LineAction {
 }
 
 /// The parsed lines of a record.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct RecordInfo {
     /// The lines of the output, each with the number of its attribute description.
     lines: Vec<(usize, LineAction)>,

@@ -24,7 +24,6 @@ const BUCKET_BITS: u32 = 9;
 const HASHES: usize = 32;
 
 /// Rows of all entries of a tree, in memory or in a temporary file: 36 bytes per entry, plus its DN.
-#[derive(Debug)]
 pub struct Digest {
     rows: Buckets,
     entries: u64,
@@ -249,7 +248,6 @@ const MOST: usize = 1 << 17;
 const PARENTS: usize = 1 << 17;
 
 /// Assigns entries to subtrees.
-#[derive(Debug)]
 struct Subtrees {
     /// Number of RDNs of the base DN.
     base: usize,

@@ -13,7 +13,6 @@ const READ_SIZE: usize = 512 * 1024;
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
 /// Splits received bytes into messages. Memory grows with these bytes, not with the length that a server claims.
-#[derive(Debug)]
 pub struct Input {
     memory: Vec<u8>,
     filled: Range<usize>,

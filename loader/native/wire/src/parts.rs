@@ -88,6 +88,7 @@ pub fn file(
     Ok(done)
 }
 
+#[derive(Debug)]
 struct Writer<'a> {
     target: &'a OutputFiles,
     recorder: Recorder,
@@ -104,6 +105,7 @@ struct Writer<'a> {
 }
 
 /// An LDIF file and the file of its rows.
+#[derive(Debug)]
 struct Piece {
     ldif: Output,
     rows: Output,

@@ -43,7 +43,6 @@ impl Drop for Leaving<'_> {
 }
 
 /// Sends the results of a task.
-#[derive(Debug)]
 pub struct Outlet<T, E>(SyncSender<Result<T, E>>);
 
 impl<T, E> Outlet<T, E> {

@@ -10,11 +10,9 @@ use crate::lock;
 type Work<S> = Box<dyn FnOnce(&S) + Send>;
 
 /// Hands out work in order. Its threads end when it is dropped.
-#[derive(Debug)]
 pub struct Pool<S>(Sender<Work<S>>);
 
 /// A result that another thread computes.
-#[derive(Debug)]
 pub struct Pending<T>(Receiver<T>);
 
 impl<S: Sync> Pool<S> {

@@ -9,7 +9,6 @@ use crate::{GivenUp, lock};
 const AHEAD: u64 = 16;
 
 /// A value that one part after the other may change.
-#[derive(Debug)]
 pub struct Turn<T> {
     state: Mutex<State>,
     passed: Condvar,

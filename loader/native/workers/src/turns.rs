@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The numbers of parts; each is handed out once, in order.
-#[derive(Debug)]
 pub struct Turns {
     next: AtomicUsize,
     parts: usize,

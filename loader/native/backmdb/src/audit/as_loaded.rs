@@ -28,7 +28,6 @@ const OPERATIONAL: [&str; 6] = [
 type Answer = Result<(), InvalidValue>;
 
 /// The state of one worker, with its cached answers.
-#[derive(Debug)]
 pub struct AsLoaded<'a> {
     checker: &'a EntryChecker<'a>,
     /// Normalised.

@@ -31,7 +31,6 @@ const OF_OVERLAYS: [&str; 8] = [
     "shadowLastChange",
 ];
 
-#[derive(Debug)]
 pub struct EntryChecker<'a> {
     pub schema: &'a Schema,
     pub settings: &'a Settings,

@@ -148,7 +148,6 @@ pub struct Problem {
     pub told: Vec<Finding>,
 }
 
-#[derive(Debug)]
 pub struct Findings {
     /// Number of problems of each kind that are reported.
     limit: usize,

@@ -210,7 +210,6 @@ impl Visitor for IndexComparison<'_> {
 }
 
 /// Iterates over the postings of an index; one posting is current.
-#[derive(Debug)]
 pub struct IndexRecords<'r> {
     posting: Peekable<'r>,
     name: &'r str,

@@ -22,7 +22,6 @@ pub const TOO_LONG: &str = "more IDs than slapd's idlexp allows: it reads beyond
 const STALE: [Kind; 4] = [Kind::Index, Kind::Posting, Kind::Missing, Kind::TooLong];
 
 /// The configured indexes, without those that cannot be checked.
-#[derive(Debug)]
 pub struct ConfiguredIndexes {
     pub settings: Settings,
     pub indexes: Indexes,
@@ -168,7 +167,6 @@ fn whole(name: &str, counts: IndexCounts, findings: &mut Findings) {
 }
 
 /// Passes the index keys of entries to the sorter, by entry ID.
-#[derive(Debug)]
 pub struct ExpectedPostings {
     pub writer: extsort::Writer,
     /// An ID had more than 32 bits, so the postings are invalid.

@@ -56,7 +56,6 @@ impl Level {
 }
 
 /// The file to check, and the options of the check.
-#[derive(Debug)]
 pub struct AuditOptions<'a> {
     pub path: &'a Path,
     /// The transaction of a snapshot that a reader slot protects; `None`: nobody writes.

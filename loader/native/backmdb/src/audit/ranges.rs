@@ -26,7 +26,6 @@ impl IdRange {
 }
 
 /// The reason why a table is not read to its end.
-#[derive(Debug)]
 pub enum StopReason {
     Damage(Box<Finding>),
     /// An error that is not the file's fault.
@@ -55,7 +54,6 @@ impl From<Error> for StopReason {
 }
 
 /// The records of a table whose keys begin with an entry ID, within a range of IDs.
-#[derive(Debug)]
 pub struct TableRange<'r> {
     /// The current record; valid while [`id`](Self::id) is `Some`.
     pub record: Peekable<'r>,

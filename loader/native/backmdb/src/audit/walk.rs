@@ -26,7 +26,7 @@ use super::ranges::{IdRange, StopReason, TableRange, id_ranges, side_by_side};
 use crate::{Code, Error, Result, lock};
 
 /// The tables of one reader.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Tables<'r> {
     pub id2e: TableReader<'r>,
     pub dn2i: TableReader<'r>,
@@ -41,7 +41,6 @@ impl<'r> Tables<'r> {
 }
 
 /// The result for a range of IDs.
-#[derive(Debug)]
 pub struct IdRangeResult {
     pub findings: Findings,
     pub sums: NodeChecksums,

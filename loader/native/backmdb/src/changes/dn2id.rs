@@ -53,7 +53,6 @@ pub enum NoParent {
     Below,
 }
 
-#[derive(Debug)]
 pub struct Dn2idChanges<'r> {
     dn2i: TableReader<'r>,
     schema: &'r Schema,

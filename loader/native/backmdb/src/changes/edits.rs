@@ -22,7 +22,6 @@ use crate::{Code, Error, Result, damaged_entry};
 use codec::id2e::{self, Attribute, StoredEntry, ValueList};
 
 /// The inputs of a refresh.
-#[derive(Debug)]
 pub struct RefreshContext<'a> {
     pub reader: &'a Reader,
     pub database: &'a Database<'a>,

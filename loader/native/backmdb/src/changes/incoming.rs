@@ -21,7 +21,6 @@ use codec::id2e;
 const MOST: usize = 1 << 30;
 
 /// A changed entry, with its RDN in normalised and pretty form.
-#[derive(Debug)]
 pub struct ReceivedEntry {
     pub uuid: Uuid,
     pub hash: Hash,
@@ -33,7 +32,6 @@ pub struct ReceivedEntry {
     value: (u64, usize),
 }
 
-#[derive(Debug)]
 pub struct ReceivedEntries {
     /// By entry number; entries that came again later, or were lost, are not in [`ReceivedEntries::by_uuid`].
     pub entries: Vec<ReceivedEntry>,

@@ -241,6 +241,7 @@ fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
 }
 
 /// The equality index of entryUUID.
+#[derive(Debug)]
 struct Index {
     name: String,
     at: usize,

@@ -27,7 +27,7 @@ pub fn apply(
     Ok(())
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct List {
     key: (u64, u8),
     last: Option<u32>,

@@ -11,7 +11,6 @@ use crate::lookup::Lookup;
 
 /// One worker's state. It uses the record and the attributes added to it, not the stored value, so that a comparison
 /// detects values that were lost on the way.
-#[derive(Debug)]
 pub struct Account {
     as_read: Fingerprinter,
     as_kept: Fingerprinter,

@@ -28,7 +28,6 @@ use crate::shared::BuildContext;
 use crate::{Code, Error, ValueCheck, lock};
 
 /// Why a record did not become an entry.
-#[derive(Debug)]
 pub enum RejectReason {
     /// The entry is at fault and is rejected.
     Entry(String),
@@ -77,7 +76,6 @@ pub fn in_line(error: Error) -> Error {
     }
 }
 
-#[derive(Debug)]
 pub struct Encoder<'a> {
     shared: &'a BuildContext<'a>,
     lookup: Lookup<'a>,

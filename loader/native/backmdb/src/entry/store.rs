@@ -20,7 +20,7 @@ pub(super) struct Apart {
 }
 
 /// The storage layout of all entries of one shape.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct StoredLayout {
     shape: Shape,
     /// Everything before the values, with lengths and flags set to 0.

@@ -29,7 +29,6 @@ use crate::{Code, Error, Result, Settings, postings};
 pub use records::{Records, records};
 
 /// The result of a conversion.
-#[derive(Debug)]
 pub struct Transferred {
     pub entries: u64,
     /// Checksum of all copied records.

@@ -41,7 +41,6 @@ pub enum KeySize {
 /// let sorted = postings.finish(1)?;
 /// # Ok::<(), common::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Postings {
     shared: Arc<Shared>,
 }

@@ -99,7 +99,6 @@ pub(crate) struct Buffers<I> {
 }
 
 /// All postings of one index, complete.
-#[derive(Debug)]
 pub(crate) struct FinishedIndex<I> {
     chunks: Vec<Chunk<I>>,
     runs: Vec<Vec<Extent>>,

@@ -7,7 +7,6 @@ use crate::reader::{Branch, Pointer, Runs, TreeRules, View, Within};
 use crate::source::{PageSource, runs};
 use crate::{Result, Table};
 
-#[derive(Debug)]
 pub(super) struct Branches {
     rules: TreeRules,
     depth: u16,
@@ -18,7 +17,6 @@ pub(super) struct Branches {
 }
 
 /// Leaves that have the same parent.
-#[derive(Debug)]
 pub(super) struct Siblings {
     pub numbers: Vec<u64>,
     within: Within<Vec<u8>>,
@@ -87,7 +85,6 @@ pub(super) fn mark_run(seen: &mut Runs, first: u64, count: u64) -> Result<()> {
     if seen.add(first, count) { Ok(()) } else { Err(used_twice(first)) }
 }
 
-#[derive(Debug)]
 pub(super) struct Leaf {
     pub number: u64,
     pub view: View,

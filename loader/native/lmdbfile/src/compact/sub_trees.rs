@@ -21,7 +21,6 @@ const BATCH_BYTES: u64 = 4 << 20;
 const BATCHES_IN_FLIGHT: usize = 3;
 
 /// Small data that a pointer refers to.
-#[derive(Debug)]
 pub(super) enum ReferencedData {
     Value { location: Large, block: Arc<Buffer>, bytes: Range<usize> },
     Tree { record: Table, leaves: Vec<Leaf> },

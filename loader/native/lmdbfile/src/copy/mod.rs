@@ -129,7 +129,6 @@ fn cut() -> Error {
 const BLOCK: u64 = 4096;
 
 /// Iterates over the data of a part of a file, piece by piece.
-#[derive(Debug)]
 struct Data<'f> {
     file: &'f File,
     at: u64,

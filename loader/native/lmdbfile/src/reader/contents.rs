@@ -31,7 +31,6 @@ pub(crate) struct Within<K> {
     pub to: Option<K>,
 }
 
-#[derive(Debug)]
 pub(crate) enum Contents {
     Branch(Branch),
     Leaf(Leaf),
@@ -40,7 +39,6 @@ pub(crate) enum Contents {
 }
 
 /// The children of a branch with their keys; the first key has no meaning.
-#[derive(Debug)]
 pub(crate) struct Branch {
     pub ascending: Ascending,
     /// Each child with the offset of its key in `keys`.
@@ -48,7 +46,6 @@ pub(crate) struct Branch {
     keys: Box<[u8]>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Leaf {
     pub kind: Kind,
     /// Number of values, including those on sub-pages; a tree of values counts as one.
@@ -258,7 +255,6 @@ impl Others {
 type Piece = Vec<(u64, Option<Contents>)>;
 
 /// The page contents recorded while a file was copied: some 130 bytes per page of 4096 bytes.
-#[derive(Debug)]
 pub struct Seen {
     layout: Layout,
     /// The transaction of the snapshot.

@@ -7,7 +7,6 @@ use crate::layout::node;
 use crate::{Error, Result, Table};
 
 /// Iterates over a table; the values of a key come one after the other.
-#[derive(Debug)]
 pub struct Cursor<'r> {
     table: TableReader<'r>,
     keys: Path,
@@ -186,7 +185,6 @@ impl<'r> Cursor<'r> {
 }
 
 /// A cursor that holds the record at its position.
-#[derive(Debug)]
 pub struct Peekable<'r> {
     cursor: Cursor<'r>,
     pub key: Vec<u8>,
@@ -238,7 +236,6 @@ impl<'r> Peekable<'r> {
 }
 
 /// Iterates over the keys of a table and returns the number of values of each, without reading the trees of values.
-#[derive(Debug)]
 pub struct Keys<'r> {
     table: TableReader<'r>,
     path: Path,

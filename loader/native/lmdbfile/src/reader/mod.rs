@@ -41,7 +41,7 @@ pub(crate) struct NamedTable {
 }
 
 /// Read access to one table.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct TableReader<'r> {
     store: &'r BlockCache,
     name: &'r str,

@@ -12,7 +12,6 @@ use crate::meta::NO_PAGE;
 use crate::{Error, Result, Table};
 
 /// Position in a tree, or in a sub-page, which is a tree of one leaf.
-#[derive(Debug)]
 pub(crate) struct Path {
     /// `None`: the only level is a sub-page.
     root: Option<u64>,
@@ -24,7 +23,6 @@ pub(crate) struct Path {
 }
 
 /// The values of a key.
-#[derive(Debug)]
 pub(crate) enum NodeValues {
     /// A single value, in the node or on overflow pages.
     One,
@@ -42,7 +40,6 @@ impl NodeValues {
     }
 }
 
-#[derive(Debug)]
 struct Level {
     number: u64,
     view: View,

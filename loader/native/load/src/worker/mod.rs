@@ -28,7 +28,6 @@ const LOOKS: u8 = 3;
 /// comes too early, slapd crashes.
 const REST: Duration = Duration::from_millis(20);
 
-#[derive(Debug)]
 pub struct Worker<'a> {
     shared: &'a Shared<'a>,
     shutdown: &'a Shutdown,

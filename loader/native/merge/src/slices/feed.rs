@@ -21,7 +21,6 @@ use super::walk::{RecordLocation, walk};
 const CHUNK: usize = 64 * 1024;
 
 /// One slice.
-#[derive(Debug)]
 pub struct SliceOptions<'a> {
     pub paths: &'a [PathBuf],
     pub suffixes: &'a [String],

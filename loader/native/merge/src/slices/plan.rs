@@ -99,7 +99,6 @@ fn parents(
 }
 
 /// Locations of leaves at even distances.
-#[derive(Debug)]
 struct LeafSamples {
     found: Vec<SliceStart>,
     every: u64,

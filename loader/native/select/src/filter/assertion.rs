@@ -11,10 +11,8 @@ use super::FilterResult;
 pub type Attribute = (AttributeId, Vec<Vec<u8>>);
 
 /// For each description in the filter: the entry's matching attributes, including subtypes and attributes with options.
-#[derive(Debug)]
 pub struct Values<'a>(pub &'a [Vec<Attribute>]);
 
-#[derive(Debug)]
 pub enum Test {
     Present,
     Equal(Vec<u8>),

@@ -15,7 +15,6 @@ const IN_EVERY_ENTRY: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordina
 
 const UNDEFINED: Compiled = Compiled::Known(None);
 
-#[derive(Debug)]
 pub struct Compiler<'a> {
     schema: &'a Schema,
     pub descriptions: Vec<Description>,

@@ -14,13 +14,11 @@ pub use parse::{Item, ItemKind, Node, filter as parsed};
 pub type FilterResult = Option<bool>;
 
 /// A compiled filter.
-#[derive(Debug)]
 pub struct Filter {
     root: Compiled,
     descriptions: Vec<Description>,
 }
 
-#[derive(Debug)]
 enum Compiled {
     Known(FilterResult),
     And(Vec<Compiled>),

@@ -31,7 +31,6 @@ const LONGEST: usize = 1 << 20;
 const CHECK_INTERVAL: u64 = 4096;
 
 /// The database for whose indexes the searches are checked.
-#[derive(Debug)]
 pub struct Setting {
     pub suffix: String,
     pub indexes: Vec<(String, Vec<String>)>,
@@ -92,6 +91,7 @@ pub fn read(
     Ok(reader.found)
 }
 
+#[derive(Debug)]
 struct Reader<'a> {
     suffix: Vec<u8>,
     schema: &'a Schema,

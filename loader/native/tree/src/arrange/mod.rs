@@ -128,6 +128,7 @@ fn expect_empty(directory: &Path) -> Result<()> {
 }
 
 /// Writes the files in the second pass.
+#[derive(Debug)]
 struct Writer {
     pieces: Pieces,
     stamp: RootStamp,

@@ -14,6 +14,7 @@ use crate::fingerprint::Totals;
 /// Most bytes are in leaves, so another thread compresses them. The output does not depend on the number of threads.
 const LEAF_THREADS: u32 = 1;
 
+#[derive(Debug)]
 pub(super) struct Pieces {
     directory: PathBuf,
     suffix: &'static str,

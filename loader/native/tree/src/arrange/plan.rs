@@ -55,7 +55,6 @@ struct FileRows {
 }
 
 /// The decisions on all entries, in the order of files and rows.
-#[derive(Debug)]
 pub(super) struct RowDecisions {
     all: Vec<RowDecision>,
     lots: std::vec::IntoIter<FileRows>,
@@ -114,6 +113,7 @@ pub(super) fn verdicts(
     Ok(RowDecisions { all: plan.verdicts, lots: lots.into_iter(), at: 0 })
 }
 
+#[derive(Debug)]
 struct Plan<'a> {
     rows: EntryRecords,
     counters: &'a Counters,

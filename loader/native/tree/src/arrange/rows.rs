@@ -12,11 +12,13 @@ use crate::fingerprint::Fingerprinter;
 use crate::join::context_csn;
 use crate::row::{self, EntryRecord};
 
+#[derive(Debug)]
 pub(super) struct EntryRecords {
     sources: Vec<Source>,
 }
 
 /// The source of a file's rows.
+#[derive(Debug)]
 enum Source {
     List(List),
     /// Rows computed from the records, because the file has no list of rows.
@@ -81,6 +83,7 @@ const BATCH: usize = 4096;
 
 const TRUNCATED: &str = "the list of rows is truncated";
 
+#[derive(Debug)]
 struct List {
     path: PathBuf,
     /// Number of rows in the list.

@@ -64,7 +64,6 @@ pub struct Question {
 
 /// `ldap_conncb`: callbacks for connections that are opened and closed.
 #[repr(C)]
-#[derive(Debug)]
 pub struct ConnectCallbacks {
     pub add: Option<
         unsafe extern "C" fn(

@@ -21,7 +21,6 @@ use super::ffi::{self, ConnectCallbacks, Ldap, Sockbuf};
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Watches the socket of one session, and lives as long as the session.
-#[derive(Debug)]
 pub(super) struct Guard {
     state: Box<Mutex<State>>,
     callbacks: Box<ConnectCallbacks>,

@@ -11,7 +11,6 @@ use std::ptr;
 use super::ffi::{self, Layer, LayerIo, Sockbuf};
 
 /// The layer of one session; ends together with the session.
-#[derive(Debug)]
 pub(super) struct BufferedLayer {
     sockbuf: *mut Sockbuf,
     layer: *mut Layer,

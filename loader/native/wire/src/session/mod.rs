@@ -29,7 +29,6 @@ use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
 /// Owns a libldap session and ends it when dropped; the guard is dropped after the session.
-#[derive(Debug)]
 struct Handle {
     session: *mut Ldap,
     guard: Guard,
@@ -46,7 +45,6 @@ impl Drop for Handle {
 }
 
 /// A bound session. Reads and writes pass through libldap's security layers, but not its message parsing.
-#[derive(Debug)]
 pub(crate) struct Session {
     wire: BufferedLayer,
     _handle: Handle,

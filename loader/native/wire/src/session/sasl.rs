@@ -19,7 +19,6 @@ const NO_ECHO: c_ulong = 0x4006;
 const REALM: c_ulong = 0x4008;
 
 /// The answers to a mechanism's questions. They must outlive the bind, because mechanisms get pointers into them.
-#[derive(Debug)]
 pub(super) struct SaslAnswers<'a> {
     link: &'a ConnectionOptions,
     authcid: Option<CString>,
