@@ -152,9 +152,10 @@ def join(
     The entry `root` gets `context_csns`. Newer entryCSNs are lowered to them, because a consumer ignores the deletion
     of an entry that is newer than its cookie (claim.rs explains why). All values of an attribute are written together,
     even if the record has them under several names. `aliases`: these names, from `loader.backmdb.synonyms`."""
-    texts, root = [str(path) for path in paths], None if context_csns is None else root
+    texts = [str(path) for path in paths]
+    stamp = None if root is None or context_csns is None else (root, context_csns)
     with with_counters(meter) as counters:
-        return _native.join(texts, descriptor, counters, root=root, context_csns=context_csns, aliases=aliases)
+        return _native.join(texts, descriptor, counters, stamp, aliases or {})
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:

@@ -165,9 +165,8 @@ def split(
 
     With `file_urls`, files in `include:` lines are read. `claimed` is a DN and a contextCSN. The entry of this DN gets
     the contextCSN, and newer entryCSNs are lowered to it."""
-    root, csns = claimed or (None, None)
     with with_counters(meter) as counters:
-        return _native.split(inputs, known, shares, counters, file_urls=file_urls, root=root, claimed=csns)
+        return _native.split(inputs, known, shares, counters, file_urls=file_urls, claim=claimed)
 
 
 def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Meter, new: bool = True) -> int:

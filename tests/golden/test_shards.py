@@ -48,7 +48,15 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
     last_mod = "lastmod off" not in case.settings.database_lines
     now = BuildOptions(Path(), (ldif,)).input_time() if last_mod else None
     whole = Slice(
-        source, shared=plan.shared, cut=plan.cuts[0], own=plan.leaves, now=now, server_id=server_id, aliases=shapes.SAME
+        source,
+        shared=plan.shared,
+        cut=plan.cuts[0],
+        own=plan.leaves,
+        now=now,
+        server_id=server_id,
+        first=0,
+        stamp=None,
+        aliases=shapes.SAME,
     )
     stream = directory / "stream.ldif"
     with stream.open("wb") as file, with_counters(Meter("feed")) as counters:

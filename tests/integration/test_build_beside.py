@@ -228,7 +228,7 @@ def test_whoever_reads_goes_away() -> None:
         reading, writing = os.pipe()
         os.close(reading)
         with pytest.raises(_native.NativeError) as caught:
-            recipe.write(writing, 0, recipe.entries, JOBS, _native.Counters())
+            recipe.write(writing, 0, recipe.entries, JOBS, _native.Counters(), compress=False)
         os.close(writing)
         assert caught.value.code == "ldif.pipe"
 
@@ -244,7 +244,7 @@ def test_the_database_is_damaged(database: _native.Database, text: bytes, tmp_pa
         for number in range(ROUNDS):
             at = (len(text) // PAGE) * (number + 1) // (2 * ROUNDS) * PAGE
             data.write_bytes(whole[:at] + bytes(PAGE) + whole[at + PAGE :])
-            dump = _native.Dump(str(data), txn=None, base=None, jobs=JOBS)
+            dump = _native.Dump(str(data), txn=None, base=None, after=0, jobs=JOBS)
             with pytest.raises(_native.NativeError) as caught:
                 dump.stream(nowhere.fileno(), LdifFormat(), str(tmp_path), _native.Counters())
             assert caught.value.code == "build.damaged"

@@ -292,10 +292,9 @@ class _Loading(BuildSteps):
             own=ends[number] - plan.cuts[number][3],
             now=self.options.input_time() if self.settings.last_mod else None,
             server_id=self.server_id,
-            root=None if claimed is None else self.place.database.suffix,
-            context_csns=claimed,
-            aliases=self.aliases,
             first=self.options.first,
+            stamp=None if claimed is None else (self.place.database.suffix, claimed),
+            aliases=self.aliases,
         )
         directory = self.slices / name
         with self._target(directory, directory) as target:

@@ -129,7 +129,7 @@ def _export(place: Path, out: Path) -> str:
     """The commit."""
     out.mkdir()
     with snapshot.protected(place) as held:
-        dump = _native.Dump(held.path, txn=held.txn, base=None, jobs=2)
+        dump = _native.Dump(held.path, txn=held.txn, base=None, after=0, jobs=2)
         found = dump.export(out, LdifFormat(), _native.Counters())
     text = "".join((out / name).read_text() for name, *_ in found.files)
     values = [line for line in text.splitlines() if line.startswith("cn: ")]

@@ -66,12 +66,6 @@ def test_joined_records_are_one_blank_line_apart(tmp_path, put, counters):
     assert entries == counters.entries == 3
 
 
-def test_root_and_context_csns_go_together(put, counters):
-    for options in ({"root": "dc=x"}, {"context_csns": ["new"]}):
-        with pytest.raises(ValueError, match="go together"):
-            _native.join([put("a", "dn: dc=x\ndc: x")], 1, counters, **options)
-
-
 def test_a_pipe_that_its_owner_made_non_blocking(put, counters):
     path = put("a", *(f"dn: cn={n},dc=x\ncn: {n}\nl: {'a' * 500}" for n in range(5000)))
     child = subprocess.Popen(["md5sum"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

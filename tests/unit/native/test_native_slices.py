@@ -37,8 +37,9 @@ class Cut:
             own=ends[number] - cut[3],
             now=now,
             server_id=5,
-            root=SUFFIX if claimed else None,
-            context_csns=claimed,
+            first=0,
+            stamp=(SUFFIX, claimed) if claimed else None,
+            aliases={},
         )
 
     def fed(self, number: int, directory: Path, now: str | None = NOW, claimed: list[str] | None = None) -> str:

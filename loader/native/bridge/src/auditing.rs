@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::building::{Database, Resources};
 use crate::cloning::Seen;
 use crate::error::one_of;
-use crate::gate::{Counters, enter};
+use crate::gate::Counters;
 use crate::results::record;
 
 record!(Finding from core::Finding {
@@ -46,9 +46,7 @@ record!(AuditReport from core::AuditReport {
 });
 
 #[pyfunction]
-#[pyo3(signature = (path, counters, limits, *, level, sample, txn, database, seen, limit))]
 pub fn audit(
-    py: Python<'_>,
     path: PathBuf,
     counters: &Counters,
     limits: Resources,
@@ -64,11 +62,22 @@ pub fn audit(
     if level == Level::Indexes && known.is_none() {
         return Err(PyValueError::new_err("auditing indexes requires a database configuration"));
     }
-    let (path, means, counters) = (path.as_path(), &limits.core()?, &counters.0);
-    let seen = seen.map(|seen| &seen.0);
-    let look =
-        AuditOptions { path, txn, level, sample, known, new: false, seen, limit, means, counters };
-    Ok(enter(py, counters, || core::audit(&look))?.into())
+    let (path, means, seen) = (path.as_path(), &limits.core()?, seen.map(|seen| &seen.0));
+    counters.run(|counters| {
+        let new = false;
+        core::audit(&AuditOptions {
+            path,
+            txn,
+            level,
+            sample,
+            known,
+            new,
+            seen,
+            limit,
+            means,
+            counters,
+        })
+    })
 }
 
 record!(IndexCost from backmdb::IndexCost {
@@ -86,21 +95,13 @@ record!(IndexCosts from backmdb::IndexCosts {
 });
 
 #[pyfunction]
-#[pyo3(signature = (path, counters, *, txn))]
-pub fn index_costs(
-    py: Python<'_>,
-    path: PathBuf,
-    counters: &Counters,
-    txn: u64,
-) -> PyResult<IndexCosts> {
-    Ok(enter(py, &counters.0, || backmdb::index_costs(&path, txn, &counters.0))?.into())
+pub fn index_costs(path: PathBuf, counters: &Counters, txn: u64) -> PyResult<IndexCosts> {
+    counters.run(|counters| backmdb::index_costs(&path, txn, counters))
 }
 
 /// Returns each entryUUID that several entries share, with two of their DNs.
 #[pyfunction]
-#[pyo3(signature = (path, counters, limits, *, txn, limit))]
 pub fn shared_uuids(
-    py: Python<'_>,
     path: PathBuf,
     counters: &Counters,
     limits: Resources,
@@ -108,7 +109,7 @@ pub fn shared_uuids(
     limit: usize,
 ) -> PyResult<Vec<(String, String, String)>> {
     let means = limits.core()?;
-    let search = || backmdb::shared_uuids(&path, txn, limit, &means, &counters.0);
-    let found = enter(py, &counters.0, search)?;
+    let found: Vec<_> =
+        counters.run(|counters| backmdb::shared_uuids(&path, txn, limit, &means, counters))?;
     Ok(found.into_iter().map(|one| (one.uuid, one.dns.0, one.dns.1)).collect())
 }

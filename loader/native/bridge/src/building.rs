@@ -12,9 +12,10 @@ use pyo3::prelude::*;
 use schema::{Definition, Kind};
 use values::keys::Substrings;
 
-use crate::error::{both, one_of, raised};
+use crate::calls::Stamp;
+use crate::error::{one_of, raised};
 use crate::feed::{Feed, Live, LiveReader};
-use crate::gate::{Counters, duplicate, enter};
+use crate::gate::{Counters, duplicate};
 use crate::results::{argument, record};
 
 #[pyclass(frozen, module = "loader._native")]
@@ -73,9 +74,8 @@ impl Schema {
 }
 
 #[pyfunction]
-#[pyo3(name = "schema", signature = (definitions, options, *, dynamic_objects=false, password_policy=false))]
+#[pyo3(name = "schema")]
 pub fn read_schema(
-    py: Python<'_>,
     definitions: Vec<(String, String, bool)>,
     options: Vec<String>,
     dynamic_objects: bool,
@@ -85,8 +85,7 @@ pub fn read_schema(
         definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
     let settings =
         schema::Settings { attribute_options: options, dynamic_objects, password_policy };
-    let read = schema::Schema::read(&definitions, settings).with_code(Code::Schema);
-    raised(py, read).map(Schema)
+    raised(schema::Schema::read(&definitions, settings).with_code(Code::Schema)).map(Schema)
 }
 
 fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definition> {
@@ -271,7 +270,6 @@ pub struct BuildRules {
 
 #[pyfunction]
 pub fn build(
-    py: Python<'_>,
     inputs: Vec<Input>,
     out_path: PathBuf,
     database: &Database,
@@ -301,7 +299,7 @@ pub fn build(
     let sources = inputs.into_iter().map(Input::source).collect::<PyResult<Vec<_>>>()?;
     let (schema, settings) = database.parts();
     let reader = live.map(LiveReader::new);
-    let built = enter(py, &counters.0, || {
+    let built = counters.run(|counters| {
         let source = reader.as_ref().map(|reader| {
             (|orphans| reader.reread(orphans), |uuids| reader.renamed(uuids), reader.head())
         });
@@ -310,18 +308,16 @@ pub fn build(
             read_again,
             renamed,
         });
-        backmdb::build(sources, live, &out_path, schema, settings, &options, &counters.0)
+        backmdb::build(sources, live, &out_path, schema, settings, &options, counters)
     });
     match (built, reader.and_then(LiveReader::exception)) {
         (Err(_), Some(raised)) => Err(raised),
-        (built, _) => Ok(built?.into()),
+        (built, _) => built,
     }
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, database, limits, counters, *, full, new))]
 pub fn verify(
-    py: Python<'_>,
     path: PathBuf,
     database: &Database,
     limits: Resources,
@@ -330,29 +326,28 @@ pub fn verify(
     new: bool,
 ) -> PyResult<u64> {
     let (means, known) = (limits.core()?, database.parts());
-    enter(py, &counters.0, || backmdb::verify(&path, known, &means, (full, new), &counters.0))
+    counters.run(|counters| backmdb::verify(&path, known, &means, (full, new), counters))
 }
 
 record!(SplitResult from SplitCounts { entries: u64, newest: BTreeMap<String, String> });
 
 #[pyfunction]
-#[pyo3(signature = (inputs, schema, shares, counters, *, file_urls, root=None, claimed=None))]
 pub fn split(
-    py: Python<'_>,
     inputs: Vec<PathOrDescriptor>,
     schema: &Schema,
     shares: Vec<(Vec<String>, PathBuf)>,
     counters: &Counters,
     file_urls: bool,
-    root: Option<String>,
-    claimed: Option<Vec<String>>,
+    claim: Stamp,
 ) -> PyResult<Vec<SplitResult>> {
-    let claim = both(root.as_deref(), claimed.as_deref(), "root and claimed")?;
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
     let shares: Vec<SplitTarget> =
         shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
-    let work = || backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into_iter().map(SplitResult::from).collect())
+    let claim = claim.as_ref().map(|(root, csns)| (root.as_str(), csns.as_slice()));
+    let split: Vec<_> = counters.run(|counters| {
+        backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, counters)
+    })?;
+    Ok(split.into_iter().map(SplitResult::from).collect())
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {

@@ -12,9 +12,8 @@ use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 use tree::{Digest, Names};
 
-use crate::error::both;
-use crate::gate::{Counters, duplicate, enter};
-use crate::results::{Arrangement, EntryDigests, ScanResult, Shard};
+use crate::gate::{Counters, Descriptor};
+use crate::results::{Arrangement, EntryDigests, ScanResult, Shard, argument};
 
 #[pyfunction]
 pub fn version() -> &'static str {
@@ -37,27 +36,21 @@ type Entry = (String, Vec<(String, Vec<u8>)>);
 
 #[derive(FromPyObject)]
 pub enum Text {
-    Descriptor(i32),
+    Descriptor(Descriptor),
     Bytes(Vec<u8>),
 }
 
 #[pyfunction]
 pub fn records(
-    py: Python<'_>,
     text: Text,
     mut keys: Option<HashSet<Vec<u8>>>,
     most: usize,
     counters: &Counters,
 ) -> PyResult<Vec<Entry>> {
-    let counters = &counters.0;
-    let (fd, bytes) = match text {
-        Text::Descriptor(fd) => (Some(duplicate(fd)?), Vec::new()),
-        Text::Bytes(bytes) => (None, bytes),
-    };
-    let work = || {
-        let input = match fd {
-            Some(fd) => Input::from_fd(fd, counters)?,
-            None => Input::from_reader(Cursor::new(bytes)),
+    counters.run(|counters| {
+        let input = match text {
+            Text::Descriptor(Descriptor(fd)) => Input::from_fd(fd, counters)?,
+            Text::Bytes(bytes) => Input::from_reader(Cursor::new(bytes)),
         };
         let (mut found, mut enough) = (Vec::new(), false);
         let walked = each_record(input, counters, |record| {
@@ -71,8 +64,7 @@ pub fn records(
         });
         walked.map_or_else(|error| if enough { Ok(()) } else { Err(error) }, |_| Ok(()))?;
         Ok::<_, Error>(found)
-    };
-    enter(py, counters, work)
+    })
 }
 
 /// Returns whether `keys` contains the key of the DN, and removes it: only the first record with a DN counts.
@@ -87,90 +79,69 @@ fn attribute(field: common::Result<Field<'_>>) -> common::Result<(String, Vec<u8
 }
 
 #[pyfunction]
-pub fn scan(py: Python<'_>, paths: Vec<PathBuf>, counters: &Counters) -> PyResult<ScanResult> {
-    enter(py, &counters.0, || tree::scan(&paths, &counters.0)).map(ScanResult::from)
+pub fn scan(paths: Vec<PathBuf>, counters: &Counters) -> PyResult<ScanResult> {
+    counters.run(|counters| tree::scan(&paths, counters))
 }
 
 #[pyfunction]
 pub fn shard(
-    py: Python<'_>,
-    fd: i32,
+    fd: Descriptor,
     out_path: PathBuf,
     drop: Vec<String>,
     counters: &Counters,
 ) -> PyResult<Shard> {
-    let fd = duplicate(fd)?;
     let drop = Names::new(drop);
-    let work = || {
-        let input = Input::from_fd(fd, &counters.0)?;
-        tree::shard(input, &out_path, &drop, &counters.0)
-    };
-    enter(py, &counters.0, work).map(Shard::from)
+    counters
+        .run(|counters| tree::shard(Input::from_fd(fd.0, counters)?, &out_path, &drop, counters))
 }
 
 #[pyfunction]
 pub fn parents_first(
-    py: Python<'_>,
-    fd: i32,
+    fd: Descriptor,
     out_path: PathBuf,
     scratch: PathBuf,
     counters: &Counters,
 ) -> PyResult<()> {
-    let fd = duplicate(fd)?;
-    let work = || {
-        let input = Input::from_fd(fd, &counters.0)?;
-        tree::parents_first(input, &out_path, &scratch, &counters.0)
-    };
-    enter(py, &counters.0, work)
+    counters.run(|counters| {
+        tree::parents_first(Input::from_fd(fd.0, counters)?, &out_path, &scratch, counters)
+    })
 }
 
-/// The fields of `loader.ldif.ArrangeTask`.
-#[derive(FromPyObject)]
-pub struct ArrangeTask {
-    paths: Vec<PathBuf>,
-    again: Vec<PathBuf>,
-    root: String,
-    context_csns: Vec<String>,
-    compress: bool,
-    drop_orphans: bool,
-    name_orphans: bool,
-}
+argument!(
+    /// `loader.ldif.ArrangeTask`.
+    ArrangeTask for tree::Task {
+        paths: Vec<PathBuf>,
+        again: Vec<PathBuf>,
+        root: String,
+        context_csns: Vec<String>,
+        compress: bool,
+        drop_orphans: bool,
+        name_orphans: bool,
+    }
+);
 
 #[pyfunction]
-pub fn arrange(
-    py: Python<'_>,
-    task: ArrangeTask,
-    out_dir: PathBuf,
-    counters: &Counters,
-) -> PyResult<Arrangement> {
-    let task = tree::Task {
-        paths: &task.paths,
-        again: &task.again,
-        root: &task.root,
-        context_csns: &task.context_csns,
-        compress: task.compress,
-        drop_orphans: task.drop_orphans,
-        name_orphans: task.name_orphans,
-    };
-    enter(py, &counters.0, || tree::arrange(&task, &out_dir, &counters.0)).map(Arrangement::from)
+pub fn arrange(task: ArrangeTask, out_dir: PathBuf, counters: &Counters) -> PyResult<Arrangement> {
+    let task = task.core()?;
+    counters.run(|counters| tree::arrange(&task, &out_dir, counters))
 }
 
+/// The DN of the root entry, and its contextCSNs.
+pub type Stamp = Option<(String, Vec<String>)>;
+
 #[pyfunction]
-#[pyo3(signature = (paths, fd, counters, *, root=None, context_csns=None, aliases=None))]
+#[pyo3(signature = (paths, fd, counters, stamp=None, aliases=HashMap::new()))]
 pub fn join(
-    py: Python<'_>,
     paths: Vec<PathBuf>,
-    fd: i32,
+    fd: Descriptor,
     counters: &Counters,
-    root: Option<String>,
-    context_csns: Option<Vec<String>>,
-    aliases: Option<HashMap<String, String>>,
+    stamp: Stamp,
+    aliases: HashMap<String, String>,
 ) -> PyResult<u64> {
-    let stamp = both(root, context_csns, "root and context_csns")?;
     let stamp = stamp.map(|(root, csns)| ContextCsnStamp::new(&root, &csns));
-    let mut sink = CancellablePipe::new(duplicate(fd)?, &counters.0);
-    let aliases = Aliases::new(aliases.unwrap_or_default());
-    enter(py, &counters.0, || tree::join(&paths, &mut sink, stamp, &aliases, &counters.0))
+    let mut sink = CancellablePipe::new(fd.0, &counters.0);
+    let aliases = Aliases::new(aliases);
+    counters.run(|counters| tree::join(&paths, &mut sink, stamp, &aliases, counters))
 }
 
 #[pyfunction(name = "tree")]

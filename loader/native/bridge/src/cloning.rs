@@ -13,8 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::error::raised;
-use crate::gate::{Counters, PATIENCE, duplicate, enter};
+use crate::gate::{Counters, Descriptor, PATIENCE, detached};
 
 #[pyclass(frozen, module = "loader._native")]
 pub struct Seen(pub lmdbfile::Seen);
@@ -22,16 +21,13 @@ pub struct Seen(pub lmdbfile::Seen);
 #[pymethods]
 impl Seen {
     #[new]
-    fn new(py: Python<'_>, source: PathBuf, meta: Vec<u8>) -> PyResult<Self> {
-        let seen = py.detach(|| backmdb::audit::seen(&source, &meta));
-        raised(py, seen).map(Self)
+    fn new(source: PathBuf, meta: Vec<u8>) -> PyResult<Self> {
+        detached(|| backmdb::audit::seen(&source, &meta)).map(Self)
     }
 }
 
 #[pyfunction]
-#[pyo3(signature = (source, target, head, length, counters, *, seen))]
 pub fn clone_plain(
-    py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
     head: Vec<u8>,
@@ -40,31 +36,27 @@ pub fn clone_plain(
     seen: Option<&Seen>,
 ) -> PyResult<u64> {
     let image = Image { head: &head, length, compacted: false };
-    let (seen, watch) = (seen.map(|seen| &seen.0), |bytes| counted(counters, bytes));
-    enter(py, &counters.0, || copy(&source, &image, &target, seen, &watch))
+    let seen = seen.map(|seen| &seen.0);
+    counters.run(|counters| copy(&source, &image, &target, seen, &watch(counters)))
 }
 
 #[pyfunction]
 pub fn clone_compact(
-    py: Python<'_>,
     source: PathBuf,
     target: PathBuf,
     meta: Vec<u8>,
     counters: &Counters,
 ) -> PyResult<u64> {
-    let work = || {
+    counters.run(|counters| {
         let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
-        reader.compact(&target, &|bytes| counted(counters, bytes))
-    };
-    enter(py, &counters.0, work).map(|copied| copied.bytes)
+        Ok::<_, lmdbfile::Error>(reader.compact(&target, &watch(counters))?.bytes)
+    })
 }
 
 #[pyfunction]
-#[pyo3(signature = (source, fd, head, length, part, counters, *, compacted))]
 pub fn clone_send(
-    py: Python<'_>,
     source: PathBuf,
-    fd: i32,
+    fd: Descriptor,
     head: Vec<u8>,
     length: u64,
     part: Option<&str>,
@@ -74,28 +66,27 @@ pub fn clone_send(
     let part: Option<ResumePoint> =
         part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
     let image = Image { head: &head, length, compacted };
-    let mut out = CancellablePipe::new(duplicate(fd)?, &counters.0);
-    let watch = |bytes| counted(counters, bytes);
-    enter(py, &counters.0, || send(&source, &image, part, &mut out, &watch))
+    let mut out = CancellablePipe::new(fd.0, &counters.0);
+    counters.run(|counters| send(&source, &image, part, &mut out, &watch(counters)))
 }
 
 #[pyfunction]
 pub fn clone_receive(
-    py: Python<'_>,
-    fd: i32,
+    fd: Descriptor,
     target: PathBuf,
     journal: PathBuf,
     counters: &Counters,
 ) -> PyResult<u64> {
-    let mut input = CancellablePipe::new(duplicate(fd)?, &counters.0);
-    let watch = |bytes| counted(counters, bytes);
-    enter(py, &counters.0, || receive(&mut input, &target, &journal, &watch))
+    let mut input = CancellablePipe::new(fd.0, &counters.0);
+    counters.run(|counters| receive(&mut input, &target, &journal, &watch(counters)))
 }
 
 /// Counts bytes, and returns whether the call should continue.
-fn counted(counters: &Counters, bytes: u64) -> bool {
-    counters.0.add(0, bytes);
-    !counters.0.is_cancelled()
+fn watch(counters: &common::Counters) -> impl Fn(u64) -> bool {
+    move |bytes| {
+        counters.add(0, bytes);
+        !counters.is_cancelled()
+    }
 }
 
 /// Size of LMDB's largest page in bytes; every piece contains whole pages.
@@ -115,8 +106,8 @@ impl PageBlock {
         PyBytes::new(py, &self.0)
     }
 
-    fn compressed(&self, py: Python<'_>, level: i32) -> PyResult<Vec<u8>> {
-        raised(py, py.detach(|| pagestore::compressed_piece(&self.0, level)))
+    fn compressed(&self, level: i32) -> PyResult<Vec<u8>> {
+        detached(|| pagestore::compressed_piece(&self.0, level))
     }
 }
 
@@ -162,7 +153,6 @@ impl PageBlocks {
 
 #[pyfunction]
 pub fn compact_in_pieces(
-    py: Python<'_>,
     source: PathBuf,
     pieces: &PageBlocks,
     meta: Vec<u8>,
@@ -170,9 +160,8 @@ pub fn compact_in_pieces(
 ) -> PyResult<Vec<u8>> {
     let writer = lock(&pieces.writer).take();
     let writer = writer.ok_or_else(|| PyValueError::new_err("the pieces were already written"))?;
-    let work = move || {
+    counters.run(|counters| {
         let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
-        reader.compact_in_pieces(writer, &|bytes| counted(counters, bytes))
-    };
-    enter(py, &counters.0, work)
+        reader.compact_in_pieces(writer, &watch(counters))
+    })
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use codec::id2e::{self, Attribute, Parts};
-use common::{Counters, Error, lock};
+use common::{Error, lock};
 use lmdbfile::{Head, Table};
 use pyo3::prelude::*;
 
 use crate::error::{Raise, raised};
-use crate::gate::enter;
+use crate::gate::Counters;
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug, Clone, Copy)]
@@ -53,10 +53,8 @@ pub struct MetaPage {
 #[pymethods]
 impl MetaPage {
     #[new]
-    #[pyo3(signature = (start, *, alone = false))]
-    fn new(py: Python<'_>, start: &[u8], alone: bool) -> PyResult<Self> {
-        let head = if alone { Head::of_page(start) } else { Head::newer(start) };
-        let head = raised(py, head)?;
+    fn new(start: &[u8], alone: bool) -> PyResult<Self> {
+        let head = raised(if alone { Head::of_page(start) } else { Head::newer(start) })?;
         let (layout, meta, pages) = (head.layout, head.meta, head.meta.last_page + 1);
         Ok(Self {
             head,
@@ -86,11 +84,9 @@ pub struct Contents(Mutex<dump::Contents>);
 impl Contents {
     fn look<T: Send, E: Raise + Send>(
         &self,
-        py: Python<'_>,
-        look: impl FnOnce(&dump::Contents, &Counters) -> Result<T, E> + Send,
+        look: impl FnOnce(&dump::Contents, &common::Counters) -> Result<T, E> + Send,
     ) -> PyResult<T> {
-        let counters = Counters::default();
-        enter(py, &counters, || look(&lock(&self.0), &counters))
+        Counters::default().run(|counters| look(&lock(&self.0), counters))
     }
 }
 
@@ -98,17 +94,12 @@ impl Contents {
 impl Contents {
     #[new]
     #[pyo3(signature = (path, *, txn = None, meta = None))]
-    fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        txn: Option<u64>,
-        meta: Option<Vec<u8>>,
-    ) -> PyResult<Self> {
-        let open = || match meta {
+    fn new(path: PathBuf, txn: Option<u64>, meta: Option<Vec<u8>>) -> PyResult<Self> {
+        let opened = Counters::default().run(|_| match meta {
             Some(page) => dump::Contents::open_meta(&path, &page),
             None => dump::Contents::open(&path, txn),
-        };
-        Ok(Self(Mutex::new(enter(py, &Counters::default(), open)?)))
+        });
+        opened.map(Mutex::new).map(Self)
     }
 
     #[getter]
@@ -117,57 +108,51 @@ impl Contents {
         tables.into_iter().map(|(name, table)| (name, table.into())).collect()
     }
 
-    fn freed(&self, py: Python<'_>, since: u64) -> PyResult<HashMap<u64, u64>> {
-        let freed = self.look(py, |contents, _| contents.freed(since))?;
-        Ok(freed.into_iter().collect())
+    fn freed(&self, since: u64) -> PyResult<HashMap<u64, u64>> {
+        Ok(self.look(|contents, _| contents.freed(since))?.into_iter().collect())
     }
 
-    fn attributes(&self, py: Python<'_>) -> PyResult<BTreeMap<u32, String>> {
-        self.look(py, |contents, _| contents.attributes())
+    fn attributes(&self) -> PyResult<BTreeMap<u32, String>> {
+        self.look(|contents, _| contents.attributes())
     }
 
-    fn suffixes(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
-        self.look(py, |contents, _| contents.suffixes())
+    fn suffixes(&self) -> PyResult<Vec<(String, u64)>> {
+        self.look(|contents, _| contents.suffixes())
     }
 
-    fn last_id(&self, py: Python<'_>) -> PyResult<u64> {
-        self.look(py, |contents, _| contents.last_id())
+    fn last_id(&self) -> PyResult<u64> {
+        self.look(|contents, _| contents.last_id())
     }
 
-    fn values(&self, py: Python<'_>, id: u64, name: &str) -> PyResult<Option<Vec<Vec<u8>>>> {
-        self.look(py, |contents, _| contents.values(id, name))
+    fn values(&self, id: u64, name: &str) -> PyResult<Option<Vec<Vec<u8>>>> {
+        self.look(|contents, _| contents.values(id, name))
     }
 
     fn first_values(
         &self,
-        py: Python<'_>,
+
         after: u64,
         names: Vec<String>,
         most: usize,
     ) -> PyResult<Vec<(u64, Vec<String>)>> {
-        self.look(py, |contents, _| contents.first_values(after, &names, most))
+        self.look(|contents, _| contents.first_values(after, &names, most))
     }
 
-    #[pyo3(signature = (stop = None, most = None))]
-    fn newest_csns(
-        &self,
-        py: Python<'_>,
-        stop: Option<&str>,
-        most: Option<u64>,
-    ) -> PyResult<Vec<String>> {
-        self.look(py, |contents, counters| contents.newest_csns(stop, most, counters))
+    #[pyo3(signature = (stop, most = None))]
+    fn newest_csns(&self, stop: Option<&str>, most: Option<u64>) -> PyResult<Vec<String>> {
+        self.look(|contents, counters| contents.newest_csns(stop, most, counters))
     }
 
-    fn csns_after(&self, py: Python<'_>, since: &str) -> PyResult<Vec<(u64, String)>> {
-        self.look(py, |contents, counters| contents.csns_after(since, counters))
+    fn csns_after(&self, since: &str) -> PyResult<Vec<(u64, String)>> {
+        self.look(|contents, counters| contents.csns_after(since, counters))
     }
 
-    fn probe(&self, py: Python<'_>) -> PyResult<()> {
-        self.look(py, |contents, _| contents.probe())
+    fn probe(&self) -> PyResult<()> {
+        self.look(|contents, _| contents.probe())
     }
 
-    fn index_counts(&self, py: Python<'_>, name: &str) -> PyResult<Vec<(Vec<u8>, u64)>> {
-        self.look(py, |contents, counters| contents.index_counts(name, counters))
+    fn index_counts(&self, name: &str) -> PyResult<Vec<(Vec<u8>, u64)>> {
+        self.look(|contents, counters| contents.index_counts(name, counters))
     }
 }
 
@@ -178,9 +163,7 @@ fn attribute(number: u32, values: &[Vec<u8>]) -> Attribute<'_> {
 }
 
 #[pyfunction]
-#[pyo3(signature = (entry, number, values, *, normals))]
 pub fn entry_with(
-    py: Python<'_>,
     entry: &[u8],
     number: u32,
     values: Vec<Vec<u8>>,
@@ -203,7 +186,7 @@ pub fn entry_with(
         }
         Ok(id2e::write(&parts.with(new)))
     };
-    raised(py, change())
+    raised(change())
 }
 
 #[pyfunction]

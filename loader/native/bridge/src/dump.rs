@@ -6,8 +6,8 @@ use common::lock;
 use dump::{SampleSize, ShardTarget, Source};
 use pyo3::prelude::*;
 
-use crate::gate::{Counters, duplicate, enter};
-use crate::results::{EntryDigests, record};
+use crate::gate::{Counters, Descriptor};
+use crate::results::{EntryDigests, argument, record};
 
 /// A snapshot of a data file, and the base DN below which entries are read.
 #[pyclass(frozen, module = "loader._native")]
@@ -35,72 +35,49 @@ impl Dump {
 #[pymethods]
 impl Dump {
     #[new]
-    #[pyo3(signature = (path, *, txn, base, jobs, after = 0))]
     fn new(path: PathBuf, txn: Option<u64>, base: Option<String>, jobs: usize, after: u64) -> Self {
         Self { path, txn, base, after, jobs }
     }
 
     fn export(
         &self,
-        py: Python<'_>,
         directory: PathBuf,
         ldif_format: LdifFormat,
         counters: &Counters,
     ) -> PyResult<Exported> {
-        let place = ShardTarget { directory, format: ldif_format.into() };
-        let work = || dump::export(&self.source(), &place, &counters.0);
-        Ok(enter(py, &counters.0, work)?.into())
+        let place = ShardTarget { directory, format: ldif_format.core()? };
+        counters.run(|counters| dump::export(&self.source(), &place, counters))
     }
 
     fn stream(
         &self,
-        py: Python<'_>,
-        fd: i32,
+        fd: Descriptor,
         ldif_format: LdifFormat,
         scratch: PathBuf,
         counters: &Counters,
     ) -> PyResult<Exported> {
-        let (fd, format) = (duplicate(fd)?, ldif_format.into());
-        let work = || dump::stream(&self.source(), fd, format, &scratch, &counters.0);
-        Ok(enter(py, &counters.0, work)?.into())
+        let format = ldif_format.core()?;
+        counters.run(|counters| dump::stream(&self.source(), fd.0, format, &scratch, counters))
     }
 
-    fn digest(&self, py: Python<'_>, tree: &EntryDigests, counters: &Counters) -> PyResult<()> {
-        let work = || dump::digest(&self.source(), &mut lock(&tree.digest), &counters.0);
-        enter(py, &counters.0, work)
+    fn digest(&self, tree: &EntryDigests, counters: &Counters) -> PyResult<()> {
+        counters.run(|counters| dump::digest(&self.source(), &mut lock(&tree.digest), counters))
     }
 
-    #[pyo3(signature = (counters, *, least, share, most))]
-    fn sample(
-        &self,
-        py: Python<'_>,
-        counters: &Counters,
-        least: u64,
-        share: f64,
-        most: u64,
-    ) -> PyResult<Sample> {
+    fn sample(&self, counters: &Counters, least: u64, share: f64, most: u64) -> PyResult<Sample> {
         let size = SampleSize { least, share, most };
-        let work = || dump::sample(&self.source(), size, &counters.0);
-        Ok(enter(py, &counters.0, work)?.into())
+        counters.run(|counters| dump::sample(&self.source(), size, counters))
     }
 
-    fn pick(&self, py: Python<'_>, names: Vec<String>, counters: &Counters) -> PyResult<Vec<u8>> {
-        enter(py, &counters.0, || dump::pick(&self.source(), &names, &counters.0))
+    fn pick(&self, names: Vec<String>, counters: &Counters) -> PyResult<Vec<u8>> {
+        counters.run(|counters| dump::pick(&self.source(), &names, counters))
     }
 }
 
-/// The fields of `loader.sources.mdb.LdifFormat`.
-#[derive(FromPyObject)]
-struct LdifFormat {
-    compress: bool,
-    as_slapcat: Option<usize>,
-}
-
-impl From<LdifFormat> for dump::LdifFormat {
-    fn from(LdifFormat { compress, as_slapcat }: LdifFormat) -> Self {
-        Self { compress, as_slapcat }
-    }
-}
+argument!(
+    /// `loader.sources.mdb.LdifFormat`.
+    LdifFormat for dump::LdifFormat { compress: bool, as_slapcat: Option<usize> }
+);
 
 record!(Sample from dump::Sample { text: Vec<u8>, records: u64, windows: Option<usize> });
 

@@ -48,24 +48,16 @@ pub trait Raise: ToString {
 }
 
 /// Converts the result of a call: an error becomes a `NativeError`.
-pub fn raised<T>(py: Python<'_>, result: Result<T, impl Raise>) -> PyResult<T> {
+pub fn raised<T>(result: Result<T, impl Raise>) -> PyResult<T> {
     result.map_err(|error| {
         let raised = NativeError::new_err(error.to_string());
-        error.facts().set(raised.value(py)).err().unwrap_or(raised)
+        Python::attach(|py| error.facts().set(raised.value(py))).err().unwrap_or(raised)
     })
 }
 
 /// Returns `found`; if it is `None`, returns an error which says that `given` is not a valid `what`.
 pub fn one_of<T>(found: Option<T>, given: &str, what: &str) -> PyResult<T> {
     found.ok_or_else(|| PyValueError::new_err(format!("{given} is not a {what}")))
-}
-
-/// Returns two arguments of which the caller must pass both or none.
-pub fn both<A, B>(one: Option<A>, other: Option<B>, names: &str) -> PyResult<Option<(A, B)>> {
-    if one.is_some() != other.is_some() {
-        return Err(PyValueError::new_err(format!("{names} go together")));
-    }
-    Ok(one.zip(other))
 }
 
 impl Raise for common::Error {

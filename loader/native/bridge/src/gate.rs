@@ -17,30 +17,11 @@ use crate::error::{Raise, raised};
 /// Maximum delay before a signal's Python handler runs.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Runs `work` on a new thread while this thread checks for signals. Python runs signal handlers only on its main
-/// thread, so a call from another thread just waits. If a handler raises an exception (as for Ctrl-C), the work is
-/// cancelled, and the exception is returned after the work has stopped.
-pub fn enter<T: Send, E: Raise + Send>(
-    py: Python<'_>,
-    counters: &common::Counters,
+/// Runs a short call of the core without the interpreter lock.
+pub fn detached<T: Send, E: Raise + Send>(
     work: impl FnOnce() -> Result<T, E> + Send,
 ) -> PyResult<T> {
-    let (result, interrupt) = py.detach(|| {
-        thread::scope(|scope| {
-            let (done, waiting) = channel::<()>();
-            let worker = scope.spawn(move || {
-                let _done = done;
-                work()
-            });
-            let interrupt = watch(&waiting, counters);
-            (worker.join(), interrupt)
-        })
-    });
-    let result = result.unwrap_or_else(|payload| panic::resume_unwind(payload));
-    match interrupt {
-        Some(interrupt) => Err(interrupt),
-        None => raised(py, result),
-    }
+    raised(Python::attach(|py| py.detach(work)))
 }
 
 /// Waits until the worker drops its end of the channel. Returns the exception that a signal handler raised, if any.
@@ -54,7 +35,17 @@ fn watch(worker: &Receiver<()>, counters: &common::Counters) -> Option<PyErr> {
     None
 }
 
-/// Duplicates a descriptor; the caller still owns the original.
+/// A duplicate of a descriptor; the caller still owns the original.
+pub struct Descriptor(pub OwnedFd);
+
+impl<'py> FromPyObject<'_, 'py> for Descriptor {
+    type Error = PyErr;
+
+    fn extract(number: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        duplicate(number.extract()?).map(Self)
+    }
+}
+
 pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(PyValueError::new_err(format!("{fd} is not a file descriptor")));
@@ -67,8 +58,34 @@ pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
 
 /// Gives Python access to the counters of a running call.
 #[pyclass(frozen, module = "loader._native")]
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Counters(pub Arc<common::Counters>);
+
+impl Counters {
+    /// Runs `work` on a new thread while this thread checks for signals. Python runs signal handlers only on its main
+    /// thread, so a call from another thread just waits. If a handler raises an exception (as for Ctrl-C), the work is
+    /// cancelled, and the exception is returned after the work has stopped.
+    pub fn run<T: Send, R: From<T>, E: Raise + Send>(
+        &self,
+        work: impl FnOnce(&common::Counters) -> Result<T, E> + Send,
+    ) -> PyResult<R> {
+        let counters = &*self.0;
+        let call = || {
+            thread::scope(|scope| {
+                let (done, waiting) = channel::<()>();
+                let worker = scope.spawn(move || {
+                    let _done = done;
+                    work(counters)
+                });
+                let interrupt = watch(&waiting, counters);
+                (worker.join(), interrupt)
+            })
+        };
+        let (result, interrupt) = Python::attach(|py| py.detach(call));
+        let result = result.unwrap_or_else(|payload| panic::resume_unwind(payload));
+        interrupt.map_or_else(|| raised(result).map(R::from), Err)
+    }
+}
 
 #[pymethods]
 impl Counters {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::building::{PathOrDescriptor, Rejection, reported};
 use crate::error::one_of;
-use crate::gate::{Counters, duplicate, enter};
+use crate::gate::{Counters, duplicate};
 use crate::results::{argument, record};
 use crate::wire::{Link, seconds};
 
@@ -66,7 +66,6 @@ argument!(
 
 #[pyfunction]
 pub fn add(
-    py: Python<'_>,
     inputs: Vec<PathOrDescriptor>,
     link: Link,
     counters: &Counters,
@@ -74,8 +73,7 @@ pub fn add(
 ) -> PyResult<Loaded> {
     let (link, options) = (link.core()?, options.core()?);
     let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
-    let work = || load::load(sources, &link, &options, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|_| load::load(sources, &link, &options, &counters.0))
 }
 
 fn source(input: PathOrDescriptor) -> PyResult<Source> {

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use ::merge::Options;
 use ::merge::slices::{self, Found, OperationalAttributes, SliceOptions, SliceStart};
-use common::CancellablePipe;
+use common::{CancellablePipe, Error};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
-use crate::error::both;
-use crate::gate::{Counters, duplicate, enter};
+use crate::calls::Stamp;
+use crate::gate::{Counters, Descriptor};
 use crate::results::record;
 
 /// The start of a slice: the index of its file, the offset, the line, and the number of entries before the slice.
@@ -37,15 +37,9 @@ pub struct SlicedLdif {
 }
 
 #[pyfunction]
-pub fn plan(
-    py: Python<'_>,
-    ldif: SlicedLdif,
-    shards: usize,
-    counters: &Counters,
-) -> PyResult<Plan> {
+pub fn plan(ldif: SlicedLdif, shards: usize, counters: &Counters) -> PyResult<Plan> {
     let SlicedLdif { paths, suffixes, shared } = ldif;
-    let work = || slices::plan(&paths, &suffixes, shards, &shared, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|counters| slices::plan(&paths, &suffixes, shards, &shared, counters))
 }
 
 #[pyclass(frozen, module = "loader._native")]
@@ -55,16 +49,13 @@ pub struct Slice {
     cut: SliceStart,
     own: u64,
     complete: Option<OperationalAttributes>,
-    stamp: Option<(String, Vec<String>)>,
+    stamp: Stamp,
     aliases: Aliases,
 }
 
 #[pymethods]
 impl Slice {
     #[new]
-    #[pyo3(signature = (
-        ldif, *, shared, cut, own, now, server_id, root=None, context_csns=None, aliases=None, first=0
-    ))]
     fn new(
         ldif: SlicedLdif,
         shared: u64,
@@ -72,33 +63,29 @@ impl Slice {
         own: u64,
         now: Option<String>,
         server_id: u16,
-        root: Option<String>,
-        context_csns: Option<Vec<String>>,
-        aliases: Option<HashMap<String, String>>,
         first: u64,
-    ) -> PyResult<Self> {
-        let stamp = both(root, context_csns, "root and context_csns")?;
+        stamp: Stamp,
+        aliases: HashMap<String, String>,
+    ) -> Self {
         let (file, offset, line, before) = cut;
         let cut = SliceStart { file, offset, line, before };
         let complete = now.map(|now| OperationalAttributes::new(&now, server_id, first));
-        let aliases = Aliases::new(aliases.unwrap_or_default());
-        Ok(Self { ldif, shared, cut, own, complete, stamp, aliases })
+        Self { ldif, shared, cut, own, complete, stamp, aliases: Aliases::new(aliases) }
     }
 
-    fn feed(&self, py: Python<'_>, fd: i32, counters: &Counters) -> PyResult<(u64, bool)> {
-        let mut sink = CancellablePipe::new(duplicate(fd)?, &counters.0);
-        let work = || slices::feed(&self.core(), &mut sink, self.stamping(), &counters.0);
-        enter(py, &counters.0, work).map(|fed| (fed.entries, fed.root_met))
+    fn feed(&self, fd: Descriptor, counters: &Counters) -> PyResult<(u64, bool)> {
+        let mut sink = CancellablePipe::new(fd.0, &counters.0);
+        counters.run(|counters| {
+            let fed = slices::feed(&self.core(), &mut sink, self.stamping(), counters)?;
+            Ok::<_, Error>((fed.entries, fed.root_met))
+        })
     }
 
-    fn find_line(
-        &self,
-        py: Python<'_>,
-        line: u64,
-        counters: &Counters,
-    ) -> PyResult<Option<RecordLocation>> {
-        let work = || slices::find_line(&self.core(), line, self.stamping(), &counters.0);
-        Ok(enter(py, &counters.0, work)?.map(place))
+    fn find_line(&self, line: u64, counters: &Counters) -> PyResult<Option<RecordLocation>> {
+        counters.run(|counters| {
+            let found = slices::find_line(&self.core(), line, self.stamping(), counters)?;
+            Ok::<_, Error>(found.map(place))
+        })
     }
 }
 
@@ -120,14 +107,11 @@ fn place(found: Found) -> RecordLocation {
 }
 
 #[pyfunction]
-pub fn find_name(
-    py: Python<'_>,
-    ldif: SlicedLdif,
-    dn: &str,
-    counters: &Counters,
-) -> PyResult<Vec<RecordLocation>> {
-    let work = || slices::find_name(&ldif.paths, &ldif.suffixes, dn, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into_iter().map(place).collect())
+pub fn find_name(ldif: SlicedLdif, dn: &str, counters: &Counters) -> PyResult<Vec<RecordLocation>> {
+    let SlicedLdif { paths, suffixes, .. } = ldif;
+    let found: Vec<_> =
+        counters.run(|counters| slices::find_name(&paths, &suffixes, dn, counters))?;
+    Ok(found.into_iter().map(place).collect())
 }
 
 record!(Merged from ::merge::Merged {
@@ -138,9 +122,7 @@ record!(Merged from ::merge::Merged {
 });
 
 #[pyfunction]
-#[pyo3(signature = (paths, out_path, counters, *, shared, map_size, idlexp, context, jobs))]
 pub fn merge(
-    py: Python<'_>,
     paths: Vec<PathBuf>,
     out_path: PathBuf,
     counters: &Counters,
@@ -154,6 +136,5 @@ pub fn merge(
         return Err(PyValueError::new_err("idlexp is 1 to 31"));
     }
     let options = Options { shared, map_size, list_exponent: idlexp, context, jobs };
-    let work = || ::merge::merge(&paths, &out_path, &options, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|counters| ::merge::merge(&paths, &out_path, &options, counters))
 }

@@ -10,7 +10,7 @@ use pyo3::types::PyBytes;
 
 use crate::cloning::PageBlock;
 use crate::error::raised;
-use crate::gate::{Counters, duplicate, enter};
+use crate::gate::{Counters, Descriptor, detached};
 
 /// The runs, the number of the first page that is new in this backup, and the number of pages.
 type SegmentFields = (Vec<u8>, u32, u64);
@@ -33,7 +33,6 @@ pub struct PagePacks(Arc<Assembly>);
 impl PagePacks {
     #[new]
     fn new(
-        py: Python<'_>,
         packs: Vec<(u32, PathBuf, PathBuf, Vec<u8>)>,
         page_size: usize,
         transaction: Option<u64>,
@@ -43,26 +42,24 @@ impl PagePacks {
         });
         let opened: common::Result<Vec<_>> = opened.collect();
         let assembly = |packs| Assembly::new(packs, shape(page_size, transaction));
-        Ok(Self(Arc::new(raised(py, opened.map(assembly))?)))
+        Ok(Self(Arc::new(raised(opened.map(assembly))?)))
     }
 
     /// `head` is both meta pages; `pieces` are the segments, each with its XXH3 checksum (big-endian).
     fn restore(
         &self,
-        py: Python<'_>,
         head: Vec<u8>,
         pieces: Vec<(SegmentFields, [u8; 16])>,
         own: u32,
-        fd: i32,
+        fd: Descriptor,
         threads: usize,
         counters: &Counters,
     ) -> PyResult<()> {
-        let file = File::from(duplicate(fd)?);
+        let file = File::from(fd.0);
         let piece = |(of, sum)| Piece { segment: segment(of), sum: u128::from_be_bytes(sum) };
         let pieces: Vec<_> = pieces.into_iter().map(piece).collect();
         let backup = Backup { head: &head, pieces: &pieces, own };
-        let counters = &counters.0;
-        enter(py, counters, || self.0.restore(&backup, &file, threads, counters))
+        counters.run(|counters| self.0.restore(&backup, &file, threads, counters))
     }
 }
 
@@ -73,9 +70,7 @@ pub struct KnownPages(pagestore::Known);
 #[pymethods]
 impl KnownPages {
     #[new]
-    #[pyo3(signature = (packs, segments, own, *, again))]
     fn new(
-        py: Python<'_>,
         packs: Option<&PagePacks>,
         segments: Vec<SegmentFields>,
         own: u32,
@@ -83,11 +78,9 @@ impl KnownPages {
     ) -> PyResult<Self> {
         let Some(PagePacks(packs)) = packs else { return Ok(Self::default()) };
         let segments: Vec<_> = segments.into_iter().map(segment).collect();
-        let known = py.detach(|| pagestore::Known::of(Arc::clone(packs), &segments, own, again));
-        raised(py, known).map(Self)
+        detached(|| pagestore::Known::of(Arc::clone(packs), &segments, own, again)).map(Self)
     }
 
-    #[pyo3(signature = (data, first, own, *, page_size, transaction, level))]
     fn sift<'py>(
         &self,
         py: Python<'py>,
@@ -99,8 +92,7 @@ impl KnownPages {
         level: i32,
     ) -> PyResult<SiftedFields<'py>> {
         let shape = shape(page_size, transaction);
-        let sifted = py.detach(|| pagestore::sift(&self.0, shape, own, &data.0, first, level));
-        let sifted = raised(py, sifted)?;
+        let sifted = detached(|| pagestore::sift(&self.0, shape, own, &data.0, first, level))?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         let sum = sifted.sum.to_be_bytes();
         let fields = [&sifted.runs[..], &sifted.frames, &sifted.entries, &sum].map(bytes);

@@ -9,7 +9,7 @@ use backmdb::{Options, reindex as indexes};
 use pyo3::prelude::*;
 
 use crate::building::{Database, Misfits, Resources, misfits_of};
-use crate::gate::{Counters, duplicate, enter};
+use crate::gate::{Counters, Descriptor};
 use crate::results::{argument, record};
 
 record!(Refreshed from ChangeCounts {
@@ -35,13 +35,12 @@ pub struct Sent {
 
 #[pyfunction]
 pub fn refresh(
-    py: Python<'_>,
     directory: PathBuf,
     database: &Database,
     sent: Sent,
     now: String,
     limits: Resources,
-    allowed: i32,
+    allowed: Descriptor,
     counters: &Counters,
 ) -> PyResult<Refreshed> {
     let Resources { memory, jobs, scratch } = limits;
@@ -58,9 +57,9 @@ pub fn refresh(
         // Entries that the provider sent are not checked.
         ..Options::default()
     };
-    let (known, allowed) = (database.parts(), duplicate(allowed)?);
-    let work = || ::refresh::refresh(&directory, known, &options, &sync, allowed, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    let (known, allowed) = (database.parts(), allowed.0);
+    counters
+        .run(|counters| ::refresh::refresh(&directory, known, &options, &sync, allowed, counters))
 }
 
 argument!(
@@ -110,7 +109,6 @@ record!(Replayed from ::replay::Replayed {
 
 #[pyfunction]
 pub fn replay(
-    py: Python<'_>,
     path: PathBuf,
     database: &Database,
     log: Vec<PathBuf>,
@@ -118,8 +116,7 @@ pub fn replay(
     counters: &Counters,
 ) -> PyResult<Replayed> {
     let (options, known) = (options.core()?, database.parts());
-    let work = || ::replay::replay(&path, known, &log, &options, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|counters| ::replay::replay(&path, known, &log, &options, counters))
 }
 
 argument!(
@@ -142,22 +139,15 @@ record!(FoundChanges from ::replay::query::Found {
 });
 
 #[pyfunction]
-pub fn logged(
-    py: Python<'_>,
-    log: Vec<PathBuf>,
-    query: LogQuery,
-    counters: &Counters,
-) -> PyResult<FoundChanges> {
+pub fn logged(log: Vec<PathBuf>, query: LogQuery, counters: &Counters) -> PyResult<FoundChanges> {
     let query = query.core()?;
-    let work = || ::replay::query::query(&log, &query, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|counters| ::replay::query::query(&log, &query, counters))
 }
 
 record!(Reindexed from indexes::Reindexed { entries: u64, tables: BTreeMap<String, u64> });
 
 #[pyfunction]
 pub fn reindex(
-    py: Python<'_>,
     path: PathBuf,
     database: &Database,
     attributes: Vec<String>,
@@ -165,21 +155,18 @@ pub fn reindex(
     counters: &Counters,
 ) -> PyResult<Reindexed> {
     let (known, means) = (database.parts(), limits.core()?);
-    let work = || indexes::reindex(&path, known, &attributes, &means, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|counters| indexes::reindex(&path, known, &attributes, &means, counters))
 }
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-pub struct Transferred {
+record!(Transferred from core::Transferred {
     entries: u64,
-    checksum: String,
+    checksum: String = text_of(checksum),
     tables: BTreeMap<String, u64>,
-    misfits: Misfits,
-}
+    misfits: Misfits = misfits_of(misfits),
+});
 
 #[pyfunction]
 pub fn transfer(
-    py: Python<'_>,
     path: PathBuf,
     txn: Option<u64>,
     out: PathBuf,
@@ -188,22 +175,12 @@ pub fn transfer(
     counters: &Counters,
 ) -> PyResult<Transferred> {
     let (known, means) = (database.parts(), limits.core()?);
-    let work = || core::transfer((&path, txn), &out, known, &means, &counters.0);
-    let core::Transferred { entries, records, tables, misfits, .. } = enter(py, &counters.0, work)?;
-    let (checksum, misfits) = (text_of(records), misfits_of(misfits));
-    Ok(Transferred { entries, checksum, tables, misfits })
+    counters.run(|counters| core::transfer((&path, txn), &out, known, &means, counters))
 }
 
 #[pyfunction]
-#[pyo3(signature = (path, counters, *, jobs))]
-pub fn records_checksum(
-    py: Python<'_>,
-    path: PathBuf,
-    counters: &Counters,
-    jobs: usize,
-) -> PyResult<String> {
-    let work = || core::records(&path, jobs, &counters.0);
-    Ok(text_of(enter(py, &counters.0, work)?))
+pub fn records_checksum(path: PathBuf, counters: &Counters, jobs: usize) -> PyResult<String> {
+    counters.run(|counters| core::records(&path, jobs, counters).map(text_of))
 }
 
 fn text_of(records: Records) -> String {

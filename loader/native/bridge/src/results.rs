@@ -1,13 +1,13 @@
 //! Python classes for the results of calls.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use common::lock;
 use pyo3::prelude::*;
 use tree::Digest;
 
-use crate::gate::{self, Counters};
+use crate::gate::Counters;
 
 /// Declares a Python class with the fields of a result of the core. If a field has another type there, an expression
 /// converts it; the fields in `beside` are always computed by an expression.
@@ -112,46 +112,45 @@ fn subtree(found: tree::Subtree) -> Subtree {
 #[pyclass(frozen, module = "loader._native")]
 pub struct EntryDigests {
     pub digest: Mutex<Digest>,
-    counters: Arc<common::Counters>,
+    counters: Counters,
 }
 
 impl EntryDigests {
     pub fn new(digest: Digest, counters: &Counters) -> Self {
-        Self { digest: Mutex::new(digest), counters: Arc::clone(&counters.0) }
+        Self { digest: Mutex::new(digest), counters: counters.clone() }
     }
 
     /// Locks the digest without the interpreter lock, because another thread may hold it while it adds entries.
-    fn with<T: Send>(&self, py: Python<'_>, act: impl FnOnce(&mut Digest) -> T + Send) -> T {
-        py.detach(|| act(&mut lock(&self.digest)))
+    fn with<T: Send>(&self, act: impl FnOnce(&mut Digest) -> T + Send) -> T {
+        Python::attach(|py| py.detach(|| act(&mut lock(&self.digest))))
     }
 }
 
 #[pymethods]
 impl EntryDigests {
-    fn add_path(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<()> {
-        gate::enter(py, &self.counters, || lock(&self.digest).add_path(&path, &self.counters))
+    fn add_path(&self, path: std::path::PathBuf) -> PyResult<()> {
+        self.counters.run(|counters| lock(&self.digest).add_path(&path, counters))
     }
 
     #[getter]
-    fn entries(&self, py: Python<'_>) -> u64 {
-        self.with(py, |digest| digest.entries())
+    fn entries(&self) -> u64 {
+        self.with(|digest| digest.entries())
     }
 
     #[getter]
-    fn checksum(&self, py: Python<'_>) -> String {
-        self.with(py, |digest| digest.checksum())
+    fn checksum(&self) -> String {
+        self.with(|digest| digest.checksum())
     }
 
-    fn diff(&self, py: Python<'_>, other: &Self, limit: usize) -> PyResult<Difference> {
+    fn diff(&self, other: &Self, limit: usize) -> PyResult<Difference> {
         if std::ptr::eq(self, other) {
             return Ok(tree::Difference::default().into());
         }
-        let found = gate::enter(py, &self.counters, || {
+        self.counters.run(|_| {
             // Locks in the same order for a.diff(b) as for b.diff(a), so that these cannot deadlock.
             let (left, right) = lock_both(&self.digest, &other.digest);
             tree::Difference::between(&left, &right, limit)
-        })?;
-        Ok(found.into())
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use values::keys::Substrings;
 
 use crate::building::Schema;
 use crate::error::{one_of, raised};
-use crate::gate::{Counters, enter};
+use crate::gate::Counters;
 use crate::results::record;
 
 /// A consumer's syncrepl configuration, parsed with its schema.
@@ -23,11 +23,7 @@ pub struct Selection {
 #[pymethods]
 impl Selection {
     #[new]
-    #[pyo3(signature = (
-        schema, *, suffix, root_dn, last_mod, base, scope, filter, attrs, exattrs, massage
-    ))]
     fn new(
-        py: Python<'_>,
         schema: Py<Schema>,
         suffix: String,
         root_dn: Option<String>,
@@ -43,7 +39,7 @@ impl Selection {
         let listed = AttributeLists { attrs, exattrs };
         let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, listed, massage };
         let read = ::select::Selection::read(&settings, schema.get().inner());
-        Ok(Self { read: raised(py, read.with_code(Code::Unproven))?, schema })
+        Ok(Self { read: raised(read.with_code(Code::Unproven))?, schema })
     }
 
     fn request(&self) -> Vec<String> {
@@ -59,7 +55,6 @@ record!(Selected from ::select::Selected { read: u64, kept: u64, glue: u64 });
 
 #[pyfunction]
 pub fn select(
-    py: Python<'_>,
     paths: Vec<PathBuf>,
     entries: PathBuf,
     glue: PathBuf,
@@ -68,9 +63,9 @@ pub fn select(
     counters: &Counters,
 ) -> PyResult<Selected> {
     let (schema, read) = (selection.schema.get().inner(), &selection.read);
-    let work =
-        || ::select::select(&paths, &entries, &glue, read, schema, &context_csns, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|counters| {
+        ::select::select(&paths, &entries, &glue, read, schema, &context_csns, counters)
+    })
 }
 
 record!(SearchGroup from Group {
@@ -94,9 +89,7 @@ record!(SearchesFound from Found {
 });
 
 #[pyfunction]
-#[pyo3(signature = (paths, schema, counters, *, filters, suffix, indexes, substr))]
 pub fn searches(
-    py: Python<'_>,
     paths: Vec<PathBuf>,
     schema: &Schema,
     counters: &Counters,
@@ -108,6 +101,5 @@ pub fn searches(
     let kind = if filters { Kind::Filters } else { Kind::Log };
     let lengths = Substrings { min: substr.0, max: substr.1, any: substr.2 };
     let setting = Setting { suffix, indexes, lengths };
-    let work = || read(&paths, kind, setting, schema.inner(), &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    counters.run(|counters| read(&paths, kind, setting, schema.inner(), counters))
 }

@@ -9,7 +9,7 @@ use pyo3::types::PyMapping;
 use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
 
 use crate::error::raised;
-use crate::gate::{Counters, duplicate, enter};
+use crate::gate::{Counters, Descriptor, detached};
 use crate::results::{Shard, record};
 
 /// A template, compiled for a seed, a suffix and a number of entries.
@@ -46,15 +46,14 @@ struct Planned<'py> {
 #[pymethods]
 impl Template {
     #[new]
-    fn new(py: Python<'_>, spec: TreeSpec, otherwise: Option<u64>) -> PyResult<Self> {
+    fn new(spec: TreeSpec, otherwise: Option<u64>) -> PyResult<Self> {
         let TreeSpec { path, lists, seed, suffix, entries, converted, operational } = spec;
         let options = Options { seed, suffix, entries, otherwise, operational };
-        let compiled = py.detach(|| {
+        detached(|| {
             let template = toml::read(&path, converted, &lists)?;
             let tree = compile(&template, &options)?;
             Ok::<_, Problem>(Self { template, tree })
-        });
-        raised(py, compiled)
+        })
     }
 
     #[getter]
@@ -92,25 +91,21 @@ impl Template {
         Ok(out)
     }
 
-    #[pyo3(signature = (fd, first, end, jobs, counters, *, compress = false))]
     fn write(
         &self,
-        py: Python<'_>,
-        fd: i32,
+        fd: Descriptor,
         first: u64,
         end: u64,
         jobs: usize,
         counters: &Counters,
         compress: bool,
     ) -> PyResult<()> {
-        let fd = duplicate(fd)?;
         let task = Task { items: &self.tree, first, end, jobs };
-        enter(py, &counters.0, || synth::to_descriptor(&task, fd, compress, &counters.0))
+        counters.run(|counters| synth::to_descriptor(&task, fd.0, compress, counters))
     }
 
     fn shard(
         &self,
-        py: Python<'_>,
         path: PathBuf,
         first: u64,
         end: u64,
@@ -118,19 +113,17 @@ impl Template {
         counters: &Counters,
     ) -> PyResult<Shard> {
         let task = Task { items: &self.tree, first, end, jobs };
-        let work = || synth::to_file(&task, &path, &counters.0);
-        enter(py, &counters.0, work).map(Shard::from)
+        counters.run(|counters| synth::to_file(&task, &path, counters))
     }
 
     fn plan(
         &self,
-        py: Python<'_>,
         options: Planned<'_>,
-        fd: i32,
+        fd: Descriptor,
         jobs: usize,
         counters: &Counters,
     ) -> PyResult<()> {
-        let (fd, ldif) = (duplicate(fd)?, options.ldif);
+        let ldif = options.ldif;
         let mix: Vec<(String, u64)> = options.mix.items()?.extract()?;
         let mix = mix.into_iter().map(|(name, share)| Ok((Action::named(&name)?, share)));
         let looks = options.looks.into_iter().map(|(name, beginning, weight)| {
@@ -143,10 +136,10 @@ impl Template {
             Plan::new(&self.template, &self.tree, &options)
         });
         let usage = |message| Problem::asked(&self.template.path, message);
-        let plan = raised(py, planned.map_err(usage))?;
+        let plan = raised(planned.map_err(usage))?;
         let lines = Lines { plan: &plan, ldif };
         let task = Task { items: &lines, first: 0, end: operations, jobs };
-        enter(py, &counters.0, || synth::to_descriptor(&task, fd, false, &counters.0))
+        counters.run(|counters| synth::to_descriptor(&task, fd.0, false, counters))
     }
 }
 
@@ -160,16 +153,12 @@ record!(LearnResult from ::learn::Learned {
 
 #[pyfunction]
 pub fn learn(
-    py: Python<'_>,
     paths: Vec<PathBuf>,
-    fd: Option<i32>,
+    fd: Option<Descriptor>,
     jobs: usize,
     counters: &Counters,
 ) -> PyResult<LearnResult> {
-    let mut sources: Vec<Source> = paths.into_iter().map(Source::Path).collect();
-    if let Some(fd) = fd {
-        sources.push(Source::Stream(duplicate(fd)?));
-    }
-    let work = || ::learn::learn(sources, jobs, &counters.0);
-    Ok(enter(py, &counters.0, work)?.into())
+    let stream = fd.map(|fd| Source::Stream(fd.0));
+    let sources = paths.into_iter().map(Source::Path).chain(stream).collect();
+    counters.run(|counters| ::learn::learn(sources, jobs, counters))
 }

@@ -1,7 +1,7 @@
 //! Calls that connect to a running server and search it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use common::{Scope, lock};
@@ -11,7 +11,7 @@ use wire::{FeedFiles, OutputFiles, Secret};
 
 use crate::error::one_of;
 use crate::feed::Feed;
-use crate::gate::{Counters, enter};
+use crate::gate::Counters;
 use crate::results::{EntryDigests, argument, record};
 
 argument!(
@@ -72,23 +72,22 @@ record!(Synced from wire::sync::SyncCounts {
 #[pyclass(frozen, module = "loader._native")]
 pub struct Channel {
     channel: Mutex<Option<wire::Channel>>,
-    counters: Arc<common::Counters>,
+    counters: Counters,
 }
 
 impl Channel {
     /// Runs a search; closes the channel if it fails.
-    fn search<T: Send>(
+    fn search<T: Send, R: From<T>>(
         &self,
-        py: Python<'_>,
         search: Search,
         work: impl FnOnce(&mut wire::Channel, &wire::Search, &common::Counters) -> wire::Result<T>
         + Send,
-    ) -> PyResult<T> {
+    ) -> PyResult<R> {
         let search = search.core()?;
-        enter(py, &self.counters, || {
+        self.counters.run(|counters| {
             let mut place = lock(&self.channel);
             let channel = place.as_mut().ok_or_else(wire::Error::closed)?;
-            let done = work(channel, &search, &self.counters);
+            let done = work(channel, &search, counters);
             if done.is_err() {
                 *place = None;
             }
@@ -100,20 +99,18 @@ impl Channel {
 #[pymethods]
 impl Channel {
     #[new]
-    fn new(py: Python<'_>, link: Link, counters: &Counters) -> PyResult<Self> {
-        let (link, counters) = (link.core()?, Arc::clone(&counters.0));
-        let opened = enter(py, &counters, || wire::Channel::open(&link, &counters))?;
-        Ok(Self { channel: Mutex::new(Some(opened)), counters })
+    fn new(link: Link, counters: &Counters) -> PyResult<Self> {
+        let link = link.core()?;
+        let opened = counters.run(|_| wire::Channel::open(&link, &counters.0))?;
+        Ok(Self { channel: Mutex::new(Some(opened)), counters: counters.clone() })
     }
 
     fn close(&self, py: Python<'_>) {
         py.detach(|| *lock(&self.channel) = None);
     }
 
-    #[pyo3(signature = (search, directory, name, drop, *, compress))]
     fn part(
         &self,
-        py: Python<'_>,
         search: Search,
         directory: PathBuf,
         name: String,
@@ -121,15 +118,13 @@ impl Channel {
         compress: bool,
     ) -> PyResult<Part> {
         let (place, drop) = (OutputFiles { directory, name, compress }, Names::new(drop));
-        let part = self.search(py, search, |channel, search, counters| {
+        self.search(search, |channel, search, counters| {
             wire::part(channel, search, &place, drop, counters)
-        })?;
-        Ok(part.into())
+        })
     }
 
     fn feed(
         &self,
-        py: Python<'_>,
         search: Search,
         feed: &Feed,
         notes: PathBuf,
@@ -138,28 +133,20 @@ impl Channel {
     ) -> PyResult<u64> {
         let drop = Names::new(drop);
         let besides = FeedFiles { notes: &notes, copy: copy.as_deref() };
-        self.search(py, search, |channel, search, counters| {
+        self.search(search, |channel, search, counters| {
             wire::feed(channel, search, &feed.0, besides, drop, counters)
         })
     }
 
-    fn file(
-        &self,
-        py: Python<'_>,
-        search: Search,
-        path: PathBuf,
-        drop: Vec<String>,
-    ) -> PyResult<Part> {
+    fn file(&self, search: Search, path: PathBuf, drop: Vec<String>) -> PyResult<Part> {
         let drop = Names::new(drop);
-        let part = self.search(py, search, |channel, search, counters| {
+        self.search(search, |channel, search, counters| {
             wire::file(channel, search, &path, drop, counters)
-        })?;
-        Ok(part.into())
+        })
     }
 
     fn sync(
         &self,
-        py: Python<'_>,
         search: Search,
         cookie: Vec<u8>,
         most: u64,
@@ -168,19 +155,18 @@ impl Channel {
     ) -> PyResult<Synced> {
         let (changed, present, deleted) = files;
         let (files, drop) = (wire::sync::Files { changed, present, deleted }, Names::new(drop));
-        let found = self.search(py, search, |channel, search, counters| {
+        self.search(search, |channel, search, counters| {
             wire::sync(channel, search, &cookie, most, &files, drop, counters)
-        })?;
-        Ok(found.into())
+        })
     }
 
-    fn digest(&self, py: Python<'_>, search: Search, tree: &EntryDigests) -> PyResult<()> {
-        self.search(py, search, |channel, search, counters| {
+    fn digest(&self, search: Search, tree: &EntryDigests) -> PyResult<()> {
+        self.search(search, |channel, search, counters| {
             wire::digest(channel, search, &mut lock(&tree.digest), counters)
         })
     }
 
-    fn discard(&self, py: Python<'_>, search: Search) -> PyResult<()> {
-        self.search(py, search, wire::discard)
+    fn discard(&self, search: Search) -> PyResult<()> {
+        self.search(search, wire::discard)
     }
 }

@@ -32,7 +32,7 @@ pub use records::{Records, records};
 pub struct Transferred {
     pub entries: u64,
     /// Checksum of all copied records.
-    pub records: Records,
+    pub checksum: Records,
     /// Table -> number of its values.
     pub tables: BTreeMap<String, u64>,
     /// Invalid values by attribute name.
@@ -123,13 +123,13 @@ impl Writing<'_> {
 
     fn finish(self) -> Result<Transferred> {
         self.counters.begin("sync", 0);
-        let Self { made, records, .. } = self;
+        let Self { made, records: checksum, .. } = self;
         let tables: BTreeMap<_, _> =
             made.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let entries = tables.get("id2e").copied().unwrap_or_default();
         let named = made.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
         self.file.finish(named)?;
-        Ok(Transferred { entries, records, tables, misfits: Vec::new() })
+        Ok(Transferred { entries, checksum, tables, misfits: Vec::new() })
     }
 }
 

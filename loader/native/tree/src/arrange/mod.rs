@@ -78,15 +78,14 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The input and options of an arrangement.
-#[derive(Debug, Clone, Copy)]
-pub struct Task<'a> {
+pub struct Task {
     /// Shards from a parallel read: of two entries with the same DN or entryUUID, the greater CSN is newer.
-    pub paths: &'a [PathBuf],
+    pub paths: Vec<PathBuf>,
     /// Shards that were read after `paths`, in this order: an entry in a later shard is newer.
-    pub again: &'a [PathBuf],
-    pub root: &'a str,
+    pub again: Vec<PathBuf>,
+    pub root: String,
     /// Values of contextCSN for the root entry; all other values are removed.
-    pub context_csns: &'a [String],
+    pub context_csns: Vec<String>,
     pub compress: bool,
     /// Whether to omit entries without a parent, instead of only reporting the parent.
     pub drop_orphans: bool,
@@ -97,12 +96,12 @@ pub struct Task<'a> {
 /// Arranges shards in `out_dir`, which must be empty, and syncs the files. The same input gives identical files.
 ///
 /// If all records of a shard with a file of rows stay where they are, the shard is linked unchanged; `paths` remain.
-pub fn arrange(task: &Task<'_>, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
+pub fn arrange(task: &Task, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
     expect_empty(out_dir)?;
-    let stamp = RootStamp::new(task.root, task.context_csns);
+    let stamp = RootStamp::new(&task.root, &task.context_csns);
     let mut verdicts = plan::verdicts(task, stamp.root(), counters)?;
     let mut writer = Writer::new(Pieces::new(out_dir, task.compress), stamp);
-    for (shard, path) in task.paths.iter().chain(task.again).enumerate() {
+    for (shard, path) in task.paths.iter().chain(&task.again).enumerate() {
         let (verdicts, checksum) = verdicts.next_file();
         if verdicts.is_empty() {
             continue; // a piece of no entries: an empty file is no shard, and no zstd either

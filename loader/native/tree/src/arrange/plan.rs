@@ -85,12 +85,8 @@ impl Key {
     }
 }
 
-pub(super) fn verdicts(
-    task: &Task<'_>,
-    root: &ParsedDn,
-    counters: &Counters,
-) -> Result<RowDecisions> {
-    let rows = EntryRecords::of(task.paths.iter().chain(task.again), counters)?;
+pub(super) fn verdicts(task: &Task, root: &ParsedDn, counters: &Counters) -> Result<RowDecisions> {
+    let rows = EntryRecords::of(task.paths.iter().chain(&task.again), counters)?;
     let mut lots: Vec<_> =
         rows.counts().map(|rows| FileRows { rows, ..FileRows::default() }).collect();
     let again = lots[..task.paths.len()].iter().map(|lot| lot.rows).sum();

@@ -35,12 +35,12 @@ impl Entry {
 }
 
 /// Returns the options for arranging these files as a tree below `dc=x`.
-pub fn task<'t>(paths: &'t [PathBuf], again: &'t [PathBuf]) -> Task<'t> {
+pub fn task(paths: &[PathBuf], again: &[PathBuf]) -> Task {
     Task {
-        paths,
-        again,
-        root: "dc=x",
-        context_csns: &[],
+        paths: paths.to_vec(),
+        again: again.to_vec(),
+        root: "dc=x".to_owned(),
+        context_csns: Vec::new(),
         compress: false,
         drop_orphans: false,
         name_orphans: true,
