@@ -13,72 +13,30 @@ order of a multi-valued RDN. No schema is used for this.
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Literal, TypeAlias, TypedDict, final, type_check_only
+from typing import Literal, TypeAlias, final
 
 from loader.defaults import Resources
 from loader.ldif import ArrangeTask
 from loader.server.options import Search
+from loader.server.wire import Link
 from loader.sinks.changing import LogQuery, ReplayTask, SyncResult
+from loader.sinks.ldap import LoadOptions
 from loader.sinks.mdb import BuildRules, LiveSource, Target
 from loader.sinks.slapadd import SlicedLdif
 from loader.sources.dit import PlanOptions, TreeSpec
 from loader.sources.mdb import LdifFormat
 
 _Path: TypeAlias = str | PathLike[str]
+_Stamp: TypeAlias = tuple[str, Sequence[str]] | None  # The DN of the root entry, and its contextCSNs
 
 def version() -> str: ...
 
 class NativeError(Exception):
     """An error of the core. `str()` gives the whole message; the attributes are for the program.
 
-    code is one of
-      ldif.truncated    the input is cut off: no end of the last line, of the compressed stream or of
-                        last record broken off
-      ldif.syntax       not LDIF
-      ldif.changetype   a change record other than `changetype: add`
-      ldif.url          `attribute:< url`
-      ldif.include      an `include:` line that cannot be followed, or that the caller did not allow
-      ldif.encoding     UTF-16 or UTF-32, or a byte order mark
-      ldif.version      `version:` other than 1
-      ldif.too_large    a record of more than 256 MiB
-      ldif.corrupt      a compressed input is damaged
-      ldif.io           the operating system reported an error
-      ldif.no_space     no space or quota for an output
-      ldif.pipe         the other end of the pipe was closed
-      tree.root_missing contextCSN was to be set, but the root entry is missing
-      tree.not_empty    the output directory is not empty
-      schema.definition    a definition or setting that cannot be parsed; the message names it
-      build.unproven       the storage form of something in the database is not known well enough
-      build.empty          the input has no entry
-      build.too_many       more than 4,294,967,294 entries
-      build.map_full       the database would outgrow the map size
-      build.rejected       more entries were rejected than allowed: path, line, dn and message describe the
-                           first; the reject file has all
-      build.missing_parents  like build.rejected, but every rejection is due to a missing parent
-      build.damaged        a new database does not read back as written, or an existing one is damaged; the
-                           message has the page or entry, and the table
-      internal             a bug: a thread panicked, or a call is not allowed in this state
-      mdb.no_such_base     the database has no entry with that DN
-      lmdb.foreign      not a file of a released 64-bit LMDB
-      lmdb.encrypted    an LMDB 1.0 environment with encryption
-      lmdb.checksums    an LMDB 1.0 environment with page checksums
-      lmdb.damaged      a data file with invalid pages; the message names page and table
-      lmdb.no_space     no space or quota for a copy
-      lmdb.full         a copy would outgrow its map size
-      lmdb.stream       a stream of a copy that ends early or is garbled
-      lmdb.misuse       a stream that is not of a copy, or that continues a different copy
-      lmdb.io           the operating system reported an error
-      build.duplicate      two merged parts have an entry with the same DN, `dn`
-      ldap.connect      no connection: no server answers, or TLS failed at once (ldaps)
-      ldap.tls          StartTLS was refused, or its handshake failed
-      ldap.bind         the bind was refused with the result code `result`
-      ldap.request      a search ended with the result code `result`; `dn`: the part of the base that exists
-      ldap.lost         the connection broke, or the server closed it
-      ldap.silent       the server did not answer in time
-      ldap.protocol     the server sent something other than LDAP
-      template.syntax   an invalid template; the message has line and column
-      template.usage    a template that does not suit the requested count or suffix
-      cancelled         `Counters.cancel()` was called
+    code: see `Code` in native/common/src/error.rs, `Phase` (ldap.*) in wire/src/error.rs, `ErrorKind` (lmdb.*) in
+    lmdbfile/src/error.rs, and `Problem` (template.*) in synth/src/problem.rs. With build.rejected and
+    build.missing_parents, path, line, dn and message describe the first rejection; the reject file has all.
     """
 
     code: str
@@ -182,11 +140,8 @@ def scan(paths: Sequence[_Path], counters: Counters) -> ScanResult:
     """Reads the files for a first overview; decodes every base64 value, and rejects files that are cut off."""
 
 def shard(fd: int, out_path: _Path, drop: Sequence[str], counters: Counters) -> Shard:
-    """Copies records without the attributes `drop` (matched in any case, with any options).
-
-    All other bytes are kept, except that the values of an attribute are grouped, and comments between records,
-    `version:` and `changetype: add` are left out.
-    """
+    """Matches the attributes `drop` in any case, with any options. Keeps all other bytes, except that it groups the
+    values of an attribute, and leaves out comments between records, `version:` and `changetype: add`."""
 
 def parents_first(fd: int, out_path: _Path, scratch: _Path, counters: Counters) -> None:
     """Copies records sorted by depth, keeping their order within a depth. Records beyond 32 MiB go to an unnamed file
@@ -213,47 +168,15 @@ class LearnResult:
     left_out: int  # Entries that the template does not represent, because their kinds are too rare
 
 def learn(paths: Sequence[_Path], fd: int | None, jobs: int, counters: Counters) -> LearnResult:
-    """Reads the LDIF files and then the descriptor, once and in bounded memory. The template does not depend on `jobs`.
-
-    Raises NativeError with build.empty if there is no entry to learn from.
-    """
+    """Reads each input once and in bounded memory. The template does not depend on `jobs`. Raises build.empty if there
+    is no entry."""
 
 def join(
-    paths: Sequence[_Path],
-    fd: int,
-    counters: Counters,
-    *,
-    root: str | None = None,
-    context_csns: Sequence[str] | None = None,
-    aliases: Mapping[str, str] | None = None,
+    paths: Sequence[_Path], fd: int, counters: Counters, stamp: _Stamp = None, aliases: Mapping[str, str] = ...
 ) -> int:
-    """Writes the records of all files to `fd`, each followed by a blank line, and returns their number.
-
-    With `root` and `context_csns`, sets contextCSN as `arrange` does, and lowers each entryCSN that is newer than the
-    contextCSN of its server ID; otherwise both are kept. Groups values and leaves out lines as `shard` does. `aliases`
-    maps the name of an attribute to the name under which its values are grouped.
-    """
-
-@type_check_only
-class ConnectionOptions(TypedDict):
-    """How to reach a server, and with which identity; None leaves a setting to ldap.conf. `start_tls`: 1 tries it, 2
-    demands it. In seconds: `connect_timeout`, also for a handshake; `bind_timeout`, for StartTLS and each step of a
-    bind; `silence`, how long a server that owes an answer may send nothing (0: no limit).
-    """
-
-    uri: str | None
-    bind_dn: str | None
-    secret: bytes | None
-    mechanism: str | None
-    authcid: str | None
-    authzid: str | None
-    realm: str | None
-    secprops: str | None
-    as_written: bool
-    start_tls: int
-    connect_timeout: float
-    bind_timeout: float
-    silence: float
+    """Writes the records of `loader.ldif.join`, each followed by a blank line. Without `stamp`, keeps contextCSN and
+    entryCSN. Groups values and leaves out lines as `shard` does. `aliases` maps the name of an attribute to the name
+    under which its values are grouped."""
 
 @final
 class Part:
@@ -278,37 +201,24 @@ class Synced:
 @final
 class Channel:
     """A bound connection that runs one search at a time; a failed search closes it. Its traffic is counted in
-    `counters`. Referral objects are returned as entries; aliases are not dereferenced."""
+    `counters`. Referral objects are returned as entries; aliases are not dereferenced. The attributes `drop` are
+    matched in any case, with any options. In LDIF, the values of an attribute are grouped, and lines are not folded.
 
-    def __new__(cls, link: ConnectionOptions, counters: Counters) -> Channel: ...
+    `loader.server.wire.Reader` describes the searches."""
+
+    def __new__(cls, link: Link, counters: Counters) -> Channel: ...
     def close(self) -> None: ...
-    def part(self, search: Search, directory: _Path, name: str, drop: Sequence[str], *, compress: bool) -> Part:
-        """Writes the results to files `NAME-000.ldif[.zst]`, `NAME-001...` of about 64 MiB of LDIF each.
-
-        The attributes `drop` (matched in any case, with any options) are left out, the values of an attribute are
-        grouped, and lines are not folded. Beside each file, FILE.rows has the facts that `arrange` would extract from
-        its records. Files of an earlier attempt with these names are removed.
-        """
+    def part(self, search: Search, directory: _Path, name: str, drop: Sequence[str], compress: bool) -> Part:
+        """Beside each file, FILE.rows has the facts that `arrange` would extract from its records."""
     def feed(self, search: Search, feed: Feed, notes: _Path, drop: Sequence[str], copy: _Path | None) -> int:
-        """Passes the results as blocks to `feed`; returns their number. After an error, `feed` has had some of them.
-
-        notes: a file for the DN, entryUUID and entryCSN of each entry with children. copy: a file for the same LDIF,
-        compressed if its name ends in .zst. Both are synced when the call returns.
-        """
-    def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part:
-        """Writes the results to one file, without a .rows file."""
+        """After an error, `feed` has had some results. notes: a file for the DN, entryUUID and entryCSN of each entry
+        with children. Both files are synced when the call returns."""
+    def file(self, search: Search, path: _Path, drop: Sequence[str]) -> Part: ...
     def sync(
         self, search: Search, cookie: bytes, most: int, files: tuple[_Path, _Path, _Path], drop: Sequence[str]
-    ) -> Synced:
-        """Content synchronisation (RFC 4533) in mode refreshOnly: returns the changes since `cookie`.
-
-        files: for whole entries as LDIF, for the 16-byte entryUUIDs of present entries, and for those of deleted
-        entries. More than `most` whole entries end the search; the channel is then unusable.
-        """
-    def digest(self, search: Search, tree: EntryDigests) -> None:
-        """Adds every result to `tree`, which is unusable after an error."""
-    def discard(self, search: Search) -> None:
-        """Receives every result, counts it and drops it."""
+    ) -> Synced: ...
+    def digest(self, search: Search, tree: EntryDigests) -> None: ...
+    def discard(self, search: Search) -> None: ...
 
 def tree(ignore: Sequence[str], counters: Counters, *, memory: int = ..., scratch: _Path | None = None) -> EntryDigests:
     """Returns an empty tree that ignores the attributes `ignore` (matched in any case, with any options).
@@ -341,7 +251,6 @@ class Selection:
     def __new__(
         cls,
         schema: Schema,
-        *,
         suffix: str,
         root_dn: str | None,
         last_mod: bool,
@@ -387,7 +296,6 @@ def searches(
     paths: Sequence[_Path],
     schema: Schema,
     counters: Counters,
-    *,
     filters: bool,
     suffix: str,
     indexes: Sequence[tuple[str, Sequence[str]]],
@@ -421,7 +329,7 @@ class MetaPage:
     Raises NativeError (lmdb.foreign, lmdb.encrypted, lmdb.checksums, lmdb.damaged).
     """
 
-    def __new__(cls, start: bytes, *, alone: bool = False) -> MetaPage: ...
+    def __new__(cls, start: bytes, alone: bool) -> MetaPage: ...
     format: int  # 1 is LMDB 0.9, 3 is LMDB 1.0
     page_size: int  # Bytes
     map_size: int  # Bytes; slapd's maxsize at its last write
@@ -458,7 +366,7 @@ class Contents:
     def first_values(self, after: int, names: Sequence[str], most: int) -> list[tuple[int, list[str]]]:
         """Returns, for at most `most` entries after the ID `after`, the ID and the first value of each attribute in
         `names`; the value is empty if the entry has none."""
-    def newest_csns(self, stop: str | None = None, most: int | None = None) -> list[str]:
+    def newest_csns(self, stop: str | None, most: int | None = None) -> list[str]:
         """Returns the greatest entryCSN of each server ID. Follows the index on entryCSN backwards to the second of
         `stop`, and reads at most `most` entries, those with the highest IDs in a second. Without an index, reads all
         entries."""
@@ -469,7 +377,7 @@ class Contents:
     def probe(self) -> None:
         """Reads the first and the last record of every table."""
 
-def entry_with(entry: bytes, number: int, values: Sequence[bytes], *, normals: bool) -> bytes:
+def entry_with(entry: bytes, number: int, values: Sequence[bytes], normals: bool) -> bytes:
     """Returns the id2e value `entry` with these values of an attribute, in its place or after all others. normals: the
     normalised values equal them if the attribute has any; otherwise it has none.
 
@@ -486,11 +394,11 @@ class IndexCosts:
     pages: int  # In the file, up to the last page in use
     tables: list[IndexCost]  # All indexes, sorted by name
 
-def index_costs(path: _Path, counters: Counters, *, txn: int) -> IndexCosts:
+def index_costs(path: _Path, counters: Counters, txn: int) -> IndexCosts:
     """Measures the indexes of a data file. txn: the transaction of a reader slot that the caller keeps."""
 
 def shared_uuids(
-    path: _Path, counters: Counters, limits: Resources, *, txn: int | None, limit: int
+    path: _Path, counters: Counters, limits: Resources, txn: int | None, limit: int
 ) -> list[tuple[str, str, str]]:
     """Returns the first `limit` entryUUIDs of a data file that several entries have, with the DNs of two of these.
 
@@ -510,15 +418,14 @@ def select(
     context_csns: Sequence[str],
     counters: Counters,
 ) -> Selected:
-    """Writes the records of `paths` that a consumer holds to the file `entries`, and the glue entries that it creates
-    to `glue`. The suffix entry gets `context_csns`, and no other entry has a contextCSN. Memory: the DNs of parents."""
+    """Writes the records that a consumer holds, and the glue entries that it creates. No entry but that of the suffix
+    has a contextCSN. Memory: the DNs of parents."""
 
 def schema(
     definitions: Sequence[tuple[Literal["macro", "syntax", "attribute", "class", "rule"], str, bool]],
     options: Sequence[str],
-    *,
-    dynamic_objects: bool = False,
-    password_policy: bool = False,
+    dynamic_objects: bool,
+    password_policy: bool,
 ) -> Schema:
     """Parses values of olcObjectIdentifier, olcLdapSyntaxes, olcAttributeTypes, olcObjectClasses and olcDitContentRules
     in the order of `slapcat -n0`; True marks a definition in cn=schema,cn=config itself, which is compiled into slapd.
@@ -577,12 +484,9 @@ def build(
     live: LiveSource | None,
     counters: Counters,
 ) -> Built:
-    """Builds the data file of a database from LDIF: key by key as `slapadd -q` would.
-
-    inputs: files, or descriptors of streams, in order. out_path: created with mode 0600, and synced when the call
-    returns; the same input and rules give the same file. Sorting uses unnamed files beyond `limits.memory`. Of entries
-    that are read more than once, also by the functions of `live`, one is kept.
-    """
+    """Builds the data file of a database from LDIF: key by key as `slapadd -q` would. The same input and rules give the
+    same file. Sorting uses unnamed files beyond `limits.memory`. Of entries that are read more than once, also by the
+    functions of `live`, one is kept."""
 
 @final
 class SplitResult:
@@ -594,25 +498,15 @@ def split(
     schema: Schema,
     shares: Sequence[tuple[Sequence[str], _Path]],
     counters: Counters,
-    *,
     file_urls: bool,
-    root: str | None = None,
-    claimed: Sequence[str] | None = None,
+    claim: _Stamp,
 ) -> list[SplitResult]:
-    """Divides LDIF among databases: each record goes unchanged to the database with the longest suffix above it.
+    """Each record goes unchanged to the database with the longest suffix above it; the first database also gets records
+    that cannot be parsed. With `claim`, entries of the other databases lose their contextCSN."""
 
-    shares: the suffixes of each database, and its output file. The first database also gets records that are below no
-    suffix or that cannot be parsed. With `claimed`, the future contextCSN of the entry `root`, entries of the other
-    databases lose their contextCSN, and no entryCSN stays newer.
-    """
-
-def verify(path: _Path, database: Database, limits: Resources, counters: Counters, *, full: bool, new: bool) -> int:
-    """Checks a finished data file that nobody writes to, and returns the number of its entries.
-
-    Checks its counts, and a sample of entries with their postings in every index. With `full`, checks every page and
-    every entry, and rebuilds and compares every index. new: the file is unchanged since the build. Raises NativeError
-    with build.damaged and the problem.
-    """
+def verify(path: _Path, database: Database, limits: Resources, counters: Counters, full: bool, new: bool) -> int:
+    """Checks the counts of a data file, and a sample of entries with their postings in every index. With `full`, checks
+    every page and every entry, and rebuilds and compares every index. Raises build.damaged with the problem."""
 
 @final
 class Sample:
@@ -646,20 +540,16 @@ class Dump:
     up to this ID are left out. Damage raises build.damaged.
     """
 
-    def __new__(cls, path: _Path, *, txn: int | None, base: str | None, jobs: int, after: int = 0) -> Dump: ...
+    def __new__(cls, path: _Path, txn: int | None, base: str | None, jobs: int, after: int) -> Dump: ...
     def export(self, directory: _Path, ldif_format: LdifFormat, counters: Counters) -> Exported:
-        """Writes `0001.ldif[.zst]`, `0002...` into the empty `directory`: parents first, lines not folded, the values
-        of an attribute grouped. The same database gives the same bytes."""
-    def stream(self, fd: int, ldif_format: LdifFormat, scratch: _Path, counters: Counters) -> Exported:
-        """Writes the LDIF of `export` to a descriptor. After an error other than ldif.pipe, the stream ends with a line
-        that no LDIF parser accepts. scratch: a directory for an unnamed file."""
+        """Writes `0001.ldif[.zst]`, `0002...`: parents first, lines not folded, the values of an attribute grouped. The
+        same database gives the same bytes."""
+    def stream(self, fd: int, ldif_format: LdifFormat, scratch: _Path, counters: Counters) -> Exported: ...
     def digest(self, tree: EntryDigests, counters: Counters) -> None:
         """Adds every entry to `tree`, which is unusable after an error."""
-    def sample(self, counters: Counters, *, least: int, share: float, most: int) -> Sample:
-        """Samples the share `share` of all entries, but at least `least` and at most `most`. Reads all entries if there
-        are fewer than twice as many."""
-    def pick(self, names: Sequence[str], counters: Counters) -> bytes:
-        """Returns the entries with these DNs, as far as they exist, as LDIF."""
+    def sample(self, counters: Counters, least: int, share: float, most: int) -> Sample:
+        """Reads all entries if there are fewer than twice as many as the sample has."""
+    def pick(self, names: Sequence[str], counters: Counters) -> bytes: ...
 
 @final
 class Seen:
@@ -692,33 +582,25 @@ class KnownPages:
     """An index of pages by content ID: 60 bytes of memory per page. Empty without packs."""
 
     def __new__(
-        cls, packs: PagePacks | None, segments: Sequence[tuple[bytes, int, int]], own: int, *, again: int
+        cls, packs: PagePacks | None, segments: Sequence[tuple[bytes, int, int]], own: int, again: int
     ) -> KnownPages:
         """Indexes the pages of the backup that consists of `segments`. Up to `again` pages in sparsely used frames
         count as new, so that they are stored again."""
 
     def sift(
-        self, data: PageBlock, first: int, own: int, *, page_size: int, transaction: int | None, level: int
+        self, data: PageBlock, first: int, own: int, page_size: int, transaction: int | None, level: int
     ) -> tuple[tuple[bytes, bytes, bytes, bytes], int]:
         """Returns the runs of these pages, the frames of new pages, their entries, and an XXH3; number of new pages."""
 
     def used(self) -> list[tuple[int, int]]:
         """Returns for each pack how many of its pages were reused, or are the base of a page stored as a difference."""
 
-def clone_plain(
-    source: _Path, target: _Path, head: bytes, length: int, counters: Counters, *, seen: Seen | None
-) -> int:
-    """Copies a data file to `target` unchanged but for holes: `head`, which is both meta pages, then the rest of the
-    file up to `length`. Returns the bytes of the copy, synced. The file may be written to if a reader slot keeps the
-    snapshot of `head`. seen: collects facts about the pages.
-    """
+def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters, seen: Seen | None) -> int:
+    """Returns the bytes of the copy, synced. The file may be written to if a reader slot keeps the snapshot of `head`."""
 
 def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
-    """Writes the snapshot of the meta page `meta` to `target`: its pages in order, without free pages.
-
-    Checks all tables as `audit` does at level pages. Returns the bytes of the copy, synced. The caller must keep a
-    reader slot on the snapshot.
-    """
+    """Checks all tables as `audit` does at level pages. Returns the bytes of the copy, synced. The caller must keep a
+    reader slot on the snapshot of the meta page `meta`."""
 
 @final
 class PageBlock:
@@ -744,7 +626,7 @@ def compact_in_pieces(source: _Path, pieces: PageBlocks, meta: bytes, counters: 
     """Passes the copy of `clone_compact` in blocks to `pieces`: all pages but the two meta pages, which it returns."""
 
 def clone_send(
-    source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters, *, compacted: bool
+    source: _Path, fd: int, head: bytes, length: int, part: str | None, counters: Counters, compacted: bool
 ) -> int:
     """Sends the copy of `clone_plain` to `fd`, with checksums, but without the bytes that `part` lists if that belongs
     to the same copy. compacted: `source` is a result of `clone_compact`. Returns the byte where it began. Raises
@@ -752,36 +634,20 @@ def clone_send(
     """
 
 def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:
-    """Receives the stream of `clone_send` into `target`. Returns the bytes of the copy, synced. After an error,
-    `journal` holds the `part` that was received; a resumed stream goes to the same files.
-    """
+    """Returns the bytes of the copy, synced. After an error, `journal` holds the `part` that was received; a resumed
+    stream goes to the same files."""
 
-@final
-class Finding:
-    """A problem of a database. id: of the entry. dn: as many RDNs as the tree still gives. page: its number."""
-
-    message: str
-    id: int | None
-    dn: str | None
-    attribute: str | None
-    table: str | None
-    page: int | None
-
-@final
-class Problem:
-    """All problems of a kind, such as "tree.entry"; the first ones in full."""
-
-    kind: str
-    count: int
-    told: list[Finding]
+_Finding: TypeAlias = tuple[str, int | None, str | None, str | None, str | None, int | None]
 
 @final
 class AuditReport:
-    """The database is sound if `problems` is empty. txn: of the checked snapshot."""
+    """The database is sound if `problems` is empty: (kind, such as "tree.entry", number, the first ones in full). A
+    finding has the fields of `loader.mdb.verify.Finding`, with as many RDNs of the DN as the tree still gives. txn: of
+    the checked snapshot."""
 
     entries: int
     txn: int
-    problems: list[Problem]
+    problems: list[tuple[str, int, list[_Finding]]]
     drifted: list[str]  # Index tables that lead searches to wrong results and must be rebuilt
     left_out: list[str]  # Configured index tables that were not checked
     notes: list[str]
@@ -806,11 +672,8 @@ def refresh(
     allowed: int,
     counters: Counters,
 ) -> Refreshed:
-    """Brings a database that no process has open up to date, in one transaction.
-
-    Of changed entries with the same entryUUID, the last one counts. allowed: a descriptor; the transaction is committed
-    when a byte arrives on it, and aborted at its end of file.
-    """
+    """Of changed entries with the same entryUUID, the last one counts. allowed: a descriptor; the transaction is
+    committed when a byte arrives on it, and aborted at its end of file."""
 
 @final
 class Gap:
@@ -848,11 +711,9 @@ class Replayed:
     dependent: list[tuple[str, str]]
     skipped: int
 
-def replay(path: _Path, database: Database, log: Sequence[_Path], options: ReplayTask, counters: Counters) -> Replayed:
-    """Replays a cn=accesslog, which the LDIF files `log` contain, on the entries of the data file `path`.
-
-    The data file is only read. Writes the changed entries, and the entryUUIDs of deleted entries, to files.
-    """
+def replay(
+    path: _Path, database: Database, log: Sequence[_Path], options: ReplayTask, counters: Counters
+) -> Replayed: ...
 
 @final
 class FoundChanges:
@@ -864,7 +725,7 @@ class FoundChanges:
     log_start: str
 
 def logged(log: Sequence[_Path], query: LogQuery, counters: Counters) -> FoundChanges:
-    """Finds operations in a cn=accesslog, LDIF files. Failed and rolled-back operations are left out."""
+    """Leaves out failed and rolled-back operations."""
 
 @final
 class Reindexed:
@@ -876,9 +737,8 @@ class Reindexed:
 def reindex(
     path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters
 ) -> Reindexed:
-    """Rebuilds the indexes of these attributes in a data file that no process has open: either all of them or none are
-    replaced. Raises build.unproven, and changes nothing, if the keys of an index are not known well enough.
-    """
+    """Replaces either all of these indexes or none. Raises build.unproven if the keys of an index are not known well
+    enough."""
 
 @final
 class Transferred:
@@ -892,20 +752,14 @@ class Transferred:
 def transfer(
     path: _Path, txn: int | None, out: _Path, database: Database, limits: Resources, counters: Counters
 ) -> Transferred:
-    """Creates the data file `out` from the snapshot `txn` of the file `path`: entries and DNs unchanged, with their
-    IDs, in the format of `database`, with rebuilt indexes. It is synced when the call returns.
+    """Writes entries and DNs unchanged, with their IDs, in the format of `database`, with rebuilt indexes. Raises
+    build.unproven if an entry is not stored as the slapd of `database` would store it."""
 
-    Raises build.unproven if an entry is not stored as the slapd of `database` would store it.
-    """
-
-def records_checksum(path: _Path, counters: Counters, *, jobs: int) -> str:
-    """Returns a checksum of all records that `transfer` copies, in any order; nobody may write to the file."""
-
+def records_checksum(path: _Path, counters: Counters, jobs: int) -> str: ...
 def audit(
     path: _Path,
     counters: Counters,
     limits: Resources,
-    *,
     level: str,
     sample: int,
     txn: int | None,
@@ -913,47 +767,9 @@ def audit(
     seen: Seen | None,
     limit: int,
 ) -> AuditReport:
-    """Checks a data file. The levels are meta, pages, tree and indexes; each includes those before it.
-
-    seen: facts that were collected while the file was written; these pages are not read again. txn: the transaction of
-    a reader slot that the caller keeps; None for a file that nobody writes to. database: for level indexes. sample: at
-    that level, only so many entries are checked against the schema and every index; 0: all of them. limit: reported
-    problems of each kind. Damage is part of the report, never an error.
-    """
-
-@type_check_only
-class LoadOptions(TypedDict):
-    """The options of `add`.
-
-    batch: entries per transaction; 0 finds the number itself, 1 uses no transactions. window: requests that may wait
-    for their answers on a connection, for a fast link and at most. exists: what to do with an entry whose DN exists
-    already. leave_out: attributes (matched in any case, with any options). contexts: the server's suffixes. aliases:
-    (other name, name that the server shows) in lower case. rejects: LDIF of rejected entries with their reasons,
-    created at the first one. max_rate: entries per second, 0 is unlimited. journal: created, or continued.
-    all_uncertain: any entry may have been added by an earlier load. references: attributes that name other entries,
-    which are sent first; singly: outside of transactions. memory: bytes for entries that wait for others; more of them
-    go to unnamed files in `scratch`. patience: seconds for which an unreachable server is retried.
-    """
-
-    jobs: int
-    batch: int
-    transactions: bool
-    window: tuple[int, int]
-    exists: str
-    leave_out: Sequence[str]
-    relax: bool
-    contexts: Sequence[str]
-    aliases: Sequence[tuple[str, str]]
-    references: Sequence[str]
-    singly: bool
-    max_rejects: int
-    rejects: str
-    max_rate: int
-    journal: str
-    all_uncertain: bool
-    memory: int
-    scratch: str
-    patience: float
+    """Checks a data file as `loader.mdb.verify.audit` does. The levels are meta, pages, tree and indexes; each includes
+    those before it. txn: the transaction of a reader slot that the caller keeps; None for a file that nobody writes to.
+    limit: reported problems of each kind."""
 
 @final
 class Loaded:
@@ -975,10 +791,9 @@ class Loaded:
     transactions: int
     largest: int  # Entries of the largest transaction
 
-def add(inputs: Sequence[_Path | int], link: ConnectionOptions, counters: Counters, options: LoadOptions) -> Loaded:
-    """Adds all entries to a running server. Returns when each has an answer. If the server stays unreachable, raises an
-    ldap.* error; the journal then has the completed entries.
-    """
+def add(inputs: Sequence[_Path | int], link: Link, counters: Counters, options: LoadOptions) -> Loaded:
+    """Returns when each entry has an answer. If the server stays unreachable, raises an ldap.* error; the journal then
+    has the completed entries."""
 
 _Cut: TypeAlias = tuple[int, int, int, int]
 _Place: TypeAlias = tuple[str, int, str]
@@ -998,23 +813,21 @@ class Slice:
     """A slice of a plan: the shared entries, then `own` other entries from `cut` on.
 
     now: generates missing entryUUIDs, timestamps and entryCSNs with this time; with None, none are generated.
-    context_csns: the exact values of `root`, which no entryCSN may exceed. aliases: see `join`. first: the number of
-    the first generated entryCSN.
+    first: the number of the first generated entryCSN. stamp: no entryCSN may exceed these contextCSNs. aliases: see
+    `join`.
     """
 
     def __new__(
         cls,
         ldif: SlicedLdif,
-        *,
         shared: int,
         cut: _Cut,
         own: int,
         now: str | None,
         server_id: int,
-        root: str | None = None,
-        context_csns: Sequence[str] | None = None,
-        aliases: Mapping[str, str] | None = None,
-        first: int = 0,
+        first: int,
+        stamp: _Stamp,
+        aliases: Mapping[str, str],
     ) -> Slice: ...
     def feed(self, fd: int, counters: Counters) -> tuple[int, bool]:
         """Writes the slice as input for slapadd. Returns the number of own entries, and whether it has `root`."""
@@ -1035,18 +848,13 @@ def merge(
     paths: Sequence[_Path],
     out_path: _Path,
     counters: Counters,
-    *,
     shared: int,
     map_size: int,
     idlexp: int,
     context: str | None,
     jobs: int,
 ) -> Merged:
-    """Merges the data files that slapadd built from slices, in order; the result is synced when the call returns.
-
-    shared: entries that all of them have. context: the suffix whose entry gets contextCSN, as with slapadd -w. jobs:
-    reader threads. A damaged part raises an error.
-    """
+    """Merges the data files that slapadd built from slices, in order. A damaged part raises an error."""
 
 @final
 class Template:
@@ -1062,12 +870,8 @@ class Template:
     kinds: list[tuple[str, int, int]]  # Name, number of the first entry, and number of entries of each kind
     def entry(self, number: int) -> bytes:
         """Returns the record of an entry and a blank line. Raises IndexError if there is no such entry."""
-    def write(self, fd: int, first: int, end: int, jobs: int, counters: Counters, *, compress: bool = False) -> None:
-        """Writes entries `first` to `end`-1 as LDIF, with zstd if `compress`, using `jobs` threads.
-
-        The bytes do not depend on `jobs`.
-        """
-    def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard:
-        """Writes the same LDIF to a file."""
+    def write(self, fd: int, first: int, end: int, jobs: int, counters: Counters, compress: bool) -> None:
+        """Writes entries `first` to `end`-1 as LDIF. The bytes do not depend on `jobs`, the number of threads."""
+    def shard(self, path: _Path, first: int, end: int, jobs: int, counters: Counters) -> Shard: ...
     def plan(self, options: PlanOptions, fd: int, jobs: int, counters: Counters) -> None:
         """Writes the operations of clients on the tree, as lines of JSON, or the changes among them as LDIF."""

@@ -146,12 +146,8 @@ def audit(
             limit=resources.limit,
         )
         problems = tuple(
-            Problem(
-                problem.kind,
-                problem.count,
-                tuple(Finding(it.message, it.id, it.dn, it.attribute, it.table, it.page) for it in problem.told),
-            )
-            for problem in result.problems
+            Problem(kind, count, tuple(Finding(*fields) for fields in examples))
+            for kind, count, examples in result.problems
         )
         notes, drifted, left_out = tuple(result.notes), tuple(result.drifted), tuple(result.left_out)
         return AuditReport(result.entries, result.txn, problems, notes, drifted, left_out)

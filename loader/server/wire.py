@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import ldap
+from msgspec import Struct
 
 from loader import _native
 from loader._native import Counters, EntryDigests, Feed, Part, Synced
@@ -30,9 +31,6 @@ from loader.progress import Meter
 from loader.server import refusals
 from loader.server.options import Connection, Search
 from loader.server.session import SILENCE, bind_limit, connect_limit, session
-
-if TYPE_CHECKING:
-    from loader._native import ConnectionOptions
 
 __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
@@ -101,23 +99,45 @@ def reading(connection: Connection, meter: Meter) -> Iterator[Reader]:
         yield reader
 
 
-def core_options(connection: Connection) -> ConnectionOptions:
+class Link(Struct, frozen=True):
+    """How to reach a server, and with which identity. None leaves a setting to ldap.conf.
+
+    `start_tls`: 1 tries it, 2 demands it. In seconds: `connect_timeout`, also for a handshake; `bind_timeout`, for
+    StartTLS and each step of a bind; `silence`, how long a server that owes an answer may send nothing (0: no limit).
+    """
+
+    uri: str | None
+    bind_dn: str | None
+    secret: bytes | None
+    mechanism: str | None
+    authcid: str | None
+    authzid: str | None
+    realm: str | None
+    secprops: str | None
+    as_written: bool
+    start_tls: int
+    connect_timeout: float
+    bind_timeout: float
+    silence: float
+
+
+def core_options(connection: Connection) -> Link:
     """Returns the core's options for the connection. Raises NoSuchPath, NotPermitted for the password file."""
-    return {
-        "uri": connection.uri,
-        "bind_dn": None if connection.mechanism else connection.bind_dn,
-        "secret": connection.secret(),
-        "mechanism": connection.mechanism,
-        "authcid": (connection.authcid or connection.bind_dn) if connection.mechanism else None,
-        "authzid": connection.authzid,
-        "realm": connection.realm,
-        "secprops": connection.properties,
-        "as_written": connection.as_written,
-        "start_tls": connection.start_tls,
-        "connect_timeout": connect_limit(),
-        "bind_timeout": bind_limit(),
-        "silence": SILENCE,
-    }
+    return Link(
+        uri=connection.uri,
+        bind_dn=None if connection.mechanism else connection.bind_dn,
+        secret=connection.secret(),
+        mechanism=connection.mechanism,
+        authcid=(connection.authcid or connection.bind_dn) if connection.mechanism else None,
+        authzid=connection.authzid,
+        realm=connection.realm,
+        secprops=connection.properties,
+        as_written=connection.as_written,
+        start_tls=connection.start_tls,
+        connect_timeout=connect_limit(),
+        bind_timeout=bind_limit(),
+        silence=SILENCE,
+    )
 
 
 def as_loader_error(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:

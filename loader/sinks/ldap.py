@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from loader import _native
 from loader._native import Loaded
@@ -15,9 +16,6 @@ from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import wire
 from loader.server.options import Connection
-
-if TYPE_CHECKING:
-    from loader._native import LoadOptions
 
 __all__ = ["MEMORY", "WINDOW", "WINDOW_SLAPD", "LoadOptions", "Loaded", "add"]
 
@@ -28,6 +26,39 @@ __all__ = ["MEMORY", "WINDOW", "WINDOW_SLAPD", "LoadOptions", "Loaded", "add"]
 WINDOW_SLAPD = (4, 64)
 WINDOW = (48, 64)
 MEMORY = 64 << 20  # bytes for entries that wait for their parents or for the entries that they name
+
+
+class LoadOptions(Struct, frozen=True):
+    """The options of `add`. `batch`: entries per transaction; 0 finds the number itself, 1 uses no transactions.
+
+    `window`: requests that may wait for their answers on a connection, for a fast link and at most. `exists`: what to
+    do with an entry whose DN exists already. `leave_out`: attributes (matched in any case, with any options).
+    `contexts`: the server's suffixes. `aliases`: (other name, name that the server shows) in lower case. `rejects`:
+    LDIF of rejected entries with their reasons, created at the first one. `max_rate`: entries per second, 0 is
+    unlimited. `journal`: created, or continued. `all_uncertain`: any entry may have been added by an earlier load.
+    `references`: attributes that name other entries, which are sent first; `singly`: outside of transactions. `memory`:
+    bytes for entries that wait for others; more of them go to unnamed files in `scratch`. `patience`: seconds for which
+    an unreachable server is retried."""
+
+    jobs: int
+    batch: int
+    transactions: bool
+    window: tuple[int, int]
+    exists: str
+    leave_out: Sequence[str]
+    relax: bool
+    contexts: Sequence[str]
+    aliases: Sequence[tuple[str, str]]
+    references: Sequence[str]
+    singly: bool
+    max_rejects: int
+    rejects: Path
+    max_rate: int
+    journal: Path
+    all_uncertain: bool
+    memory: int
+    scratch: Path
+    patience: float
 
 
 def add(connection: Connection, inputs: Sequence[Path | int], options: LoadOptions, meter: Meter) -> Loaded:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import xxhash
@@ -44,9 +43,6 @@ from loader.sources.dit import Synthetic
 from loader.sources.ldap import with_retries
 from loader.sources.location import is_stream
 from loader.storage import files
-
-if TYPE_CHECKING:
-    from loader.sinks.ldap import LoadOptions
 
 log = logging.getLogger(__name__)
 
@@ -389,7 +385,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         bound = with_retries(lambda: loaded_database(server, first, first) or loaded_database(server, first), meter)
         return Added(counts, bound)
 
-    def _load_options(self, uncertain: bool, scan: _Scan) -> LoadOptions:
+    def _load_options(self, uncertain: bool, scan: _Scan) -> sink.LoadOptions:
         options, offer = self.options, self.offer
         without, naming = left_out(options, offer), offer.naming or NAMING
         if scan.attributes is not None:
@@ -401,27 +397,27 @@ class _AddSteps(msgspec.Struct, frozen=True):
         configured = _configured_overlays(options.connection, offer)
         if naming and configured is not None:
             looks, singly = overlays.require_named_entries(configured), overlays.change_named_entries(configured)
-        return {
-            "exists": options.on_exists,
-            "leave_out": without,
-            "relax": options.keep_operational,
-            "jobs": options.jobs,
-            "batch": options.batch,
-            "max_rejects": options.max_rejects,
-            "max_rate": options.max_rate,
-            "transactions": _takes_transactions(offer, configured),
-            "contexts": offer.contexts,
-            "aliases": offer.aliases,
-            "references": sorted(naming) if looks else [],
-            "singly": singly and offer.of_2_7,
-            "window": sink.WINDOW_SLAPD if offer.openldap else sink.WINDOW,
-            "journal": str(self.journal),
-            "rejects": str(options.reject_file),
-            "scratch": str(self.run.directory),
-            "memory": sink.MEMORY,
-            "all_uncertain": uncertain,
-            "patience": defaults.SERVER_PATIENCE,
-        }
+        return sink.LoadOptions(
+            exists=options.on_exists,
+            leave_out=without,
+            relax=options.keep_operational,
+            jobs=options.jobs,
+            batch=options.batch,
+            max_rejects=options.max_rejects,
+            max_rate=options.max_rate,
+            transactions=_takes_transactions(offer, configured),
+            contexts=offer.contexts,
+            aliases=offer.aliases,
+            references=sorted(naming) if looks else [],
+            singly=singly and offer.of_2_7,
+            window=sink.WINDOW_SLAPD if offer.openldap else sink.WINDOW,
+            journal=self.journal,
+            rejects=options.reject_file,
+            scratch=self.run.directory,
+            memory=sink.MEMORY,
+            all_uncertain=uncertain,
+            patience=defaults.SERVER_PATIENCE,
+        )
 
     def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
         """Returns the report. Raises AddRefused if the load was stopped, and AddLost if the counts do not add up."""

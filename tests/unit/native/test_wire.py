@@ -11,20 +11,17 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from loader import _native
 from loader.errors import NotLdap
 from loader.progress import Meter
 from loader.server.options import Connection, Search
-from loader.server.wire import core_options, reading
+from loader.server.wire import Link, core_options, reading
 from tests.support.require import require
 from tests.support.scripted import BOUND, GRANTED, scripted
-
-if TYPE_CHECKING:
-    from loader._native import ConnectionOptions
 
 DISCONNECTION = bytes.fromhex("302402010078 1f0a0134040004008a16") + b"1.3.6.1.4.1.1466.20036"
 SOON = 30.0  # seconds in which everything here has to end
@@ -53,9 +50,9 @@ FILTERS = (
 )
 
 
-def link(uri: str, silence: float = 30.0, start_tls: int = 0) -> ConnectionOptions:
+def link(uri: str, silence: float = 30.0, start_tls: int = 0) -> Link:
     asked = core_options(Connection(uri, start_tls=start_tls))
-    return {**asked, "connect_timeout": 5.0, "bind_timeout": silence, "silence": silence}
+    return msgspec.structs.replace(asked, connect_timeout=5.0, bind_timeout=silence, silence=silence)
 
 
 def search(where: str = "(objectClass=*)") -> Search:

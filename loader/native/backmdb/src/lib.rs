@@ -69,10 +69,10 @@ pub use index_costs::{IndexCost, IndexCosts, index_costs};
 pub use indexes::LONGEST_INTEGER;
 pub use ldif::{Code, Error, Result};
 pub use live::{Renamed, Reread};
-pub use orphans::Orphan;
 pub use positions::MOST_ENTRIES;
 pub use settings::{Method, Options, Settings, ValueCheck};
 pub use shared_uuids::{SharedUuid, shared_uuids};
+pub use tree::Orphan;
 pub use verify::{Resources as VerifyMeans, verify};
 
 /// Returns the error for an entry that `codec` cannot decode.

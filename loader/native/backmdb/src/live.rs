@@ -18,9 +18,9 @@ use crate::chunks::Source;
 use crate::encoded::{Encoded, EncodedEntry, EntryVersion, Hash, ROOT};
 use crate::gather::{ASKED, EncodedInput, TempStorage};
 use crate::join::{ParentTable, join};
-use crate::orphans::{self, Orphan};
 use crate::superseded::Superseded;
 use crate::{LiveSource, Result, build::Build};
+use crate::{Orphan, orphans};
 
 /// Bytes of a spooled key.
 const SIZE: usize = 52;

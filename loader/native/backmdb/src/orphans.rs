@@ -4,21 +4,14 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use tree::Orphan;
+
 use crate::Result;
 use crate::gather::EncodedInput;
 use crate::join::ParentTable;
 use crate::names;
 use crate::numbering::MISSING;
 use crate::superseded::Superseded;
-
-/// One of the entries below a missing parent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Orphan {
-    pub parent: String,
-    pub dn: String,
-    /// entryUUID; empty if the entry has none.
-    pub uuid: String,
-}
 
 /// Returns the first child of each missing parent.
 pub fn find(

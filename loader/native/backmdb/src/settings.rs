@@ -57,51 +57,30 @@ impl Settings {
     }
 }
 
-/// A kind of index keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    Presence,
-    Equality,
-    Approx,
-    Substrings,
-}
-
-impl Method {
-    /// Parses the name used in slapd.conf.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "pres" => Some(Self::Presence),
-            "eq" => Some(Self::Equality),
-            "approx" => Some(Self::Approx),
-            "sub" => Some(Self::Substrings),
-            _ => None,
-        }
+common::named!(
+    /// A kind of index keys.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Method {
+        Presence = "pres",
+        Equality = "eq",
+        Approx = "approx",
+        Substrings = "sub",
     }
-}
+);
 
-/// Treatment of values that violate their syntax, although slapadd stores them.
-#[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueCheck {
-    /// The entry is rejected.
-    Refuse,
-    /// The value is stored and counted.
-    Count,
-    /// Values are not checked.
-    #[default]
-    Skip,
-}
-
-impl ValueCheck {
-    /// Parses the name used by callers.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "refuse" => Some(Self::Refuse),
-            "count" => Some(Self::Count),
-            "skip" => Some(Self::Skip),
-            _ => None,
-        }
+common::named!(
+    /// Treatment of values that violate their syntax, although slapadd stores them.
+    #[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ValueCheck {
+        /// The entry is rejected.
+        Refuse = "refuse",
+        /// The value is stored and counted.
+        Count = "count",
+        /// Values are not checked.
+        #[default]
+        Skip = "skip",
     }
-}
+);
 
 /// The options of a build: checks, treatment of invalid entries, and resources.
 #[derive(Debug, Clone, Default)]

@@ -12,33 +12,20 @@ use crate::error::one_of;
 use crate::gate::Counters;
 use crate::results::record;
 
-record!(Finding from core::Finding {
-    message: String,
-    id: Option<u64>,
-    dn: Option<String>,
-    attribute: Option<String>,
-    table: Option<String>,
-    page: Option<u64>,
-});
+/// The fields of `loader.mdb.verify.Finding`.
+type Finding = (String, Option<u64>, Option<String>, Option<String>, Option<String>, Option<u64>);
 
-#[pyclass(frozen, get_all, module = "loader._native")]
-#[derive(Debug, Clone)]
-pub struct Problem {
-    kind: &'static str,
-    count: u64,
-    told: Vec<Finding>,
+fn finding(found: core::Finding) -> Finding {
+    let core::Finding { message, id, dn, attribute, table, page } = found;
+    (message, id, dn, attribute, table, page)
 }
 
 record!(AuditReport from core::AuditReport {
     entries: u64,
     txn: u64,
-    problems: Vec<Problem> = problems
+    problems: Vec<(&'static str, u64, Vec<Finding>)> = problems
         .into_iter()
-        .map(|(kind, problem)| Problem {
-            kind: kind.as_str(),
-            count: problem.count,
-            told: problem.told.into_iter().map(Finding::from).collect(),
-        })
+        .map(|(kind, all)| (kind.as_str(), all.count, all.told.into_iter().map(finding).collect()))
         .collect(),
     drifted: Vec<String> = drifted.into_iter().collect(),
     left_out: Vec<String> = left_out.into_iter().collect(),
@@ -62,7 +49,7 @@ pub fn audit(
     if level == Level::Indexes && known.is_none() {
         return Err(PyValueError::new_err("auditing indexes requires a database configuration"));
     }
-    let (path, means, seen) = (path.as_path(), &limits.core()?, seen.map(|seen| &seen.0));
+    let (path, means, seen) = (path.as_path(), &limits.0, seen.map(|seen| &seen.0));
     counters.run(|counters| {
         let new = false;
         core::audit(&AuditOptions {
@@ -108,7 +95,7 @@ pub fn shared_uuids(
     txn: Option<u64>,
     limit: usize,
 ) -> PyResult<Vec<(String, String, String)>> {
-    let means = limits.core()?;
+    let means = limits.0;
     let found: Vec<_> =
         counters.run(|counters| backmdb::shared_uuids(&path, txn, limit, &means, counters))?;
     Ok(found.into_iter().map(|one| (one.uuid, one.dns.0, one.dns.1)).collect())

@@ -15,7 +15,7 @@ use values::keys::Substrings;
 use crate::calls::Stamp;
 use crate::error::{one_of, raised};
 use crate::feed::{Feed, Live, LiveReader};
-use crate::gate::{Counters, duplicate};
+use crate::gate::{Counters, Descriptor};
 use crate::results::{argument, record};
 
 #[pyclass(frozen, module = "loader._native")]
@@ -231,22 +231,18 @@ argument!(
 );
 
 #[derive(FromPyObject)]
-pub enum PathOrDescriptor {
-    Descriptor(i32),
+pub enum Input {
+    Feed(Py<Feed>),
+    Descriptor(Descriptor),
     Path(PathBuf),
 }
 
-#[derive(FromPyObject)]
-pub enum Input {
-    Feed(Py<Feed>),
-    Other(PathOrDescriptor),
-}
-
-impl Input {
-    fn source(self) -> PyResult<Source> {
-        match self {
-            Self::Feed(feed) => Ok(Source::Feed(Arc::clone(&feed.get().0))),
-            Self::Other(other) => source(other),
+impl From<Input> for Source {
+    fn from(input: Input) -> Self {
+        match input {
+            Input::Feed(feed) => Self::Feed(Arc::clone(&feed.get().0)),
+            Input::Descriptor(fd) => Self::Stream(fd.0),
+            Input::Path(path) => Self::Path(path),
         }
     }
 }
@@ -290,13 +286,13 @@ pub fn build(
         account: rules.account,
         as_slapadd: rules.as_slapadd,
         file_urls: rules.file_urls,
-        memory: limits.memory,
-        jobs: limits.jobs,
-        scratch: limits.scratch,
+        memory: limits.0.memory,
+        jobs: limits.0.jobs,
+        scratch: limits.0.scratch,
         max_rejects: rules.max_rejects,
         rejects: rules.rejects_path,
     };
-    let sources = inputs.into_iter().map(Input::source).collect::<PyResult<Vec<_>>>()?;
+    let sources = inputs.into_iter().map(Source::from).collect();
     let (schema, settings) = database.parts();
     let reader = live.map(LiveReader::new);
     let built = counters.run(|counters| {
@@ -325,22 +321,22 @@ pub fn verify(
     full: bool,
     new: bool,
 ) -> PyResult<u64> {
-    let (means, known) = (limits.core()?, database.parts());
-    counters.run(|counters| backmdb::verify(&path, known, &means, (full, new), counters))
+    let known = database.parts();
+    counters.run(|counters| backmdb::verify(&path, known, &limits.0, (full, new), counters))
 }
 
 record!(SplitResult from SplitCounts { entries: u64, newest: BTreeMap<String, String> });
 
 #[pyfunction]
 pub fn split(
-    inputs: Vec<PathOrDescriptor>,
+    inputs: Vec<Input>,
     schema: &Schema,
     shares: Vec<(Vec<String>, PathBuf)>,
     counters: &Counters,
     file_urls: bool,
     claim: Stamp,
 ) -> PyResult<Vec<SplitResult>> {
-    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
+    let sources = inputs.into_iter().map(Source::from).collect();
     let shares: Vec<SplitTarget> =
         shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
     let claim = claim.as_ref().map(|(root, csns)| (root.as_str(), csns.as_slice()));
@@ -353,11 +349,4 @@ pub fn split(
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {
     let known = |method: String| one_of(Method::from_name(&method), &method, "kind of index");
     Ok((name, methods.into_iter().map(known).collect::<PyResult<_>>()?))
-}
-
-fn source(input: PathOrDescriptor) -> PyResult<Source> {
-    Ok(match input {
-        PathOrDescriptor::Path(path) => Source::Path(path),
-        PathOrDescriptor::Descriptor(fd) => Source::Stream(duplicate(fd)?),
-    })
 }

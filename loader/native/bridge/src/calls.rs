@@ -122,8 +122,7 @@ argument!(
 
 #[pyfunction]
 pub fn arrange(task: ArrangeTask, out_dir: PathBuf, counters: &Counters) -> PyResult<Arrangement> {
-    let task = task.core()?;
-    counters.run(|counters| tree::arrange(&task, &out_dir, counters))
+    counters.run(|counters| tree::arrange(&task.0, &out_dir, counters))
 }
 
 /// The DN of the root entry, and its contextCSNs.

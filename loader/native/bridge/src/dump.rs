@@ -45,7 +45,7 @@ impl Dump {
         ldif_format: LdifFormat,
         counters: &Counters,
     ) -> PyResult<Exported> {
-        let place = ShardTarget { directory, format: ldif_format.core()? };
+        let place = ShardTarget { directory, format: ldif_format.0 };
         counters.run(|counters| dump::export(&self.source(), &place, counters))
     }
 
@@ -56,7 +56,7 @@ impl Dump {
         scratch: PathBuf,
         counters: &Counters,
     ) -> PyResult<Exported> {
-        let format = ldif_format.core()?;
+        let format = ldif_format.0;
         counters.run(|counters| dump::stream(&self.source(), fd.0, format, &scratch, counters))
     }
 

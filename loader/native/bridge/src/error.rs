@@ -74,7 +74,7 @@ impl Raise for wire::Error {
             Self::Ldap(failure) => {
                 let wire::Failure { phase, result, text, matched } = *failure;
                 let dn = Some(matched).filter(|matched| !matched.is_empty());
-                let (code, result, message) = (phase.code(), Some(result), text);
+                let (code, result, message) = (phase.as_str(), Some(result), text);
                 Facts { code, dn, result, message, ..Facts::default() }
             }
         }

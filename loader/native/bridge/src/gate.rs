@@ -42,18 +42,15 @@ impl<'py> FromPyObject<'_, 'py> for Descriptor {
     type Error = PyErr;
 
     fn extract(number: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        duplicate(number.extract()?).map(Self)
+        let fd: RawFd = number.extract()?;
+        if fd < 0 {
+            return Err(PyValueError::new_err(format!("{fd} is not a file descriptor")));
+        }
+        // SAFETY: `fd` is not -1, and it is only passed to dup, which fails if it is not open.
+        #[allow(unsafe_code)]
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        Ok(Self(borrowed.try_clone_to_owned()?))
     }
-}
-
-pub fn duplicate(fd: RawFd) -> PyResult<OwnedFd> {
-    if fd < 0 {
-        return Err(PyValueError::new_err(format!("{fd} is not a file descriptor")));
-    }
-    // SAFETY: `fd` is not -1, and it is only passed to dup, which fails if it is not open.
-    #[allow(unsafe_code)]
-    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    Ok(borrowed.try_clone_to_owned()?)
 }
 
 /// Gives Python access to the counters of a running call.

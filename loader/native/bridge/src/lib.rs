@@ -28,9 +28,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::auditing::{
-        AuditReport, Finding, IndexCost, IndexCosts, Problem, audit, index_costs, shared_uuids,
-    };
+    use super::auditing::{AuditReport, IndexCost, IndexCosts, audit, index_costs, shared_uuids};
     #[pymodule_export]
     use super::building::{
         Built, Database, Rejection, Schema, SplitResult, build, read_schema, split, verify,

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use load::{OnExists, Source};
 use pyo3::prelude::*;
 
-use crate::building::{PathOrDescriptor, Rejection, reported};
+use crate::building::{Rejection, reported};
 use crate::error::one_of;
-use crate::gate::{Counters, duplicate};
+use crate::gate::Counters;
+use crate::gate::Descriptor;
 use crate::results::{argument, record};
 use crate::wire::{Link, seconds};
 
@@ -38,8 +39,7 @@ impl From<load::Rejection> for Rejection {
 }
 
 argument!(
-    /// The options of a load.
-    #[pyo3(from_item_all)]
+    /// `loader.sinks.ldap.LoadOptions`.
     LoadOptions for load::Options {
         jobs: usize = jobs.max(1),
         batch: usize,
@@ -64,21 +64,23 @@ argument!(
     }
 );
 
+#[derive(FromPyObject)]
+pub enum Input {
+    Descriptor(Descriptor),
+    Path(PathBuf),
+}
+
 #[pyfunction]
 pub fn add(
-    inputs: Vec<PathOrDescriptor>,
+    inputs: Vec<Input>,
     link: Link,
     counters: &Counters,
     options: LoadOptions,
 ) -> PyResult<Loaded> {
-    let (link, options) = (link.core()?, options.core()?);
-    let sources = inputs.into_iter().map(source).collect::<PyResult<Vec<_>>>()?;
-    counters.run(|_| load::load(sources, &link, &options, &counters.0))
-}
-
-fn source(input: PathOrDescriptor) -> PyResult<Source> {
-    Ok(match input {
-        PathOrDescriptor::Path(path) => Source::Path(path),
-        PathOrDescriptor::Descriptor(fd) => Source::Stream(duplicate(fd)?),
-    })
+    let source = |input| match input {
+        Input::Path(path) => Source::Path(path),
+        Input::Descriptor(fd) => Source::Stream(fd.0),
+    };
+    let sources = inputs.into_iter().map(source).collect();
+    counters.run(|_| load::load(sources, &link.0, &options.0, &counters.0))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use backmdb::changes::{ChangeCounts, SyncResult};
 use backmdb::transfer::{self as core, Records};
-use backmdb::{Options, reindex as indexes};
+use backmdb::{Options, VerifyMeans, reindex as indexes};
 use pyo3::prelude::*;
 
 use crate::building::{Database, Misfits, Resources, misfits_of};
@@ -43,7 +43,7 @@ pub fn refresh(
     allowed: Descriptor,
     counters: &Counters,
 ) -> PyResult<Refreshed> {
-    let Resources { memory, jobs, scratch } = limits;
+    let VerifyMeans { memory, jobs, scratch } = limits.0;
     let Sent { changed, present, deleted, lost, reached, claimed } = sent;
     let lost = lost.into_iter().map(u128::from_be_bytes).collect();
     let sync = SyncResult { changed, present, deleted, lost, reached };
@@ -115,8 +115,8 @@ pub fn replay(
     options: ReplayOptions,
     counters: &Counters,
 ) -> PyResult<Replayed> {
-    let (options, known) = (options.core()?, database.parts());
-    counters.run(|counters| ::replay::replay(&path, known, &log, &options, counters))
+    let known = database.parts();
+    counters.run(|counters| ::replay::replay(&path, known, &log, &options.0, counters))
 }
 
 argument!(
@@ -140,8 +140,7 @@ record!(FoundChanges from ::replay::query::Found {
 
 #[pyfunction]
 pub fn logged(log: Vec<PathBuf>, query: LogQuery, counters: &Counters) -> PyResult<FoundChanges> {
-    let query = query.core()?;
-    counters.run(|counters| ::replay::query::query(&log, &query, counters))
+    counters.run(|counters| ::replay::query::query(&log, &query.0, counters))
 }
 
 record!(Reindexed from indexes::Reindexed { entries: u64, tables: BTreeMap<String, u64> });
@@ -154,8 +153,8 @@ pub fn reindex(
     limits: Resources,
     counters: &Counters,
 ) -> PyResult<Reindexed> {
-    let (known, means) = (database.parts(), limits.core()?);
-    counters.run(|counters| indexes::reindex(&path, known, &attributes, &means, counters))
+    let known = database.parts();
+    counters.run(|counters| indexes::reindex(&path, known, &attributes, &limits.0, counters))
 }
 
 record!(Transferred from core::Transferred {
@@ -174,8 +173,8 @@ pub fn transfer(
     limits: Resources,
     counters: &Counters,
 ) -> PyResult<Transferred> {
-    let (known, means) = (database.parts(), limits.core()?);
-    counters.run(|counters| core::transfer((&path, txn), &out, known, &means, counters))
+    let known = database.parts();
+    counters.run(|counters| core::transfer((&path, txn), &out, known, &limits.0, counters))
 }
 
 #[pyfunction]

@@ -34,25 +34,27 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// Declares an argument: a Python object with the fields of a struct of the core. If a field has another type there, an
-/// expression converts it.
+/// Declares an argument: a Python object with the fields of a struct of the core, which it becomes. If a field has
+/// another type there, an expression converts it.
 macro_rules! argument {
     ($(#[$meta:meta])* $name:ident for $core:path {
         $($(#[$of_field:meta])* $field:ident: $kind:ty $(= $value:expr)?),* $(,)?
     }) => {
-        #[derive(pyo3::FromPyObject)]
         $(#[$meta])*
-        pub struct $name {
-            $($(#[$of_field])* pub $field: $kind),*
-        }
+        pub struct $name(pub $core);
 
-        impl $name {
-            #[allow(clippy::unnecessary_wraps, reason = "some are refused")]
-            pub fn core(self) -> PyResult<$core> {
+        impl<'py> pyo3::FromPyObject<'_, 'py> for $name {
+            type Error = PyErr;
+
+            fn extract(object: pyo3::Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+                #[derive(pyo3::FromPyObject)]
+                struct Fields {
+                    $($(#[$of_field])* $field: $kind),*
+                }
                 type Core = $core;
-                let Self { $($field),* } = self;
+                let Fields { $($field),* } = object.extract()?;
                 $($(let $field = $value;)?)*
-                Ok(Core { $($field),* })
+                Ok(Self(Core { $($field),* }))
             }
         }
     };

@@ -15,8 +15,7 @@ use crate::gate::Counters;
 use crate::results::{EntryDigests, argument, record};
 
 argument!(
-    /// The address of a server, and the bind options.
-    #[pyo3(from_item_all)]
+    /// `loader.server.wire.Link`.
     Link for wire::ConnectionOptions {
         uri: Option<String>,
         bind_dn: Option<String>,
@@ -83,11 +82,10 @@ impl Channel {
         work: impl FnOnce(&mut wire::Channel, &wire::Search, &common::Counters) -> wire::Result<T>
         + Send,
     ) -> PyResult<R> {
-        let search = search.core()?;
         self.counters.run(|counters| {
             let mut place = lock(&self.channel);
             let channel = place.as_mut().ok_or_else(wire::Error::closed)?;
-            let done = work(channel, &search, counters);
+            let done = work(channel, &search.0, counters);
             if done.is_err() {
                 *place = None;
             }
@@ -100,8 +98,7 @@ impl Channel {
 impl Channel {
     #[new]
     fn new(link: Link, counters: &Counters) -> PyResult<Self> {
-        let link = link.core()?;
-        let opened = counters.run(|_| wire::Channel::open(&link, &counters.0))?;
+        let opened = counters.run(|_| wire::Channel::open(&link.0, &counters.0))?;
         Ok(Self { channel: Mutex::new(Some(opened)), counters: counters.clone() })
     }
 

@@ -4,95 +4,64 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The kind of an error. Scripts and tests see [`Code::as_str`], which never changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
-    /// The operating system refused to read or write.
-    Io,
-    /// No space or quota left for an output.
-    NoSpace,
-    /// The reader at the other end of a pipe is gone.
-    Pipe,
-    /// A compressed stream is corrupted.
-    Corrupt,
-    /// The input ends too early.
-    Truncated,
-    /// Not LDIF.
-    Syntax,
-    /// A record larger than the limit.
-    TooLarge,
-    /// A change record other than `changetype: add`.
-    ChangeType,
-    /// `attribute:< url`, which would read another file.
-    Url,
-    /// `include: url`, likewise; or an include that cannot be followed.
-    Include,
-    /// Not UTF-8: UTF-16, or a byte order mark.
-    Encoding,
-    /// `version:` other than 1.
-    Version,
-    /// The input lacks the entry that should get contextCSN.
-    RootMissing,
-    /// The output directory is not empty.
-    NotEmpty,
-    /// A schema or configuration that cannot be parsed.
-    Schema,
-    /// Data whose form in the database is not known well enough to write it.
-    Unproven,
-    /// An input without entries.
-    Empty,
-    /// More entries than the format can number.
-    TooMany,
-    /// The database would outgrow its map size.
-    Full,
-    /// More entries were rejected than allowed.
-    Rejected,
-    /// Entries were rejected because their parents are missing.
-    MissingParents,
-    /// Two entries with the same DN, in parts that were built separately.
-    Duplicate,
-    /// Written data cannot be read back: a bug, or a bad disk.
-    Damaged,
-    /// The database has no entry with the DN of the base.
-    NoSuchBase,
-    /// A bug in ditseed: a thread that panicked, or a call that is not allowed in this state.
-    Internal,
-    /// The work was cancelled by [`Counters::cancel`](crate::Counters::cancel).
-    Cancelled,
-}
-
-impl Code {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Io => "ldif.io",
-            Self::NoSpace => "ldif.no_space",
-            Self::Pipe => "ldif.pipe",
-            Self::Corrupt => "ldif.corrupt",
-            Self::Truncated => "ldif.truncated",
-            Self::Syntax => "ldif.syntax",
-            Self::TooLarge => "ldif.too_large",
-            Self::ChangeType => "ldif.changetype",
-            Self::Url => "ldif.url",
-            Self::Include => "ldif.include",
-            Self::Encoding => "ldif.encoding",
-            Self::Version => "ldif.version",
-            Self::RootMissing => "tree.root_missing",
-            Self::NotEmpty => "tree.not_empty",
-            Self::Schema => "schema.definition",
-            Self::Unproven => "build.unproven",
-            Self::Empty => "build.empty",
-            Self::TooMany => "build.too_many",
-            Self::Full => "build.map_full",
-            Self::Rejected => "build.rejected",
-            Self::MissingParents => "build.missing_parents",
-            Self::Duplicate => "build.duplicate",
-            Self::Damaged => "build.damaged",
-            Self::NoSuchBase => "mdb.no_such_base",
-            Self::Internal => "internal",
-            Self::Cancelled => "cancelled",
-        }
+crate::named!(
+    /// The kind of an error. Scripts and tests see [`Code::as_str`], which never changes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Code {
+        /// The operating system refused to read or write.
+        Io = "ldif.io",
+        /// No space or quota left for an output.
+        NoSpace = "ldif.no_space",
+        /// The reader at the other end of a pipe is gone.
+        Pipe = "ldif.pipe",
+        /// A compressed stream is corrupted.
+        Corrupt = "ldif.corrupt",
+        /// The input ends too early.
+        Truncated = "ldif.truncated",
+        /// Not LDIF.
+        Syntax = "ldif.syntax",
+        /// A record larger than the limit.
+        TooLarge = "ldif.too_large",
+        /// A change record other than `changetype: add`.
+        ChangeType = "ldif.changetype",
+        /// `attribute:< url`, which would read another file.
+        Url = "ldif.url",
+        /// `include: url`, likewise; or an include that cannot be followed.
+        Include = "ldif.include",
+        /// Not UTF-8: UTF-16, or a byte order mark.
+        Encoding = "ldif.encoding",
+        /// `version:` other than 1.
+        Version = "ldif.version",
+        /// The input lacks the entry that should get contextCSN.
+        RootMissing = "tree.root_missing",
+        /// The output directory is not empty.
+        NotEmpty = "tree.not_empty",
+        /// A schema or configuration that cannot be parsed.
+        Schema = "schema.definition",
+        /// Data whose form in the database is not known well enough to write it.
+        Unproven = "build.unproven",
+        /// An input without entries.
+        Empty = "build.empty",
+        /// More entries than the format can number.
+        TooMany = "build.too_many",
+        /// The database would outgrow its map size.
+        Full = "build.map_full",
+        /// More entries were rejected than allowed.
+        Rejected = "build.rejected",
+        /// Entries were rejected because their parents are missing.
+        MissingParents = "build.missing_parents",
+        /// Two entries with the same DN, in parts that were built separately.
+        Duplicate = "build.duplicate",
+        /// Written data cannot be read back: a bug, or a bad disk.
+        Damaged = "build.damaged",
+        /// The database has no entry with the DN of the base.
+        NoSuchBase = "mdb.no_such_base",
+        /// A bug in ditseed: a thread that panicked, or a call that is not allowed in this state.
+        Internal = "internal",
+        /// The work was cancelled by [`Counters::cancel`](crate::Counters::cancel).
+        Cancelled = "cancelled",
     }
-}
+);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {

@@ -1,5 +1,31 @@
 //! Shared by all crates of the core: the [`Error`], the [`Counters`] of a call, and pipes whose waits can be cancelled.
 
+/// Declares an enum whose variants have names for programs outside of the core. The names never change.
+#[macro_export]
+macro_rules! named {
+    ($(#[$of_enum:meta])* pub enum $name:ident { $($(#[$meta:meta])* $variant:ident = $text:literal),* $(,)? }) => {
+        $(#[$of_enum])*
+        pub enum $name {
+            $($(#[$meta])* $variant),*
+        }
+
+        impl $name {
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),*
+                }
+            }
+
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($text => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
 mod cancellable;
 mod counters;
 mod error;

@@ -11,30 +11,22 @@ pub enum Source {
     Stream(OwnedFd),
 }
 
-/// What to do with an entry whose DN already exists on the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnExists {
-    /// Reject the entry.
-    Error,
-    /// Keep the server's entry.
-    Skip,
-    /// Replace the user attributes of the server's entry with those of the LDIF.
-    Replace,
-    /// `Replace` if the entry in the LDIF is newer by entryCSN or modifyTimestamp, otherwise `Skip`.
-    Newer,
-}
+common::named!(
+    /// What to do with an entry whose DN already exists on the server.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum OnExists {
+        /// Reject the entry.
+        Error = "error",
+        /// Keep the server's entry.
+        Skip = "skip",
+        /// Replace the user attributes of the server's entry with those of the LDIF.
+        Replace = "replace",
+        /// `Replace` if the entry in the LDIF is newer by entryCSN or modifyTimestamp, otherwise `Skip`.
+        Newer = "newer",
+    }
+);
 
 impl OnExists {
-    pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "error" => Self::Error,
-            "skip" => Self::Skip,
-            "replace" => Self::Replace,
-            "newer" => Self::Newer,
-            _ => return None,
-        })
-    }
-
     /// Whether the content of an existing entry must be read.
     pub const fn compares(self) -> bool {
         matches!(self, Self::Replace | Self::Newer)

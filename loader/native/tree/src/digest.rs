@@ -105,22 +105,14 @@ impl<'a> EntryDigest<'a> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
-    OnlyLeft,
-    OnlyRight,
-    Changed,
-}
-
-impl Change {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OnlyLeft => "only-left",
-            Self::OnlyRight => "only-right",
-            Self::Changed => "changed",
-        }
+common::named!(
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Change {
+        OnlyLeft = "only-left",
+        OnlyRight = "only-right",
+        Changed = "changed",
     }
-}
+);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Difference {

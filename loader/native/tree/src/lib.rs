@@ -14,7 +14,7 @@ pub mod names;
 pub mod row;
 pub mod scan;
 
-pub use arrange::{Arrangement, Task, arrange};
+pub use arrange::{Arrangement, Orphan, Task, arrange};
 pub use description::Description;
 pub use digest::{Change, Difference, Digest, Subtree};
 pub use join::{Shard, join, parents_first, shard};

@@ -4,6 +4,7 @@
 //! byte, even where slapd has bugs, because slapd compares stored index keys with keys that it generates for searches.
 
 mod csn;
+pub mod filter;
 pub mod keys;
 mod normalise;
 mod order;

@@ -2,42 +2,28 @@
 
 use std::fmt;
 
-/// The operation that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// No supported libldap was found on this host.
-    Library,
-    /// The connection could not be established.
-    Connect,
-    /// The server does not offer `StartTLS`, or the handshake failed.
-    Tls,
-    /// The server refused the bind.
-    Bind,
-    /// The server answered a request with an error result code.
-    Request,
-    /// The connection broke, or the server closed it.
-    Lost,
-    /// The server owed an answer but sent nothing.
-    Silent,
-    /// The server sent something that is not LDAP.
-    Protocol,
-}
-
-impl Phase {
-    /// Returns the error code for Python; it never changes.
-    pub const fn code(self) -> &'static str {
-        match self {
-            Self::Library => "ldap.library",
-            Self::Connect => "ldap.connect",
-            Self::Tls => "ldap.tls",
-            Self::Bind => "ldap.bind",
-            Self::Request => "ldap.request",
-            Self::Lost => "ldap.lost",
-            Self::Silent => "ldap.silent",
-            Self::Protocol => "ldap.protocol",
-        }
+common::named!(
+    /// The operation that failed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Phase {
+        /// No supported libldap was found on this host.
+        Library = "ldap.library",
+        /// The connection could not be established.
+        Connect = "ldap.connect",
+        /// The server does not offer `StartTLS`, or the handshake failed.
+        Tls = "ldap.tls",
+        /// The server refused the bind.
+        Bind = "ldap.bind",
+        /// The server answered a request with an error result code.
+        Request = "ldap.request",
+        /// The connection broke, or the server closed it.
+        Lost = "ldap.lost",
+        /// The server owed an answer but sent nothing.
+        Silent = "ldap.silent",
+        /// The server sent something that is not LDAP.
+        Protocol = "ldap.protocol",
     }
-}
+);
 
 /// A failed request or connection.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,89 +3,50 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A kind of problem, in the order of the audit's levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    Head,
-    Table,
-    Count,
-    Page,
-    LostPages,
-    FreePages,
-    Description,
-    Entry,
-    Scattered,
-    Hole,
-    Values,
-    Node,
-    NoNode,
-    NoEntry,
-    Place,
-    Sibling,
-    Subtree,
-    Schema,
-    Name,
-    Naming,
-    Flags,
-    Normal,
-    /// Normal forms are missing.
-    NoNormal,
-    /// A value for which slapd generates no index key.
-    NoKey,
-    /// Not a problem: reported as a note.
-    OwnForm,
-    Order,
-    /// The entry has more values than `multival` leaves there.
-    KeptTogether,
-    /// Equal values of an attribute that slapd sorts on reading.
-    Twice,
-    Index,
-    Posting,
-    Missing,
-    TooMuch,
-    TooLong,
-}
-
-impl Kind {
-    /// Returns the name that scripts and tests use; it never changes.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Head => "meta.head",
-            Self::Table => "meta.table",
-            Self::Count => "meta.count",
-            Self::Page => "pages.damaged",
-            Self::LostPages => "pages.lost",
-            Self::FreePages => "pages.free",
-            Self::Description => "tree.description",
-            Self::Entry => "tree.entry",
-            Self::Scattered => "tree.scattered",
-            Self::Hole => "tree.hole",
-            Self::Values => "tree.values",
-            Self::Node => "tree.node",
-            Self::NoNode => "tree.no_node",
-            Self::NoEntry => "tree.no_entry",
-            Self::Place => "tree.place",
-            Self::Sibling => "tree.sibling",
-            Self::Subtree => "tree.subtree",
-            Self::Schema => "indexes.schema",
-            Self::Name => "indexes.name",
-            Self::Naming => "indexes.naming",
-            Self::Flags => "indexes.flags",
-            Self::Normal => "indexes.normal_form",
-            Self::NoNormal => "indexes.no_normal_form",
-            Self::NoKey => "indexes.no_key",
-            Self::OwnForm => "indexes.own_form",
-            Self::Order => "indexes.order",
-            Self::KeptTogether => "indexes.multival",
-            Self::Twice => "indexes.sortvals",
-            Self::Index => "indexes.table",
-            Self::Posting => "indexes.damaged",
-            Self::Missing => "indexes.missing",
-            Self::TooMuch => "indexes.too_much",
-            Self::TooLong => "indexes.too_long",
-        }
+common::named!(
+    /// A kind of problem, in the order of the audit's levels.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Kind {
+        Head = "meta.head",
+        Table = "meta.table",
+        Count = "meta.count",
+        Page = "pages.damaged",
+        LostPages = "pages.lost",
+        FreePages = "pages.free",
+        Description = "tree.description",
+        Entry = "tree.entry",
+        Scattered = "tree.scattered",
+        Hole = "tree.hole",
+        Values = "tree.values",
+        Node = "tree.node",
+        NoNode = "tree.no_node",
+        NoEntry = "tree.no_entry",
+        Place = "tree.place",
+        Sibling = "tree.sibling",
+        Subtree = "tree.subtree",
+        Schema = "indexes.schema",
+        Name = "indexes.name",
+        Naming = "indexes.naming",
+        Flags = "indexes.flags",
+        Normal = "indexes.normal_form",
+        /// Normal forms are missing.
+        NoNormal = "indexes.no_normal_form",
+        /// A value for which slapd generates no index key.
+        NoKey = "indexes.no_key",
+        /// Not a problem: reported as a note.
+        OwnForm = "indexes.own_form",
+        Order = "indexes.order",
+        /// The entry has more values than `multival` leaves there.
+        KeptTogether = "indexes.multival",
+        /// Equal values of an attribute that slapd sorts on reading.
+        Twice = "indexes.sortvals",
+        Index = "indexes.table",
+        Posting = "indexes.damaged",
+        Missing = "indexes.missing",
+        TooMuch = "indexes.too_much",
+        TooLong = "indexes.too_long",
     }
-}
+);
 
 /// A problem and its location, as far as that is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

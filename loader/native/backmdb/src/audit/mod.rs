@@ -34,26 +34,16 @@ pub use findings::{Finding, Kind, Problem};
 use indexes::ConfiguredIndexes;
 pub use walk::MultivalRecords;
 
-/// How much is checked; each level includes the previous ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Meta,
-    Pages,
-    Tree,
-    Indexes,
-}
-
-impl Level {
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "meta" => Some(Self::Meta),
-            "pages" => Some(Self::Pages),
-            "tree" => Some(Self::Tree),
-            "indexes" => Some(Self::Indexes),
-            _ => None,
-        }
+common::named!(
+    /// How much is checked; each level includes the previous ones.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Level {
+        Meta = "meta",
+        Pages = "pages",
+        Tree = "tree",
+        Indexes = "indexes",
     }
-}
+);
 
 /// The file to check, and the options of the check.
 pub struct AuditOptions<'a> {

@@ -2,11 +2,11 @@
 //! `mra.c`). Items that slapd cannot assert become Undefined; items that only slapd itself can evaluate are refused.
 
 use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
+use values::filter::{Item, ItemKind, Node};
 use values::{Normaliser, refuse};
 
 use super::Compiled;
 use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
-use super::parse::{Item, ItemKind, Node};
 
 /// Attributes that slapd computes from the tree, so that an entry alone does not decide their values.
 const COMPUTED: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];

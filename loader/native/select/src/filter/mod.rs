@@ -2,13 +2,12 @@
 
 mod assertion;
 mod compile;
-mod parse;
 
 use schema::{Description, Result, Schema};
+use values::filter::parse;
 
 use assertion::Test;
 pub use assertion::Values;
-pub use parse::{Item, ItemKind, Node, filter as parsed};
 
 /// The result of a filter. `None` is Undefined, for example if the attribute is not in the schema (RFC 4511, 4.5.1.7).
 pub type FilterResult = Option<bool>;
@@ -32,7 +31,7 @@ impl Filter {
     /// Compiles a filter. Refuses an invalid filter, and a filter for whose result slapd needs more than the entry.
     pub fn read(text: &str, schema: &Schema) -> Result<Self> {
         let mut compiler = compile::Compiler::new(schema);
-        let root = compiler.node(parse::filter(text)?)?;
+        let root = compiler.node(parse(text)?)?;
         Ok(Self { root, descriptions: compiler.descriptions })
     }
 

@@ -2,7 +2,6 @@
 
 mod log;
 mod served;
-mod shape;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,9 +12,9 @@ use ldif::Input;
 use rustc_hash::FxHashMap;
 use schema::Schema;
 use tree::name::is_within;
+use values::filter::{self, Node};
 use values::keys::Substrings;
 
-use crate::filter::{self, Node};
 use log::{Line, Operation};
 use served::{IndexKind, Indexes, Needs};
 
@@ -188,7 +187,7 @@ impl<'a> Reader<'a> {
     /// Counts a search, and returns the index of its group.
     fn search(&mut self, text: &str) -> Option<usize> {
         // slapd marks an assertion with `?` if it is Undefined, because the schema does not define its attribute.
-        let Ok(node) = filter::parsed(&text.replace("(?", "(undefined-")) else {
+        let Ok(node) = filter::parse(&text.replace("(?", "(undefined-")) else {
             self.found.unreadable += 1;
             return None;
         };

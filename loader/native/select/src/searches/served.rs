@@ -2,10 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use schema::{AttributeType, Description, Schema};
+use values::filter::{Item, ItemKind, Node, piece_lengths};
 use values::keys::Substrings;
-
-use super::shape::piece_lengths;
-use crate::filter::{Item, ItemKind, Node};
 
 /// Ordering rules that use the equality index, because its keys are ordered (`SLAP_MR_ORDERED_INDEX`).
 const ORDERED: [&str; 3] =

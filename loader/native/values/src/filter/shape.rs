@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use values::keys::Substrings;
-
-use crate::filter::{Item, ItemKind, Node};
+use super::{Item, ItemKind, Node};
+use crate::keys::Substrings;
 
 /// Maximum length of a piece in a shape: longer pieces use the same index keys.
 const LONGEST: usize = 8;
