@@ -198,7 +198,7 @@ impl Build<'_> {
             return Ok(numbering);
         }
         rejections.sort_by_key(|one| one.position);
-        reject::write(&self.shared.options.rejects, rejections)?;
+        ldif::rejects::write(&self.shared.options.rejects, rejections)?;
         if rejections.len() as u64 > self.shared.options.max_rejects {
             return Err(reject::too_many(rejections));
         }

@@ -57,21 +57,7 @@ pub struct Parent {
 }
 
 /// An entry that will not be in the database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
-    pub position: u32,
-    pub path: Option<Arc<PathBuf>>,
-    /// Its first line, from 1.
-    pub line: u64,
-    pub dn: String,
-    pub reason: String,
-    /// The reason is a missing or rejected parent.
-    pub orphan: bool,
-    /// The parent, if it is missing.
-    pub missing: Option<String>,
-    /// The record as it stood in the input, without the blank line after it.
-    pub text: Vec<u8>,
-}
+pub type Rejection = ldif::rejects::Rejection<u32>;
 
 /// A row for id2v.
 #[derive(Debug, Clone)]

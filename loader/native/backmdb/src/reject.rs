@@ -1,23 +1,9 @@
-//! Reports rejected entries, and writes them as LDIF that can be loaded after correction.
+//! Reports rejected entries.
 
-use std::path::{Path, PathBuf};
-
-use ldif::rejects::{self, Reject};
+use std::path::PathBuf;
 
 use crate::encoded::Rejection;
-use crate::{Code, Error, Result};
-
-/// Writes the reject file, in the order of positions.
-pub fn write(path: &Path, rejections: &[Rejection]) -> Result<()> {
-    rejects::write(path, rejections.iter().map(Rejection::reject))
-}
-
-impl Rejection {
-    fn reject(&self) -> Reject<'_> {
-        let path = self.path.as_deref().map(PathBuf::as_path);
-        Reject { path, line: self.line, reason: &self.reason, text: &self.text }
-    }
-}
+use crate::{Code, Error};
 
 /// Returns the error for too many rejections.
 pub fn too_many(rejections: &[Rejection]) -> Error {

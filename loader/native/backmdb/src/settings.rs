@@ -6,7 +6,7 @@ use lmdbfile::Format;
 use values::keys::Substrings;
 
 /// The configuration of one database (slapd-mdb(5), slapd-config(5)).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of slapd's")]
 pub struct Settings {
     pub suffixes: Vec<String>,

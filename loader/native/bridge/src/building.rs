@@ -109,16 +109,13 @@ pub struct Rejection {
     pub reason: String,
 }
 
-impl From<backmdb::Rejection> for Rejection {
-    fn from(one: backmdb::Rejection) -> Self {
-        let path = one.path.map(|path| path.as_ref().clone());
-        Self { path, line: one.line, dn: one.dn, reason: one.reason }
-    }
-}
-
 /// Returns at most a hundred rejections; the reject file contains all of them.
-pub fn reported<R: Into<Rejection>>(all: Vec<R>) -> Vec<Rejection> {
-    all.into_iter().take(100).map(R::into).collect()
+pub fn reported<P>(all: Vec<ldif::rejects::Rejection<P>>) -> Vec<Rejection> {
+    let record = |one: ldif::rejects::Rejection<P>| {
+        let path = one.path.map(|path| path.as_ref().clone());
+        Rejection { path, line: one.line, dn: one.dn, reason: one.reason }
+    };
+    all.into_iter().take(100).map(record).collect()
 }
 
 /// An attribute description, its syntax, and the number of values that the syntax forbids.
@@ -168,24 +165,36 @@ pub struct Target {
     server_id: u16,
 }
 
-/// The fields of `loader.backmdb.Settings`.
-#[derive(Debug, FromPyObject)]
-struct Configured {
-    suffixes: Vec<String>,
-    foreign: Vec<String>,
-    root_dn: Option<String>,
-    indexes: Vec<(String, Vec<String>)>,
-    hash64: bool,
-    intlen: usize,
-    substr: (usize, usize, usize),
-    multival: Vec<(String, u32)>,
-    sortvals: Vec<String>,
-    idlexp: u32,
-    max_entry_size: usize,
-    last_mod: bool,
-    translucent: bool,
-    of_2_7: bool,
-    page_size: u32,
+argument!(
+    /// `loader.backmdb.Settings`.
+    Configured for Settings {
+        suffixes: Vec<String>,
+        foreign: Vec<String>,
+        root_dn: Option<String>,
+        indexes: Vec<(String, Vec<String>)> =
+            indexes.into_iter().map(index).collect::<PyResult<_>>()?,
+        #[pyo3(attribute("hash64"))]
+        wide_hash: bool,
+        #[pyo3(attribute("intlen"))]
+        integer_length: usize,
+        #[pyo3(attribute("substr"))]
+        substrings: (usize, usize, usize) = lengths(substrings),
+        #[pyo3(attribute("multival"))]
+        apart_above: Vec<(String, u32)>,
+        #[pyo3(attribute("sortvals"))]
+        sorted: Vec<String>,
+        #[pyo3(attribute("idlexp"))]
+        list_exponent: u32,
+        max_entry_size: usize,
+        last_mod: bool,
+        translucent: bool,
+        of_2_7: bool,
+        page_size: u32,
+    } and Settings::default()
+);
+
+pub fn lengths((min, max, any): (usize, usize, usize)) -> Substrings {
+    Substrings { min, max, any }
 }
 
 #[pymethods]
@@ -194,33 +203,18 @@ impl Database {
     fn new(target: Target) -> PyResult<Self> {
         let Target { schema, settings, tables, map_size, server_id } = target;
         let has = |table: &str| tables.iter().any(|name| name == table);
-        let (min, max, any) = settings.substr;
-        let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&settings.intlen);
-        if !lengths || !(1..32).contains(&settings.idlexp) {
-            return Err(PyValueError::new_err("intlen is 4 to 8, idlexp 1 to 31"));
-        }
         let settings = Settings {
-            suffixes: settings.suffixes,
-            foreign: settings.foreign,
-            root_dn: settings.root_dn,
-            indexes: settings.indexes.into_iter().map(index).collect::<PyResult<_>>()?,
-            wide_hash: settings.hash64,
-            integer_length: settings.intlen,
-            substrings: Substrings { min, max, any },
-            apart_above: settings.multival,
-            sorted: settings.sortvals,
-            list_exponent: settings.idlexp,
-            max_entry_size: settings.max_entry_size,
             map_size,
             of_2_4: !has("id2v"),
             has_id2v: has("id2v"),
             has_ixck: has("ixck"),
-            last_mod: settings.last_mod,
-            translucent: settings.translucent,
-            of_2_7: settings.of_2_7,
-            page_size: settings.page_size,
             server_id,
+            ..settings.0
         };
+        let lengths = (4..=backmdb::LONGEST_INTEGER).contains(&settings.integer_length);
+        if !lengths || !(1..32).contains(&settings.list_exponent) {
+            return Err(PyValueError::new_err("intlen is 4 to 8, idlexp 1 to 31"));
+        }
         Ok(Self { schema, settings })
     }
 }
@@ -247,22 +241,25 @@ impl From<Input> for Source {
     }
 }
 
-/// The fields of `loader.sinks.mdb.BuildRules`.
-#[derive(FromPyObject)]
-pub struct BuildRules {
-    now: String,
-    rejects_path: PathBuf,
-    first: u64,
-    value_check: String,
-    file_urls: bool,
-    max_rejects: u64,
-    write_context: bool,
-    check_schema: bool,
-    complete_naming: bool,
-    account: bool,
-    as_slapadd: bool,
-    claimed: Option<Vec<String>>,
-}
+argument!(
+    /// `loader.sinks.mdb.BuildRules`.
+    BuildRules for Options {
+        now: String,
+        #[pyo3(attribute("rejects_path"))]
+        rejects: PathBuf,
+        first: u64,
+        #[pyo3(attribute("value_check"))]
+        values: String = one_of(ValueCheck::from_name(&values), &values, "value check")?,
+        file_urls: bool,
+        max_rejects: u64,
+        write_context: bool,
+        check_schema: bool,
+        complete_naming: bool,
+        account: bool,
+        as_slapadd: bool,
+        claimed: Option<Vec<String>>,
+    } and Options::default()
+);
 
 #[pyfunction]
 pub fn build(
@@ -274,24 +271,8 @@ pub fn build(
     live: Option<Live>,
     counters: &Counters,
 ) -> PyResult<Built> {
-    let value_check = &rules.value_check;
-    let options = Options {
-        now: rules.now,
-        first: rules.first,
-        write_context: rules.write_context,
-        claimed: rules.claimed,
-        values: one_of(ValueCheck::from_name(value_check), value_check, "value check")?,
-        check_schema: rules.check_schema,
-        complete_naming: rules.complete_naming,
-        account: rules.account,
-        as_slapadd: rules.as_slapadd,
-        file_urls: rules.file_urls,
-        memory: limits.0.memory,
-        jobs: limits.0.jobs,
-        scratch: limits.0.scratch,
-        max_rejects: rules.max_rejects,
-        rejects: rules.rejects_path,
-    };
+    let VerifyMeans { memory, jobs, scratch } = limits.0;
+    let options = Options { memory, jobs, scratch, ..rules.0 };
     let sources = inputs.into_iter().map(Source::from).collect();
     let (schema, settings) = database.parts();
     let reader = live.map(LiveReader::new);

@@ -31,13 +31,6 @@ record!(Loaded from load::Loaded {
     orphans: bool = rejections.iter().all(|one| one.orphan),
 });
 
-impl From<load::Rejection> for Rejection {
-    fn from(one: load::Rejection) -> Self {
-        let path = one.path.map(|path| path.as_ref().clone());
-        Self { path, line: one.line, dn: one.dn, reason: one.reason }
-    }
-}
-
 argument!(
     /// `loader.sinks.ldap.LoadOptions`.
     LoadOptions for load::Options {

@@ -35,11 +35,11 @@ macro_rules! record {
 pub(crate) use record;
 
 /// Declares an argument: a Python object with the fields of a struct of the core, which it becomes. If a field has
-/// another type there, an expression converts it.
+/// another type there, an expression converts it. The core's other fields come from the expression after `and`.
 macro_rules! argument {
     ($(#[$meta:meta])* $name:ident for $core:path {
         $($(#[$of_field:meta])* $field:ident: $kind:ty $(= $value:expr)?),* $(,)?
-    }) => {
+    } $(and $rest:expr)?) => {
         $(#[$meta])*
         pub struct $name(pub $core);
 
@@ -54,7 +54,7 @@ macro_rules! argument {
                 type Core = $core;
                 let Fields { $($field),* } = object.extract()?;
                 $($(let $field = $value;)?)*
-                Ok(Self(Core { $($field),* }))
+                Ok(Self(Core { $($field,)* $(..$rest)? }))
             }
         }
     };

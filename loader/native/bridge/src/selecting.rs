@@ -6,9 +6,8 @@ use ::select::searches::{Found, Group, Kind, Setting, read};
 use ::select::{AttributeLists, Settings};
 use common::{Code, Scope, WithCode};
 use pyo3::prelude::*;
-use values::keys::Substrings;
 
-use crate::building::Schema;
+use crate::building::{Schema, lengths};
 use crate::error::{one_of, raised};
 use crate::gate::Counters;
 use crate::results::record;
@@ -99,7 +98,6 @@ pub fn searches(
     substr: (usize, usize, usize),
 ) -> PyResult<SearchesFound> {
     let kind = if filters { Kind::Filters } else { Kind::Log };
-    let lengths = Substrings { min: substr.0, max: substr.1, any: substr.2 };
-    let setting = Setting { suffix, indexes, lengths };
+    let setting = Setting { suffix, indexes, lengths: lengths(substr) };
     counters.run(|counters| read(&paths, kind, setting, schema.inner(), counters))
 }

@@ -3,39 +3,42 @@
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use common::InFile;
 
 use crate::Result;
 
-/// A rejected entry.
-#[derive(Debug, Clone, Copy)]
-pub struct Reject<'a> {
+/// A rejected entry. `P` is the type of positions in the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection<P> {
+    pub position: P,
     /// `None` for a stream.
-    pub path: Option<&'a Path>,
+    pub path: Option<Arc<PathBuf>>,
+    /// Its first line, from 1.
     pub line: u64,
-    pub reason: &'a str,
-    /// The record as read.
-    pub text: &'a [u8],
+    pub dn: String,
+    pub reason: String,
+    /// Whether the reason is that the parent is missing or was rejected.
+    pub orphan: bool,
+    /// The parent, if it is known to be missing.
+    pub missing: Option<String>,
+    /// The record as read, without the blank line after it.
+    pub text: Vec<u8>,
 }
 
 /// Writes a new file (mode 0600, because it may contain passwords), which is on the disk when this returns. The caller
 /// must have removed an older file: if anything exists at `path`, even a symbolic link, this returns an error.
-pub fn write<'a>(path: &Path, rejects: impl IntoIterator<Item = Reject<'a>>) -> Result<()> {
+pub fn write<P>(path: &Path, rejections: &[Rejection<P>]) -> Result<()> {
     let save = || -> std::io::Result<()> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
-        rejects.into_iter().try_for_each(|one| one.write(&mut out))?;
+        rejections.iter().try_for_each(|one| one.write(&mut out))?;
         out.into_inner()?.sync_all()
     };
     save().in_file(Some(path))
-}
-
-/// Returns the path, or "the stream" if there is none.
-fn source(path: Option<&Path>) -> String {
-    path.map_or_else(|| "the stream".to_owned(), |path| path.display().to_string())
 }
 
 /// Escapes control sequences and line breaks: the text becomes one comment line, and may quote values of the entry.
@@ -52,9 +55,11 @@ fn unfit(one: char) -> bool {
         || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-impl Reject<'_> {
+impl<P> Rejection<P> {
     fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let (reason, source) = (printable(self.reason), printable(&source(self.path)));
+        let path = self.path.as_ref().map(|path| path.display().to_string());
+        let source = printable(path.as_deref().unwrap_or("the stream"));
+        let reason = printable(&self.reason);
         writeln!(out, "# {reason}\n# {source}, line {}", self.line)?;
         let end = self.text.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'));
         out.write_all(&self.text[..end.map_or(0, |end| end + 1)])?;

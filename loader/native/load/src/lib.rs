@@ -28,13 +28,12 @@ mod tuner;
 mod work;
 mod worker;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use common::{Code, Counters};
-use ldif::rejects::{self, Reject};
+use ldif::rejects;
 use wire::{ConnectionOptions, Result};
 use workers::Crew;
 
@@ -86,7 +85,7 @@ pub fn load(
     let records = passes(&shared, sources, before)?;
     let rejections = shared.rejections();
     if !rejections.is_empty() {
-        rejects::write(&options.rejects, rejections.iter().map(reject))?;
+        rejects::write(&options.rejects, &rejections)?;
     }
     Ok(loaded(&shared, records, earlier, rejections))
 }
@@ -140,11 +139,6 @@ fn ended(worked: Result<()>, read: common::Result<()>, shared: &Shared<'_>) -> R
         Err(error) if error.code == Code::Cancelled && !shared.counters.is_cancelled() => Ok(()),
         read => Ok(read?),
     }
-}
-
-fn reject(one: &Rejection) -> Reject<'_> {
-    let path = one.path.as_deref().map(PathBuf::as_path);
-    Reject { path, line: one.line, reason: &one.reason, text: &one.text }
 }
 
 fn loaded(shared: &Shared<'_>, read: u64, earlier: Counts, rejections: Vec<Rejection>) -> Loaded {

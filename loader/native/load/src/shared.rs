@@ -24,17 +24,7 @@ use crate::tuner::BatchSize;
 const PARENTS: usize = 1 << 20;
 
 /// An entry that was not loaded, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejection {
-    pub position: u64,
-    pub path: Option<Arc<PathBuf>>,
-    pub line: u64,
-    pub dn: String,
-    pub reason: String,
-    /// Whether the reason is that the entry's parent does not exist.
-    pub orphan: bool,
-    pub text: Vec<u8>,
-}
+pub type Rejection = ldif::rejects::Rejection<u64>;
 
 /// Counters for the report.
 #[derive(Debug, Default)]
@@ -185,6 +175,7 @@ impl<'a> Shared<'a> {
             dn: entry.dn_text(),
             reason,
             orphan,
+            missing: None,
             text: entry.text.clone(),
         });
         if rejections.len() as u64 > self.options.max_rejects {
