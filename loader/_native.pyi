@@ -596,7 +596,7 @@ class KnownPages:
         """Returns for each pack how many of its pages were reused, or are the base of a page stored as a difference."""
 
 def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters, seen: Seen | None) -> int:
-    """Returns the bytes of the copy, synced. The file may be written to if a reader slot keeps the snapshot of `head`."""
+    """Returns the bytes of the copy, synced. The file may be written to if a reader slot keeps the snapshot."""
 
 def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
     """Checks all tables as `audit` does at level pages. Returns the bytes of the copy, synced. The caller must keep a
