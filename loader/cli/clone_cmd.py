@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from loader import log, standard, units
 from loader.cli.options import DryRun, Shown
@@ -11,9 +12,6 @@ from loader.cli.report import show_report, tell, tell_json
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.operations.options import CloneOptions
-
-if TYPE_CHECKING:
-    from loader.operations.clone import ClonePlan, ReceivePlan, ReceiveReport
 
 _PIPE = Path("-")
 
@@ -70,49 +68,9 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
             took = units.duration(sent.seconds)
             tell(f"sent: {units.size(sent.length)}{skipped} in {took}, transaction {sent.txnid}")
         return
-    report: ClonePlan | ReceivePlan | ReceiveReport
+    report: Struct
     if dry_run:
         report = operation.plan_pipe(options) if receives else operation.plan(options)
     else:
         report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
-    show_report(report, shown.as_json, _lines(report))
-
-
-def _lines(report: ClonePlan | ReceivePlan | ReceiveReport) -> dict[str, object]:
-    from loader.operations.clone import ClonePlan, CloneReport, ReceivePlan
-
-    if isinstance(report, ClonePlan):
-        return {
-            "source": report.source,
-            "shown / on disk": _sizes(report.source_apparent, report.source_allocated),
-            "target": report.target + (" (its database is replaced)" if report.replaces else ""),
-            "needed / free": _sizes(report.needed, report.free),
-            "data format": report.format,
-            "verify": report.verify,
-        }
-    if isinstance(report, ReceivePlan):
-        return {
-            "target": report.target + (" (its database is replaced)" if report.replaces else ""),
-            "received / free": _sizes(report.have, report.free),
-            "resume with": f"--skip {report.token}" if report.token else "-",
-        }
-    lines: dict[str, object] = {
-        "clone": report.target,
-        "suffix": " ".join(report.suffixes) or "-",
-        "entries": units.number(report.entries),
-        "contextCSN": " ".join(report.context_csns) or "none stored",
-        "clone shown / on disk": _sizes(report.target_apparent, report.target_allocated),
-    }
-    took = units.duration(report.seconds)
-    if isinstance(report, CloneReport):
-        speed = units.size(report.target_apparent / report.seconds if report.seconds else 0)
-        lines["source shown / on disk"] = _sizes(report.source_apparent, report.source_allocated)
-        lines["copied in"] = f"{took}, {speed}/s" + (" (blocks shared)" if report.shared else "")
-        lines["written meanwhile"] = f"{units.number(report.transactions)} transactions, {units.size(report.grown)}"
-    else:
-        lines["received in"] = took
-    return {**lines, "transaction": report.txnid, "data format": report.format, "verified": report.verified}
-
-
-def _sizes(first: int, second: int) -> str:
-    return f"{units.size(first)} / {units.size(second)}"
+    show_report(report, shown.as_json)

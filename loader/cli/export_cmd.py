@@ -77,20 +77,11 @@ def command(
         done, reason = _of_database(source, servers, to, limits, run), "none is stored"
     if done is None:
         return
-    facts, manifest = {"output": to.output, **done.report}, done.manifest
+    facts = {"output": to.output, **done.report}
     note(facts)
-    printed = {
-        "base": manifest.base,
-        "entries": f"{manifest.entries:,}",
-        "met twice": f"{manifest.duplicates:,}",
-        "shards": len(manifest.shards),
-        "read as": manifest.partitions,
-        "contextCSN": " ".join(manifest.context_csns) or f"none ({reason})",
-        "finished": manifest.finished,
-        "output": to.output,
-        **{f"note {number}": text for number, text in enumerate(manifest.notes, 1)},
-    }
-    show_report(facts, run.as_json, printed)
+    if not (run.as_json or done.manifest.context_csns):
+        facts["context_csns"] = f"none ({reason})"
+    show_report(facts, run.as_json)
 
 
 def _of_server(servers: ServersOptions, to: _Output, limits: ExportLimits, run: RecordedRun) -> Finished | None:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from loader import units
 from loader.cli.options import Run
-from loader.cli.report import show, show_report
+from loader.cli.report import show_report
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.options import MigrateOptions
-
-if TYPE_CHECKING:
-    from loader.operations.migrate import Examined, Migrated, MigratePlan
-
-_RELEASES = {1: "OpenLDAP 2.4 to 2.6", 3: "OpenLDAP 2.7"}
 
 
 @declare("migrate")
@@ -41,50 +33,8 @@ def command(options: MigrateOptions, run: Run) -> int:
 
     if run.dry_run:
         plan = operation.plan(options, run.progress)
-        show_report(plan.report(), run.as_json, _plan_lines(plan))
-        show(*(f"  {line}" for line in plan.slaptest if not run.as_json))
+        show_report(plan.report(), run.as_json)
         return EXIT_OK if plan.foreseen and not plan.foreseen.problems else EXIT_DIFFERENT
     done = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
-    show_report(done.report(), run.as_json, _report_lines(done))
+    show_report(done.report(), run.as_json)
     return EXIT_OK
-
-
-def _first_lines(verb: str, examined: Examined, directory: str, entries: str) -> dict[str, object]:
-    before, after = examined.format_before, examined.format
-    return {
-        verb: f"{examined.source} to {directory}",
-        "suffix": examined.suffix or "the empty one",
-        "data format": f"{before} ({_RELEASES[before]}) to {after} (slapd {examined.slapd})",
-        "entries": entries,
-    }
-
-
-def _report_lines(done: Migrated) -> dict[str, object]:
-    loaded, published = done.loaded, done.published
-    entries = f"{units.number(loaded.entries)}, equal in both"
-    return {
-        **_first_lines("migrated", done.examined, published.directory, entries),
-        "contextCSN": " ".join(loaded.context_csns) or "none stored",
-        "size / maxsize": f"{units.size(published.bytes)} / {units.size(published.maxsize)}",
-        "took": f"{units.duration(done.seconds)} ({units.number(done.rate)} entries/s)",
-        **({"invalid values": ", ".join(loaded.invalid)} if loaded.invalid else {}),
-        **({"entries rebuilt": loaded.made_again} if loaded.made_again else {}),
-        **{name.replace("_", " "): value for name, value in done.before.items()},
-    }
-
-
-def _plan_lines(plan: MigratePlan) -> dict[str, object]:
-    lines = _first_lines("migrate", plan.examined, plan.directory, units.number(plan.entries))
-    if (foreseen := plan.foreseen) is not None:
-        if foreseen.needed is not None and foreseen.maxsize is not None:
-            lines["needed / free"] = f"{units.size(foreseen.needed)} / {units.size(foreseen.free)}"
-            lines["maxsize"] = units.size(foreseen.maxsize)
-        if foreseen.seconds is not None:
-            lines["will take"] = f"about {units.duration(foreseen.seconds)}"
-        if foreseen.lacking:
-            lines["not in the schema"] = ", ".join(foreseen.lacking)
-        if foreseen.problems:
-            lines["refused"] = foreseen.problems[-1]
-    verdict = "accepts the configuration" if plan.accepted else "does not accept the configuration"
-    lines["slaptest -u"] = verdict + (":" if plan.slaptest else "")
-    return lines

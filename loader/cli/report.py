@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -135,7 +135,10 @@ def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Itera
 _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 
-_SIZES = {*("allocated", "bytes", "data_bytes", "estimate", "free", "map_size", "maxsize", "needed", "stored_bytes")}
+_SIZES = {
+    *("allocated", "bytes", "data_bytes", "estimate", "free", "map_size", "maxsize", "needed", "stored_bytes"),
+    *("source_apparent", "source_allocated", "target_apparent", "target_allocated", "grown", "have"),
+}
 # Facts that are printed only with --json.
 _JSON_ONLY = {
     *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),
@@ -166,11 +169,12 @@ def show_report(
         printed()
     elif printed is not None:
         show(*printed)
-    elif isinstance(report, Mapping):
-        rejections = report.get("rejections")
+    else:
+        facts = report if isinstance(report, Mapping) else msgspec.structs.asdict(cast("msgspec.Struct", report))
+        rejections = facts.get("rejections")
         for path, line, dn, reason in rejections[:_REJECTS_SHOWN] if isinstance(rejections, list) else ():
             _log.warning("%s, line %s: %s: %s", path or "standard input", line, dn, reason)
-        show_facts(readable_facts(report))
+        show_facts(readable_facts(facts))
 
 
 def show_check(check: Check, as_json: bool) -> int:
@@ -202,6 +206,8 @@ def _readable(name: str, value: object) -> object:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_readable(key, item)}" for key, item in value.items()) or "none"
     if isinstance(value, list | tuple | set | frozenset):
+        if any(isinstance(item, Mapping | msgspec.Struct) for item in value):
+            return units.number(len(value))
         return ", ".join(str(_readable(name, item)) for item in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"

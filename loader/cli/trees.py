@@ -129,14 +129,6 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
         to_stream(options, stdout, shown.progress)
         return
     done = to_directory(options, Path(to.output), shown.progress, to.restart)
-    manifest = done.manifest
-    note({"output": to.output, **done.report})
-    facts = {
-        "entries": units.number(manifest.entries),
-        "checksum": manifest.content_checksum,
-        "shards": len(manifest.shards),
-        "bytes on disk": units.size(sum(shard.bytes for shard in manifest.shards)),
-        "finished": manifest.finished,
-        "directory": to.output,
-    }
-    show_report(done.report, shown.as_json, facts)
+    facts = {"output": to.output, **done.report}
+    note(facts)
+    show_report(done.report if shown.as_json else facts, shown.as_json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loader import units
 from loader.cli.options import Shown
-from loader.cli.report import show, show_facts, show_json
+from loader.cli.report import show, show_json, show_report
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.options import VerifyOptions
@@ -38,16 +38,9 @@ def command(options: VerifyOptions, shown: Shown) -> int:
         show_json(report)
         return status
     count = sum(problem.count for problem in report.problems)
-    show_facts(
-        {
-            "database": report.place,
-            "level": report.level,
-            "entries": units.number(report.entries),
-            "transaction": report.txnid,
-            "took": units.duration(report.seconds),
-            "verdict": "sound" if report.sound else f"{units.number(count)} problems",
-        }
-    )
+    verdict = "sound" if report.sound else f"{units.number(count)} problems"
+    names = ("place", "level", "entries", "txnid", "seconds")
+    show_report({**{name: getattr(report, name) for name in names}, "verdict": verdict}, as_json=False)
     for problem in report.problems:
         more = problem.count - len(problem.examples)
         show(f"{problem.kind}: {units.number(problem.count)}", *(f"  {example}" for example in problem.examples))

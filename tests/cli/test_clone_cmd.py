@@ -18,7 +18,7 @@ def test_it_says_what_it_will_make_and_what_it_made(people_server: Slapd, tmp_pa
     planned = ditseed(*command, "--dry-run", "--json").ok().facts
     assert planned["needed"] > 0
     assert not planned["replaces"]
-    assert "needed / free" in ditseed(*command, "--dry-run").ok().out
+    assert "\nneeded  " in ditseed(*command, "--dry-run").ok().out
     assert not (tmp_path / "clone").exists()
     done = ditseed(*command).ok()
     facts = dict(line.split("  ", 1) for line in done.out.splitlines())

@@ -167,7 +167,7 @@ def test_a_missing_target_that_the_configuration_names(form: Form, old: Slapd) -
         _migrate(old, new, "--dry-run").ok()
         _refused(_migrate(old, new, "-b", "dc=other"), errors.NoSuchSuffix)
         assert not new.database_dir.exists()
-        assert "1, equal in both" in _migrate(old, new).ok().out
+        assert re.search("^compared +equal$", _migrate(old, new).ok().out, re.MULTILINE)
         assert tree(new.slapcat()) == tree(old.slapcat())
         again = _migrate(old, new).ok()
         assert "done before" in again.out
@@ -274,7 +274,7 @@ def test_a_plan_writes_nothing(old: Slapd, new: Slapd, people_ldif: Path) -> Non
     assert told["seconds"] > 0
     assert not list(new.database_dir.iterdir())
     shown = _migrate(old, new, "--dry-run").ok().out
-    assert "accepts the configuration" in shown
+    assert re.search("^accepted +yes$", shown, re.MULTILINE)
 
 
 def test_a_plan_tells_what_the_new_slapd_does_not_accept(old: Slapd) -> None:
@@ -282,8 +282,7 @@ def test_a_plan_tells_what_the_new_slapd_does_not_accept(old: Slapd) -> None:
     with closing(Slapd(form="conf")) as new:
         with new.config_path.open("a") as file:
             file.write("no-such-setting on\n")
-        assert "no-such-setting" in _migrate(old, new, "--dry-run").out
-        _foreseen(old, new, "does not accept the configuration:", errors.ConfigUnreadable)
+        _foreseen(old, new, "no-such-setting", errors.ConfigUnreadable)
 
 
 @pytest.mark.long
@@ -303,7 +302,7 @@ def test_a_disk_that_is_too_small_is_left_as_it_is(old: Slapd, new: Slapd) -> No
         migrate = ("migrate", old.database_dir, disk / "new", "--config", new.config_path)
         before = os.statvfs(disk).f_bavail
         done = ditseed(*migrate, "--dry-run")
-        assert (done.status, "free" in done.out.partition("refused")[2]) == (1, True), done
+        assert (done.status, "free" in done.out.partition("problems")[2]) == (1, True), done
         assert "needed" in _refused(ditseed(*migrate), errors.NoSpace)
         assert os.statvfs(disk).f_bavail > 0.9 * before
         ditseed(*migrate, "--dry-run", "--no-space-check").ok()
