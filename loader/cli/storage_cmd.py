@@ -350,7 +350,7 @@ def _is_confirmed(plan: MovePlan, action: str, planned: Iterable[PlannedStep], a
 # --- bench ------------------------------------------------------------------------------------------
 
 _BENCH_HEADINGS = (
-    *("file system", "slapadd -q", "slapadd", "ditseed build", "searches", "on disk"),
+    *("directory", "file system", "slapadd -q", "slapadd", "ditseed build", "searches", "on disk"),
     *("write", "read", "random reads", "fsyncs"),
 )
 
@@ -389,10 +389,10 @@ def show_bench(report: BenchReport) -> None:
         sync = units.rate(row.sync.entries, row.sync.seconds) if row.sync else "-"
         searches = f"{row.searches:.0f}/s" if row.searches else "-"
         loads = f"{row.nosync.seconds:.2f} s", sync, f"{row.native.seconds:.2f} s"
-        rows.append([row.name, *loads, searches, units.size(row.nosync.allocated), *disk])
+        rows.append([row.directory, row.name, *loads, searches, units.size(row.nosync.allocated), *disk])
     show_table(_BENCH_HEADINGS, rows)
     show("", f"OpenLDAP {report.version}; docs/storage.md says what each column measures")
-    show(*(f"{row.name}: fio not measured: {row.no_disk}" for row in report.rows if row.no_disk))
+    show(*(f"{row.directory}: fio not measured: {row.no_disk}" for row in report.rows if row.no_disk))
 
 
 # --- watch ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from loader import plain
 from loader.storage import files
 
 if TYPE_CHECKING:
@@ -32,6 +33,21 @@ class Check(Struct, frozen=True):
     def text(self) -> tuple[str, ...]:
         """Returns the lines of the plugin's output. The first line has the performance data."""
         raise NotImplementedError
+
+
+class Finding(Check, frozen=True):
+    """The result of the plugin `name`. `numbers`: performance data. `lines`: details, which few systems show."""
+
+    name: str
+    summary: str
+    lines: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+
+    def text(self) -> tuple[str, ...]:
+        """Replaces vertical bars, because a monitoring system reads the text after a bar as performance data."""
+        first, *more = (plain.printable(line.replace("|", "/")) for line in (self.summary, *self.lines))
+        numbers = f" | {' '.join(self.numbers)}" if self.numbers else ""
+        return (f"{self.name} {self.status.name} - {first}{numbers}", *more)
 
 
 def write(metrics: Iterable[Metric], path: Path) -> None:

@@ -198,6 +198,12 @@ def release() -> Release | None:
         return None
 
 
+def require_release() -> Release:
+    if found := release():
+        return found
+    raise UsageProblem(reason="slapd is not installed here, or does not print its release")
+
+
 @functools.lru_cache
 def _release_of(path: str, _inode: int, _changed: int) -> Release | None:
     """Returns the release that the slapd at `path` prints; cached, because a build needs it four times."""

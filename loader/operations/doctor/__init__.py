@@ -23,7 +23,7 @@ from loader.operations.storage.findings import Finding, Severity
 from loader.run import lease
 from loader.server import configuration
 
-__all__ = ["Check", "Report", "Request", "check", "examine", "failed", "fixed", "judged"]
+__all__ = ["Report", "Request", "check", "examine", "failed", "fixed", "judged"]
 
 
 _PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
@@ -72,25 +72,13 @@ def fixed(report: Report) -> Report:
     return Report(again.server, again.findings, tuple(messages))
 
 
-class Check(monitoring.Check, frozen=True):
-    """`lines` has the further findings, then the facts that could not be read. `numbers`: performance data."""
-
-    summary: str
-    lines: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-
-    def text(self) -> tuple[str, ...]:
-        numbers = f" | {' '.join(self.numbers)}" if self.numbers else ""
-        return (f"DOCTOR {self.status.name} - {self.summary}{numbers}", *self.lines)
-
-
-def failed(error: LoaderError) -> Check:
+def failed(error: LoaderError) -> monitoring.Finding:
     """Returns the result if no fact could be read. It is CRITICAL if slapd's tools refuse the configuration."""
     status = Status.CRITICAL if isinstance(error, ConfigUnreadable) else Status.UNKNOWN
-    return Check(status, _without_bar(str(error)))
+    return monitoring.Finding(status, "DOCTOR", str(error))
 
 
-def check(report: Report) -> Check:
+def check(report: Report) -> monitoring.Finding:
     """Returns the plugin's result. It is UNKNOWN if nothing is wrong, but a fact could not be read."""
     server, count = report.server, len(report.server.databases)
     bad = [finding for finding in report.findings if finding.severity.rank >= Severity.WARNING.rank]
@@ -120,9 +108,4 @@ def check(report: Report) -> Check:
         if lags:
             numbers.append(f"{name}_behind={max(lags):.0f}s;{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f};0")
     numbers.append(f"leases={len(server.leases)};0;;0")
-    return Check(status, _without_bar(summary), tuple(map(_without_bar, lines)), tuple(numbers))
-
-
-def _without_bar(text: str) -> str:
-    """Replaces vertical bars, because a monitoring system reads the text after a bar as performance data."""
-    return text.replace("|", "/")
+    return monitoring.Finding(status, "DOCTOR", summary, tuple(lines), tuple(numbers))

@@ -122,13 +122,7 @@ class Server:
 
     @cached_property
     def release(self) -> tools.Release | None:
-        def read_fact() -> tools.Release:
-            release = tools.release()
-            if release is None:
-                raise UsageProblem(reason="slapd is not installed here, or does not print its release")
-            return release
-
-        return self.read("release of slapd", read_fact)
+        return self.read("release of slapd", tools.require_release)
 
     @cached_property
     def leases(self) -> tuple[Lease, ...]:

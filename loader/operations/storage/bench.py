@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +40,6 @@ _MODULE_DIRECTORIES = (
     *("/usr/lib/ldap", "/usr/lib64/openldap", "/usr/lib/openldap", "/usr/libexec/openldap"),
     *("/usr/local/libexec/openldap", "/opt/symas/lib/openldap"),
 )
-_VERSION = re.compile(r"slapd\w* (?P<number>\d+(?:\.\d+)+)")
 _LEAST_MAXSIZE = 64 << 20
 _MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes; an entry of the template takes less than half as many
 _DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
@@ -76,8 +73,8 @@ class DiskSpeed(msgspec.Struct, frozen=True):
 
 
 class BenchRow(msgspec.Struct, frozen=True):
-    """The measurements of a directory. A measurement that was not requested is None. `nosync`, `sync`: slapadd with and
-    without -q. `native`: ditseed build. `searches`: searches per second. `no_disk`: why fio measured nothing, or ""."""
+    """The measurements of a directory. `name`: its file system. `nosync`, `sync`: slapadd with, without -q. `native`:
+    ditseed build. `searches`: searches a second. `no_disk`: why fio measured nothing, or "". None: not requested."""
 
     name: str
     directory: str
@@ -104,9 +101,11 @@ class _Tree(msgspec.Struct, frozen=True):
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
     """Measures slapadd, searches, `ditseed build` and fio in each directory. Checks directories and programs first.
     Raises UsageProblem, ToolMissing, NotPermitted or DirectoryUnsafe at once, ToolFailed or NoSpace at any time."""
-    version = _slapd_version()
-    by_name = _named(directories)
-    for directory in by_name.values():
+    release = ".".join(map(str, tools.require_release()))
+    kinds = {path.absolute(): _kind(path) for path in directories}
+    if len(kinds) < len(directories):
+        raise UsageProblem(reason="a directory is given twice")
+    for directory in kinds:
         files.require_space(directory, sizes.entries * _DISK_OF_ENTRY + sizes.fio_size + _DISK_BESIDE)
     with files.temporary_directory("bench") as work:
         whole = _generated(recipe, sizes.entries, work / "whole.ldif", progress)
@@ -114,38 +113,18 @@ def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, prog
         searches = _searches(recipe, sizes, work / "plan", progress) if sizes.searches else []
         measuring = _Measuring(sizes.fio_size, whole, part, searches, work, progress)
         measuring.rehearse()
-        return BenchReport(version, tuple(measuring.row(name, directory) for name, directory in by_name.items()))
+        return BenchReport(release, tuple(measuring.row(directory, kind) for directory, kind in kinds.items()))
 
 
-def _slapd_version() -> str:
-    answer = child.run(tools.server_tool("slapd", "-VV"))
-    match = next(filter(None, map(_VERSION.search, answer.stderr_lines)), None)
-    if match is None:
-        printed = "; ".join(answer.stderr_lines[-2:]) or f"exit status {answer.status}"
-        raise UsageProblem(reason=f"slapd -VV does not print its version: {printed}")
-    return match["number"]
-
-
-def _named(directories: Sequence[Path]) -> dict[str, Path]:
-    """Names each directory after its file system and the layout of its logical volume. If names are equal, the path is
-    added. Raises NoSuchPath, NotPermitted, ReadOnly, DirectoryUnsafe, UsageProblem."""
-    kinds = {}
-    for path in directories:
-        with files.explained(path):
-            if not path.is_dir():
-                path.stat()
-                raise UsageProblem(reason=f"{path} is not a directory")
-            with held.opened(path) as opened:
-                held.require_private(opened.status, path)
-        files.require_writable(path)
-        facts = survey.facts_of(path)
-        segments = facts.volume.segments if facts.volume else ()
-        layout = "+".join(dict.fromkeys(segment.kind for segment in segments))
-        kinds[path.absolute()] = f"{facts.mount.kind}, {layout}" if layout else facts.mount.kind
-    if len(kinds) < len(directories):
-        raise UsageProblem(reason="a directory is given twice")
-    counts = Counter(kinds.values())
-    return {kind if counts[kind] == 1 else f"{kind} on {path}": path for path, kind in kinds.items()}
+def _kind(path: Path) -> str:
+    """Returns the file system of a directory and the layout of its logical volume. Raises NoSuchPath, NotPermitted,
+    ReadOnly, DirectoryUnsafe, UsageProblem."""
+    with files.explained(path), held.opened(path) as opened:
+        held.require_private(opened.status, path)
+    files.require_writable(path)
+    facts = survey.facts_of(path)
+    segments = facts.volume.segments if facts.volume else ()
+    return ", ".join((facts.mount.kind, *filter(None, ["+".join(dict.fromkeys(each.kind for each in segments))])))
 
 
 def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
@@ -191,26 +170,26 @@ class _Measuring(msgspec.Struct, frozen=True):
             with private.running(self._config(directory, tree), None):
                 pass
 
-    def row(self, name: str, parent: Path) -> BenchRow:
+    def row(self, parent: Path, kind: str) -> BenchRow:
         """Measures a directory. Raises ToolFailed, NoSpace and others if a load fails."""
         sync = searches = disk = None
         no_disk = ""
         with files.temporary_directory("bench", parent) as directory:
-            with self.progress.step(f"{name}: slapadd -q") as meter:
+            with self.progress.step(f"{parent}: slapadd -q") as meter:
                 nosync = self._slapadd(directory, self.whole, meter, "-q")
             if self.searches:
-                searches = self._searches_per_second(name, directory)
+                searches = self._searches_per_second(parent, directory)
         if self.part is not None:
-            with self._step(f"{name}: slapadd", parent) as (directory, meter):
+            with self._step(f"{parent}: slapadd", parent) as (directory, meter):
                 sync = self._slapadd(directory, self.part, meter)
-        with self._step(f"{name}: ditseed build", parent) as (directory, _):
+        with self._step(f"{parent}: ditseed build", parent) as (directory, _):
             options = BuildOptions(self._config(directory, self.whole), (self.whole.path,), target=directory)
             native = _timed(directory, self.whole, lambda: building.build(options, Progress("none"), {}))
         if self.fio_size:
-            with self._step(f"{name}: fio", parent) as (directory, _):
+            with self._step(f"{parent}: fio", parent) as (directory, _):
                 speed = disk_speed(directory, self.fio_size)
             disk, no_disk = (None, speed) if isinstance(speed, str) else (speed, "")
-        return BenchRow(name, str(parent), nosync, searches, sync, native, disk, no_disk)
+        return BenchRow(kind, str(parent), nosync, searches, sync, native, disk, no_disk)
 
     @contextmanager
     def _step(self, name: str, parent: Path) -> Iterator[tuple[Path, Meter]]:
@@ -245,13 +224,13 @@ class _Measuring(msgspec.Struct, frozen=True):
 
         return _timed(directory, tree, load)
 
-    def _searches_per_second(self, name: str, directory: Path) -> float:
+    def _searches_per_second(self, parent: Path, directory: Path) -> float:
         for path in directory.iterdir():  # drops the files from the page cache
             with open(path, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         with (
             private.running(self._config(directory, self.whole), None) as server,
-            self.progress.step(f"{name}: searches", len(self.searches)) as meter,
+            self.progress.step(f"{parent}: searches", len(self.searches)) as meter,
         ):
             return len(self.searches) / questions.seconds_of(server, self.searches, meter)
 

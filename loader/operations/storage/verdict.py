@@ -10,6 +10,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -285,36 +286,24 @@ class Limits(msgspec.Struct, frozen=True):
     critical: float | None = None
 
 
-class Check(monitoring.Check, frozen=True):
-    """A monitoring system shows the first of the `lines`, and `perfdata` belongs to that line."""
-
-    lines: tuple[str, ...]
-    perfdata: tuple[str, ...] = ()
-
-    def text(self) -> tuple[str, ...]:
-        """Returns `STORAGE WATCH OK - ... | ...`, then one line for each layer."""
-        first, *more = (plain.printable(line.replace("|", "-")) for line in self.lines)
-        numbers = f" | {' '.join(self.perfdata)}" if self.perfdata else ""
-        return (f"STORAGE WATCH {self.status.name} - {first}{numbers}", *more)
-
-
-def check(path: Path, limits: Limits, now: float | None = None) -> Check:
+def check(path: Path, limits: Limits, now: float | None = None) -> monitoring.Finding:
     """Judges the state file. The status is UNKNOWN if it is unreadable or the watch has ended. `now`: Unix time."""
+    result = partial(monitoring.Finding, name="STORAGE WATCH")
     try:
         state = msgspec.json.decode(files.read(path), type=State)
         if state.format != FORMAT:
             raise ValueError(f"format {state.format}, this ditseed reads {FORMAT}")
     except (LoaderError, OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        return Check(Status.UNKNOWN, (f"{path}: {reason}",))
+        return result(status=Status.UNKNOWN, summary=f"{path}: {reason}")
     moment = time.time() if now is None else now
     age = moment - state.written
     written = f"written {units.duration(-age)} later than now" if age < 0 else f"last written {units.duration(age)} ago"
     if state.watcher.has_ended():
-        process = state.watcher.process
-        return Check(Status.UNKNOWN, (f"the watch (process {process}) has ended; {path} was {written}",))
+        ended = f"the watch (process {state.watcher.process}) has ended; {path} was {written}"
+        return result(status=Status.UNKNOWN, summary=ended)
     if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * state.interval):
-        return Check(Status.UNKNOWN, (f"{path} was {written}: is the watch running?",))
+        return result(status=Status.UNKNOWN, summary=f"{path} was {written}: is the watch running?")
 
     rows = [(row.name, *judge(row, state, limits, moment)) for row in state.rows]
     # A row that was not measured makes the status UNKNOWN if no other row is WARNING or CRITICAL.
@@ -323,8 +312,9 @@ def check(path: Path, limits: Limits, now: float | None = None) -> Check:
     if worst is Status.OK and not state.layers:
         worst = Status.UNKNOWN
     bad = ", ".join(f"{name}: {text}" for name, status, text in rows if status is worst) or "no layer is timed"
-    first = state.told if worst is Status.OK else f"{bad}; {state.told}"
-    return Check(worst, (first, *(f"{name}: {text}" for name, _, text in rows)), tuple(_perfdata(state, limits)))
+    lines = tuple(f"{name}: {text}" for name, _, text in rows)
+    summary = state.told if worst is Status.OK else f"{bad}; {state.told}"
+    return result(status=worst, summary=summary, lines=lines, numbers=tuple(_perfdata(state, limits)))
 
 
 def judge(row: LayerState, state: State, limits: Limits, now: float) -> tuple[Status, str]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 
 import msgspec
 
@@ -29,7 +28,8 @@ _DIGITS = "0123456789"
 _RETRY = 60.0  # seconds between two attempts to open a target
 _DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors that the opening of a dead device returns
 _OPENING = 5.0  # seconds for opening all layers; then the first round begins, with those that are open
-Outcome = tuple[float | None, str | None, bool]  # the last three fields of Sample
+# Result of a read. Seconds: None if nothing was measured; then the text says why. True if it failed or took too long.
+Outcome = tuple[float | None, str | None, bool]
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -108,108 +108,89 @@ def probe_targets(names: Sequence[str], layers: Sequence[Layer], path: Path | No
 # --- reads at one pace -----------------------------------------------------------------------------------------------
 
 
-class Pace(msgspec.Struct, frozen=True):
-    """Round n begins at `start` + n * `interval` (seconds, monotonic)."""
+class Pace:
+    """The times at which reads begin, for all threads. Round n begins n * `interval` seconds after `begin`."""
 
-    start: float
-    interval: float
+    def __init__(self, interval: float) -> None:
+        self.begun, self.ended = threading.Event(), threading.Event()
+        self._start, self._interval = 0.0, interval
 
-    def next_round(self, phase: float) -> int:
+    def begin(self) -> None:
+        self._start = time.monotonic()
+        self.begun.set()
+
+    def end(self) -> None:
+        """Ends all threads after their present reads."""
+        self.ended.set()
+        self.begun.set()
+
+    def next_round(self, phase: float = 0.0) -> int:
         """Returns the first round that begins now or later. `phase`: seconds after the beginning of a round."""
-        return max(0, int((time.monotonic() - self.start - phase) // self.interval) + 1)
+        return max(0, int((time.monotonic() - self._start - phase) // self._interval) + 1)
 
-    def at(self, number: int) -> float:
-        return self.start + number * self.interval
-
-
-class Sample(msgspec.Struct, frozen=True):
-    """The result of one read. `at`: its end (monotonic clock). `seconds` is None if nothing was measured, and `problem`
-    says why. `is_error`: whether the read failed or took too long."""
-
-    layer: str
-    round: int
-    at: float
-    seconds: float | None = None
-    problem: str | None = None
-    is_error: bool = False
+    def until(self, number: int, phase: float = 0.0) -> float:
+        """Returns the seconds until a round."""
+        return max(0.0, self._start + number * self._interval + phase - time.monotonic())
 
 
 class Probe(threading.Thread):
-    """A thread that times one target. After `begin`, it puts samples into `results`, and the main thread passes them to
-    `record`. `phase`: seconds between the beginning of a round and the read.
+    """A thread that times one target. `phase`: seconds between the beginning of a round and the read.
 
     `size`: bytes of a read, or None before the target is open. `notes` say what differs from the request, and why.
-    `begun`: beginning of the present read (monotonic clock), or None. `last` is the last recorded sample. `ready` is
-    set once the target is open or could not be opened."""
+    `begun`: beginning of the present read (monotonic clock), or None. `ready` is set once the target is open or could
+    not be opened."""
 
-    def __init__(self, target: Target, phase: float, results: SimpleQueue[Sample], readings: Readings) -> None:
+    def __init__(self, target: Target, phase: float, pace: Pace, readings: Readings) -> None:
         super().__init__(name=f"probe of {target.layer.name}", daemon=True)
-        self.target, self.layer, self.readings = target, target.layer, readings
+        self.target, self._phase, self._pace, self._readings = target, phase, pace, readings
         self.size: int | None = None
         self.notes: tuple[str, ...] = ()
         self.begun: float | None = None
-        self.last: Sample | None = None
         self.ready = threading.Event()
-        self._phase, self._results = phase, results
-        self._pace: SimpleQueue[Pace | None] = SimpleQueue()
-        self._ended = threading.Event()
+        self._last: Outcome = None, None, False
+        self._lock = threading.Lock()  # of `_last` and `_readings`
         self._timed: TimedProbe | None = None
-        self._unopened: Outcome = None, None, False
         self._retry_at = 0.0
 
-    def begin(self, pace: Pace) -> None:
-        self._pace.put(pace)
-
-    def end(self) -> None:
-        """Ends the thread after the present read."""
-        self._ended.set()
-        self._pace.put(None)
-
-    def record(self, sample: Sample) -> None:
-        self.last = sample
-        self.readings.add(sample.round, sample.at, sample.seconds, sample.problem if sample.is_error else None)
-
-    def state(self) -> LayerState:
-        layer, readings, last, begun = self.layer, self.readings, self.last, self.begun
-        offset = time.time() - time.monotonic()  # from a monotonic clock to Unix time
-        errors, failed_at = readings.errors(time.monotonic())
-        return LayerState(
-            name=layer.name,
-            path=layer.path,
-            on=layer.on,
-            size=self.size,
-            figures=readings.figures(),
-            reads=readings.measured,
-            in_flight_since=None if begun is None else begun + offset,
-            problem=last.problem if last else None,
-            is_error=last is not None and last.is_error,
-            notes=self.notes,
-            limit=self.target.limit,
-            measured=None if readings.measured_at is None else readings.measured_at + offset,
-            failed=readings.failed,
-            errors=errors,
-            error=readings.error,
-            failed_at=None if failed_at is None else failed_at + offset,
-        )
+    def state(self) -> tuple[LayerState, dict[int, float]]:
+        """Returns the state of the layer, and the seconds of its last reads by round."""
+        layer, readings, begun, now = self.target.layer, self._readings, self.begun, time.monotonic()
+        offset = time.time() - now  # from a monotonic clock to Unix time
+        with self._lock:
+            errors, failed_at = readings.errors(now)
+            _, problem, is_error = self._last
+            state = LayerState(
+                *(layer.name, layer.path, layer.on, self.size, readings.figures(), readings.measured),
+                in_flight_since=None if begun is None else begun + offset,
+                problem=problem,
+                is_error=is_error,
+                notes=self.notes,
+                limit=self.target.limit,
+                measured=None if readings.measured_at is None else readings.measured_at + offset,
+                failed=readings.failed,
+                errors=errors,
+                error=readings.error,
+                failed_at=None if failed_at is None else failed_at + offset,
+            )
+            return state, dict(readings.recent)
 
     def run(self) -> None:
         self.notes = probes.claim_priority()
-        self._open()
+        outcome, pace, number = self._attempt(self._open), self._pace, 0
         self.ready.set()
-        pace, number = self._pace.get(), 0
-        while pace and not self._ended.wait(max(0.0, pace.at(number) + self._phase - time.monotonic())):
+        pace.begun.wait()
+        while not pace.ended.wait(pace.until(number, self._phase)):
             if self._timed is None and time.monotonic() >= self._retry_at:
-                self._open()
-            outcome = self._unopened if self._timed is None else self._attempt(self._once)
-            self._results.put(Sample(self.layer.name, number, time.monotonic(), *outcome))
+                outcome = self._attempt(self._open)
+            if self._timed is not None:
+                outcome = self._attempt(self._measure)
+            seconds, problem, is_error = outcome
+            with self._lock:
+                self._last = outcome
+                self._readings.add(number, time.monotonic(), seconds, problem if is_error else None)
             number = max(number + 1, pace.next_round(self._phase))
         if self._timed is not None:
             self._timed.close()
-
-    def _open(self) -> None:
-        """Opens the target. After a failure, it is not tried in every round, because opening may write a file."""
-        self._unopened = self._attempt(self._opened)
-        self._retry_at = time.monotonic() + _RETRY
 
     def _attempt(self, work: Callable[[], Outcome]) -> Outcome:
         self.begun = time.monotonic()
@@ -226,12 +207,14 @@ class Probe(threading.Thread):
         finally:
             self.begun = None
 
-    def _opened(self) -> Outcome:
+    def _open(self) -> Outcome:
+        """Opens the target. After a failure, it is not tried in every round, because opening may write a file."""
+        self._retry_at = time.monotonic() + _RETRY
         self._timed = timed = self.target.open()
         self.size, self.notes = timed.size, (*self.notes, *filter(None, [timed.note]))
         return None, None, False
 
-    def _once(self) -> Outcome:
+    def _measure(self) -> Outcome:
         assert self._timed is not None
         seconds, limit = self._timed.measure(), self.target.limit
         if limit is None or seconds <= limit:
@@ -244,12 +227,11 @@ class Watch:
 
     def __init__(self, layers: Sequence[Layer], options: WatchOptions, extra: Sequence[Target] = ()) -> None:
         self._layers, self._options = layers, options
-        self._watcher = Watcher.own()
-        self._results: SimpleQueue[Sample] = SimpleQueue()
+        self._watcher, self._pace = Watcher.own(), Pace(options.interval)
         targets = [*(Target(layer, partial(probes.open_reader, Path(layer.path))) for layer in layers), *extra]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [
-            Probe(target, step * number, self._results, Readings(options.window, options.half_life))
+            Probe(target, step * number, self._pace, Readings(options.window, options.half_life))
             for number, target in enumerate(targets, 1)
         ]
 
@@ -259,36 +241,28 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for probe in self._probes:
-            probe.end()
+        self._pace.end()
 
     def rounds(self) -> Iterator[State]:
         until = time.monotonic() + _OPENING
         for probe in self._probes:
             probe.ready.wait(max(0.0, until - time.monotonic()))
-        pace, samples = Pace(time.monotonic(), self._options.interval), self._options.samples
-        for probe in self._probes:
-            probe.begin(pace)
-        number = 0
+        pace, samples, number = self._pace, self._options.samples, 0
+        pace.begin()
         while number != samples:
-            number = min(max(number + 1, pace.next_round(0.0)), samples or 1 << 62)
-            time.sleep(max(0.0, pace.at(number) - time.monotonic()))
+            number = min(max(number + 1, pace.next_round()), samples or 1 << 62)
+            time.sleep(pace.until(number))
             if number == samples:  # reads in progress get one more interval
-                self.__exit__()
-                until = time.monotonic() + self._options.interval
+                pace.end()
                 for probe in self._probes:
-                    probe.join(max(0.0, until - time.monotonic()))
-            probes = {probe.layer.name: probe for probe in self._probes}
-            while not self._results.empty():
-                sample = self._results.get()
-                probes[sample.layer].record(sample)
+                    probe.join(pace.until(number + 1))
             yield self._state(number)
 
     def _state(self, number: int) -> State:
-        rows = [probe.state() for probe in self._probes]
+        states = [probe.state() for probe in self._probes]
+        rows, times = [row for row, _ in states], {row.name: recent for row, recent in states}
         now, count, interval = time.time(), len(self._layers), self._options.interval
         layers, extra = rows[:count], rows[count:]
-        times = {probe.layer.name: probe.readings.recent for probe in self._probes}
         added = verdict.verdict(self._layers, times)
         hung = {row.name for row in rows if is_hung(row, interval, now)}
         failing = [row.name for row in layers if row.errors]
