@@ -20,6 +20,8 @@ from loader import log, plain, standard, units
 from loader.errors import LoaderError
 
 if TYPE_CHECKING:  # not imported at run time, so that --help and errors are fast
+    from rich.table import Table
+
     from loader.operations.monitoring import Check
     from loader.operations.storage.findings import Finding
     from loader.storage.survey import Unseen
@@ -84,22 +86,27 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
         (tell_json if standard.is_for_data() else show_json)({**facts, **missing})
 
 
-def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """Prints a table as wide as its content, with columns of numbers right-aligned. Narrow terminals wrap its lines."""
+def _table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
     # Imported here because importing rich takes longer than printing --help or an error.
-    from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, box=None, pad_edge=False, title_justify="left", header_style="bold")
+    cells = [[str(cell) for cell in row] for row in rows]
     for column, heading in enumerate(headings):
-        cells = [str(row[column]) for row in rows]
-        numeric = all(cell.removeprefix("-")[:1].isdigit() or cell in ("", "-") for cell in cells)
-        table.add_column(heading, justify="right" if numeric and rows else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(plain.printable(str(cell))) for cell in row))
-    unlimited = Console(width=1 << 16)  # columns of characters
+        numeric = all(re.match(r"-?\d|-?$", row[column]) for row in cells)
+        table.add_column(heading, justify="right" if numeric and cells else "left", no_wrap=True)
+    for row in cells:
+        table.add_row(*(Text(plain.printable(cell)) for cell in row))
+    return table
+
+
+def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+    """Prints a table as wide as its content, with columns of numbers right-aligned. Narrow terminals wrap its lines."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    table, unlimited = _table(headings, rows, title), Console(width=1 << 16)  # columns of characters
     console = Console(width=max(Measurement.get(unlimited, unlimited.options, table).maximum, 1))
     with console.capture() as shown:
         console.print(table)
@@ -111,10 +118,8 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
 def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Iterable[str]], None] | None]:
     """Yields a function that redraws a table (headings, rows) with lines below it, and removes it at the end. Yields
     None if stdout is no terminal that can move its cursor."""
-    # Imported here because importing rich takes longer than printing --help or an error.
     from rich.console import Console, Group
     from rich.live import Live
-    from rich.table import Table
     from rich.text import Text
 
     console = Console(file=sys.stdout)
@@ -124,10 +129,8 @@ def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Itera
     with Live(console=console, transient=True, auto_refresh=False) as live:
 
         def draw(headings: Sequence[str], rows: Iterable[Sequence[str]], lines: Iterable[str]) -> None:
-            table = Table(*headings, box=None, pad_edge=False, header_style="bold")
-            for row in rows:
-                table.add_row(*(Text(plain.printable(cell)) for cell in row))
-            live.update(Group(table, Text(""), *(Text(plain.printable(line)) for line in lines)), refresh=True)
+            below = (Text(plain.printable(line)) for line in lines)
+            live.update(Group(_table(headings, rows), Text(""), *below), refresh=True)
 
         yield draw
 

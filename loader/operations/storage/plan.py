@@ -12,7 +12,7 @@ from shlex import quote
 import msgspec
 
 from loader import units
-from loader.errors import DisksUnequal, StripesImpossible, UsageProblem, VolumeTooSmall
+from loader.errors import DisksUnequal, LoaderError, StripesImpossible, UsageProblem, VolumeTooSmall
 from loader.operations.options import FILE_SYSTEMS, STRIPE, VolumeOptions
 from loader.operations.storage import check, commands
 from loader.operations.storage.check import XFS_LEAST
@@ -23,14 +23,13 @@ EXTENT = 4 << 20  # bytes; the default of vgcreate
 _SECTOR = 512
 _LOG_UNIT = 256 * 1024  # bytes: the largest stripe unit of an XFS log
 _LARGEST_FILE = dict(zip(FILE_SYSTEMS, (8 << 60, 16 << 40), strict=True))  # bytes, with blocks of 4096 bytes
-_LVM_NAME = re.compile(r"[\w+.][\w+.-]{0,62}", re.ASCII)
+# Two names of 28 characters are never too long for LVM, which doubles hyphens and appends "_rimage_63".
+_LVM_NAME = re.compile(r"[\w+.][\w+.-]{0,27}", re.ASCII)
 # Names that lvm(8), VALID NAMES, reserves, and further names that lvcreate 2.03 refuses.
 _RESERVED = re.compile(
     r"^(snapshot|pvmove)|_((c|i|wc)orig|cdata|cmeta|cpool|cvol|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata"
     r"|vorigin)"
 )
-_LONGEST_NAME = 124  # characters of group and volume name together; LVM doubles hyphens
-_OWN_NAME = len("_rimage_63")  # characters that LVM appends for the parts of a raid volume
 _MOST_STRIPES, _MOST_IMAGES = 128, 64  # maximum numbers of disks that lvcreate accepts for striped and for raid10
 
 
@@ -89,29 +88,28 @@ def plan(disks: Sequence[Disk], options: VolumeOptions) -> Plan:
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
+def _refuse(error: type[LoaderError], *rows: tuple[object, str]) -> None:
+    """Raises `error` with the first reason that applies."""
+    for applies, reason in rows:
+        if applies:
+            raise error(reason=reason)
+
+
 def _require_names(disks: Sequence[Disk], options: VolumeOptions) -> None:
     group, volume, mount = options.group, options.volume, options.mount
-    for option, name in (("--vg", group), ("--lv", volume)):
-        if not _LVM_NAME.fullmatch(name) or name in (".", ".."):
-            raise UsageProblem(reason=f"{option}: {name!r} is not a valid name in LVM")
     reserved = _RESERVED.search(volume)
-    both = len(f"{group}{volume}".replace("-", "--"))
-    longest = _LONGEST_NAME - (_OWN_NAME if options.redundant else 0)
     names = [disk.devices[0].path if disk.devices else disk.path for disk in disks]
     twice = ", ".join(sorted({name for name in names if names.count(name) > 1}))
     is_taken = any(disk.devices for disk in disks) and os.path.lexists(f"/dev/{group}")
-    for is_wrong, reason in (
+    wrong = [name for name in (group, volume) if not _LVM_NAME.fullmatch(name) or name in (".", "..")]
+    _refuse(
+        UsageProblem,
+        (wrong, f"--vg, --lv: not a valid name in LVM of 28 characters at most: {', '.join(map(repr, wrong))}"),
         (reserved, f"--lv: {volume!r} is a name that LVM reserves ({reserved and reserved[0]})"),
-        (
-            both > longest,
-            f"--vg and --lv have {both} characters together (LVM doubles hyphens), and {longest} is the most",
-        ),
         (is_taken, f"--vg: /dev/{group} exists, so vgcreate refuses the name; choose another one"),
         (not mount.startswith("/") or not mount.isprintable(), f"--mount: {mount!r} is not an absolute path"),
         (twice, f"given twice: {twice}"),
-    ):
-        if is_wrong:
-            raise UsageProblem(reason=reason)
+    )
 
 
 def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> None:
@@ -120,20 +118,11 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions
     is_odd = options.redundant and options.stripes is None and len(disks) % 2 == 1
     devices = {device.path: device for disk in disks for device in disk.devices}
     legs = [disk.devices[0].path for disk in disks if disk.devices]
-    shared = [
-        f"{', '.join(on)} are on one disk, {path}"
-        for path, on in commands.on_one_disk(legs, [*devices.values()]).items()
-    ]
-    for is_wrong, reason in (
-        (
-            unit < PAGE or unit & (unit - 1),
-            f"the stripe size of {unit} bytes is not a power of two of {PAGE} bytes or more",
-        ),
-        (
-            unit > EXTENT,
-            f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(EXTENT)}; lvcreate would "
-            "reduce it and go on",
-        ),
+    shared = commands.on_one_disk(legs, [*devices.values()])
+    _refuse(
+        StripesImpossible,
+        (unit < PAGE or unit & (unit - 1), f"the stripe size of {unit} bytes is not a power of two from {PAGE} on"),
+        (unit > EXTENT, f"the stripe size of {units.size(unit)} exceeds the extent size of {units.size(EXTENT)}"),
         (needed > len(disks), f"each stripe needs {each}, {needed} in all, and there are {len(disks)}"),
         (
             is_odd,
@@ -141,33 +130,24 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions
             f"{stripes} to leave the smallest one in the group",
         ),
         (needed > most, f"lvcreate takes {most} disks at most, and {needed} are needed"),
-        (shared, "; ".join(shared)),
-    ):
-        if is_wrong:
-            raise StripesImpossible(reason=reason)
+        (shared, "; ".join(f"{', '.join(on)} are on one disk, {path}" for path, on in shared.items())),
+    )
 
 
 def _require_room(size: int, options: VolumeOptions) -> None:
     """Raises VolumeTooSmall if the volume cannot hold the database twice, if it is too small for the file system, or if
     data.mdb would exceed the file system's largest file."""
-    kind, database = options.kind, options.database
-    for is_wrong, reason in (
+    kind, database, largest = options.kind, options.database, _LARGEST_FILE[options.kind]
+    _refuse(
+        VolumeTooSmall,
         (
             size - size // 20 < 2 * database,
             f"a volume of {units.size(size)}, of which 5 % are counted for the file system itself, does not hold a "
             f"database of {units.size(database)} twice: a build, a restore or a copy is made beside it",
         ),
-        (
-            kind == "xfs" and size < XFS_MINIMUM,
-            f"xfs needs {units.size(XFS_MINIMUM)}, the volume has {units.size(size)}",
-        ),
-        (
-            database > _LARGEST_FILE[kind],
-            f"a file of {kind} can have {units.size(_LARGEST_FILE[kind])}, and data.mdb is one file",
-        ),
-    ):
-        if is_wrong:
-            raise VolumeTooSmall(reason=reason)
+        (kind == "xfs" and size < XFS_MINIMUM, f"xfs needs {units.size(XFS_MINIMUM)}, not {units.size(size)}"),
+        (database > largest, f"a file of {kind} can have {units.size(largest)}, and data.mdb is one file"),
+    )
 
 
 def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
