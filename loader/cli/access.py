@@ -80,14 +80,14 @@ class ServersOptions(BindOptions):
 class ConsumerAccount:
     """Options of the bind at the second server."""
 
-    consumer_bind_dn: Annotated[str | None, "--consumer-bind-dn DN", "Bind DN at the replica (default: -D)."] = None
+    consumer_bind_dn: Annotated[str | None, "--consumer-bind-dn DN", "Bind DN at that server (default: -D)."] = None
     consumer_password_file: Annotated[
-        str | None, "--consumer-password-file FILE", "Password file at the replica (default: -y)."
+        str | None, "--consumer-password-file FILE", "Password file at that server (default: -y)."
     ] = None
     consumer_mechanism: Annotated[
         str | None,
         "--consumer-mechanism MECH",
-        "SASL mechanism at the replica (default: -Y, unless --consumer-bind-dn is given).",
+        "SASL mechanism at that server (default: -Y, unless --consumer-bind-dn is given).",
     ] = None
 
 

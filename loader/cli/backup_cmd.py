@@ -48,7 +48,7 @@ from loader.operations.backup.options import (
 
 if TYPE_CHECKING:
     from loader.operations.backup.check import Check
-    from loader.operations.backup.manifest import Backup, Drill, Proofs, Replayed, Verification
+    from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
     from loader.operations.backup.replay import Logged
     from loader.operations.backup.repository import Where
     from loader.operations.backup.restore import RestorePlan, RestoreReport
@@ -81,9 +81,7 @@ def init_command(repo: RepoOption, policy: Policy, as_json: Json) -> None:
     """
     from loader.operations.backup import repository
 
-    is_new = repository.init(repo, policy)
-    printed = {"repository": repo, "created": "yes" if is_new else "no, it exists"}
-    show_report({"repository": str(repo), "created": is_new}, as_json, printed)
+    show_report({"repository": str(repo), "created": repository.init(repo, policy)}, as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,20 +173,8 @@ def run_command(
     Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
-    The same line on every server, of which only two take backups; old backups are removed after a good one:
-      ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
-    Only what has changed since the last incremental backup:
-      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
-    All databases of the server as they were at one moment, with the accesslog:
-      ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
     Encrypted, so that only the owner of an identity can read it (not this host):
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
-    Once a month as LDIF, for another version of OpenLDAP or another kind of machine:
-      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup-ldif --kind ldif
-    Into two repositories, one on another host; each gets a backup even if the other one fails:
-      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup -R s3://BUCKET/ldap --limit-upload 5M
-    The database of one suffix, compressed more:
-      ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     """
     from loader.operations.backup import repository
     from loader.operations.backup.run import run
@@ -249,8 +235,7 @@ def log_command(
     with repository.at(options.repo, progress, scratch, traffic=traffic, backups=False) as repo:
         logged = segments.run(replace(options, repo=repo, packing=packing), progress)
     if reports or shown.as_json:
-        printed = {"new entries": units.number(logged.entries), "newest change": logged.newest or "-"}
-        show_report(logged, shown.as_json, {**printed, "seconds behind": logged.behind})
+        show_report(logged, shown.as_json)
 
 
 def _for_cron(shown: Shown) -> tuple[bool, Progress]:
@@ -360,23 +345,12 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
     show_report(facts, as_json=False)
 
 
-def _proof(proof: Verification | Drill | None) -> str:
-    from loader.operations.backup import manifest, repository
-
+def _proof(proof: Verification | Drill | None) -> dict[str, object] | str:
+    """Returns the facts of a proof for a printed report; --json has its seal as well."""
     if proof is None:
         return "never"
-    if isinstance(proof, manifest.Verification):
-        details, problem = part_read(proof), proof.problem
-    else:
-        problem = proof.problems
-        details = f"restored in {units.duration(proof.restore_seconds)}"
-        details += f", {_lost(proof.replay)} would be lost" if proof.replay else ""
-    return f"{units.duration(repository.age_of(proof))} ago, {details}: {problem or 'good'}"
-
-
-def _lost(replay: Replayed) -> str:
-    seconds = units.duration(replay.lost_seconds)
-    return f"{seconds} (compared with {replay.live})" if replay.live else f"at most {seconds} (no live server)"
+    result = getattr(proof, "problems", proof.problem) or "good"
+    return {**structs.asdict(proof), **dict.fromkeys(("format", "seal", "problem")), "result": result}
 
 
 def part_read(proof: Verification) -> str:
@@ -472,8 +446,7 @@ def pin_command(
         else:
             backup = repository.pin(opened, name, until, suffix)
         pinned = repository.proofs(opened, backup).pinned_until
-    facts = {"backup": backup.id, "pinned_until": pinned}
-    show_report(facts, as_json, {"backup": backup.id, "pinned until": pinned.isoformat() if pinned else "-"})
+    show_report({"backup": backup.id, "pinned_until": pinned}, as_json)
 
 
 # --- restore, verify, drill, extract -----------------------------------------------------------------
@@ -494,8 +467,6 @@ def restore_command(
       systemctl stop slapd
       ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace
       systemctl start slapd
-    All databases of one moment, each into the directory that the configuration gives it:
-      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --all-databases --replace
     Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
     To the last moment before a mistake, from the newest backup before it and the accesslog:
@@ -649,19 +620,7 @@ def drill_command(
         show_json({"drills": proofs} if len(proofs) > 1 else proofs[0])
     else:
         for proof in proofs:
-            facts = {
-                "backup": proof.backup,
-                "restored in": units.duration(proof.restore_seconds),
-                "entries": units.number(proof.entries),
-                "looked up": units.number(proof.lookups),
-                "contextCSN": " ".join(proof.context_csns) or "none stored",
-            }
-            if replay := proof.replay:
-                last = max(replay.newest_csns, default="none")
-                facts["replayed"] = f"{units.number(replay.operations)} changes, the last {last}"
-                facts["consumer"] = "followed" if replay.has_consumer else "none"
-                facts["would be lost"] = _lost(replay)
-            show_facts({**facts, "result": proof.problems or "good"})
+            show_report(_proof(proof), as_json=False)
     return EXIT_DIFFERENT if any(proof.problems for proof in proofs) else EXIT_OK
 
 

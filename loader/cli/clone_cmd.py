@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loader import log, standard, units
+from loader import standard
 from loader.cli.options import DryRun, Shown
-from loader.cli.report import show_report, tell, tell_json
+from loader.cli.report import show_report, tell_report
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 from loader.operations.options import CloneOptions
@@ -60,13 +60,7 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     from loader.operations import clone as operation
 
     if sends:
-        sent = operation.send(options, shown.progress)
-        if shown.as_json:  # on stderr, because stdout carries the copy
-            tell_json(sent)
-        elif log.verbosity() >= 0:
-            skipped = f", {units.size(sent.skipped)} skipped" if sent.skipped else ""
-            took = units.duration(sent.seconds)
-            tell(f"sent: {units.size(sent.length)}{skipped} in {took}, transaction {sent.txnid}")
+        tell_report(operation.send(options, shown.progress), shown.as_json)
         return
     report: Struct
     if dry_run:

@@ -24,16 +24,9 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
 @dataclass(frozen=True, kw_only=True)
 class _SideB(ConsumerAccount):
-    consumer_bind_dn: Annotated[str | None, "--consumer-bind-dn DN", "Bind DN at B (default: -D)."] = None
-    consumer_password_file: Annotated[
-        str | None, "--consumer-password-file FILE", "Password file at B (default: -y)."
-    ] = None
-    consumer_mechanism: Annotated[
-        str | None,
-        "--consumer-mechanism MECH",
-        "SASL mechanism at B (default: -Y, unless --consumer-bind-dn is given).",
-    ] = None
-    consumer_base: Annotated[str | None, "--consumer-base BASE", "Base DN at B (default: -b)."] = None
+    """B is the second server."""
+
+    consumer_base: Annotated[str | None, "--consumer-base BASE", "Base DN at the second server (default: -b)."] = None
 
 
 @dataclass(frozen=True, kw_only=True)

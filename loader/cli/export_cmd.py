@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import structs
 
-from loader import defaults, log, standard, units
+from loader import defaults, standard
 from loader.cli import access
 from loader.cli.access import ServersOptions
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
-from loader.cli.report import show_report, tell, tell_json
+from loader.cli.report import show_report, tell_report
 from loader.declared import Argument, Compress, ExportLimits, compression
 from loader.declared import command as declare
 from loader.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from loader.operations.export_mdb import StreamReport
     from loader.operations.shards import Finished
 
 
@@ -127,20 +126,9 @@ def _of_database(
     if to.directory is None:
         refuse_given(("restart", "timeouts"), "an export into a directory")
         sent = export_mdb.stream_database(part, jobs, ldif_format, run.progress)
-        _tell_streamed(sent, run.as_json)
+        note(structs.asdict(sent))
+        tell_report(sent, run.as_json)
         return None
     options = export_mdb.DumpOptions(part, to.directory, jobs, ldif_format)
     timeouts = run.timeouts_of(export_mdb.STEPS)
     return export_mdb.export_database(options, run.progress, timeouts, run.restart)
-
-
-def _tell_streamed(report: StreamReport, as_json: bool) -> None:
-    """Prints the report on stderr, because stdout carries the LDIF."""
-    note(structs.asdict(report))
-    if as_json:
-        tell_json(report)
-    elif log.verbosity() >= 0:
-        took, csns = units.duration(report.seconds), " ".join(report.context_csns)
-        sent = f"{units.number(report.entries)} entries, {units.size(report.bytes)} of LDIF in {took}"
-        tell(f"sent: {sent}, contextCSN {csns or 'none (none is stored)'}")
-        tell(*(f"note: {note}" for note in report.notes))

@@ -362,9 +362,7 @@ def _entries(
         elif key in own or (not is_for_this_verb and key in names_of_all_verbs()):
             yield f"{where}: {key}", key, value
         elif key not in names_of_all_verbs() and any(word in key.lower() for word in _SECRETS):
-            reason = (
-                "a password, which a profile never holds; put the password into a file and name that: password-file"
-            )
+            reason = "a password, which a profile never holds; put it into a file and name that: password-file"
             raise UsageProblem(reason=f"{where}: {key} looks like {reason}")
         else:
             letters = names_of_all_verbs()

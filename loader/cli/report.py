@@ -70,6 +70,14 @@ def tell_json(report: object) -> None:
     print(json.dumps(_members(report)), file=sys.stderr)
 
 
+def tell_report(report: msgspec.Struct, as_json: bool) -> None:
+    """Like `show_report`, but on stderr, for verbs that write data to stdout. -q leaves the facts out."""
+    if as_json:
+        tell_json(report)
+    elif log.verbosity() >= 0:
+        tell(*fact_lines(readable_facts(msgspec.structs.asdict(report))))
+
+
 def _members(report: object) -> dict[str, object]:
     return {**REPORT, **msgspec.to_builtins(report, enc_hook=str)}
 
@@ -140,7 +148,16 @@ _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 _SIZES = {
     *("allocated", "bytes", "data_bytes", "estimate", "free", "map_size", "maxsize", "needed", "stored_bytes"),
-    *("source_apparent", "source_allocated", "target_apparent", "target_allocated", "grown", "have"),
+    *(
+        "source_apparent",
+        "source_allocated",
+        "target_apparent",
+        "target_allocated",
+        "grown",
+        "have",
+        "length",
+        "skipped",
+    ),
 }
 # Facts that are printed only with --json.
 _JSON_ONLY = {
@@ -191,7 +208,7 @@ def readable_facts(facts: Mapping[str, object]) -> dict[str, object]:
     shown: dict[str, object] = {
         _NAMES.get(name, name.replace("_", " ")): _readable(name, value)
         for name, value in facts.items()
-        if name not in _JSON_ONLY and value is not None
+        if name not in _JSON_ONLY and value not in (None, "")
     }
     seconds, rate = facts.get("seconds"), facts.get("rate")
     if isinstance(seconds, int | float) and seconds:
@@ -206,8 +223,15 @@ def readable_facts(facts: Mapping[str, object]) -> dict[str, object]:
 
 def _readable(name: str, value: object) -> object:
     """Returns a value as readable text, without Python's brackets and quotes."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_readable(key, item)}" for key, item in value.items()) or "none"
+        words = (
+            f"{name.replace('_', ' ')} {_readable(name, item)}"
+            for name, item in value.items()
+            if item not in (None, "")
+        )
+        return ", ".join(words) or "none"
     if isinstance(value, list | tuple | set | frozenset):
         if any(isinstance(item, Mapping | msgspec.Struct) for item in value):
             return units.number(len(value))
@@ -216,6 +240,8 @@ def _readable(name: str, value: object) -> object:
         return "yes" if value else "no"
     if isinstance(value, int):
         return units.size(value) if name in _SIZES else units.number(value)
+    if isinstance(value, float):
+        return f"{value:.1f}"
     return value
 
 

@@ -93,20 +93,13 @@ def check_command(
 
 
 def _facts(report: Report) -> Mapping[str, object]:
-    facts = msgspec.to_builtins(report)
-    situation = facts["situation"]
-    return {
-        "well": report.is_well,
-        "findings": facts["findings"],
-        "not_looked_at": situation["unseen"],
-        **{name: situation[name] for name in ("memory", "database", "configured")},
-        **{name: value for name, value in situation["facts"].items() if name != "unseen"},
-    }
+    facts = msgspec.to_builtins(report.situation)
+    return {"well": report.is_well, "findings": report.findings, "not_looked_at": facts.pop("unseen"), **facts}
 
 
-def _layers(situation: Situation) -> Iterator[str]:
+def _layers(facts: Situation) -> Iterator[str]:
     """Yields the lines of a tree: the database, its file system, the devices below."""
-    facts, database, mount = situation.facts, situation.database, situation.facts.mount
+    database, mount = facts.database, facts.mount
     if database is None:
         yield facts.path
     else:
@@ -130,17 +123,14 @@ def _layers(situation: Situation) -> Iterator[str]:
 def _described(device: Device, volume: Volume | None) -> str:
     words = [device.kind, units.size(device.size)]
     if volume is not None:
-        kinds = "+".join(dict.fromkeys(segment.kind for segment in volume.segments))
-        legs = ", ".join(f"{leg} {count}" for leg, count in volume.legs.items())
-        words.append(f"{kinds}, extents: {legs}" if legs else kinds)
+        words += dict.fromkeys(segment.kind for segment in volume.segments)
+        words += [f"{count} extents on {leg}" for leg, count in volume.legs.items()]
         sizes = {segment.stripe_size for segment in volume.segments if segment.stripe_size}
         words += [f"stripes of {units.size(size)}" for size in sorted(sizes)]
-    if device.file:
-        words.append(f"shows {device.file}")
+    words += [f"shows {device.file}"] if device.file else []
     if device.kind == "disk":
         words.append("rotating" if device.rotational else "not rotating")
-        words += [f"scheduler {device.scheduler}"] if device.scheduler else []
-        words += [device.write_cache] if device.write_cache else []
+        words += filter(None, [device.scheduler and f"scheduler {device.scheduler}", device.write_cache])
     return ", ".join((*words, f"readahead {units.size(device.read_ahead)}"))
 
 
@@ -439,7 +429,7 @@ def watch_command(
 
     With --check nothing is read but the state file of a running watch: one line with performance data and one
     line for each layer, exit status 0, 1, 2 or 3. Failed reads are CRITICAL for as long as emax shows a peak. A layer
-    that is not measured, a watch that has ended, and a state that is missing or older than three intervals are UNKNOWN.
+    that is not measured, and a state that is missing or older than three intervals are UNKNOWN.
 
     \b
       ditseed storage watch /var/lib/ldap
@@ -517,17 +507,13 @@ def _rows(state: State) -> Iterator[tuple[str, ...]]:
 
 
 def _notes(state: State) -> list[str]:
-    """Returns each note once. Names the layers that have the note, or none if all layers have it."""
+    """Returns each note once, with the names of the layers that have it."""
     notes: dict[str, list[str]] = {}
     for row in state.rows:
         failed = [f"{row.failed} failed, the last with: {row.error}"] if row.failed else []
         for note in (*row.notes, *failed):
             notes.setdefault(note, []).append(row.name)
-    everywhere = len(state.rows)
-    return [
-        f"note: {note}" if len(names) == everywhere > 1 else f"note: {', '.join(names)}: {note}"
-        for note, names in notes.items()
-    ]
+    return [f"note: {', '.join(names)}: {note}" for note, names in notes.items()]
 
 
 def _ms(seconds: float) -> str:

@@ -20,7 +20,7 @@ from loader.cli import ending
 from loader.cli.access import ServerOptions, connection_of
 from loader.cli.options import DryRun, Json, ProgressMode, is_given, keep_strongest, progress_of, refuse_given
 from loader.cli.report import show, show_json, show_table
-from loader.declared import Duration, OptionalConfig, ParsedType, Share, Size
+from loader.declared import Duration, OptionalConfig, Share, Size
 from loader.declared import command as declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.options import FLAGS, NONE, OFF, ON, IndexChange, SearchSources
@@ -204,26 +204,19 @@ def _show_load(plan: LoadPlan) -> None:
     )
 
 
-class EnvFlags(ParsedType):
-    name, kind = "flags", tuple
-
-    def parse(self, text: str) -> tuple[str, ...]:
-        flags = {word for word in text.lower().replace(",", " ").split() if word != "none"}
-        if not flags.issubset(FLAGS):
-            raise UsageProblem(reason=f"{text}: the flags are {', '.join(FLAGS)}")
-        return tuple(sorted(flags))
+def _flags(text: str) -> str:
+    """Returns the words of --envflags, or NONE."""
+    flags = {word for word in text.lower().replace(",", " ").split() if word != NONE}
+    if not flags.issubset(FLAGS):
+        raise UsageProblem(reason=f"--envflags {text}: the flags are {', '.join(FLAGS)}")
+    return ",".join(sorted(flags)) or NONE
 
 
-class Checkpoint(ParsedType):
-    """Option type: KBYTES MINUTES (slapd-mdb(5)), or none."""
-
-    name, kind = "checkpoint", tuple
-
-    def parse(self, text: str) -> tuple[str, ...]:
-        words = [] if text.lower() == "none" else text.split()
-        if len(words) not in (0, 2) or not all(map(str.isdecimal, words)) or not text.strip():
-            raise UsageProblem(reason=f"{text} is neither 'KBYTES MINUTES' nor none")
-        return tuple(words)
+def _checkpoint(text: str) -> str:
+    words = text.lower().split()
+    if words != [NONE] and (len(words) != 2 or not all(map(str.isdecimal, words))):
+        raise UsageProblem(reason=f"--checkpoint {text} is neither 'KBYTES MINUTES' nor none")
+    return " ".join(words)
 
 
 @declare("sync", command)
@@ -232,13 +225,9 @@ def sync_command(
         str | None, Choice([ON, OFF]), "on: slapd no longer syncs commits to disk; off: it does so again."
     ],
     envflags: Annotated[
-        tuple[str, ...] | None,
-        EnvFlags(),
-        f"Flags of the environment, with commas between them, or none: {', '.join(FLAGS)}.",
+        str | None, f"Flags of the environment, with commas between them, or none: {', '.join(FLAGS)}."
     ],
-    checkpoint: Annotated[
-        tuple[str, ...] | None, Checkpoint(), "'KBYTES MINUTES', or none: when slapd syncs commits despite nosync."
-    ],
+    checkpoint: Annotated[str | None, "'KBYTES MINUTES', or none: when slapd syncs commits despite nosync."],
     lease: Annotated[
         float | None,
         Duration(),
@@ -271,8 +260,8 @@ def sync_command(
 
     values = {
         syncing.NOSYNC: nosync,
-        syncing.ENV_FLAGS: None if envflags is None else ",".join(envflags) or NONE,
-        syncing.CHECKPOINT: None if checkpoint is None else " ".join(checkpoint) or NONE,
+        syncing.ENV_FLAGS: None if envflags is None else _flags(envflags),
+        syncing.CHECKPOINT: None if checkpoint is None else _checkpoint(checkpoint),
     }
     changes = [(kind, value) for kind, value in values.items() if value is not None]
     if len(changes) > 1:

@@ -279,11 +279,9 @@ def locking_process(path: Path) -> int | None:
     # For some file systems, /proc/locks shows another device number, so the PID in the lock file is compared too. That
     # PID alone is not enough: it may be one in a container's namespace.
     lockers = [
-        lock.pid
-        for lock in holders.locks()
-        if lock.kind == "FLOCK"
-        and lock.inode == status.st_ino
-        and (lock.device == status.st_dev or str(lock.pid) == pid)
+        locker
+        for kind, locker, device, inode in holders.locks()
+        if (kind, inode) == ("FLOCK", status.st_ino) and (device == status.st_dev or str(locker) == pid)
     ]
     return next((locker for locker in lockers if str(locker) == pid), lockers[0]) if lockers else None
 

@@ -381,7 +381,7 @@ def _directory(path: Path) -> int:
     """Opens the directory for listing. Raises DirectoryUnsafe if root would follow another account's link."""
     links = 0
     try:
-        with closing(_components(path)) as components:
+        with named(path), closing(_components(path)) as components:
             while True:
                 status = next(components)
                 links += stat.S_ISLNK(status.st_mode)
@@ -392,9 +392,6 @@ def _directory(path: Path) -> int:
                     raise DirectoryUnsafe(path=path, reason=reason)
     except StopIteration as end:
         return _open_for_listing(end.value, path)
-    except OSError as error:
-        error.filename = plain.with_operator_paths(str(path))
-        raise
 
 
 def _components(path: Path) -> Generator[os.stat_result, None, int]:

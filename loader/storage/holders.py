@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -256,19 +255,18 @@ def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
     by_pid = {user.pid: user for user in users if user is not None}
-    for lock in locks():  # the kernel's NFS server locks files for its clients without opening them
-        if directory.has(lock.device, lock.inode) and lock.pid > 0 and lock.pid != os.getpid():
-            name = command_name(lock.pid)
-            by_pid.setdefault(lock.pid, Occupant(lock.pid, name, "has a file in it locked", False))
+    for _, pid, device, inode in locks():  # the kernel's NFS server locks files for clients without opening them
+        if directory.has(device, inode) and pid > 0 and pid != os.getpid():
+            by_pid.setdefault(pid, Occupant(pid, command_name(pid), "has a file in it locked", False))
     for name in databases:
         try:
-            pid = locker(top / name)
+            user = locker(top / name)
         except OSError as error:
             if error.errno != errno.EIO:  # EIO: the device is dead
                 raise
             continue
-        if pid is not None and pid not in by_pid:
-            by_pid[pid] = Occupant(pid, command_name(pid), f"has the database {top / name} open", True)
+        if user is not None and user not in by_pid:
+            by_pid[user] = Occupant(user, command_name(user), f"has the database {top / name} open", True)
     return [by_pid[pid] for pid in sorted(by_pid)]
 
 
@@ -328,20 +326,12 @@ def _maps_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
     return False
 
 
-class KernelLock(NamedTuple):
-    """`kind` is POSIX, FLOCK, OFDLCK or LEASE. `pid` is from ditseed's PID namespace; it is 0 or less if unknown."""
-
-    kind: str
-    pid: int
-    device: int
-    inode: int
-
-
-def locks() -> Iterator[KernelLock]:
-    """Yields the locks of this host (proc_locks(5)). A lock of an open file description has no process ID. Omits
-    waiting locks (with an arrow) and locks without an inode ("<none>")."""
+def locks() -> Iterator[tuple[str, int, int, int]]:
+    """Yields kind (such as FLOCK), process ID, device and inode of each lock of this host (proc_locks(5)). The locks of
+    other PID namespaces and of open file descriptions have no process ID: 0 or less. Omits waiting locks (with an
+    arrow) and locks without an inode ("<none>")."""
     for line in Path(f"{_PROC}/locks").read_text().splitlines():
         _, kind, _, _, pid, file, *_ = line.split()
         if kind != "->" and not file.startswith("<"):
             major, minor, inode = file.split(":")
-            yield KernelLock(kind, int(pid), os.makedev(int(major, 16), int(minor, 16)), int(inode))
+            yield kind, int(pid), os.makedev(int(major, 16), int(minor, 16)), int(inode)

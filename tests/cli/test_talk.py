@@ -34,7 +34,7 @@ def test_quiet_leaves_the_report_of_a_stream_out(tmp_path: Path) -> None:
     try:
         command.ditseed("build", tmp_path / "tree", "--config", server.config_path).ok()
         asked = ("export", server.database_dir, "-o", "-")
-        assert "sent: " in command.ditseed(*asked).ok().err
+        assert "entries  " in command.ditseed(*asked).ok().err
         assert command.ditseed(*asked, "-q").ok().err == ""
         told = command.ditseed(*asked, "-v").ok().err
         assert f"{server.database_dir}/data.mdb: " in told

@@ -89,7 +89,7 @@ def test_a_good_one(repo: Path) -> None:
     (found,) = verify(repo)
     assert found.is_whole
     assert repository.proofs(repo, only(repo)).verification == found
-    assert "read: good" in ditseed("backup", "show", "latest", "-R", repo).ok().out
+    assert "result good" in ditseed("backup", "show", "latest", "-R", repo).ok().out
     assert ditseed("backup", "list", "-R", repo, "--json").ok().facts["backups"][0]["verification"]
     assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
     assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING

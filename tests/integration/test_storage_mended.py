@@ -54,7 +54,7 @@ def database(place, map_size=1 << 20):
         transaction.put(b"a", bytes(100))
 
 def facts(**changes):
-    return lambda situation: replace(situation, facts=replace(situation.facts, **changes))
+    return lambda situation: replace(situation, **changes)
 
 {body}
 """
@@ -144,7 +144,7 @@ database("/run/mnt/full/db", 700 << 20)
 mended("/run/mnt/full/db", "maxsize", "/dev/ubdd")
 before = os.statvfs("/run/mnt/full").f_blocks
 def scarce(situation):
-    return facts(space=replace(situation.facts.space, free=0))(situation)
+    return facts(space=replace(situation.space, free=0))(situation)
 mend("/run/mnt/full/db", "space", change=scarce)
 assert os.statvfs("/run/mnt/full").f_blocks > before
 Path("/run/fstab").write_text("/dev/packed/data /run/mnt/full xfs delaylog\n")
@@ -186,11 +186,11 @@ mkfs.ext4 -q -b 4096 /dev/vg/thin
 mount /dev/vg/thin /run/mnt/thin
 ''')
 def filled(situation):
-    volumes = situation.facts.volumes
+    volumes = situation.volumes
     logical = tuple(replace(one, data_percent=90.0, metadata_percent=90.0) for one in volumes.logical)
     return facts(volumes=replace(volumes, logical=logical))(situation)
 def size(name):
-    return checking.situation(Path("/run/mnt/thin")).facts.volumes.named("vg", name).size
+    return checking.situation(Path("/run/mnt/thin")).volumes.named("vg", name).size
 for rule, name in (("thin.data", "pool"), ("thin.metadata", "pool_tmeta")):
     before = size(name)
     mend("/run/mnt/thin", rule, change=filled)

@@ -222,7 +222,7 @@ def test_a_layer_that_fails_from_the_beginning_is_critical(tmp_path: Path) -> No
         assert "_failed'=0c" in judged(state).out
         process.kill()
         process.communicate()
-    assert (judged(state).status, "has ended" in judged(state).out) == (3, True)
+    assert told(state, "is the watch running?") == 3
 
 
 def test_a_file_system_without_a_device(tmp_path: Path) -> None:
@@ -270,8 +270,7 @@ def test_the_state_is_judged_as_a_plugin_does(tmp_path: Path) -> None:
     assert all(one["reads"] > 0 and one["figures"]["emax"] > 0 for one in found["probes"]), found["probes"]
     assert found["probes"][1]["size"] == 4096
     assert {one["layer"] for one in found["verdict"]} == {one["name"] for one in found["layers"]}
-    elsewhere = {**found["watcher"], "namespace": "elsewhere"}
-    state.write_text(json.dumps({**found, "interval": 3600, "watcher": elsewhere}))  # not stale
+    state.write_text(json.dumps({**found, "interval": 3600}))  # not stale
     well = judged(state, "-w", "5000", "-c", "6000")
     assert well.status == 0, well.out
     assert well.out.startswith("STORAGE WATCH OK - ")

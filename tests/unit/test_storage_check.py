@@ -12,18 +12,16 @@ from msgspec.structs import replace
 
 from loader.cli.storage_cmd import _layers
 from loader.operations.storage.check import judged
-from loader.operations.storage.findings import Configured, Database, Finding, Severity, Situation
+from loader.operations.storage.findings import Configured, Finding, Severity, Situation
 from loader.storage.mounts import FstabEntry
-from loader.storage.survey import Facts, PhysicalVolume, Segment, Volume, Volumes
+from loader.storage.survey import PhysicalVolume, Segment, Volume, Volumes
 
 RECORDED = Path(__file__).parent / "storage/recorded"
 
 
 def recorded(name: str) -> Situation:
     told: dict[str, Any] = msgspec.json.decode((RECORDED / f"{name}.json").read_bytes())
-    facts = msgspec.convert({**told, "unseen": []}, Facts)
-    database = msgspec.convert(told["database"], Database | None)  # type: ignore[arg-type]
-    return Situation(facts, told["memory"], database)
+    return msgspec.convert({**told, "unseen": []}, Situation)
 
 
 def found(situation: Situation, rule: str) -> Finding:
@@ -35,21 +33,17 @@ def severities(situation: Situation, rule: str) -> list[str]:
     return [one.severity.value for one in judged(situation) if one.rule == rule]
 
 
-def with_facts(situation: Situation, **changes: Any) -> Situation:
-    return replace(situation, facts=replace(situation.facts, **changes))
-
-
 def with_mount(situation: Situation, **changes: Any) -> Situation:
-    return with_facts(situation, mount=replace(situation.facts.mount, **changes))
+    return replace(situation, mount=replace(situation.mount, **changes))
 
 
 def with_parameters(situation: Situation, **changes: Any) -> Situation:
-    assert situation.facts.parameters is not None
-    return with_facts(situation, parameters=replace(situation.facts.parameters, **changes))
+    assert situation.parameters is not None
+    return replace(situation, parameters=replace(situation.parameters, **changes))
 
 
 def with_physical(situation: Situation, *physical: PhysicalVolume) -> Situation:
-    return with_facts(situation, volumes=Volumes(situation.facts.volumes.logical, physical))
+    return replace(situation, volumes=Volumes(situation.volumes.logical, physical))
 
 
 def with_database(situation: Situation, **changes: Any) -> Situation:
@@ -58,9 +52,9 @@ def with_database(situation: Situation, **changes: Any) -> Situation:
 
 
 def with_volume(situation: Situation, change: dict[str, Any], name: str) -> Situation:
-    volumes = situation.facts.volumes
+    volumes = situation.volumes
     logical = tuple(replace(one, **change) if one.name == name else one for one in volumes.logical)
-    return with_facts(situation, volumes=Volumes(logical, volumes.physical))
+    return replace(situation, volumes=Volumes(logical, volumes.physical))
 
 
 LINEAR, STRIPED, EXT4, THIN = map(recorded, ("linear", "striped", "ext4", "thin"))
@@ -68,42 +62,42 @@ LINEAR, STRIPED, EXT4, THIN = map(recorded, ("linear", "striped", "ext4", "thin"
 
 def of_striped(**changes: Any) -> Situation:
     """On devices that are changed below the volume."""
-    top, *legs = STRIPED.facts.devices
-    return with_facts(STRIPED, devices=(top, *(replace(one, **changes) for one in legs)))
+    top, *legs = STRIPED.devices
+    return replace(STRIPED, devices=(top, *(replace(one, **changes) for one in legs)))
 
 
 def encrypted_mirrors() -> Situation:
-    top, *legs = STRIPED.facts.devices
+    top, *legs = STRIPED.devices
     crypts = (replace(one, kind="crypt", on=(f"md{number}",)) for number, one in enumerate(legs))
     below = (replace(top, name=f"md{number}", kind="md raid1", on=()) for number in range(3))
-    return with_facts(STRIPED, devices=(top, *crypts, *below))
+    return replace(STRIPED, devices=(top, *crypts, *below))
 
 
 def on_partition(start: int, **changes: int) -> Situation:
-    disk = STRIPED.facts.devices[1]
-    return with_facts(LINEAR, devices=(replace(disk, kind="partition", start=start, on=("sda",), **changes),))
+    disk = STRIPED.devices[1]
+    return replace(LINEAR, devices=(replace(disk, kind="partition", start=start, on=("sda",), **changes),))
 
 
 def begun_at(start: int, **of_devices: int) -> Situation:
     """With the first extents there."""
-    physical = (replace(one, start=start) for one in STRIPED.facts.volumes.physical)
-    devices = tuple(replace(one, **of_devices) for one in STRIPED.facts.devices)
-    return with_facts(with_physical(STRIPED, *physical), devices=devices)
+    physical = (replace(one, start=start) for one in STRIPED.volumes.physical)
+    devices = tuple(replace(one, **of_devices) for one in STRIPED.devices)
+    return replace(with_physical(STRIPED, *physical), devices=devices)
 
 
 def taken(used: int) -> Situation:
     """By a database, of the volume."""
-    space = replace(LINEAR.facts.space, free=LINEAR.facts.space.size - used)
-    return with_facts(with_database(LINEAR, used=used, allocated=used), space=space)
+    space = replace(LINEAR.space, free=LINEAR.space.size - used)
+    return replace(with_database(LINEAR, used=used, allocated=used), space=space)
 
 
 def raid10(width: int) -> Situation:
     """The device states 256 KiB: each of the two stripes twice."""
-    assert isinstance(STRIPED.facts.volume, Volume)
-    segment = Segment("raid10", 4, 65536, STRIPED.facts.volume.extents, (), 2)
-    top, *others = STRIPED.facts.devices
+    assert isinstance(STRIPED.volume, Volume)
+    segment = Segment("raid10", 4, 65536, STRIPED.volume.extents, (), 2)
+    top, *others = STRIPED.devices
     situation = with_volume(STRIPED, {"segments": (segment,)}, "str")
-    situation = with_facts(situation, devices=(replace(top, min_io=65536, opt_io=4 * 65536), *others))
+    situation = replace(situation, devices=(replace(top, min_io=65536, opt_io=4 * 65536), *others))
     return with_parameters(situation, stripe_unit=65536, stripe_width=width * 65536)
 
 
@@ -112,10 +106,10 @@ def entry(options: str, kind: str = "xfs") -> FstabEntry:
 
 
 def in_fstab(situation: Situation, options: str, kind: str = "xfs") -> Situation:
-    return with_facts(situation, fstab=entry(options, kind))
+    return replace(situation, fstab=entry(options, kind))
 
 
-ALONE = [replace(one, disks=("/dev/sda",)) for one in LINEAR.facts.volumes.physical]
+ALONE = [replace(one, disks=("/dev/sda",)) for one in LINEAR.volumes.physical]
 BTRFS = with_mount(LINEAR, kind="btrfs")
 SUBVOLUME = with_mount(LINEAR, kind="btrfs", root="/@ldap", options=("rw", "subvolid=256", "subvol=/@ldap"))
 BIND = with_mount(LINEAR, root="/db a", target="/srv/ldap")
@@ -127,7 +121,7 @@ BARELY = with_mount(EXT4, options=("rw", "nobarrier"))
     ("situation", "rule", "expected"),
     [
         (with_physical(LINEAR, *ALONE), "volume.linear", "ok"),
-        (with_physical(LINEAR, *LINEAR.facts.volumes.physical[:1]), "volume.linear", "ok"),
+        (with_physical(LINEAR, *LINEAR.volumes.physical[:1]), "volume.linear", "ok"),
         (STRIPED, "volume.linear", ""),
         (STRIPED, "volume.striped", "ok"),
         (STRIPED, "volume.stripe_size", "note"),
@@ -154,7 +148,7 @@ BARELY = with_mount(EXT4, options=("rw", "nobarrier"))
         (with_database(LINEAR, used=1 << 40), "readahead", "ok"),
         (with_database(LINEAR, used=1 << 40), "memory", "note"),
         (with_database(LINEAR, used=1 << 20), "memory", "ok"),
-        (with_facts(BTRFS, no_cow=True), "filesystem", "ok"),
+        (replace(BTRFS, no_cow=True), "filesystem", "ok"),
         (EXT4, "filesystem.journal", ""),
         (UNJOURNALED, "filesystem.journal", "warning"),
         (with_mount(UNJOURNALED, kind="ext2"), "filesystem.journal", ""),
@@ -162,7 +156,7 @@ BARELY = with_mount(EXT4, options=("rw", "nobarrier"))
         (LINEAR, "fstab.missing", "note"),
         (in_fstab(LINEAR, "defaults", "ext4"), "fstab.kind", "warning"),
         (in_fstab(LINEAR, "defaults", "auto"), "fstab.kind", ""),
-        (with_facts(BIND, fstab=replace(entry("bind", "none"), target="/srv/ldap")), "fstab.kind", ""),
+        (replace(BIND, fstab=replace(entry("bind", "none"), target="/srv/ldap")), "fstab.kind", ""),
         (in_fstab(SUBVOLUME, "noatime,subvol=@ldap", "btrfs"), "fstab.subvolume", ""),
         (in_fstab(SUBVOLUME, "subvolid=256", "btrfs"), "fstab.subvolume", ""),
         (in_fstab(SUBVOLUME, "noatime", "btrfs"), "fstab.subvolume", "warning"),
@@ -207,7 +201,7 @@ def test_a_linear_volume_is_told_with_its_shares_and_the_command_that_mends_it()
 
 def test_over_which_disks_a_linear_volume_is_striped() -> None:
     """Not over partitions of one disk; without free extents new disks are asked for."""
-    one, *others = every = LINEAR.facts.volumes.physical
+    one, *others = every = LINEAR.volumes.physical
     shared = (replace(other, disks=("/dev/sda",)) for other in others)
     roomy = with_physical(LINEAR, replace(one, used=0, disks=("/dev/sdb",)), *shared)
     create = found(roomy, "volume.linear").mend[0]
@@ -223,9 +217,9 @@ def test_over_which_disks_a_linear_volume_is_striped() -> None:
 def test_a_volume_of_which_one_disk_loses_all() -> None:
     for situation in (LINEAR, STRIPED, EXT4):
         assert "One failed disk loses the whole file system" in found(situation, "volume.redundancy").why
-    top, *legs = STRIPED.facts.devices
+    top, *legs = STRIPED.devices
     array = replace(top, kind="md raid0", path="/dev/md0")
-    alone = with_facts(STRIPED, devices=(array, *legs), volumes=Volumes())
+    alone = replace(STRIPED, devices=(array, *legs), volumes=Volumes())
     assert found(alone, "volume.redundancy").subject == "/dev/md0"
 
 
@@ -233,25 +227,27 @@ def test_what_a_volume_stands_on_is_shown_as_a_tree() -> None:
     database, file_system, volume, *disks = _layers(STRIPED)
     assert database.startswith("/run/mnt/str/db/data.mdb  ")
     assert file_system.startswith("└─ xfs on /run/mnt/str  ")
-    assert volume.startswith("   └─ /dev/mapper/vg-str  lvm, 1.5 GiB, striped, extents: /dev/ubda 125, /dev/ubdb 125,")
+    assert volume.startswith(
+        "   └─ /dev/mapper/vg-str  lvm, 1.5 GiB, striped, 125 extents on /dev/ubda, 125 extents on /dev/ubdb,"
+    )
     assert [disk.partition("  disk, 3.0 GiB")[0].strip() for disk in disks] == [
         *("├─ /dev/ubda", "├─ /dev/ubdb", "└─ /dev/ubdc")
     ]
 
 
 def test_a_linear_tail_of_a_striped_volume() -> None:
-    assert isinstance(STRIPED.facts.volume, Volume)
+    assert isinstance(STRIPED.volume, Volume)
     tail = Segment("linear", 1, 0, 40, (("/dev/ubdc", 40),))
-    one = found(with_volume(STRIPED, {"segments": (*STRIPED.facts.volume.segments, tail)}, "str"), "volume.uneven")
+    one = found(with_volume(STRIPED, {"segments": (*STRIPED.volume.segments, tail)}, "str"), "volume.uneven")
     assert one.severity is Severity.WARNING
     assert one.what.startswith("40 of its 415 extents have fewer than 3 stripes")
 
 
 def test_legs_on_one_disk() -> None:
-    top, *legs = STRIPED.facts.devices
+    top, *legs = STRIPED.devices
     disk = replace(legs[0], name="sda", path="/dev/sda")
     parts = tuple(replace(one, kind="partition", on=("sda",)) for one in legs)
-    told = found(with_facts(STRIPED, devices=(top, *parts, disk)), "volume.same_disk").what
+    told = found(replace(STRIPED, devices=(top, *parts, disk)), "volume.same_disk").what
     assert "/dev/ubda, /dev/ubdb, /dev/ubdc are partitions of one disk, /dev/sda" in told
 
 
@@ -271,8 +267,8 @@ def test_readahead_is_mended_where_it_is_set() -> None:
     one = found(situation, "readahead")
     assert one.mend == ("lvchange -r 32 vg/str",)
     assert "nordahead" in one.why
-    disk = replace(situation.facts.devices[1], read_ahead=8 << 20)
-    one = found(with_facts(situation, devices=(disk,)), "readahead")
+    disk = replace(situation.devices[1], read_ahead=8 << 20)
+    one = found(replace(situation, devices=(disk,)), "readahead")
     assert one.mend[0] == "blockdev --setra 32 /dev/ubda"
 
 
@@ -320,7 +316,7 @@ def test_kinds_of_file_systems(kind: str, severity: str) -> None:
 def test_what_is_printed() -> None:
     """By rules of the file system and of its mount."""
     assert found(BTRFS, "filesystem").mend[1] == "chattr +C /run/mnt/lin/db"
-    empty = replace(with_facts(BTRFS, path="/srv/a b"), database=None)
+    empty = replace(replace(BTRFS, path="/srv/a b"), database=None)
     assert found(empty, "filesystem").mend == ("chattr +C '/srv/a b'",)
     root = found(with_mount(UNJOURNALED, target="/"), "filesystem.journal")
     assert root.mend[0] == "tune2fs -O has_journal /dev/mapper/vg-fine"
@@ -352,8 +348,8 @@ def test_barriers_that_are_off() -> None:
     one = found(BARELY, "mount.barrier")
     assert one.severity is Severity.CRITICAL
     assert "/dev/ubda, /dev/ubdb, /dev/ubdc" in one.why
-    devices = tuple(replace(one, write_cache="write through") for one in BARELY.facts.devices)
-    assert severities(with_facts(BARELY, devices=devices), "mount.barrier") == ["note"]
+    devices = tuple(replace(one, write_cache="write through") for one in BARELY.devices)
+    assert severities(replace(BARELY, devices=devices), "mount.barrier") == ["note"]
 
 
 def test_a_map_larger_than_the_volume() -> None:
@@ -365,7 +361,7 @@ def test_a_map_larger_than_the_volume() -> None:
     assert vgextend == "vgextend vg /dev/DISK1"
     assert lvextend.startswith("lvextend -r -i 3 -l +")
     assert "--maxsize 484M" in lower
-    roomy = with_physical(EXT4, *(replace(one, used=0) for one in EXT4.facts.volumes.physical))
+    roomy = with_physical(EXT4, *(replace(one, used=0) for one in EXT4.volumes.physical))
     assert found(roomy, "maxsize").mend == (lvextend, lower)
 
 

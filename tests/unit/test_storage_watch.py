@@ -8,7 +8,6 @@ import os
 import random
 import re
 import statistics
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +26,7 @@ from loader.operations import monitoring
 from loader.operations.monitoring import Status
 from loader.operations.options import WatchOptions
 from loader.operations.storage import verdict, watch
-from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, Readings, State, Watcher
+from loader.operations.storage.verdict import Figures, Layer, LayerState, Limits, Readings, State
 from loader.operations.storage.watch import Target, Watch
 from loader.storage.mounts import Mount
 from loader.storage.probes import TimedProbe
@@ -210,7 +209,7 @@ def layer(name: str = "a", davg: float = 0.002, **more: object) -> LayerState:
 
 
 def known(*layers: LayerState, probes: tuple[LayerState, ...] = (), said: str = "well", **more: Any) -> State:
-    return replace(State(NOW, 3.0, 10, layers, (), said, probes, Watcher.own()), **more)
+    return replace(State(NOW, 3.0, 10, layers, (), said, probes), **more)
 
 
 def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
@@ -356,18 +355,11 @@ def flaky() -> State:
     return found
 
 
-def ended() -> State:
-    done = subprocess.Popen(["true"])
-    done.wait()
-    return known(layer(), watcher=replace(Watcher.own(), process=done.pid))
-
-
 ROWS = re.findall(
     r"^\| (.*) \| \d ([A-Z]+) \|$", (Path(__file__).parents[2] / "docs/storage-watch.md").read_text(), re.MULTILINE
 )
 NONE, BOTH = Limits(), Limits(0.02, 0.2)
 UNMEASURED = layer(figures=None)
-ELSEWHERE = replace(Watcher.own(), process=4194305, namespace="elsewhere")
 FAILED = layer(errors=15, failed=20, error="EIO", failed_at=NOW - 29)
 DEAD, OTHERWISE = (errno.EIO, errno.ENXIO, errno.ENODEV), (errno.EACCES, errno.ENOENT, errno.EINVAL)
 
@@ -385,8 +377,6 @@ RULES: dict[str, list[tuple[State | bytes | Callable[[], State | None], Limits, 
         (known(layer(in_flight_since=NOW - 4)), NONE, "well"),
         (known(layer(measured=NOW - 9)), NONE, "well"),
         (probed(in_flight_since=NOW - 1, limit=3), NONE, "well"),
-        # A watch of another PID namespace is not said to have ended.
-        (known(layer(), watcher=ELSEWHERE), NONE, "well"),
     ],
     "a davg is above `-w`": [(known(layer()), Limits(0.001), "(limit 1.00 ms)")],
     "a davg is above `-c`": [
@@ -428,7 +418,6 @@ RULES: dict[str, list[tuple[State | bytes | Callable[[], State | None], Limits, 
         (known(layer(), written=NOW - 8.5), NONE, "last written 9.5 s ago: is the watch running?"),
         (known(layer(), written=NOW + 61), NONE, "later than now"),
     ],
-    "the process of the watch has ended": [(ended, BOTH, "has ended")],
 }
 
 

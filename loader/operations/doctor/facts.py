@@ -8,7 +8,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timezone
 from functools import cached_property, partial
 from pathlib import Path
@@ -130,22 +130,23 @@ class Server:
 
     @cached_property
     def slapd(self) -> Slapd | None:
-        def read_fact() -> Slapd:
-            pid = tools.slapd_on(self.config)
-            if pid is None:
-                if hidden := tools.unreadable_slapd():
-                    reason = f"the configuration of slapd (process {hidden}) cannot be seen: run ditseed as root"
-                    raise UsageProblem(reason=reason)
-                if any(holders.locker(Path(database.directory)) == 0 for database in self.databases):
-                    reason = "slapd is in another container: run ditseed there, or set shareProcessNamespace in its pod"
-                    raise UsageProblem(reason=reason)
-                return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
-            if tools.has_other_network(pid):
-                raise UsageProblem(reason=f"slapd (process {pid}) runs in another network namespace: run ditseed there")
-            answers = questions.answers_of(tools.uris(pid), [database.suffix for database in self.databases])
-            return Slapd(pid, silence=answers.silence, failed=answers.failed)
+        return self.read("whether slapd runs", self._slapd)
 
-        return self.read("whether slapd runs", read_fact)
+    def _slapd(self) -> Slapd:
+        pid, reason = tools.slapd_on(self.config), ""
+        if pid is not None:
+            if tools.has_other_network(pid):
+                reason = f"slapd (process {pid}) runs in another network namespace: run ditseed there"
+        elif hidden := tools.unreadable_slapd():
+            reason = f"the configuration of slapd (process {hidden}) cannot be seen: run ditseed as root"
+        elif any(holders.locker(Path(database.directory)) == 0 for database in self.databases):
+            reason = "slapd is in another container: run ditseed there, or set shareProcessNamespace in its pod"
+        if reason:
+            raise UsageProblem(reason=reason)
+        if pid is None:
+            return Slapd(pid_file=str(tools.stale_pid_file(self.config) or ""))
+        answers = questions.answers_of(tools.uris(pid), [database.suffix for database in self.databases])
+        return Slapd(pid, silence=answers.silence, failed=answers.failed)
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
@@ -166,6 +167,10 @@ class Database:
 
     def read(self, what: str, read: Callable[[], Fact]) -> Fact | None:
         return self.server.read(f"{self.suffix}: {what}", read)
+
+    def read_data(self, what: str, read: Callable[[Path], Fact]) -> Fact | None:
+        """Like `read`, for a fact of the database directory. Returns None if data.mdb is missing or damaged."""
+        return self.read(what, partial(read, self.data)) if self.data else None
 
     def tune_command(self, verb: str, *words: str) -> str:
         """Returns a `ditseed tune` command for this database."""
@@ -194,10 +199,9 @@ class Database:
 
     @cached_property
     def idlexp(self) -> int | None:
-        try:
+        with suppress(LoaderError):  # `drift` reports why
             return backmdb.settings(self.server.config, self.configured).idlexp
-        except LoaderError:
-            return None  # `drift` reports why
+        return None
 
     @cached_property
     def limits(self) -> tuple[str, ...]:
@@ -225,10 +229,9 @@ class Database:
     @cached_property
     def unreplayable(self) -> list[str]:
         """Why `backup restore --until` refuses the database. Empty if the configuration has words that none knows."""
-        try:
+        with suppress(LoaderError):  # `drift` reports why
             return replay.unreplayable(self.server.config, self.configured)
-        except LoaderError:
-            return []  # `drift` reports why
+        return []
 
     @cached_property
     def data(self) -> Path | None:
@@ -270,7 +273,7 @@ class Database:
 
     @cached_property
     def seen(self) -> tuple[Room, tuple[Reader, ...]] | None:
-        return None if self.data is None else self.read("pages and readers", lambda: readers.measure(self.configured))
+        return self.read_data("pages and readers", lambda _: readers.measure(self.configured))
 
     @cached_property
     def room(self) -> Room | None:
@@ -283,16 +286,12 @@ class Database:
     @cached_property
     def slots(self) -> tuple[int, int]:
         """The number of reader slots in lock.mdb, and the number of slots of living processes."""
-
-        def read_fact(directory: Path) -> tuple[int, int]:
-            return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
-
-        return (self.read("reader slots", partial(read_fact, self.data)) if self.data else None) or (0, 0)
+        alive = self.read_data("reader slots", lambda path: sum(slot.is_alive for slot in readers.slots(path)))
+        return (self.read_data("reader slots", readers.capacity) or 0, alive or 0)
 
     @cached_property
     def format(self) -> int | None:
-        directory = self.data
-        return None if directory is None else self.read("data format", lambda: meta.read_meta(directory).format)
+        return self.read_data("data format", lambda directory: meta.read_meta(directory).format)
 
     @cached_property
     def drift(self) -> Fit | None:

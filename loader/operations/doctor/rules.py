@@ -119,22 +119,15 @@ def _data(database: Database) -> Findings:
         yield finding("data", CRITICAL, database.damage, why, *mend)
 
 
-class Denied(NamedTuple):
-    """A file that slapd's account cannot read or write. `verb` is "read" or "write". `subject` is a suffix,
-    "configuration" or "TLS". `is_own` says whether the account owns the file."""
-
-    subject: str
-    verb: str
-    path: str
-    is_own: bool
+# (suffix, "configuration" or "TLS"; "read" or "write") -> path of a file that slapd's account cannot read or write
+# -> whether the account owns the file
+Denied = dict[tuple[str, str], dict[str, bool]]
 
 
 def _access(server: Server) -> Findings:
-    account, denied = server.read("whether slapd may reach its files", lambda: _denied(server)) or ("", [])
-    for subject, verb in dict.fromkeys((file.subject, file.verb) for file in denied):
-        own_paths, other_paths = (
-            [file.path for file in denied if file == (subject, verb, file.path, is_own)] for is_own in (True, False)
-        )
+    account, denied = server.read("whether slapd may reach its files", lambda: _denied(server)) or ("", {})
+    for (subject, verb), paths in denied.items():
+        own_paths, other_paths = ([path for path in paths if paths[path] is is_own] for is_own in (True, False))
         mend = [shlex.join(["chown", "-h", f"{account}:", "--", *other_paths])] if other_paths else []
         mend += [shlex.join(["chmod", "u+rwX", "--", *own_paths])] if own_paths else []
         if subject == "TLS":
@@ -147,7 +140,7 @@ def _access(server: Server) -> Findings:
         yield finding("access", severity, what, why, *mend, subject=subject)
 
 
-def _denied(server: Server) -> tuple[str, list[Denied]]:
+def _denied(server: Server) -> tuple[str, Denied]:
     """Returns the name of slapd's account ("" for root), and the files that it needs but cannot read or write."""
     config, by_suffix = server.config, dict[str, list[Path]]()
     for database in server.databases:
@@ -161,7 +154,7 @@ def _denied(server: Server) -> tuple[str, list[Denied]]:
         owners = Counter(path.stat().st_uid for path in paths if path.exists())
         uid = max(owners, key=lambda owner: (owner != 0, owners[owner]), default=0)
     if uid == 0:
-        return "", []
+        return "", {}
     try:
         account = pwd.getpwuid(uid)
     except KeyError:  # usual in a container; `_denied_to` needs a name only if root asks
@@ -171,25 +164,27 @@ def _denied(server: Server) -> tuple[str, list[Denied]]:
     if os.geteuid() not in (0, uid):
         raise UsageProblem(reason=f"only root, or {account.pw_name} itself, can tell")
 
-    denied: list[Denied] = []
+    denied: Denied = {}
     for suffix, needed in by_suffix.items():
         if needed[0].is_dir():
-            denied += _denied_to(account, suffix, needed, "-maxdepth", "0")
-    of_config = list(_denied_to(account, "configuration", [config.path]))
-    # slapd never writes to slapd.conf, to TLS files, or to a slapd.d whose top directory is read-only.
-    is_written = config.is_directory and not any((file.path, file.verb) == (server.path, "write") for file in of_config)
+            denied |= _denied_to(account, suffix, needed, "-maxdepth", "0")
+    denied |= _denied_to(account, "configuration", [config.path])
     tls = _tls_files(server, "Certificate", "CertificateKey", "CACertificate")
-    of_tls = _denied_to(account, "TLS", tls, "-maxdepth", "0")
-    denied += [file for file in of_config if is_written or file.verb == "read"]
-    return account.pw_name, denied + [file for file in of_tls if file.verb == "read"]
+    denied |= _denied_to(account, "TLS", tls, "-maxdepth", "0")
+    # slapd never writes to slapd.conf, to TLS files, or to a slapd.d whose top directory is read-only.
+    denied.pop(("TLS", "write"), None)
+    if not config.is_directory or server.path in denied.get(("configuration", "write"), ()):
+        denied.pop(("configuration", "write"), None)
+    return account.pw_name, denied
 
 
-def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Iterator[Denied]:
-    """Yields the files that `account` may not read or write. Runs find(1) as the account, because find uses access(2),
+def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Denied:
+    """Returns the files that `account` may not read or write. Runs find(1) as the account, because find uses access(2),
     which respects ACLs and read-only mounts."""
     paths_there = [str(path) for path in paths if path.exists()]
+    denied: Denied = {}
     if not paths_there:
-        return
+        return denied
     # Letters that find prints before a path: r: unreadable, w: not writable, x: a directory that cannot be entered.
     tests = "! -readable -printf r%p\\0 -o ! -writable -printf w%p\\0 -o -type d ! -executable -printf x%p\\0"
     command = ["find", "-H", *paths_there, *options, *tests.split(" ")]
@@ -205,7 +200,8 @@ def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], 
             raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.stderr_lines[-2:]))
     for line in lines:
         path, verb = line[1:], "write" if line[0] == "w" else "read"
-        yield Denied(subject, verb, path, Path(path).lstat().st_uid == account.pw_uid)
+        denied.setdefault((subject, verb), {})[path] = Path(path).lstat().st_uid == account.pw_uid
+    return denied
 
 
 def _slapd(server: Server) -> Findings:
@@ -473,7 +469,7 @@ def _storage(server: Server) -> Findings:
 
 
 def _backups(database: Database) -> Findings:
-    directory, repo = database.data, database.server.request.repo
+    repo = database.server.request.repo
     if repo is not None:
         check = partial(backup_check.judged, repo, Limits(BACKUP_AGE), database.suffix)
         if result := database.read("backups", check):
@@ -482,11 +478,10 @@ def _backups(database: Database) -> Findings:
             words = ("--config", database.server.path, "-b", database.suffix, "-R", str(repo))
             run = shlex.join(["ditseed", "backup", "run", *words])
             yield finding("backup", severity, f"backup in {repo}: {result.reason}", why, run)
-    if directory is None:
-        return
     name = re.compile(re.escape(REPLACED) + r"\d{8}T\d{6}Z(-\d+)?", re.ASCII)
-    look = partial(lambda where: sorted(path for path in where.iterdir() if name.fullmatch(path.name)), directory)
-    if paths := database.read("old data files", look):
+    if paths := database.read_data(
+        "old data files", lambda where: sorted(path for path in where.iterdir() if name.fullmatch(path.name))
+    ):
         size = units.size(sum(files.allocated_bytes(path) for path in paths))
         what = f"{len(paths)} old data files kept by `restore --replace`, {size} on the disk"
         why = "slapd does not use them, and nothing else frees their space."

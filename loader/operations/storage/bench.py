@@ -112,7 +112,6 @@ def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, prog
         part = _generated(recipe, sizes.sync_entries, work / "part.ldif", progress) if sizes.sync_entries else None
         searches = _searches(recipe, sizes, work / "plan", progress) if sizes.searches else []
         measuring = _Measuring(sizes.fio_size, whole, part, searches, work, progress)
-        measuring.rehearse()
         return BenchReport(release, tuple(measuring.row(directory, kind) for directory, kind in kinds.items()))
 
 
@@ -160,15 +159,6 @@ class _Measuring(msgspec.Struct, frozen=True):
     searches: Sequence[Question]
     work: Path
     progress: Progress
-
-    def rehearse(self) -> None:
-        """Loads and opens a database without measuring it. This shows at once what slapd's installation lacks. It also
-        brings the programs into memory before the first measurement."""
-        tree = self.part or self.whole
-        with self._step("try slapadd, slapd", self.work) as (directory, meter):
-            self._slapadd(directory, tree, meter, "-q")
-            with private.running(self._config(directory, tree), None):
-                pass
 
     def row(self, parent: Path, kind: str) -> BenchRow:
         """Measures a directory. Raises ToolFailed, NoSpace and others if a load fails."""

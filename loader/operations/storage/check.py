@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from loader import defaults, units
 from loader.config import Database as ConfiguredDatabase
@@ -43,10 +43,8 @@ _LMDB = "lmdb.h, Caveats"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
 _NO_BARRIER = {"nobarrier", "barrier=0"}
-# XFS mount option -> the first Linux version that refuses it.
 _REMOVED = {
-    **dict.fromkeys(("barrier", "nobarrier"), "4.19"),
-    **dict.fromkeys(("delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync"), "4.0"),
+    *("barrier", "nobarrier", "delaylog", "nodelaylog", "ihashsize", "irixsgid", "osyncisdsync", "osyncisosync")
 }
 _FIT = ("xfs", "ext4", "ext3")
 
@@ -147,7 +145,7 @@ fstab.subvolume (btrfs(5), subvol)
 fstab.kind (fstab(5))
   The next boot mounts another file system there, or fails.
 fstab.removed (xfs(5), Removed mount options)
-  XFS no longer knows these options and refuses the mount; removed: {since}.
+  XFS knows no barrier options since Linux 4.19, and none of the others since 4.0: it refuses the mount.
 fstab.barrier (ext4(5), barrier)
   A power cut can then damage the database.
 alignment (sfdisk(8))
@@ -183,30 +181,29 @@ class Report(msgspec.Struct, frozen=True):
         return all(finding.severity.rank < WARNING.rank for finding in self.findings)
 
 
-def check(path: Path) -> Report:
-    """Checks the storage below `path`. Raises NoSuchPath, NotPermitted, UsageProblem."""
-    unconfigured = situation(path)
-    return Report(unconfigured, judged(unconfigured))
+def check(path: Path, configured: Configured | None = None) -> Report:
+    """Checks the storage below `path`. `configured`: settings of the database there, in slapd's configuration. Raises
+    NoSuchPath, NotPermitted, UsageProblem."""
+    facts = replace(situation(path), configured=configured)
+    return Report(facts, judged(facts))
 
 
 def check_database(database: ConfiguredDatabase, config: Path) -> Report:
     """Checks a database of a parsed configuration. Raises NoSuchPath, NotPermitted."""
-    directory = database.require_directory(config)
-    settings = Configured(str(config), database.suffix, database.maxsize, database.nosync, database.env_flags)
-    configured = replace(situation(directory), configured=settings)
-    return Report(configured, judged(configured))
+    settings = (database.suffix, database.maxsize, database.nosync, database.env_flags)
+    return check(database.require_directory(config), Configured(str(config), *settings))
 
 
 def judged(situation: Situation) -> tuple[Finding, ...]:
-    findings = [finding for rule in RULES for finding in rule(situation, situation.facts)]
+    findings = [finding for rule in RULES for finding in rule(situation)]
     return tuple(sorted(findings, key=lambda finding: -finding.severity.rank))
 
 
 def situation(path: Path) -> Situation:
     """Reads the facts for a data.mdb or a directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
-    facts = survey.facts_of(file or path)
-    database, unseen = None, facts.unseen
+    facts = asdict(survey.facts_of(file or path))
+    database = None
     if file is not None:
         allocated = files.allocated_bytes(file)
         try:
@@ -214,8 +211,8 @@ def situation(path: Path) -> Situation:
             database = Database(str(file), allocated, pages.used, pages.map_size, pages.page_size)
         except LoaderError as error:
             database = Database(str(file), allocated, allocated, None, PAGE)  # all of the file counts as used
-            unseen += (Unseen("map size and pages in use", str(error)),)
-    return Situation(facts, defaults.memory(), database, unseen)
+            facts["unseen"] += (Unseen("map size and pages in use", str(error)),)
+    return Situation(**facts, memory=defaults.memory(), database=database)
 
 
 def data_file(path: Path) -> Path | None:
@@ -245,7 +242,7 @@ def _finding(
 # --- the file system -------------------------------------------------------------------------------------------------
 
 
-def _kind(situation: Situation, facts: Facts) -> Findings:
+def _kind(facts: Situation) -> Findings:
     kind, where, options = facts.mount.kind, facts.mount.target, facts.mount.options
     if "ro" in options:
         mend = (f"mount -o remount,rw {quote(where)}",)
@@ -254,7 +251,7 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
         yield _ok("filesystem", where, "btrfs, without copy-on-write for this path (and so without its checksums)")
     elif kind == "btrfs":
         what = "btrfs: copy-on-write below LMDB's own"
-        yield _finding(WARNING, "filesystem", where, what, _without_cow(situation), "filesystem.cow")
+        yield _finding(WARNING, "filesystem", where, what, _without_cow(facts), "filesystem.cow")
     elif kind in _KNOWN:
         severity, what, why, source = _KNOWN[kind]
         yield Finding(severity, "filesystem", where, f"{kind}: {what}", why, ("mkfs.xfs DEVICE",), source)
@@ -266,10 +263,10 @@ def _kind(situation: Situation, facts: Facts) -> Findings:
         yield _finding(NOTE, "filesystem", where, f"{kind}: unknown to ditseed")
 
 
-def _without_cow(situation: Situation) -> tuple[str, ...]:
+def _without_cow(facts: Situation) -> tuple[str, ...]:
     """Returns commands that copy the file as its owner. root must not write to a directory of another account."""
-    file = situation.facts.path
-    if situation.database is None:
+    file = facts.path
+    if facts.database is None:
         return (f"chattr +C {quote(file)}",)
     data, copy, directory = quote(file), quote(f"{file}.new"), quote(str(Path(file).parent))
     owner = f'setpriv --reuid "$(stat -c %u {data})" --regid "$(stat -c %g {data})" --clear-groups'
@@ -281,9 +278,9 @@ def _without_cow(situation: Situation) -> tuple[str, ...]:
     )
 
 
-def _parameters(situation: Situation, facts: Facts) -> Findings:
+def _parameters(facts: Situation) -> Findings:
     """Judges the block size and the journal, which mkfs has set."""
-    page, mount, where, parameters = situation.page, facts.mount, facts.mount.target, facts.parameters
+    page, mount, where, parameters = facts.page, facts.mount, facts.mount.target, facts.parameters
     block = parameters.block if parameters else facts.space.block
     what = f"blocks of {block} bytes, pages of {page}"
     if block >= page or mount.kind not in (*EXT, "xfs"):
@@ -300,7 +297,7 @@ def _parameters(situation: Situation, facts: Facts) -> Findings:
         yield _finding(WARNING, "filesystem.journal", where, f"{mount.kind} without a journal", mend)
 
 
-def _stripes(situation: Situation, facts: Facts) -> Findings:
+def _stripes(facts: Situation) -> Findings:
     """Compares the stripes of the file system with those of the device."""
     parameters, top, where = facts.parameters, facts.top, facts.mount.target
     if parameters is None or top is None:
@@ -338,7 +335,7 @@ def _stripes(situation: Situation, facts: Facts) -> Findings:
 # --- logical volumes -------------------------------------------------------------------------------------------------
 
 
-def _layout(situation: Situation, facts: Facts) -> Findings:
+def _layout(facts: Situation) -> Findings:
     for array in facts.devices:
         if array.kind in _NO_COPY:
             legs = [device for device in facts.devices if device.name in array.on]
@@ -442,11 +439,11 @@ def _thin(pool: Volume, volumes: Volumes) -> Findings:
 # --- how pages are read and written ----------------------------------------------------------------------------------
 
 
-def _memory(situation: Situation, facts: Facts) -> Findings:
-    database, settings = situation.database, situation.configured
+def _memory(facts: Situation) -> Findings:
+    database, settings = facts.database, facts.configured
     if database is not None:
-        used, memory = units.size(database.used), units.size(situation.memory)
-        if situation.exceeds_memory:
+        used, memory = units.size(database.used), units.size(facts.memory)
+        if facts.exceeds_memory:
             yield _finding(NOTE, "memory", database.path, f"{used} in use, {memory} of memory")
         else:
             yield _ok("memory", database.path, f"{used} in use fit into {memory} of memory")
@@ -455,8 +452,8 @@ def _memory(situation: Situation, facts: Facts) -> Findings:
         yield _finding(WARNING, "nosync", settings.suffix, "slapd does not wait for the disk (nosync)", mend)
 
 
-def _readahead(situation: Situation, facts: Facts) -> Findings:
-    top, is_larger, settings = facts.top, situation.exceeds_memory, situation.configured
+def _readahead(facts: Situation) -> Findings:
+    top, is_larger, settings = facts.top, facts.exceeds_memory, facts.configured
     if top is None or facts.mount.kind == "btrfs":  # btrfs has its own readahead
         return
     what, volume = f"readahead {units.size(top.read_ahead)}", facts.volume
@@ -475,14 +472,14 @@ def _readahead(situation: Situation, facts: Facts) -> Findings:
         )
         if volume is not None and volume.path == top.path:
             mend = (commands.read_ahead(volume.group, volume.name, FEW_SECTORS),)
-        page, size = units.size(situation.page), units.size(top.read_ahead)
+        page, size = units.size(facts.page), units.size(top.read_ahead)
         yield _finding(severity, "readahead", top.path, what, mend, page=page, size=size, harmless=harmless)
 
 
 # --- mount options: now, and after the next boot ---------------------------------------------------------------------
 
 
-def _mounting(situation: Situation, facts: Facts) -> Findings:
+def _mounting(facts: Situation) -> Findings:
     findings = [*_mounted(facts), *_next_boot(facts)]
     yield from findings
     if not findings:
@@ -537,13 +534,12 @@ def _next_boot(facts: Facts) -> Findings:
         what = f"{line}, says {entry.kind}, but {mount.kind} is mounted"
         yield _finding(WARNING, "fstab.kind", target, what, [_changed(entry, mount.kind, entry.options)])
         return
-    removed_options = sorted(_REMOVED.keys() & names.values()) if mount.kind == "xfs" else []
+    removed_options = sorted(_REMOVED & {*names.values()}) if mount.kind == "xfs" else []
     if removed_options:
-        since = ", ".join(f"{name} in Linux {_REMOVED[name]}" for name in removed_options)
         what = f"{line}: the next mount fails ({', '.join(removed_options)})"
         remaining_options = [option for option in names if names[option] not in _REMOVED]
         mend = [_changed(entry, entry.kind, remaining_options), "findmnt --verify"]
-        yield _finding(CRITICAL, "fstab.removed", target, what, mend, since=since)
+        yield _finding(CRITICAL, "fstab.removed", target, what, mend)
     elif names.keys() & _NO_BARRIER and not {*mount.options} & _NO_BARRIER:
         remaining_options = [option for option in names if names[option] not in ("nobarrier", "barrier")]
         what = f"{line}, turns barriers off at the next mount"
@@ -559,7 +555,7 @@ def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-def _hardware(situation: Situation, facts: Facts) -> Findings:
+def _hardware(facts: Situation) -> Findings:
     physical = {volume.name: volume for volume in facts.volumes.physical}
     misaligned = [finding for device in facts.devices for finding in alignment(device, physical.get(device.path))]
     yield from misaligned
@@ -602,8 +598,8 @@ def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
 # --- space on the volume and in the map ------------------------------------------------------------------------------
 
 
-def _space(situation: Situation, facts: Facts) -> Findings:
-    database, where, size, free = situation.database, facts.mount.target, facts.space.size, facts.space.free
+def _space(facts: Situation) -> Findings:
+    database, where, size, free = facts.database, facts.mount.target, facts.space.size, facts.space.free
     if database is None:
         yield _ok("space", where, f"{units.size(free)} of {units.size(size)} free")
         return
@@ -615,7 +611,7 @@ def _space(situation: Situation, facts: Facts) -> Findings:
         severity = WARNING if size < 2 * needed or free < needed else NOTE
         lack = 3 * needed - size if size < 3 * needed else needed - free
         yield _finding(severity, "space", where, what, _enlarge(facts, lack))
-    map_size, reachable = situation.map_size, database.allocated + free
+    map_size, reachable = facts.map_size, database.allocated + free
     if not map_size:
         return
     if map_size <= reachable:
@@ -642,6 +638,6 @@ def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
     return ()
 
 
-RULES: tuple[Callable[[Situation, Facts], Findings], ...] = (
+RULES: tuple[Callable[[Situation], Findings], ...] = (
     *(_kind, _parameters, _stripes, _layout, _memory, _readahead, _mounting, _hardware, _space),
 )

@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 from loader.operations.storage.commands import PAGE
-from loader.storage.survey import Facts, Unseen
+from loader.storage.survey import Facts
 
 
 class Severity(str, Enum):
@@ -55,13 +55,11 @@ class Configured(msgspec.Struct, frozen=True):
     env_flags: tuple[str, ...]
 
 
-class Situation(msgspec.Struct, frozen=True):
+class Situation(Facts, frozen=True, kw_only=True):
     """`memory`: bytes of memory of this host. `database` is None if the directory has no data.mdb."""
 
-    facts: Facts
     memory: int
     database: Database | None = None
-    unseen: tuple[Unseen, ...] = ()
     configured: Configured | None = None
 
     @property

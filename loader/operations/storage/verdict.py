@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import statistics
 import time
 from collections import deque
@@ -20,7 +19,6 @@ from loader import plain, units
 from loader.errors import LoaderError
 from loader.operations import monitoring
 from loader.operations.monitoring import Status
-from loader.run.lease import boot_id
 from loader.storage import files
 
 if TYPE_CHECKING:
@@ -230,27 +228,6 @@ class LayerState(msgspec.Struct, frozen=True):
     failed_at: float | None
 
 
-class Watcher(msgspec.Struct, frozen=True):
-    """The process that writes the state. A process ID is valid only in its PID namespace until the next boot."""
-
-    process: int
-    namespace: str
-
-    @classmethod
-    def own(cls) -> Watcher:
-        return cls(os.getpid(), f"{boot_id()} {os.stat('/proc/self/ns/pid').st_ino}")
-
-    def has_ended(self) -> bool:
-        """Returns whether the process has ended. Returns False if it runs in another PID namespace."""
-        try:
-            os.kill(self.process, 0)
-        except ProcessLookupError:
-            return self.namespace == Watcher.own().namespace
-        except PermissionError:  # the process belongs to another account
-            pass
-        return False
-
-
 class State(msgspec.Struct, frozen=True):
     """`written` is a Unix time. `interval`: seconds. `told` is the verdict as a sentence."""
 
@@ -261,7 +238,6 @@ class State(msgspec.Struct, frozen=True):
     verdict: tuple[Added, ...]
     told: str
     probes: tuple[LayerState, ...]
-    watcher: Watcher
     format: int = FORMAT
 
     @property
@@ -287,7 +263,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> monitoring.Finding:
-    """Judges the state file. The status is UNKNOWN if it is unreadable or the watch has ended. `now`: Unix time."""
+    """Judges the state file. The status is UNKNOWN if it is unreadable or too old. `now`: Unix time."""
     result = partial(monitoring.Finding, name="STORAGE WATCH")
     try:
         state = msgspec.json.decode(files.read(path), type=State)
@@ -299,9 +275,6 @@ def check(path: Path, limits: Limits, now: float | None = None) -> monitoring.Fi
     moment = time.time() if now is None else now
     age = moment - state.written
     written = f"written {units.duration(-age)} later than now" if age < 0 else f"last written {units.duration(age)} ago"
-    if state.watcher.has_ended():
-        ended = f"the watch (process {state.watcher.process}) has ended; {path} was {written}"
-        return result(status=Status.UNKNOWN, summary=ended)
     if not -_LEAST_STALE <= age <= max(_LEAST_STALE, STALE * state.interval):
         return result(status=Status.UNKNOWN, summary=f"{path} was {written}: is the watch running?")
 

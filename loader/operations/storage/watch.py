@@ -16,7 +16,7 @@ import msgspec
 from loader.errors import LoaderError, UsageProblem, chain
 from loader.operations.options import PROBES, WatchOptions
 from loader.operations.storage import check, verdict
-from loader.operations.storage.verdict import Layer, LayerState, Readings, State, Watcher, is_hung
+from loader.operations.storage.verdict import Layer, LayerState, Readings, State, is_hung
 from loader.storage import files, mounts, probes, survey
 from loader.storage.mounts import Mount
 from loader.storage.probes import FileLock, TimedProbe, Unmeasurable, Writer
@@ -209,8 +209,10 @@ class Probe(threading.Thread):
 
     def _open(self) -> Outcome:
         """Opens the target. After a failure, it is not tried in every round, because opening may write a file."""
-        self._retry_at = time.monotonic() + _RETRY
-        self._timed = timed = self.target.open()
+        try:
+            self._timed = timed = self.target.open()
+        finally:
+            self._retry_at = time.monotonic() + _RETRY
         self.size, self.notes = timed.size, (*self.notes, *filter(None, [timed.note]))
         return None, None, False
 
@@ -227,7 +229,7 @@ class Watch:
 
     def __init__(self, layers: Sequence[Layer], options: WatchOptions, extra: Sequence[Target] = ()) -> None:
         self._layers, self._options = layers, options
-        self._watcher, self._pace = Watcher.own(), Pace(options.interval)
+        self._pace = Pace(options.interval)
         targets = [*(Target(layer, partial(probes.open_reader, Path(layer.path))) for layer in layers), *extra]
         step = options.interval / (len(targets) + 1)  # staggered, so that no read waits for another
         self._probes = [
@@ -269,4 +271,4 @@ class Watch:
         sentence = [verdict.sentence(added, [row.name for row in layers if row.name in hung], failing)]
         sentence += [f"{row.name} does not end" for row in extra if row.name in hung]
         sentence += [f"{row.name} fails" for row in extra if row.errors]
-        return State(now, interval, number, tuple(layers), added, "; ".join(sentence), tuple(extra), self._watcher)
+        return State(now, interval, number, tuple(layers), added, "; ".join(sentence), tuple(extra))
