@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from fixtures.limits import missing_memory_group
 from fixtures.opendj import missing_opendj
 from fixtures.ports import free_port
 from fixtures.slapd import Slapd
+from fixtures.slapd_config import DATABASE
 from tests.support.command import environment
 from tests.support.require import require
 
@@ -90,22 +92,14 @@ def test_peers_prints_rows_for_each_job(tmp_path: Path) -> None:
     assert set(json.loads((tmp_path / "out.json").read_text())) >= {"load", "dump", "copy"}
 
 
-def test_both_engines_build_the_same_number_of_entries_and_only_the_ldif_stays(tmp_path: Path) -> None:
+def test_the_ldif_stays_for_the_next_build(tmp_path: Path) -> None:
     report = facts(tmp_path, "build", "-n", 2000)
-    assert names(report) == ["slapadd, 2,000", "native, 2,000"]
     for one in report["runs"]:
-        assert one["entries"] == 2000 + CONTAINERS
-        assert one["usage"]["seconds"] > 0 < one["usage"]["cpu"]
         assert one["usage"]["resident"] > 1 << 20 < one["usage"]["written"]
-        assert one["size"] > 1 << 20
-    (ratio,) = report["ratios"]
-    slapadd, native = sides(report, ratio["what"])
-    assert ratio["median"] == ratio["low"] == ratio["high"] == pytest.approx(slapadd / native)
     assert report["machine"].keys() >= {"cpu", "kernel", "slapd", "ditseed", "commit", "file_system"}
     assert report["plan"]["ldif_bytes"][0] > 500 * 2000
     assert report["runs"][1]["phases"]
     (kept,) = tmp_path.iterdir()
-    assert kept.match("people-*.ldif")
     before = kept.stat().st_mtime_ns
     facts(tmp_path, "build", "-n", 2000, "--engines", "native")
     assert kept.stat().st_mtime_ns == before
@@ -127,8 +121,8 @@ def test_within_a_limit_and_without(tmp_path: Path) -> None:
     require(missing_memory_group())
     report = facts(tmp_path, "build", "-n", 2000, "--engines", "native", "--memory-limit", "256M", "--cold")
     free, limited = report["runs"]
-    assert free["peak"] is None
-    assert 1 << 20 < limited["peak"] <= 256 << 20
+    assert free["memory"] is None
+    assert 1 << 20 < limited["memory"] <= 256 << 20
     (ratio,) = report["ratios"]
     assert ratio["median"] == pytest.approx(limited["usage"]["seconds"] / free["usage"]["seconds"])
 
@@ -183,11 +177,9 @@ CHECKED = ("ditseed-checked / ditseed", "ditseed-compact-checked / ditseed-compa
 COMPARED: list[tuple[str, Sequence[str], int]] = [
     (EXPORT, [f"{who}, {csn}" for csn in ("bulk", "spread") for who in ("ldapsearch", "ditseed", "ditseed-zstd")], 8),
     ("add -n 2000 --ldapadd-entries 50", ("ldapadd", "ditseed", "ldapadd-nosync", "ditseed-nosync"), 2),
-    (
-        "shards -n 2000 --shards 2 --shards 0",
-        ("slapadd, 2,000", "ditseed, 2 shards", "ditseed, its choice of shards"),
-        2,
-    ),
+    ("shards -n 2000 --shards 2", ("slapadd, 2,000", "ditseed, 2 shards"), 1),
+    ("shards -n 2000 --shards 0", ("slapadd, 2,000", "ditseed, its choice of shards"), 1),
+    ("build -n 2000", ("slapadd, 2,000", "native, 2,000"), 1),
     ("slapcat -n 2000", ("slapcat", "ditseed", "ditseed-zstd"), 4),
     ("clone -n 2000 --built-by ditseed", list(CLONES), 4),
     ("clone -n 2000 --built-by slapadd", list(CLONES), 4),
@@ -239,7 +231,8 @@ def test_contenders_are_compared(short_tmp: Path, words: str, contenders: Sequen
         assert one["median"] == one["low"] == one["high"] == pytest.approx(above / below)
         assert bench != "clone" or one["what"].removeprefix("seconds of ") in (*CLONED, *CHECKED)
     kept = {path.name.rsplit("-", 1)[0] for path in short_tmp.iterdir()}
-    assert kept == {"export": {"people-bulk-2000", "people-spread-2000"}, "generate": set()}.get(bench, kept)
+    known = {"export": {"people-bulk-2000", "people-spread-2000"}, "build": {"people-2000"}, "generate": set()}
+    assert kept == known.get(bench, kept)
 
 
 # --- daily ---
@@ -269,7 +262,6 @@ def test_a_consumer_is_seeded_while_the_provider_changes_and_catches_up_at_once(
     steps = {one["name"].strip(): one["usage"]["seconds"] for one in whole}
     assert 0 < sum(steps.values()) < seeding["usage"]["seconds"]
     assert not steps.keys() & {"read", "arrange", "scan", "load"}  # one pass
-    assert not any("counted" in one["note"] for one in whole)
     alone = [one["usage"]["seconds"] for one in report["runs"] if one["name"] == "reading alone"]
     (ratio,) = report["ratios"]
     assert ratio["median"] == pytest.approx(seeding["usage"]["seconds"] / (sum(alone) / 2))
@@ -299,11 +291,8 @@ def test_who_cannot_reach_its_provider_does_not_catch_up(short_tmp: Path) -> Non
     with replication.provider(directory=short_tmp / "provider") as source:
         source.ldapadd("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n")
         nowhere = f"ldap://127.0.0.1:{free_port()}"
-        target = replication.consumer(source, uri=nowhere, directory=short_tmp / "consumer")
-        try:
+        with closing(replication.consumer(source, uri=nowhere, directory=short_tmp / "consumer")) as target:
             assert seed.catch_up(source, target, patience=0.2) is None
-        finally:
-            target.close()
 
 
 # --- refusals ---
@@ -332,14 +321,11 @@ def test_what_is_refused(tmp_path: Path, words: tuple[object, ...], message: str
 # --- measuring ---
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [(["sh", "-c", "echo why >&2; exit 3"], r"ended with 3:\nwhy"), (["cat"], "ended with 4")],
-    ids=["alone", "half an input"],
-)
-def test_what_fails_is_no_figure(command: list[str], message: str) -> None:
-    with pytest.raises(BenchError, match=message):
-        measure.run(command, ["sh", "-c", "echo half; exit 4"] if command == ["cat"] else None)
+def test_what_fails_is_no_figure() -> None:
+    with pytest.raises(BenchError, match=r"ended with 3:\nwhy"):
+        measure.run(["sh", "-c", "echo why >&2; exit 3"])
+    with pytest.raises(BenchError, match="ended with 4"):
+        measure.run(["cat"], ["sh", "-c", "echo half; exit 4"])
 
 
 def test_a_process_and_what_it_waited_for_are_counted(tmp_path: Path) -> None:
@@ -363,40 +349,28 @@ def test_children_count_together() -> None:
 # --- the figures ---
 
 
-def ratios(contenders: list[Contender], runs: list[Run]) -> dict[str, Spread | None]:
-    groups = by_name(runs)
-    return {one.what: one.spread(groups) for one in build_quotients(contenders)}
-
-
-@pytest.fixture
-def contenders(tmp_path: Path) -> list[Contender]:
+def test_quotients_are_of_one_round(tmp_path: Path) -> None:
     small, large = (data.data(data.LEAN, entries, tmp_path) for entries in (998, 9998))
-    slapadd, native = (Contender(engine, small) for engine in ("slapadd", "native"))
-    return [slapadd, native, Contender("native", small, 1 << 20), Contender("native", large)]
-
-
-@pytest.fixture
-def runs(contenders: list[Contender]) -> list[Run]:
-    """Three rounds of each; the second was disturbed, and went backwards, as it is run."""
-    figures = dict(zip(contenders, ((20, 80, 22), (1, 4, 1), (2, 10, 3), (10, 50, 10)), strict=True))
-    return [
+    slapadd, native, limited = (
+        Contender("slapadd", small),
+        Contender("native", small),
+        Contender("native", small, 1 << 20),
+    )
+    # Three rounds of each; the second was disturbed, and went backwards, as it is run.
+    figures = {slapadd: (20, 80, 22), native: (1, 4, 1), limited: (2, 10, 3), Contender("native", large): (10, 50, 10)}
+    runs = [
         Run(one.name, number + 1, one.data.entries, Usage(figures[one][number], 1.0, 0.5, 1, 1))
         for number in range(3)
-        for one in contenders[:: -1 if number == 1 else 1]
+        for one in [*figures][:: -1 if number == 1 else 1]
     ]
-
-
-def test_quotients_are_of_one_round(contenders: list[Contender], runs: list[Run]) -> None:
-    assert ratios(contenders, runs) == {
+    quotients = build_quotients([*figures])
+    assert {one.what: one.spread(by_name(runs)) for one in quotients} == {
         "seconds of slapadd, 998 / native": Spread(20, 20, 22),
         "seconds of native, 998, in 1.0 MiB / without": Spread(2.5, 2, 3),
         "entries/s of native, 9,998 / 998": Spread(1.0, 0.8, 1.0),
     }
-
-
-def test_a_round_that_was_broken_off_spoils_nothing(contenders: list[Contender], runs: list[Run]) -> None:
-    """The third of native is missing, and all after it."""
-    assert ratios(contenders, runs[:9])["seconds of slapadd, 998 / native"] == Spread(20, 20, 20)
+    # A round that was broken off spoils nothing: the third of native is missing, and all after it.
+    assert quotients[0].spread(by_name(runs[:9])) == Spread(20, 20, 20)
 
 
 # --- what has to hold for a figure to count ---
@@ -411,23 +385,18 @@ def test_entries_that_differ_are_no_result(tmp_path: Path) -> None:
         servers.require_equal(one, other, "somebody")
 
 
-def changes(attribute: str, value: str) -> str:
-    """LDIF that sets an attribute of the test server's database."""
-    lines = ("dn: olcDatabase={3}mdb,cn=config", "changetype: modify", f"replace: {attribute}")
-    return "\n".join((*lines, f"{attribute}: {value}", "-")) + "\n"
-
-
 def test_a_lease_that_was_never_taken_or_stays_is_no_result() -> None:
+    change = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: %s\n-\n"
+    change += "replace: olcDbEnvFlags\nolcDbEnvFlags: %s\n-\n"
     with Slapd() as server:
         before = servers.configured(server)
         with pytest.raises(BenchError, match="somebody: nosync was never on"):
             servers.require_leased(server, before, "somebody")
-        for setting in (("olcDbNoSync", "TRUE"), ("olcDbEnvFlags", "nosync")):
-            server.configure(changes(*setting))
+        for setting in (("TRUE", "nordahead"), ("FALSE", "nosync")):
+            server.configure(change % setting)
             with pytest.raises(BenchError, match="somebody: nosync is still on"):
                 servers.require_leased(server, before, "somebody")
-            server.configure(changes("olcDbNoSync", "FALSE"))
-            server.configure(changes("olcDbEnvFlags", "nordahead"))
+            server.configure(change % ("FALSE", "nordahead"))
             servers.require_leased(server, before, "somebody")
 
 
