@@ -22,7 +22,7 @@ from fixtures.campaign.copies import pair, refusals
 from fixtures.campaign.copies.refusals import Refusal, Untrue
 from fixtures.campaign.copies.shapes import VARIANTS, Shape
 from fixtures.campaign.ran import Ended
-from fixtures.campaign.schemas import SchemaFile, compared, found_in, loaded
+from fixtures.campaign.schemas import compared, found_in, loaded
 from fixtures.golden.case import server, settings
 from fixtures.golden.records import SUFFIX, entry, golden, top
 from fixtures.slapd import Slapd
@@ -103,18 +103,14 @@ def test_it_comes_out_as_it_is(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_schema_with_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "own.schema").write_text(SCHEMA)
     (tmp_path / "more.schema").write_text("attributetype ( 1.3.6.1.4.1.4203.666.11.98.3 NAME 'ownMore' SUP ownText )\n")
+    (tmp_path / "lost.schema").write_text("attributetype ( 1.3.6.1.4.1.4203.666.11.98.4 NAME 'ownLost' SUP nowhere )\n")
     files = found_in("package", tmp_path)
-    more, _ = files
-    assert more.name == "package/more.schema"
+    assert [file.name for file in files] == ["package/lost.schema", "package/more.schema", "package/own.schema"]
+    lost, more, own = files
     one = loaded(more, files)
-    assert [before.path.name for before in one.before] == ["own.schema"]
+    assert one.before == (own,)
     assert [found.outcome for found in compared(one, tmp_path)] == [verdict.EQUAL] * 4
-
-
-def test_a_schema_that_nothing_helps(tmp_path: Path) -> None:
-    path = tmp_path / "alone.schema"
-    path.write_text("attributetype ( 1.3.6.1.4.1.4203.666.11.98.4 NAME 'ownLost' SUP nowhere )\n")
-    assert "nowhere" in loaded(SchemaFile("package", path), []).lacks
+    assert "nowhere" in loaded(lost, files).lacks
 
 
 # --- files under another configuration ---
@@ -170,30 +166,25 @@ MESSAGES = [
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with closing(Slapd(PLAIN.settings(tmp_path_factory.mktemp("shape")))) as server:
-        top = f"dn: {server.suffix}\nobjectClass: domain\ndc: example\n\n"
-        entry = f"dn: cn=a,{server.suffix}\nobjectClass: inetOrgPerson\ncn: a\nsn: s\n"
-        mails = "".join(f"mail: {number}@x\n" for number in range(3))
-        more = "".join(f"description;lang-de: {number}\n" for number in range(4))
-        server.slapadd(f"{top}{entry}{mails}{more}")
+        pairs = [("objectClass", "inetOrgPerson"), ("cn", "a"), ("sn", "s")]
+        pairs += [("mail", f"{number}@x") for number in range(3)]
+        pairs += [("description;lang-de", str(number)) for number in range(4)]
+        server.slapadd(top() + entry(f"cn=a,{SUFFIX}", pairs))
         yield server.database_dir / "data.mdb"
-
-
-def reasons(asked: Shape, data: Path, message: str) -> tuple[str, ...]:
-    done = Ended(1, "", f"WARNING: x\nditseed: {message} [a.code]\nhint: y\n")
-    return Refusal(PLAIN, asked, data, changed=False).reasons(done)
 
 
 @pytest.mark.parametrize(("asked", "message", "reason"), MESSAGES)
 def test_no_refusal_is_believed(asked: Shape, message: str, reason: str | None, data: Path) -> None:
     """What it names must be in the file, or in what was drawn."""
+    done = Ended(1, "", f"WARNING: x\nditseed: {message} [a.code]\nhint: y\n")
     with pytest.raises(Untrue) if reason is None else nullcontext():
-        assert reasons(asked, data, message) == (reason,)
+        assert Refusal(PLAIN, asked, data, changed=False).reasons(done) == (reason,)
 
 
 def test_what_verify_found(data: Path) -> None:
-    told = {"message": "the schema does not know the attribute", "id": 2, "dn": "cn=a"}
-    found = {"kind": "indexes.schema", "told": [{**told, "attribute": "myExtra"}]}
-    done = Ended(1, json.dumps({"problems": [found]}), "ditseed: verify found x [verify.unsound]")
+    told = {"message": "the schema does not know the attribute", "id": 2, "dn": "cn=a", "attribute": "myExtra"}
+    problems = {"problems": [{"kind": "indexes.schema", "told": [told]}]}
+    done = Ended(1, json.dumps(problems), "ditseed: verify found x [verify.unsound]")
     assert Refusal(PLAIN, LACKS, data, changed=False).reasons(done) == (refusals.MISSING,)
     with pytest.raises(Untrue, match="knows myExtra"):
         Refusal(PLAIN, PLAIN, data, changed=False).reasons(done)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import ldap
 import pytest
 
+from fixtures.filters import Filters
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from loader import _native, backmdb
@@ -83,58 +82,12 @@ def _entry(random: Random, number: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-@dataclass
-class Maker:
-    """Random filters, most of which some entries match and some do not."""
-
-    random: Random
-
-    def filter(self, depth: int = 0) -> str:
-        kind = self.random.random()
-        if depth > 3 or kind < 0.5:
-            return f"({self.item()})"
-        if kind < 0.65:
-            return f"(!{self.filter(depth + 1)})"
-        parts = "".join(self.filter(depth + 1) for _ in range(self.random.randrange(4)))
-        return f"({self.random.choice('&|')}{parts})"
-
-    def item(self) -> str:
-        name = self.random.choice(ASKED)
-        value = self.value(name)
-        return self.random.choice(
-            (
-                *(f"{name}=*", f"{name}={escaped(value)}", f"{name}={escaped(value)}"),
-                *(f"{name}={self.pieces(value)}", f"{name}={self.pieces(value)}", f"{name}>={escaped(value)}"),
-                *(f"{name}<={escaped(value)}", f"{name}:={escaped(value)}"),
-            )
-        )
-
-    def value(self, name: str) -> str:
-        base = {"commonName": "cn", "2.5.4.4": "sn", "SN": "sn", "name": "cn", "distinguishedName": "manager"}
-        known = {**VALUES, **MORE}
-        values = known.get(base.get(name, name)) or self.random.choice(list(VALUES.values()))
-        value = self.random.choice(values)
-        change = self.random.random()
-        if change < 0.2:
-            value = value.swapcase()
-        elif change < 0.3:
-            value = f" {value.replace(' ', '   ')} "
-        elif change < 0.35:
-            value = self.random.choice(("", " ", "  ", "-", "0", "zz", "TRUE"))
-        return value
-
-    def pieces(self, value: str) -> str:
-        cuts = sorted(self.random.randrange(len(value) + 1) for _ in range(self.random.choice((1, 2, 2, 3, 4))))
-        ends = [0, *cuts, len(value)]
-        parts = [value[start:end] for start, end in pairwise(ends)]
-        keep = self.random.random
-        parts = [part if keep() < 0.6 else "" for part in parts]
-        inner = [part for part in parts[1:-1] if part]
-        return "*".join(map(escaped, [parts[0], *inner, parts[-1]]))
-
-
-def escaped(value: str) -> str:
-    return "".join(f"\\{ord(sign):02x}" if sign in "*()\\\0" else sign for sign in value)
+def drawn(random: Random, count: int) -> Iterator[str]:
+    base = {"commonName": "cn", "2.5.4.4": "sn", "SN": "sn", "name": "cn", "distinguishedName": "manager"}
+    known, any_value = {**VALUES, **MORE}, [value for values in VALUES.values() for value in values]
+    asked = [(name, known.get(base.get(name, name), any_value)) for name in ASKED]
+    filters = Filters(random, asked, ("=*", "=", "=", "*", "*", ">=", "<=", ":="))
+    return (filters.drawn() for _ in range(count))
 
 
 @pytest.fixture(scope="module")
@@ -186,10 +139,9 @@ def test_the_core_answers_as_slapd_does(
 ) -> None:
     source = tmp_path / "all.ldif"
     source.write_text(server.slapcat())
-    maker, wrong, split, refused = Maker(Random(SEED)), [], 0, 0
+    wrong, split, refused = [], 0, 0
     with server.connection() as handle:
-        for number in range(filters):
-            where = maker.filter()
+        for number, where in enumerate(drawn(Random(SEED), filters)):
             try:
                 found = selected(known, where, source, tmp_path)
             except _native.NativeError:
