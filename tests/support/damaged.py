@@ -183,23 +183,16 @@ def _require_legal(one: blobs.Blob, other: blobs.Blob, done: Damage) -> None:
 
 
 def _equal(one: Tables, other: Tables) -> bool:
-    if one.keys() != other.keys():
-        return False
-    return all(_rows(name, one) == _rows(name, other) for name in one)
+    """Returns whether all rows are equal, apart from the padding of entries."""
+    entries, others = ([(key, _without_pad(value)) for key, value in tables.get("id2e", ())] for tables in (one, other))
+    return entries == others and {**one, "id2e": []} == {**other, "id2e": []}
 
 
-def _rows(name: str, tables: Tables) -> list[tuple[bytes, bytes]]:
-    """Returns the rows without the padding of entries."""
-    if name != "id2e":
-        return tables[name]
-
-    def without_pad(value: bytes) -> bytes:
-        try:
-            return masked(value, {}, frozenset())
-        except Exception:  # the damaged value is no entry
-            return value
-
-    return [(key, without_pad(value)) for key, value in tables[name]]
+def _without_pad(value: bytes) -> bytes:
+    try:
+        return masked(value, {}, frozenset())
+    except Exception:  # the damaged value is no entry
+        return value
 
 
 Step = Callable[[], str]
@@ -239,7 +232,4 @@ def show(ends: Counter[tuple[str, str]]) -> None:
 
 
 def by_end(ends: Counter[tuple[str, str]]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for (_, end), count in ends.items():
-        found[end] += count
-    return found
+    return Counter(end for _, end in ends.elements())
