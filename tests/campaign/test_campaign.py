@@ -5,7 +5,6 @@ DITSEED_OPENLDAP_SOURCE=~/src/openldap pytest tests/campaign -m heavy -s
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ from contextlib import ExitStack, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fixtures.campaign import build_and_compare, verdict
@@ -26,6 +26,7 @@ from fixtures.campaign.schemas import compared, found_in, loaded
 from fixtures.golden.case import server, settings
 from fixtures.golden.records import SUFFIX, entry, golden, top
 from fixtures.slapd import Slapd
+from loader.mdb.verify import AuditReport, Finding, Problem
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
@@ -182,9 +183,9 @@ def test_no_refusal_is_believed(asked: Shape, message: str, reason: str | None, 
 
 
 def test_what_verify_found(data: Path) -> None:
-    told = {"message": "the schema does not know the attribute", "id": 2, "dn": "cn=a", "attribute": "myExtra"}
-    problems = {"problems": [{"kind": "indexes.schema", "told": [told]}]}
-    done = Ended(1, json.dumps(problems), "ditseed: verify found x [verify.unsound]")
+    finding = Finding("the schema does not know the attribute", id=2, dn="cn=a", attribute="myExtra")
+    report = AuditReport(entries=2, txn=1, problems=(Problem("indexes.schema", 1, (finding,)),))
+    done = Ended(1, msgspec.json.encode(report).decode(), "ditseed: verify found x [verify.unsound]")
     assert Refusal(PLAIN, LACKS, data, changed=False).reasons(done) == (refusals.MISSING,)
     with pytest.raises(Untrue, match="knows myExtra"):
         Refusal(PLAIN, PLAIN, data, changed=False).reasons(done)

@@ -29,7 +29,7 @@ from loader.operations.publish import REPLACED
 from loader.units import parse_size
 from tests.support.backups import ONE_ENTRY, alter, dated, flip, forge_file, only, put_back, take
 from tests.support.command import ditseed
-from tests.support.lag import oldest_lag
+from tests.support.mapped import oldest_lag
 from tests.support.require import require
 from tests.support.stopping import stopped_at
 from tests.support.trees import assert_same

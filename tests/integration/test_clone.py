@@ -37,7 +37,7 @@ from tests.support.backups import ONE_ENTRY, QUIET, fill, read_only
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.command import piped as fed
 from tests.support.disks import loop_filesystem
-from tests.support.lag import oldest_lag
+from tests.support.mapped import oldest_lag
 from tests.support.refusal import error_as_nobody
 from tests.support.require import require
 from tests.support.trees import assert_same

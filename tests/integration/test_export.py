@@ -19,8 +19,8 @@ from fixtures.slapd import Form, Slapd
 from fixtures.slapd_config import Settings, peer_dn
 from fixtures.trees import Load, write_hard_tree, write_people
 from tests.support.command import Done, ditseed
+from tests.support.dumped import text_of
 from tests.support.killing import KILL_AT
-from tests.support.ldif import text_of
 from tests.support.seeding import bind
 from tests.support.trees import tree
 

@@ -24,7 +24,7 @@ from fixtures.slapd_config import Settings
 from fixtures.trees import record, write_people
 from loader.errors import LimitTooLow
 from tests.support.command import Done, ditseed
-from tests.support.ldif import text_of_export
+from tests.support.dumped import text_of_export
 from tests.support.require import require
 
 pytestmark = pytest.mark.long

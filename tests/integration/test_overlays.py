@@ -19,7 +19,7 @@ from loader.errors import NotAsStored
 from loader.overlays import Shows
 from tests.compat import building
 from tests.support.command import Done, ditseed
-from tests.support.ldif import text_of_export
+from tests.support.dumped import text_of_export
 from tests.support.require import require
 from tests.support.seeding import bind, verifying
 

@@ -82,7 +82,7 @@ def test_what_a_stop_leaves(tmp_path: Path, sent: signal.Signals) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(7200)
 def test_seven_file_systems_in_the_storage_vm(tmp_path: Path) -> None:
-    require(storage_vm.missing_storage_vm() or in_vm.missing_mkfs())
+    require(storage_vm.missing_storage_vm(*in_vm.PROGRAMS))
     words = ("--entries=2000", "--sync-entries=200", "--searches=500", "--fio-size=8M")
     report = in_vm.run(words, tmp_path)
     names = [row.name for row in report.rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from base64 import b64decode
 from collections import Counter
@@ -9,12 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 from fixtures.damage.reading import Tables
 from fixtures.golden import blobs
 from fixtures.golden.tables import Row
 from loader import ldif
 from loader.progress import Meter
-from tests.support.ldif import text_of
 
 Record = tuple[str, ...]  # lines
 Rows = list[Row]
@@ -40,6 +42,21 @@ def assert_as_manifest(out: Path) -> None:
     with ldif.verified_inputs([out], meter) as paths:
         scan = ldif.scan(paths, meter)
     ldif.require_read([out], scan.entries)
+
+
+def text_of_export(directory: Path) -> str:
+    """Returns the records of all files of an export."""
+    shards = json.loads((directory / "manifest.json").read_text())["shards"]
+    return "".join(text_of(directory / shard["name"]) for shard in shards)
+
+
+def text_of(path: Path) -> str:
+    """Returns the records of a file, decompressed, with a blank line at the end."""
+    content = path.read_bytes()
+    if path.suffix == ".zst":
+        reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content), read_across_frames=True)
+        content = reader.read()
+    return content.decode()
 
 
 def records(text: str) -> list[Record]:

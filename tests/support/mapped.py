@@ -1,4 +1,5 @@
-"""Opens an environment in the test's own process, which ditseed does only in child processes; or in another process."""
+"""Opens an environment in the test's own process, which ditseed does only in child processes; or in another process.
+Measures how far the readers of an environment lag behind."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loader.mdb import environment, isolated
+from loader.mdb import environment, isolated, meta, readers
 from loader.mdb.environment import Environment
 
 _READING = """
@@ -38,3 +39,10 @@ def read_by_another(place: Path, most: int = 126) -> Iterator[subprocess.Popen[b
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"reads\n"
         yield reader
+
+
+def oldest_lag(directory: Path) -> int:
+    """Returns the number of transactions since the snapshot of the oldest living reader."""
+    last = meta.read_meta(directory).txnid
+    snapshots = [slot.txnid for slot in readers.slots(directory) if slot.is_alive and slot.txnid is not None]
+    return max((last - txnid for txnid in snapshots), default=0)

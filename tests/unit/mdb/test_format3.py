@@ -17,7 +17,7 @@ from loader.errors import MdbDamaged, MdbProtected
 from loader.mdb import copy, meta, snapshot
 from loader.mdb.verify import verify
 from loader.progress import Meter
-from tests.support.lag import oldest_lag
+from tests.support.mapped import oldest_lag
 from tests.unit.mdb.test_copy import make as database
 
 PAGE_SIZES = (4096, 16384, 65536)
@@ -128,7 +128,7 @@ _FIVE_COMMITS = """
 import random, sys
 from pathlib import Path
 from tests.unit.mdb.test_format3 import fill, opened
-from tests.support.lag import oldest_lag
+from tests.support.mapped import oldest_lag
 with opened(Path(sys.argv[1])) as made:
     for number in range(5):
         fill(made, random.Random(number), 4096)
