@@ -12,8 +12,8 @@ from typing import Any
 import ldap
 import pytest
 
-from fixtures.history import LOGOLD, SETTINGS, History, history, stored
-from fixtures.partial import differences
+from fixtures.history import LOGOLD, SETTINGS, History, history
+from fixtures.partial import as_printed, differences
 from fixtures.random_changes import ADD, DELETE, INCREMENT, PERMISSIVE, REPLACE, changes, tree
 from fixtures.trees import CERTIFICATE
 from loader.errors import UsageProblem
@@ -77,7 +77,7 @@ def undo(running: History, *words: object, log: object = None) -> Done:
 def same(running: History, before: bytes) -> None:
     """Asserts that the tree is as slapcat printed it, the order of ordered values included."""
     after = running.slapcat()
-    found = differences(stored(before), stored(after), (*OWN, "gOrdered"))
+    found = differences(as_printed(before), as_printed(after), (*OWN, "gOrdered"))
     assert not found, found
     assert ordered(before) == ordered(after)
 
@@ -204,7 +204,7 @@ def test_a_log_without_old_values(tmp_path: Path) -> None:
             assert done.status == 1
             assert done.err.count("the log has no old values of it (logold)") == 2
             server.ldapmodify(done.out)
-            assert len(stored(source.slapcat())) == len(stored(before)) - 1
+            assert len(as_printed(source.slapcat())) == len(as_printed(before)) - 1
 
 
 def blocks(section: str) -> list[str]:
@@ -250,7 +250,7 @@ def test_the_page_as_it_stands(running: History, handle: Any, tmp_path: Path) ->
     assert not in_backup.out
     assert shlex.split(apply)[-2:] == ["-f", "undo.ldif"]
     server.ldapmodify(ldif, "-M")
-    found = differences(stored(before), running.stored(), (*OWN, "x-noted", "description"))
+    found = differences(as_printed(before), running.stored(), (*OWN, "x-noted", "description"))
     assert not found, found
     backup("run", repo, "--config", server.config_path, "--all-databases").ok()
     in_backup = ditseed("backup", "undo", "-R", repo, "-b", BASE, "--since", until.csn, "--by", server.root_dn).ok()
