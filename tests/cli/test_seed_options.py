@@ -26,6 +26,7 @@ OFFLINE = ("search", "ldif", "clone")
 # Option and value -> the strategies that take it.
 OPTIONS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     STOPPED: OFFLINE,
+    ("--prepare-consumer",): OFFLINE,
     ("--replace",): OFFLINE,
     ("--maxsize", "1G"): OFFLINE,
     ("--verify", "pages"): OFFLINE,

@@ -324,7 +324,7 @@ def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path
 # --- through a pipe -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["sent", "compact"])
+@pytest.mark.parametrize("step", ["send", "compact"])
 def test_through_a_pipe(stopped: Slapd, other: Slapd, tmp_path: Path, step: str) -> None:
     """Byte for byte what a clone without a pipe makes; the compacted copy in between has no name, and is gone."""
     scratch = tmp_path / "scratch"
@@ -366,9 +366,9 @@ def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, more: tuple[str, ...
     if more:
         plain, _ = piped((stopped.database_dir, "-", "--skip", told["token"]), ("-", "/dev/null"))
         assert "everything was sent" in plain.err or plain.status == errors.StreamBroken.exit_status
-        assert " skipped" not in plain.err
+        assert "skipped  0 B" in plain.err or plain.status
     sent, received = piped((*sending, "--skip", told["token"]), ("-", target))
-    assert " skipped" in sent.ok().err
+    assert re.search("skipped +[1-9]", sent.ok().err)
     received.ok()
     assert [path.name for path in target.iterdir()] == ["data.mdb"]
     assert_same(stopped, other)

@@ -28,13 +28,14 @@ proptest! {
             reader
                 .walk(&mut |page| {
                     if !matches!(page.kind, PageKind::Free | PageKind::Meta) {
-                        used.push(page.number as usize..(page.number + page.count) as usize);
+                        used.push((page.number, page.count));
                     }
                 })
                 .unwrap();
             let unchanged = |new: &[u8]| {
-                used.iter().all(|run| {
-                    let bytes = run.start * page_size..run.end * page_size;
+                used.iter().all(|&(number, count)| {
+                    let [start, length] = [number, count].map(|pages| usize::try_from(pages).unwrap());
+                    let bytes = start * page_size..(start + length) * page_size;
                     new[bytes.clone()] == old[bytes]
                 })
             };
