@@ -147,17 +147,9 @@ _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
 
 _SIZES = {
-    *("allocated", "bytes", "data_bytes", "estimate", "free", "map_size", "maxsize", "needed", "stored_bytes"),
-    *(
-        "source_apparent",
-        "source_allocated",
-        "target_apparent",
-        "target_allocated",
-        "grown",
-        "have",
-        "length",
-        "skipped",
-    ),
+    *("allocated", "bytes", "data_bytes", "estimate", "free", "grown", "have", "length", "map_size", "maxsize"),
+    *("needed", "skipped", "source_allocated", "source_apparent", "stored_bytes"),
+    *("target_allocated", "target_apparent"),
 }
 # Facts that are printed only with --json.
 _JSON_ONLY = {

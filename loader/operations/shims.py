@@ -637,6 +637,7 @@ def _slapindex(call: Call) -> int:
         with _scratch(directory) as scratch:
             limits = defaults.Resources(_MEMORY, defaults.processors(), scratch.path)
             changing.rebuild(directory, target, names, limits, Meter("index"))
+        call.say_note()
     except FileNotFoundError as error:
         raise Handed("there is no database") from error
     except LoaderError as error:

@@ -268,7 +268,10 @@ def test_a_link_does_what_the_original_does(case: str, pair: tuple[Home, Home]) 
             ("slapadd -b dc=ex -g -l T/sub", "slapcat -b dc=ex -g", "slapadd -b dc=ex -c -l T/sub", "slapcat -b dc=ex"),
         ),
         (_GLUE, ("slapadd -g -l T/sub", "slapcat -g")),
-        ("database monitor", ("slapadd -l T/G", "slapcat", "slapcat -n 2", "slapcat -n 1", "slapcat -b dc=ex")),
+        (
+            "database monitor",
+            ("slapadd -l T/G", "slapcat", "slapindex", "slapcat -n 2", "slapcat -n 1", "slapcat -b dc=ex"),
+        ),
     ],
 )
 def test_other_databases(tmp_path: Path, links: Path, before: str, commands: tuple[str, ...]) -> None:

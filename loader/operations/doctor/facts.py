@@ -286,8 +286,11 @@ class Database:
     @cached_property
     def slots(self) -> tuple[int, int]:
         """The number of reader slots in lock.mdb, and the number of slots of living processes."""
-        alive = self.read_data("reader slots", lambda path: sum(slot.is_alive for slot in readers.slots(path)))
-        return (self.read_data("reader slots", readers.capacity) or 0, alive or 0)
+
+        def read_fact(directory: Path) -> tuple[int, int]:
+            return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
+
+        return self.read_data("reader slots", read_fact) or (0, 0)
 
     @cached_property
     def format(self) -> int | None:
