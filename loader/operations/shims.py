@@ -41,7 +41,7 @@ _O_OPTIONS = {
 }
 _SUBTREE = re.compile(r"ldap:///([^?]*)(\?\?(sub)?(\?(\(objectClass=\*\))?)?)?", re.IGNORECASE)
 _SMALL = 1 << 20  # bytes of LDIF; the original loads less in the time that the native core takes to start
-_MEMORY = 256 << 20  # bytes for sorting, so that a link stays below half a gigabyte
+_MEMORY = 384 << 20  # bytes for sorting, so that a link stays below half a gigabyte
 _MOST_REJECTS = 100_000  # with -c; if there are more, the original loads everything
 _LINE = re.compile(rb"(slapadd: .*?\bline[= ])([0-9]+)")
 _ORPHAN = re.compile("its parent .* (is missing|was rejected)$")
