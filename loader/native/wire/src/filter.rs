@@ -25,12 +25,14 @@ const TYPE: u8 = 0x82;
 const VALUE: u8 = 0x83;
 const DN_ATTRIBUTES: u8 = 0x84;
 
+/// Maximum nesting; no filter written by a person or by ditseed is nested deeper.
+const MOST_NESTED: usize = 100;
 /// libldap's code for an invalid filter.
 const FILTER_ERROR: i32 = -7;
 
 /// Encodes a filter. As in ldapsearch, the outer parentheses of an item may be omitted.
 pub fn encode(text: &str) -> Result<Vec<u8>> {
-    let node = parse(text).map_err(|why| {
+    let node = parse(text, MOST_NESTED).map_err(|why| {
         let text = format!("the filter {text} cannot be read: {why}");
         Failure::new(Phase::Request, FILTER_ERROR, text)
     })?;

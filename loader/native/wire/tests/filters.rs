@@ -30,7 +30,7 @@ fn each_kind_of_filter() {
 
 #[test]
 fn an_invalid_filter_is_refused() {
-    let deep = format!("{}(cn=a){}", "(!".repeat(2000), ")".repeat(2000));
+    let deep = format!("{}(cn=a){}", "(!".repeat(200), ")".repeat(200));
     for text in [
         "",
         "(",

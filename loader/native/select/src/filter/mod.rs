@@ -4,7 +4,7 @@ mod assertion;
 mod compile;
 
 use schema::{Description, Result, Schema};
-use values::filter::parse;
+use values::filter::{MAX_DEPTH, parse};
 
 use assertion::Test;
 pub use assertion::Values;
@@ -31,7 +31,7 @@ impl Filter {
     /// Compiles a filter. Refuses an invalid filter, and a filter for whose result slapd needs more than the entry.
     pub fn read(text: &str, schema: &Schema) -> Result<Self> {
         let mut compiler = compile::Compiler::new(schema);
-        let root = compiler.node(parse(text)?)?;
+        let root = compiler.node(parse(text, MAX_DEPTH)?)?;
         Ok(Self { root, descriptions: compiler.descriptions })
     }
 

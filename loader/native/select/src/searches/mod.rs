@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
     /// Counts a search, and returns the index of its group.
     fn search(&mut self, text: &str) -> Option<usize> {
         // slapd marks an assertion with `?` if it is Undefined, because the schema does not define its attribute.
-        let Ok(node) = filter::parse(&text.replace("(?", "(undefined-")) else {
+        let Ok(node) = filter::parse(&text.replace("(?", "(undefined-"), filter::MAX_DEPTH) else {
             self.found.unreadable += 1;
             return None;
         };

@@ -7,7 +7,7 @@ pub use shape::piece_lengths;
 use crate::{Result, refuse};
 
 /// Maximum nesting of filters, as in slapd (`slap_max_filter_depth`).
-const MAX_DEPTH: usize = 1000;
+pub const MAX_DEPTH: usize = 1000;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum Node {
@@ -41,13 +41,13 @@ pub enum ItemKind {
     },
 }
 
-/// Parses a filter. Like slapd, it accepts a single item without parentheses.
-pub fn parse(text: &str) -> Result<Node> {
+/// Parses a filter of at most `depth` levels. Like slapd, it accepts a single item without parentheses.
+pub fn parse(text: &str, depth: usize) -> Result<Node> {
     let text = text.trim_matches(' ');
     if !text.starts_with('(') {
         return item(text).map(Node::Item);
     }
-    let mut parser = Parser { rest: text };
+    let mut parser = Parser { rest: text, depth };
     let node = parser.node(0)?;
     if parser.rest.trim_matches(' ').is_empty() {
         Ok(node)
@@ -58,6 +58,8 @@ pub fn parse(text: &str) -> Result<Node> {
 
 struct Parser<'a> {
     rest: &'a str,
+    /// Maximum nesting.
+    depth: usize,
 }
 
 impl Parser<'_> {
@@ -77,7 +79,7 @@ impl Parser<'_> {
     }
 
     fn node(&mut self, depth: usize) -> Result<Node> {
-        if depth > MAX_DEPTH {
+        if depth > self.depth {
             return refuse("nested too deeply");
         }
         self.skip_spaces();
@@ -219,6 +221,10 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Node> {
+        super::parse(text, MAX_DEPTH)
+    }
 
     #[test]
     fn spellings_of_a_filter_are_equal() {
