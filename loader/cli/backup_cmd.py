@@ -173,6 +173,18 @@ def run_command(
     Every night, from /etc/cron.d/ditseed (cron's own PATH has no /usr/local/bin):
       PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
       15 2 * * *  root  ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup
+    The same line on every server, of which only two take backups; old backups are removed after a good one:
+      ... ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --only-on ldap1 --only-on ldap2 --keep-daily 14
+    Only what has changed since the last incremental backup:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --incremental
+    All databases of the server as they were at one moment, with the accesslog:
+      ditseed backup run --config /etc/ldap/slapd.d --all-databases -R /srv/backup
+    Once a month as LDIF, for another version of OpenLDAP or another kind of machine:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup-ldif --kind ldif
+    Into two repositories, one on another host; each gets a backup even if the other one fails:
+      ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup -R s3://BUCKET/ldap --limit-upload 5M
+    The database of one suffix, compressed more:
+      ditseed backup run --config /etc/ldap/slapd.d -b dc=example,dc=com -R /srv/backup --compress-level 9
     Encrypted, so that only the owner of an identity can read it (not this host):
       ditseed backup run --config /etc/ldap/slapd.d -R /srv/backup --recipients-file /etc/ditseed/recipients
     """
@@ -350,7 +362,10 @@ def _proof(proof: Verification | Drill | None) -> dict[str, object] | str:
     if proof is None:
         return "never"
     result = getattr(proof, "problems", proof.problem) or "good"
-    return {**structs.asdict(proof), **dict.fromkeys(("format", "seal", "problem")), "result": result}
+    facts = {**structs.asdict(proof), **dict.fromkeys(("format", "seal", "problem")), "result": result}
+    if (replay := facts.get("replay")) and not replay.live:
+        facts["would be lost"] = "at most the seconds of the replay, because no live server was found"
+    return facts
 
 
 def part_read(proof: Verification) -> str:
@@ -467,6 +482,8 @@ def restore_command(
       systemctl stop slapd
       ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --replace
       systemctl start slapd
+    All databases of one moment, each into the directory that the configuration gives it:
+      ditseed backup restore latest -R /srv/backup --config /etc/ldap/slapd.d --all-databases --replace
     Into another directory, to look at it:
       ditseed backup restore latest -R /srv/backup --target /srv/look
     To the last moment before a mistake, from the newest backup before it and the accesslog:

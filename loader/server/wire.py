@@ -120,6 +120,9 @@ class Link(Struct, frozen=True):
     bind_timeout: float
     silence: float
 
+    def __repr__(self) -> str:
+        return f"Link({self.uri})"  # without the secret
+
 
 def core_options(connection: Connection) -> Link:
     """Returns the core's options for the connection. Raises NoSuchPath, NotPermitted for the password file."""

@@ -97,21 +97,21 @@ def parse_moment(text: str) -> datetime.datetime | None:
 class Day(ParsedType):
     """Option type: a date in the future, perhaps with a time of day."""
 
-    name, kind, past = "date", datetime.datetime, False
+    name, kind, past, example = "date", datetime.datetime, False, "2027-01-01, or 2027-01-01T12:00Z"
 
     def parse(self, text: str) -> datetime.datetime:
         moment = parse_moment(text)
         if moment is None or (self.past and ":" not in text):
-            raise UsageProblem(reason=f"not a {self.name}: {text!r} (write 2027-01-01T12:00Z)")
+            raise UsageProblem(reason=f"not a {self.name}: {text!r} (write {self.example})")
         if self.past != (moment <= datetime.datetime.now(datetime.timezone.utc)):
-            raise UsageProblem(reason=f"{text} is in the {'future' if self.past else 'past'}")
+            raise UsageProblem(reason=f"{text} is in the {'future' if self.past else 'past (--release undoes a pin)'}")
         return moment
 
 
 class PastTime(Day):
     """Option type: a date with a time of day, in the past."""
 
-    name, past = "time", True
+    name, past, example = "time", True, "2026-11-25T03:00, or 2026-11-25T02:00Z"
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ class Remote(Repository):
                 yield from pack.paced(map(fetch, tasks), rate)
                 return
             stack.callback(self.store.cancel)
-            for number in range(_STREAMS):
+            for number in range(min(_STREAMS, len(tasks))):
                 try:
                     more = nullcontext(self.store) if self.store.serves_threads else remote.opened(self.store.location)
                     stores.put(stack.enter_context(more))

@@ -198,9 +198,11 @@ def _copy(
     if options.packing.ldif:
         _copy_entries(members[0], options.packing, meter)
         return
+    # Read before the snapshots, which keep slapd from using the pages that it frees.
+    previous_of_leader = [_previous(options, repo, members[0])]
     with snapshot.images([member.directory for member in members], logs) as images:
         for member, image in zip(members, images, strict=True):
-            previous = _previous(options, repo, member)
+            previous = previous_of_leader.pop() if previous_of_leader else _previous(options, repo, member)
             before = meter.seconds
             with held.private(member.partial) as directory, paged(image, pack.PIECE, meter) as stream:
                 pages = pack.store(stream, directory.path, previous, options.packing, meter)
