@@ -54,6 +54,11 @@ def mount_of(path: Path) -> Mount:
     return mount
 
 
+def on_device(number: str) -> str | None:
+    """Returns a mount point of the device, or None if the device is not mounted."""
+    return next((mount.target for mount in _all().values() if mount.device == number), None)
+
+
 def mounted_at(path: Path) -> Mount | None:
     """Returns the topmost mount on `path` itself, or None if `path` is not a mount point."""
     mount = mount_of(path)

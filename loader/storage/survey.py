@@ -447,7 +447,8 @@ def unused(path: str) -> tuple[Device, ...]:
     is_busy = False
     with files.explained(Path(path)):
         os.stat(path)
-        devices = stack(number_of(path))
+        number = number_of(path)
+        devices = stack(number)
         if not devices:
             raise UsageProblem(reason=f"{path} is not a block device")
         try:  # O_EXCL fails if the device is mounted, swapped to, or below another device
@@ -460,12 +461,16 @@ def unused(path: str) -> tuple[Device, ...]:
     signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # it only reads
     kinds = dict.fromkeys((signatures or "").split())
     reason = ""
-    if signatures is None:
+    if target := mounts.on_device(str(number)):
+        reason = f"is mounted on {target}"
+    elif signatures is None:
         reason = f"cannot be searched for signatures ({'; '.join(unseen.why for unseen in tools.unseen)})"
-    elif is_busy:
-        reason = "is in use: mounted, swap space, or part of another device"
+    elif "LVM2_member" in kinds:
+        reason = "is a physical volume of LVM already"
     elif kinds:
         reason = f"holds a signature ({', '.join(kinds)})"
+    elif is_busy:
+        reason = "is in use: mounted, swap space, or part of another device"
     if reason:
         raise DiskInUse(path=path, reason=reason)
     return devices

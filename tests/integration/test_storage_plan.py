@@ -39,7 +39,7 @@ def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) ->
     printed = vm.run(vm.program(PLANNED.format(wishes=WISHES, options="")), disks)
     *found, refused = printed.partition("\n\n")[0].splitlines()[:3]
     assert refused.startswith("123 ")
-    assert "/dev/ubda is in use: mounted, swap space, or part of another device [storage.disk_in_use]" in refused
+    assert "/dev/ubda is a physical volume of LVM already [storage.disk_in_use]" in refused
     for line, (kind, place, _, memory) in zip(found, WISHES, strict=True):
         facts = json.loads(line.partition(" ")[2])
         assert facts["mount"]["kind"] == kind
@@ -126,9 +126,9 @@ def test_a_disk_that_holds_something_is_refused(tmp_path: Path) -> None:
         assert (held.status, held.facts["error"]["code"]) == (123, "storage.disk_in_use")
         assert "holds a signature (ext4)" in held.err
         with mounting(device, tmp_path / "mount"):
-            assert "is in use" in ditseed(*asked).err
+            assert f"is mounted on {tmp_path}/mount" in ditseed(*asked).err
             run("wipefs", "--all", "--force", device)  # the kernel knows what wipefs does not see
-            assert "is in use" in ditseed(*asked).err
+            assert "is mounted on" in ditseed(*asked).err
 
 
 def test_what_is_no_disk() -> None:
