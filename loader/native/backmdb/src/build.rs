@@ -155,8 +155,7 @@ impl Build<'_> {
 
     fn postings(&self) -> Postings {
         let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
-        let sizes: Vec<KeySize> =
-            self.indexes.tables.iter().map(|table| size(table.long)).collect();
+        let sizes: Vec<KeySize> = self.indexes.tables.iter().map(|table| size(table.long)).collect();
         Postings::new(&sizes, self.temp.memory / 2, &self.temp.scratch, &self.temp.stop)
     }
 
@@ -179,10 +178,7 @@ impl Build<'_> {
             let numbering = Numbering::without(&vacant, stale, gathered.positions());
             return self.judged(gathered, numbering);
         }
-        let numbering =
-            reorder::reorder(gathered, joined, &self.shared, &self.temp, self.out, || {
-                self.create()
-            })?;
+        let numbering = reorder::reorder(gathered, joined, &self.shared, &self.temp, self.out, || self.create())?;
         self.judged(gathered, numbering)
     }
 
@@ -239,8 +235,7 @@ impl Build<'_> {
                 tables.push((table.name.clone(), written));
                 counters.advance(1);
             }
-            let children =
-                children.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))?;
+            let children = children.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))?;
             tables.push(("dn2i".to_owned(), dn2i::write(file, names, &parents, children)?));
             counters.advance(1);
             Ok::<_, Error>(())
@@ -262,12 +257,7 @@ impl Build<'_> {
         Ok(tree.finish(file)?)
     }
 
-    fn finish(
-        &self,
-        gathered: EncodedInput,
-        tables: Vec<(String, Table)>,
-        mut clock: PhaseTimer,
-    ) -> Result<Built> {
+    fn finish(&self, gathered: EncodedInput, tables: Vec<(String, Table)>, mut clock: PhaseTimer) -> Result<Built> {
         self.shared.counters.begin("sync", 0);
         let counts = tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let named = tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();

@@ -53,10 +53,7 @@ impl<'a> SchemaCheck<'a> {
     }
 
     /// Returns the profile that follows from the entry's object classes, and its number.
-    pub fn profile(
-        &mut self,
-        draft: &EntryLines,
-    ) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
+    pub fn profile(&mut self, draft: &EntryLines) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
         let classes = draft.find(self.object_class).ok_or(InvalidValue("no objectClass".into()))?;
         let structural = draft.find(self.structural);
         self.key.clear();
@@ -128,8 +125,7 @@ impl<'a> SchemaCheck<'a> {
         if self.shapes.contains(&self.shape) {
             return Ok(());
         }
-        let present =
-            draft.attributes.iter().map(|one| (lookup.get(one.column).attribute, one.count > 1));
+        let present = draft.attributes.iter().map(|one| (lookup.get(one.column).attribute, one.count > 1));
         let present: Vec<(AttributeId, bool)> = present.collect();
         profile.check(self.schema, &present)?;
         if self.shapes.len() < SHAPES {

@@ -61,10 +61,7 @@ mod tests {
     fn the_newest_csn_of_each_server_in_the_order_of_server_ids() {
         let newest = BTreeMap::from([(2, csn(5, 2)), (1, csn(1, 1))]);
         assert_eq!(merge(&[], &newest), Some(vec![csn(1, 1), csn(5, 2)]));
-        assert_eq!(
-            merge(&[csn(9, 2), csn(3, 4)], &newest),
-            Some(vec![csn(1, 1), csn(9, 2), csn(3, 4)])
-        );
+        assert_eq!(merge(&[csn(9, 2), csn(3, 4)], &newest), Some(vec![csn(1, 1), csn(9, 2), csn(3, 4)]));
         assert_eq!(merge(&[csn(5, 2), csn(1, 1)], &newest), None);
     }
 }

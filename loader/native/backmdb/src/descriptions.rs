@@ -117,23 +117,14 @@ impl<'a> AttributeDescriptions<'a> {
     /// Returns the limit for exactly this description, or else the default.
     fn apart_above(&self, text: &str) -> u32 {
         let set = |wanted: &str| {
-            self.settings
-                .apart_above
-                .iter()
-                .rev()
-                .find(|(name, _)| name == wanted)
-                .map(|(_, above)| *above)
+            self.settings.apart_above.iter().rev().find(|(name, _)| name == wanted).map(|(_, above)| *above)
         };
         let canonical = |(name, above): &(String, u32)| {
             let found = self.schema.describe(name.as_bytes()).ok()?;
             (found.text == text).then_some(*above)
         };
         let own = self.settings.apart_above.iter().rev().find_map(canonical);
-        if self.settings.has_id2v {
-            own.or_else(|| set("default")).unwrap_or(u32::MAX)
-        } else {
-            u32::MAX
-        }
+        if self.settings.has_id2v { own.or_else(|| set("default")).unwrap_or(u32::MAX) } else { u32::MAX }
     }
 
     /// Returns the column's number, assigning one if needed. The caller ensures the order.
@@ -159,8 +150,7 @@ impl<'a> AttributeDescriptions<'a> {
             count: column.misfits.load(Relaxed),
         };
         let known = lock(&self.known);
-        let mut all: Vec<_> =
-            known.columns.values().map(counted).filter(|one| one.count > 0).collect();
+        let mut all: Vec<_> = known.columns.values().map(counted).filter(|one| one.count > 0).collect();
         all.sort_by(|one, other| one.attribute.cmp(&other.attribute));
         all
     }

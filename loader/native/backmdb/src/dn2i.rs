@@ -49,8 +49,7 @@ impl Children {
     /// `names`: in the order of IDs.
     pub fn sort(names: &Spool, parents: &ParentIds<'_>, temp: &TempStorage) -> Result<Self> {
         let trees = count(names, parents)?;
-        let mut sorter =
-            RecordSorter::new(temp.memory / 4, temp.threads, &temp.scratch, &temp.stop);
+        let mut sorter = RecordSorter::new(temp.memory / 4, temp.threads, &temp.scratch, &temp.stop);
         let (mut reader, mut record) = (names.reader(), Vec::new());
         while let Some(text) = reader.next()? {
             let name = names::read(text);
@@ -64,8 +63,7 @@ impl Children {
 
 fn count(names: &Spool, parents: &ParentIds<'_>) -> Result<Subtrees> {
     let questions = 0..u32::try_from(parents.answers.len()).unwrap_or(u32::MAX);
-    let mut trees =
-        Subtrees::new(questions.map(|question| parents.of_question(question)).collect());
+    let mut trees = Subtrees::new(questions.map(|question| parents.of_question(question)).collect());
     let mut reader = names.reader();
     let mut last = (SUFFIX, None);
     while let Some(record) = reader.next()? {
@@ -92,12 +90,7 @@ fn prefix(parent: u32, normal: &[u8]) -> u128 {
 }
 
 /// Writes the table. `names`: in the order of IDs.
-pub fn write(
-    file: &mut FileWriter,
-    names: &Spool,
-    parents: &ParentIds<'_>,
-    children: Children,
-) -> Result<Table> {
+pub fn write(file: &mut FileWriter, names: &Spool, parents: &ParentIds<'_>, children: Children) -> Result<Table> {
     let mut tree = tables::DN2I.writer(file.layout());
     let mut under = SortedChildren { records: children.0, waiting: None };
     under.next()?;

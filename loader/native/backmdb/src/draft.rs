@@ -128,18 +128,12 @@ impl EntryLines {
         &self.pairs[attribute.first..attribute.first + attribute.count]
     }
 
-    pub fn values_of<'a>(
-        &'a self,
-        attribute: &Attribute,
-    ) -> impl Iterator<Item = &'a [u8]> + Clone {
+    pub fn values_of<'a>(&'a self, attribute: &Attribute) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.pairs_of(attribute).iter().map(|pair| self.bytes_of(pair.value))
     }
 
     /// Returns the values as matching rules see them.
-    pub fn normals_of<'a>(
-        &'a self,
-        attribute: &Attribute,
-    ) -> impl Iterator<Item = &'a [u8]> + Clone {
+    pub fn normals_of<'a>(&'a self, attribute: &Attribute) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.pairs_of(attribute).iter().map(|pair| self.bytes_of(pair.normal))
     }
 
@@ -207,9 +201,7 @@ impl EntryLines {
         if matches!(value.first()?, b' ' | b'\t'..=b'\r') || matches!(value.last()?, b' ' | b'\r') {
             return None;
         }
-        if let (Some((block, _)), Some(before)) =
-            (text[1..].split_first_chunk(), text.first_chunk())
-        {
+        if let (Some((block, _)), Some(before)) = (text[1..].split_first_chunk(), text.first_chunk()) {
             if length <= BLOCK && next != Some(&b' ') {
                 return self.add_block(block, before, length);
             }
@@ -242,12 +234,7 @@ impl EntryLines {
 
     /// Like [`Self::add_text_line`], for a value that ends in its first block, as most do.
     #[inline]
-    fn add_block(
-        &mut self,
-        block: &[u8; BLOCK],
-        before: &[u8; BLOCK],
-        length: usize,
-    ) -> Option<ValueSpans> {
+    fn add_block(&mut self, block: &[u8; BLOCK], before: &[u8; BLOCK], length: usize) -> Option<ValueSpans> {
         const ROOM: usize = 2 * (BLOCK + 1);
         let (lower, odd) = fold_block(block, before);
         if odd != 0 {
@@ -372,8 +359,7 @@ fn fold_block(block: &[u8; BLOCK], before: &[u8; BLOCK]) -> ([u8; BLOCK], u8) {
     for at in 0..BLOCK {
         let (byte, before) = (block[at], before[at]);
         lower[at] = byte | u8::from(byte.wrapping_sub(b'A') < 26) << 5;
-        odd |= u8::from(byte.wrapping_sub(1) >= 0x7f)
-            | u8::from(byte == b' ') & u8::from(before == b' ');
+        odd |= u8::from(byte.wrapping_sub(1) >= 0x7f) | u8::from(byte == b' ') & u8::from(before == b' ');
     }
     (lower, odd)
 }
@@ -512,10 +498,7 @@ mod tests {
             let value = draft.add_bytes(b"added");
             let pair = ValueSpans { value, normal: value };
             draft.add_line(7, pair, false);
-            assert_eq!(
-                draft.find(7).map(|one| draft.values_of(one).collect()),
-                Some(vec![&b"added"[..]])
-            );
+            assert_eq!(draft.find(7).map(|one| draft.values_of(one).collect()), Some(vec![&b"added"[..]]));
             if alters {
                 draft.add_value(0, pair);
             }
@@ -523,9 +506,7 @@ mod tests {
         };
         let first = shape_of(&[1, 1, 2, 3], false);
         assert_eq!(shape_of(&[1, 1, 2, 3], false), first);
-        for columns in
-            [&[1, 2, 3][..], &[1, 1, 2], &[1, 1, 2, 3, 4], &[2, 1, 2, 1], &[5], &[1, 1, 2, 3]]
-        {
+        for columns in [&[1, 2, 3][..], &[1, 1, 2], &[1, 1, 2, 3, 4], &[2, 1, 2, 1], &[5], &[1, 1, 2, 3]] {
             assert_ne!(shape_of(columns, false), first);
         }
         let altered = shape_of(&[1, 1, 2, 3], true);
@@ -543,8 +524,7 @@ mod tests {
         for other in [&b"anna maria "[..], b"anna mario", b"anna Maria", b"bnna maria", b""] {
             assert!(!is_plain_text(b"Anna Maria", other));
         }
-        let line =
-            " Some Words, more than one block of them\nnext: line of more than one block also";
+        let line = " Some Words, more than one block of them\nnext: line of more than one block also";
         let pair = draft.add_text_line(line.as_bytes()).unwrap();
         assert_eq!(draft.bytes_of(pair.normal), b"some words, more than one block of them");
         for odd in [&b""[..], b" a", b"a ", b"a  b", b"a\0", "\u{e9}".as_bytes()] {

@@ -9,9 +9,7 @@ use extsort::{Spool, TupleSorter};
 use ldif::tail;
 use lmdbfile::{FileWriter, PendingValue, TreeWriter};
 
-use crate::encoded::{
-    Encoded, EncodedEntry, Hash, LastRecord, MultivalRecord, ROOT, Rejection, TruncationChecks,
-};
+use crate::encoded::{Encoded, EncodedEntry, Hash, LastRecord, MultivalRecord, ROOT, Rejection, TruncationChecks};
 use crate::live::SeenEntries;
 use crate::names::{self, SUFFIX};
 use crate::{Options, Result, positions};
@@ -84,18 +82,12 @@ impl TruncationChecks {
     fn judge(&self, last: &LastRecord) -> Result<()> {
         let always = self.stamped.map(|count| self.records > 0 && count == self.records);
         let missing = [0, 1].map(|at| always[at] && !last.stamped[at]);
-        tail::judge(last.empty, missing)
-            .map_err(|error| error.at(last.line).of_entry(Some(&last.dn)))
+        tail::judge(last.empty, missing).map_err(|error| error.at(last.line).of_entry(Some(&last.dn)))
     }
 }
 
 impl EncodedInput {
-    pub fn new(
-        file: FileWriter,
-        options: &Options,
-        temp: &TempStorage,
-        bearer: Option<Hash>,
-    ) -> Self {
+    pub fn new(file: FileWriter, options: &Options, temp: &TempStorage, bearer: Option<Hash>) -> Self {
         let layout = file.layout();
         Self {
             file,
@@ -183,8 +175,7 @@ impl EncodedInput {
             return Ok(());
         }
         let last = chunk.marks.last.as_ref();
-        let judged =
-            cut.map_or(Ok(()), Err).and_then(|()| last.map_or(Ok(()), |last| marks.judge(last)));
+        let judged = cut.map_or(Ok(()), Err).and_then(|()| last.map_or(Ok(()), |last| marks.judge(last)));
         judged.in_file(chunk.path.as_ref().map(|path| path.as_path()))
     }
 
@@ -250,8 +241,7 @@ impl EncodedInput {
         let first = positions::question(self.askers.len(), chunk.parents.len())?;
         let taken = chunk.kept.iter().enumerate().filter(|(index, _)| is_taken(*index));
         let entries = taken.map(|(_, kept)| [kept.hash[0], kept.hash[1], u64::from(kept.position)]);
-        let asked =
-            (u64::from(first)..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
+        let asked = (u64::from(first)..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
         let asked = asked.map(|(number, parent)| [parent.hash[0], parent.hash[1], ASKED | number]);
         for tuple in entries.chain(asked) {
             self.tuples.push(tuple)?;

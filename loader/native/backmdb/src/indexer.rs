@@ -147,27 +147,17 @@ impl Indexer {
     }
 
     #[inline]
-    fn substring_keys(
-        &self,
-        seeds: &[Seed; 3],
-        settings: &Settings,
-        value: &[u8],
-        keys: &mut impl Keys,
-    ) {
+    fn substring_keys(&self, seeds: &[Seed; 3], settings: &Settings, value: &[u8], keys: &mut impl Keys) {
         let table = self.table;
         match (self.wide, self.long) {
             (false, false) => {
                 keys.shorts(table, settings.substrings.any_keys(seeds[1], value));
-                settings
-                    .substrings
-                    .each_end(seeds, value, |ends| keys.shorts(table, ends.into_iter()));
+                settings.substrings.each_end(seeds, value, |ends| keys.shorts(table, ends.into_iter()));
             }
-            (false, true) => settings
-                .substrings
-                .each(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes()))),
-            (true, _) => settings
-                .substrings
-                .each64(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes()))),
+            (false, true) => {
+                settings.substrings.each(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes())))
+            }
+            (true, _) => settings.substrings.each64(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes()))),
         }
     }
 }

@@ -49,13 +49,7 @@ impl Indexes {
         Ok(read)
     }
 
-    fn add(
-        &mut self,
-        schema: &Schema,
-        settings: &Settings,
-        name: &str,
-        methods: &[Method],
-    ) -> Result<()> {
+    fn add(&mut self, schema: &Schema, settings: &Settings, name: &str, methods: &[Method]) -> Result<()> {
         let refuse = |why: &str| Err(Error::new(Code::Unproven, format!("index {name}: {why}")));
         let described = match schema.describe(name.as_bytes()) {
             Ok(described) => described,
@@ -104,12 +98,7 @@ impl Indexes {
     }
 
     /// Returns the indexers of a description: those of its super-types first, its own last.
-    pub fn indexers(
-        &self,
-        schema: &Schema,
-        settings: &Settings,
-        described: &Description,
-    ) -> Vec<Indexer> {
+    pub fn indexers(&self, schema: &Schema, settings: &Settings, described: &Description) -> Vec<Indexer> {
         let options = described.text.find(';').map_or("", |at| &described.text[at..]);
         let mut found = Vec::new();
         for &ancestor in &schema.get(described.attribute).chain {
@@ -131,8 +120,7 @@ impl Indexes {
         let width = if settings.wide_hash { Width::Eight } else { Width::Four };
         let seed = |pre: &str, rule: &str| Seed::new(width, &one.text, pre, &kind.syntax_oid, rule);
         let equality = kind.equality.as_ref().filter(|_| one.methods.contains(&Method::Equality));
-        let substrings =
-            kind.substrings.as_ref().filter(|_| one.methods.contains(&Method::Substrings));
+        let substrings = kind.substrings.as_ref().filter(|_| one.methods.contains(&Method::Substrings));
         Indexer {
             table: one.table,
             long: self.tables[one.table].long,
@@ -153,12 +141,7 @@ impl Indexes {
 }
 
 /// Returns true if some keys of these methods do not have four bytes.
-fn is_long(
-    schema: &Schema,
-    settings: &Settings,
-    attribute: AttributeId,
-    methods: &[Method],
-) -> bool {
+fn is_long(schema: &Schema, settings: &Settings, attribute: AttributeId, methods: &[Method]) -> bool {
     let equality = || schema.get(attribute).equality.as_ref().map(|rule| rule.kind);
     settings.wide_hash
         || methods.contains(&Method::Approx)

@@ -19,8 +19,7 @@ pub struct ParentTable {
 
 /// `askers`: by question number the first child's position, or [`ABOVE`] if the parent is the root.
 pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<ParentTable> {
-    let answers =
-        askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
+    let answers = askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
     let mut joined = ParentTable { answers, duplicates: Vec::new(), in_order: true };
     joined.read(tuples.finish()?, askers)?;
     Ok(joined)
@@ -37,8 +36,7 @@ impl ParentTable {
         let mut entry: Option<([u64; 2], u32)> = None;
         for tuple in tuples {
             let [high, low, what] = tuple?;
-            let known =
-                entry.filter(|(hash, _)| *hash == [high, low]).map(|(_, position)| position);
+            let known = entry.filter(|(hash, _)| *hash == [high, low]).map(|(_, position)| position);
             match known {
                 None if what & ASKED == 0 => entry = Some(([high, low], what as u32)),
                 None => {}

@@ -130,23 +130,14 @@ impl LateRejects {
     }
 
     /// Returns the rejections, with the entries decoded from their written values.
-    pub fn rejections(
-        self,
-        written: &FirstPassTable,
-        shared: &BuildContext<'_>,
-    ) -> Result<Vec<Rejection>> {
+    pub fn rejections(self, written: &FirstPassTable, shared: &BuildContext<'_>) -> Result<Vec<Rejection>> {
         let creator = Operational::creator(shared.schema, shared.settings);
         let creator = creator.with_code(Code::Schema)?.pretty();
         let names = LdifDecoder::new(shared.columns.numbered(), creator);
         self.found.iter().map(|one| self.rejection(one, written, &names)).collect()
     }
 
-    fn rejection(
-        &self,
-        one: &LateReject,
-        written: &FirstPassTable,
-        names: &LdifDecoder,
-    ) -> Result<Rejection> {
+    fn rejection(&self, one: &LateReject, written: &FirstPassTable, names: &LdifDecoder) -> Result<Rejection> {
         let parent = if one.question == SUFFIX { &[][..] } else { &self.parents[&one.question] };
         let comma = if parent.is_empty() { &b""[..] } else { b"," };
         let dn = [&one.pretty[..], comma, parent].concat();

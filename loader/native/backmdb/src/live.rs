@@ -78,9 +78,7 @@ impl SpooledKey {
     }
 
     fn read(bytes: &[u8]) -> Self {
-        let number = |at: usize| {
-            bytes[at..].first_chunk().copied().map(u128::from_le_bytes).unwrap_or_default()
-        };
+        let number = |at: usize| bytes[at..].first_chunk().copied().map(u128::from_le_bytes).unwrap_or_default();
         #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
         let dn = [number(0) as u64, (number(0) >> 64) as u64];
         let position = bytes[48..].first_chunk().copied().map(u32::from_le_bytes);
@@ -115,12 +113,7 @@ impl SeenEntries {
             let hash = parent.hash.map(u64::to_le_bytes).concat();
             self.questions.append(&hash)?;
         }
-        chunk
-            .kept
-            .iter()
-            .zip(&chunk.keys)
-            .map(|(kept, key)| self.admits(kept, *key, learns))
-            .collect()
+        chunk.kept.iter().zip(&chunk.keys).map(|(kept, key)| self.admits(kept, *key, learns)).collect()
     }
 
     fn admits(&mut self, kept: &EncodedEntry, key: EntryVersion, learns: bool) -> Result<bool> {
@@ -183,9 +176,7 @@ impl SeenEntries {
         self.each_key(|met| tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]))?;
         let mut number = 0;
         each(self.questions.reader(), |bytes| {
-            let half = |at: usize| {
-                bytes[at..].first_chunk().copied().map(u64::from_le_bytes).unwrap_or_default()
-            };
+            let half = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes).unwrap_or_default();
             let hash = [half(0), half(8)];
             if hash != ROOT {
                 tuples.push([hash[0], hash[1], ASKED | number])?;
@@ -217,8 +208,7 @@ impl Build<'_> {
         let mut tuples = gathered.take_tuples(&self.temp);
         loop {
             let mut joined = join(tuples, &gathered.askers)?;
-            let overtaken =
-                Superseded::find(gathered, &joined, self.chunks.repeated(), &self.temp)?;
+            let overtaken = Superseded::find(gathered, &joined, self.chunks.repeated(), &self.temp)?;
             overtaken.leave_out(&mut joined);
             let orphans = orphans::find(gathered, &joined, &overtaken)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
@@ -237,12 +227,7 @@ impl Build<'_> {
     }
 
     /// Adds the entries of the second pass.
-    fn read_on(
-        &self,
-        postings: &extsort::Postings,
-        gathered: &mut EncodedInput,
-        paths: Vec<PathBuf>,
-    ) -> Result<()> {
+    fn read_on(&self, postings: &extsort::Postings, gathered: &mut EncodedInput, paths: Vec<PathBuf>) -> Result<()> {
         let position = u32::try_from(gathered.positions()).unwrap_or(u32::MAX);
         let uuids = uuids(&paths, self.shared.counters)?;
         if let (Some(live), false) = (&mut gathered.live, paths.is_empty()) {

@@ -97,13 +97,9 @@ impl<'a> Lookup<'a> {
 
     fn find_runs(&mut self) {
         self.sequence.iter_mut().for_each(|line| line.run = LineRun::default());
-        let both = |one: &ExpectedLine, next: &ExpectedLine| {
-            one.repeated().is_some() && next.repeated().is_some()
-        };
+        let both = |one: &ExpectedLine, next: &ExpectedLine| one.repeated().is_some() && next.repeated().is_some();
         for lines in self.sequence.chunk_by_mut(both).filter(|lines| lines.len() > 1) {
-            let add = |run: LineRun, line: &ExpectedLine| {
-                run.with(line.column, line.head.description(), &line.last)
-            };
+            let add = |run: LineRun, line: &ExpectedLine| run.with(line.column, line.head.description(), &line.last);
             lines[0].run = lines.iter().fold(LineRun::default(), add);
         }
     }

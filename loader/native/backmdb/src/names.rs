@@ -38,20 +38,10 @@ pub fn head(kept: &EncodedEntry, question: u32, path: u32) -> [u8; HEAD] {
 /// # Panics
 /// If [`head`] did not write the record.
 pub fn read(record: &[u8]) -> Name<'_> {
-    let word = |at: usize| {
-        u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
-    };
+    let word = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
     let (head, names) = record.split_at(HEAD);
     let normal = usize::from(u16::from_le_bytes([head[20], head[21]]));
     let (normal, pretty) = names.split_at(normal);
     let line = u64::from(word(12)) | u64::from(word(16)) << 32;
-    Name {
-        position: word(0),
-        question: word(4),
-        path: word(8),
-        line,
-        made_uuid: head[22] != 0,
-        normal,
-        pretty,
-    }
+    Name { position: word(0), question: word(4), path: word(8), line, made_uuid: head[22] != 0, normal, pretty }
 }

@@ -38,9 +38,7 @@ impl HashedDn {
 
     /// Returns the normalised and the pretty name, as dn2i stores them.
     pub fn names(&self) -> (&[u8], &[u8]) {
-        self.suffix
-            .as_ref()
-            .map_or((&self.rdn.normal, &self.rdn.pretty), |(normal, pretty)| (normal, pretty))
+        self.suffix.as_ref().map_or((&self.rdn.normal, &self.rdn.pretty), |(normal, pretty)| (normal, pretty))
     }
 }
 
@@ -62,12 +60,7 @@ pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
 
 impl Suffixes {
     /// `longest_row`: LMDB's limit for a DUPSORT value in this file, in bytes.
-    pub fn read(
-        schema: &Schema,
-        own: &[String],
-        foreign: &[String],
-        longest_row: usize,
-    ) -> Result<Self, InvalidValue> {
+    pub fn read(schema: &Schema, own: &[String], foreign: &[String], longest_row: usize) -> Result<Self, InvalidValue> {
         let normal = |text: &String| schema.dn(text.as_bytes()).map(|dn| dn.normal());
         let own = own.iter().map(normal).collect::<Result<_, _>>()?;
         let mut suffixes = Self { own, foreign: Vec::new(), longest_row };
@@ -91,8 +84,7 @@ impl Suffixes {
             return Ok(());
         }
         let most = dn2i::longest_name(self.longest_row);
-        let reason =
-            format!("the RDN is too long for the database: about {most} bytes are the most");
+        let reason = format!("the RDN is too long for the database: about {most} bytes are the most");
         Err(InvalidValue(reason.into()))
     }
 
@@ -157,14 +149,9 @@ impl<'a> ParentCache<'a> {
     }
 
     /// Returns an entry's hashes and RDN, and the text of its parent's DN. `spare`: an RDN buffer.
-    pub fn place<'t>(
-        &mut self,
-        text: &'t [u8],
-        spare: Rdn,
-    ) -> Result<(HashedDn, &'t [u8]), InvalidValue> {
+    pub fn place<'t>(&mut self, text: &'t [u8], spare: Rdn) -> Result<(HashedDn, &'t [u8]), InvalidValue> {
         let elsewhere = "the entry of the empty DN must be the first, in a database of that suffix";
-        let (leaf, above) =
-            schema::split_leaf(text).ok_or_else(|| InvalidValue(elsewhere.into()))?;
+        let (leaf, above) = schema::split_leaf(text).ok_or_else(|| InvalidValue(elsewhere.into()))?;
         if let Some(&parent) = self.known.get(above) {
             let rdn = self.schema.rdn_in(leaf, spare)?;
             self.suffixes.require_room(&rdn.normal, &rdn.pretty)?;
@@ -180,12 +167,7 @@ impl<'a> ParentCache<'a> {
         if self.suffixes.is_one(&normal) {
             let (hash, pretty) = (hash(ROOT, &normal), dn.pretty());
             self.suffixes.require_room(&normal, &pretty)?;
-            return Ok(HashedDn {
-                hash,
-                parent: ROOT,
-                rdn: dn.rdns.swap_remove(0),
-                suffix: Some((normal, pretty)),
-            });
+            return Ok(HashedDn { hash, parent: ROOT, rdn: dn.rdns.swap_remove(0), suffix: Some((normal, pretty)) });
         }
         let rdn = dn.rdns.remove(0);
         let parent = self.suffixes.hash_of(&dn)?;
@@ -209,8 +191,7 @@ mod tests {
         let own = ["dc=com".to_owned()];
         let suffixes = Suffixes::read(schema(), &own, &["dc=b,dc=com".to_owned()], 511).unwrap();
         let mut naming = ParentCache::new(schema(), &suffixes);
-        let mut place =
-            |dn: &str| naming.place(dn.as_bytes(), Rdn::default()).map(|(place, _)| place.hash);
+        let mut place = |dn: &str| naming.place(dn.as_bytes(), Rdn::default()).map(|(place, _)| place.hash);
         for own in ["dc=a,dc=com", "dc=com"] {
             for other in ["dc=b,dc=com", "dc=x,dc=b,dc=com", "dc=B,dc=com", "dc=org", ""] {
                 assert!(place(own).is_ok() && place(other).is_err(), "{own} {other}");

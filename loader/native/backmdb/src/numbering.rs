@@ -77,11 +77,7 @@ impl Numbering {
                 ids[node] = if lost { DROPPED } else { next };
                 next += u32::from(!lost);
                 if above > 0 && !lost {
-                    holes.push(LateParent {
-                        position: small(node),
-                        descendant: small(position),
-                        above,
-                    });
+                    holes.push(LateParent { position: small(node), descendant: small(position), above });
                 }
             }
         }
@@ -134,10 +130,7 @@ mod tests {
 
     #[test]
     fn entries_without_an_ancestor_are_dropped() {
-        assert_eq!(
-            ids(&[ABOVE, MISSING, 1, 0, NOTHING, 4]),
-            [Some(1), None, None, Some(2), None, None]
-        );
+        assert_eq!(ids(&[ABOVE, MISSING, 1, 0, NOTHING, 4]), [Some(1), None, None, Some(2), None, None]);
     }
 
     #[test]

@@ -88,8 +88,7 @@ impl Operational {
     }
 
     fn add_uuid(&self, draft: &mut EntryLines, hash: Hash) {
-        let seed =
-            [&hash[0].to_le_bytes()[..], &hash[1].to_le_bytes(), self.now.as_bytes()].concat();
+        let seed = [&hash[0].to_le_bytes()[..], &hash[1].to_le_bytes(), self.now.as_bytes()].concat();
         let bits = uuid(&seed);
         let value = draft.add_bytes(&spelled(bits));
         let normal = draft.add_bytes(&bits.to_be_bytes());

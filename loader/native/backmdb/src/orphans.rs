@@ -14,11 +14,7 @@ use crate::numbering::MISSING;
 use crate::superseded::Superseded;
 
 /// Returns the first child of each missing parent.
-pub fn find(
-    gathered: &EncodedInput,
-    joined: &ParentTable,
-    overtaken: &Superseded,
-) -> Result<Vec<Orphan>> {
+pub fn find(gathered: &EncodedInput, joined: &ParentTable, overtaken: &Superseded) -> Result<Vec<Orphan>> {
     let answers = (0u32..).zip(&joined.answers);
     let missing: FxHashSet<u32> =
         answers.filter(|(_, answer)| **answer == MISSING).map(|(question, _)| question).collect();
@@ -85,10 +81,7 @@ fn children(
 }
 
 /// Returns, by question number, the parent's DN as its first child spells it.
-fn parents(
-    gathered: &EncodedInput,
-    children: &BTreeMap<u32, (u32, Vec<u8>)>,
-) -> Result<FxHashMap<u32, Vec<u8>>> {
+fn parents(gathered: &EncodedInput, children: &BTreeMap<u32, (u32, Vec<u8>)>) -> Result<FxHashMap<u32, Vec<u8>>> {
     let (mut found, mut reader, mut question) = (FxHashMap::default(), gathered.asked.reader(), 0);
     while let Some(text) = reader.next()? {
         if children.contains_key(&question) {
@@ -100,10 +93,7 @@ fn parents(
 }
 
 /// Returns the entryUUIDs by position.
-fn uuids(
-    gathered: &EncodedInput,
-    children: &BTreeMap<u32, (u32, Vec<u8>)>,
-) -> Result<FxHashMap<u32, String>> {
+fn uuids(gathered: &EncodedInput, children: &BTreeMap<u32, (u32, Vec<u8>)>) -> Result<FxHashMap<u32, String>> {
     let positions: FxHashSet<u32> = children.values().map(|(position, _)| *position).collect();
     let mut found = FxHashMap::default();
     if let Some(live) = &gathered.live {

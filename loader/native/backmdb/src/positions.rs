@@ -21,8 +21,7 @@ pub fn question(asked: usize, more: usize) -> Result<u32> {
 }
 
 fn within(first: u64, after: u64, what: &str) -> Result<u32> {
-    let refused =
-        || Error::new(Code::TooMany, format!("more than {} {what}", grouped(MOST_ENTRIES)));
+    let refused = || Error::new(Code::TooMany, format!("more than {} {what}", grouped(MOST_ENTRIES)));
     if after > MOST_ENTRIES {
         return Err(refused());
     }

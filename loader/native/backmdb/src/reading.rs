@@ -18,10 +18,8 @@ use crate::{Code, Error, Result};
 
 impl Build<'_> {
     pub(crate) fn read(&self, postings: &Postings) -> Result<EncodedInput> {
-        let bearer =
-            self.shared.options.write_context.then(|| self.shared.suffixes.first()).flatten();
-        let mut gathered =
-            EncodedInput::new(self.create()?, self.shared.options, &self.temp, bearer);
+        let bearer = self.shared.options.write_context.then(|| self.shared.suffixes.first()).flatten();
+        let mut gathered = EncodedInput::new(self.create()?, self.shared.options, &self.temp, bearer);
         if let Some(live) = self.live {
             gathered.live = Some(SeenEntries::new(&self.temp, live.head.map(Path::to_path_buf)));
         }
@@ -33,11 +31,7 @@ impl Build<'_> {
     }
 
     /// Reads all inputs that are available now.
-    pub(crate) fn read_available(
-        &self,
-        postings: &Postings,
-        gathered: &mut EncodedInput,
-    ) -> Result<()> {
+    pub(crate) fn read_available(&self, postings: &Postings, gathered: &mut EncodedInput) -> Result<()> {
         let (send, results) = sync_channel(2 * self.temp.threads);
         let (recycle, used) = channel();
         let used = Mutex::new(used);
@@ -84,11 +78,7 @@ impl Build<'_> {
 }
 
 /// Collects results in the order of their chunks, until all workers are done.
-fn collect(
-    results: &Receiver<Encoded>,
-    recycle: &Sender<Encoded>,
-    gathered: &mut EncodedInput,
-) -> Result<()> {
+fn collect(results: &Receiver<Encoded>, recycle: &Sender<Encoded>, gathered: &mut EncodedInput) -> Result<()> {
     let mut waiting = BTreeMap::new();
     for chunk in results {
         waiting.insert(chunk.number, chunk);

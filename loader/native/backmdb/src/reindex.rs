@@ -66,9 +66,7 @@ fn wanted(
     let named = attributes.iter().map(|name| table_name(schema, name).ok_or_else(|| unknown(name)));
     let tables = named.collect::<Result<BTreeSet<_>>>()?;
     let mut chosen = settings.clone();
-    chosen
-        .indexes
-        .retain(|(name, _)| table_name(schema, name).is_some_and(|table| tables.contains(&table)));
+    chosen.indexes.retain(|(name, _)| table_name(schema, name).is_some_and(|table| tables.contains(&table)));
     let asked = ConfiguredIndexes::of(reader, schema, &chosen)?;
     match asked.notes.first() {
         Some(note) => Err(Error::new(Code::Unproven, note)),
@@ -92,13 +90,8 @@ impl Task<'_> {
         let postings = self.asked.postings(self.means, self.counters);
         side_by_side(reader, self.means.jobs, spans.len(), |reader, turns| {
             let keys = ExpectedPostings::new(postings.writer());
-            let mut span = Span {
-                task: self,
-                id2e: table(reader, "id2e")?,
-                id2v: reader.table(b"id2v"),
-                keys,
-                entries: 0,
-            };
+            let mut span =
+                Span { task: self, id2e: table(reader, "id2e")?, id2v: reader.table(b"id2v"), keys, entries: 0 };
             for at in turns.iter() {
                 span.read(spans[at]).map_err(as_error)?;
             }

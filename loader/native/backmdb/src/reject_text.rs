@@ -19,13 +19,7 @@ impl LdifDecoder {
     }
 
     /// Returns the entry as it was in the input, without attributes that the build added. `rows`: its rows for id2v.
-    pub fn text(
-        &self,
-        dn: &[u8],
-        value: &[u8],
-        rows: &[MultivalRecord],
-        made_uuid: bool,
-    ) -> Result<Vec<u8>> {
+    pub fn text(&self, dn: &[u8], value: &[u8], rows: &[MultivalRecord], made_uuid: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         ldif::write::line(&mut out, b"dn", dn);
         for one in &id2e::read(value).ok_or_else(damaged_entry)?.attributes {

@@ -45,8 +45,7 @@ pub fn reorder(
     if gathered.rejections.len() as u64 > shared.options.max_rejects {
         return Ok(numbering);
     }
-    RewritePlan::new(&written, &numbering, parents.len(), &holes, shared.counters)
-        .run(gathered, temp)?;
+    RewritePlan::new(&written, &numbering, parents.len(), &holes, shared.counters).run(gathered, temp)?;
     let spelled = spelled(gathered, &holes, shared.schema)?;
     gathered.names = names_by_id(&gathered.names, &numbering, &spelled, temp)?;
     gathered.rows = rows_by_id(&gathered.rows, &numbering, temp)?;
@@ -57,8 +56,7 @@ pub fn reorder(
 fn parents(gathered: &EncodedInput, joined: &ParentTable) -> Result<Vec<u32>> {
     let mut parents = vec![NOTHING; usize::try_from(gathered.positions()).unwrap_or(usize::MAX)];
     each_name(&gathered.names, |name, _| {
-        let answer =
-            if name.question == SUFFIX { ABOVE } else { joined.answers[name.question as usize] };
+        let answer = if name.question == SUFFIX { ABOVE } else { joined.answers[name.question as usize] };
         parents[name.position as usize] = answer;
         Ok(())
     })?;
@@ -85,11 +83,7 @@ pub struct FirstPassTable {
 
 impl FirstPassTable {
     /// Closes the file, and creates a new one in its place.
-    fn finish(
-        gathered: &mut EncodedInput,
-        out: &Path,
-        create: impl Fn() -> Result<FileWriter>,
-    ) -> Result<Self> {
+    fn finish(gathered: &mut EncodedInput, out: &Path, create: impl Fn() -> Result<FileWriter>) -> Result<Self> {
         let aside: PathBuf = out.with_extension("unordered");
         std::fs::rename(out, &aside)?;
         let fresh = create()?;
@@ -133,11 +127,7 @@ fn lost() -> Error {
 
 /// Returns the spelling of nodes whose entries came after a descendant: that of the first descendant, as in slapd. A
 /// suffix's node has all its RDNs (`mdb_dn2id_add` in OpenLDAP's back-mdb/dn2id.c), any other node has one.
-fn spelled(
-    gathered: &EncodedInput,
-    holes: &[LateParent],
-    schema: &Schema,
-) -> Result<FxHashMap<u32, Vec<u8>>> {
+fn spelled(gathered: &EncodedInput, holes: &[LateParent], schema: &Schema) -> Result<FxHashMap<u32, Vec<u8>>> {
     let mut askers: FxHashMap<u32, Vec<&LateParent>> = FxHashMap::default();
     for hole in holes {
         askers.entry(hole.descendant).or_default().push(hole);
@@ -161,8 +151,7 @@ fn spelled(
             for hole in &askers[asker] {
                 let above = dn.rdns.get(hole.above - 1..).unwrap_or_default();
                 let rdns = if suffixes.contains(&hole.position) { above.len() } else { 1 };
-                let node: Vec<&[u8]> =
-                    above.iter().take(rdns).map(|rdn| rdn.pretty.as_slice()).collect();
+                let node: Vec<&[u8]> = above.iter().take(rdns).map(|rdn| rdn.pretty.as_slice()).collect();
                 found.insert(hole.position, node.join(&b','));
             }
         }

@@ -47,10 +47,7 @@ pub fn split(
 ) -> Result<Vec<SplitCounts>> {
     let mut split = Split {
         chooser: SuffixRouter::read(schema, shares)?,
-        outputs: shares
-            .iter()
-            .map(|share| Output::create(&share.path, THREADS))
-            .collect::<Result<_>>()?,
+        outputs: shares.iter().map(|share| Output::create(&share.path, THREADS)).collect::<Result<_>>()?,
         stamping: claimed.map(|(root, csns)| ContextCsnStamp::new(root, csns)),
         editor: Editor::new(context_csn()),
         found: shares.iter().map(|_| SplitCounts::default()).collect(),
@@ -130,17 +127,12 @@ struct SuffixRouter<'a> {
 
 impl<'a> SuffixRouter<'a> {
     fn read(schema: &'a Schema, shares: &[SplitTarget]) -> Result<Self> {
-        let mut found = Self {
-            schema,
-            suffixes: FxHashMap::default(),
-            above: FxHashSet::default(),
-            known: FxHashMap::default(),
-        };
+        let mut found =
+            Self { schema, suffixes: FxHashMap::default(), above: FxHashSet::default(), known: FxHashMap::default() };
         for (number, share) in shares.iter().enumerate() {
             for text in &share.suffixes {
-                let refused = |refusal: values::InvalidValue| {
-                    Error::new(Code::Schema, format!("suffix {text}: {}", refusal.0))
-                };
+                let refused =
+                    |refusal: values::InvalidValue| Error::new(Code::Schema, format!("suffix {text}: {}", refusal.0));
                 let dn = schema.dn(text.as_bytes()).map_err(refused)?;
                 let normal = dn.normal();
                 if let Some(leaf) = dn.rdns.first() {

@@ -43,13 +43,7 @@ impl<'a> StoredKeys<'a> {
     }
 
     /// Generates the keys of an entry. `id2v`: the table, if the file has one.
-    pub fn of_entry(
-        &self,
-        id: u64,
-        value: &[u8],
-        id2v: Option<&TableReader<'_>>,
-        keys: &mut impl Keys,
-    ) -> Result<()> {
+    pub fn of_entry(&self, id: u64, value: &[u8], id2v: Option<&TableReader<'_>>, keys: &mut impl Keys) -> Result<()> {
         id2e::each(value, damaged_entry, |stored| {
             let Some(column) = self.column(stored.number) else { return Ok(()) };
             if !stored.apart {

@@ -19,16 +19,10 @@ pub struct Superseded {
 
 impl Superseded {
     /// `repeated`: any entry may have come twice, not only those of the second pass.
-    pub fn find(
-        gathered: &EncodedInput,
-        joined: &ParentTable,
-        repeated: bool,
-        temp: &TempStorage,
-    ) -> Result<Self> {
+    pub fn find(gathered: &EncodedInput, joined: &ParentTable, repeated: bool, temp: &TempStorage) -> Result<Self> {
         let Some(live) = &gathered.live else { return Ok(Self::default()) };
         let mut found = Self::default();
-        let mut doubtful: FxHashSet<u32> =
-            joined.duplicates.iter().flat_map(|(one, first)| [*one, *first]).collect();
+        let mut doubtful: FxHashSet<u32> = joined.duplicates.iter().flat_map(|(one, first)| [*one, *first]).collect();
         if repeated {
             same_uuid(live, temp, &mut doubtful)?;
         }
@@ -37,8 +31,7 @@ impl Superseded {
         }
         let mut met = Vec::new();
         live.each_key(|one| {
-            let is_doubtful =
-                doubtful.contains(&one.position) || live.doubtful.contains(&one.key.uuid);
+            let is_doubtful = doubtful.contains(&one.position) || live.doubtful.contains(&one.key.uuid);
             met.extend(is_doubtful.then_some(*one));
             Ok(())
         })?;
@@ -138,8 +131,7 @@ mod tests {
 
     fn judged(mut met: Vec<SpooledKey>, again: Option<u32>) -> Vec<(u32, Option<u32>)> {
         let mut found = Superseded::default();
-        found
-            .judge(&mut met, |position| again.filter(|first| position >= *first).map(|_| position));
+        found.judge(&mut met, |position| again.filter(|first| position >= *first).map(|_| position));
         let mut all: Vec<_> = found.all.into_iter().collect();
         all.sort_unstable();
         all

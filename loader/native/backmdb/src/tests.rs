@@ -92,13 +92,8 @@ fn ids_follow_the_input_but_missing_ancestors_come_first() {
         unit("ou=top,dc=example,dc=com", ""),
     ];
     assert_eq!(build.run(&text.concat()).unwrap().entries, 5);
-    let expected = [
-        (1, 0, "dc=example,dc=com"),
-        (2, 1, "ou=top"),
-        (3, 2, "ou=mid"),
-        (4, 3, "ou=deep"),
-        (5, 1, "ou=side"),
-    ];
+    let expected =
+        [(1, 0, "dc=example,dc=com"), (2, 1, "ou=top"), (3, 2, "ou=mid"), (4, 3, "ou=deep"), (5, 1, "ou=side")];
     assert_eq!(nodes(&build), expected.map(|(id, parent, name)| (id, parent, name.to_owned())));
     // The values stored under an ID follow the new order, too.
     assert_eq!(stored(&build, 4, "ou").2, [b"deep"]);
@@ -162,11 +157,7 @@ fn a_complete_file_is_never_reported_as_truncated() {
 
 #[test]
 fn a_value_that_cannot_be_normalised_is_not_refused_by_the_value_check_alone() {
-    for line in [
-        "createTimestamp: 20200101000000\n",
-        "entryUUID: b1d4f201-1dd211b2\n",
-        "description:: UmVu6Q==\n",
-    ] {
+    for line in ["createTimestamp: 20200101000000\n", "entryUUID: b1d4f201-1dd211b2\n", "description:: UmVu6Q==\n"] {
         for values in [ValueCheck::Refuse, ValueCheck::Skip] {
             let mut build = Build::new();
             build.options.values = values;
@@ -190,15 +181,11 @@ fn orphans_and_their_subordinates_are_rejected_each_with_its_cause() {
     let refused = build.run(&text).unwrap_err();
     assert_eq!(refused.code, Code::MissingParents);
     assert_eq!(refused.dn.as_deref(), Some("ou=gone,dc=example,dc=com"));
-    assert_eq!(
-        refused.message,
-        "the parent of ou=child,ou=gone,dc=example,dc=com; 2 entries lack theirs"
-    );
+    assert_eq!(refused.message, "the parent of ou=child,ou=gone,dc=example,dc=com; 2 entries lack theirs");
     fs::remove_file(&build.options.rejects).unwrap();
     build.options.max_rejects = 2;
     let done = build.run(&text).unwrap();
-    let reported: Vec<_> =
-        done.rejections.iter().map(|one| (one.line, &*one.reason, one.orphan)).collect();
+    let reported: Vec<_> = done.rejections.iter().map(|one| (one.line, &*one.reason, one.orphan)).collect();
     let missing = "its parent ou=gone,dc=example,dc=com is missing";
     let rejected = "its parent ou=child,ou=gone,dc=example,dc=com was rejected";
     assert_eq!(reported, [(4, missing, true), (7, rejected, true)]);
@@ -212,8 +199,7 @@ fn entries_of_other_suffixes_are_rejected() {
     build.settings.foreign = vec!["ou=glued,dc=example,dc=com".into()];
     build.options.max_rejects = 2;
     let text = [SUFFIX, &unit("dc=other", ""), &unit("ou=glued,dc=example,dc=com", "")].concat();
-    let reasons: Vec<_> =
-        build.run(&text).unwrap().rejections.into_iter().map(|one| one.reason).collect();
+    let reasons: Vec<_> = build.run(&text).unwrap().rejections.into_iter().map(|one| one.reason).collect();
     assert_eq!(reasons, ["not below a suffix of the database", "another database holds it"]);
 }
 
@@ -233,8 +219,7 @@ fn values_move_to_id2v_beyond_the_limit_of_multival() {
     let reader = opened(&build);
     let number = u16::try_from(number(&reader, "description")).unwrap();
     let rows = reader.table(b"id2v").unwrap().get_all(&codec::id2v::key(3, number)).unwrap();
-    let values: Vec<_> =
-        rows.iter().map(|row| codec::id2v::read_row(row, true).unwrap().1).collect();
+    let values: Vec<_> = rows.iter().map(|row| codec::id2v::read_row(row, true).unwrap().1).collect();
     assert_eq!(values, [b"a", b"b", b"C"]);
 }
 
@@ -254,8 +239,7 @@ fn rejected_entries_keep_their_values_of_id2v() {
     ];
     assert_eq!(build.run(&text.concat()).unwrap().rejections.len(), 3);
     let rejects = rejects(&build);
-    let described: Vec<&str> =
-        rejects.lines().filter(|line| line.starts_with("description")).collect();
+    let described: Vec<&str> = rejects.lines().filter(|line| line.starts_with("description")).collect();
     let three = ["description: b", "description: C", "description:: w6Q="];
     assert_eq!(described, [&three[..], &three, &["description: one"]].concat());
     for phone in phones.lines() {
@@ -274,8 +258,7 @@ fn of_2_7(page_size: u32) -> Build {
 fn a_value_of_id2v_fits_with_its_normal_form_into_lmdbs_limit() {
     let text = |length: usize| {
         let long = "x".repeat(length);
-        [SUFFIX, &unit("ou=a,dc=example,dc=com", &format!("description: {long}\ndescription: b\n"))]
-            .concat()
+        [SUFFIX, &unit("ou=a,dc=example,dc=com", &format!("description: {long}\ndescription: b\n"))].concat()
     };
     // LMDB's limit is 511, 1978 or 32,698 bytes, for value and normal form, a NUL after each, and two bytes of length.
     for (mut build, most) in [(Build::new(), 253), (of_2_7(4096), 987), (of_2_7(65536), 16347)] {
@@ -289,9 +272,7 @@ fn a_value_of_id2v_fits_with_its_normal_form_into_lmdbs_limit() {
 
 #[test]
 fn an_rdn_fits_with_its_normal_form_into_dn2i_and_slapd_can_read_it() {
-    let text = |length: usize| {
-        [SUFFIX, &unit(&format!("ou={},dc=example,dc=com", "x".repeat(length)), "")].concat()
-    };
+    let text = |length: usize| [SUFFIX, &unit(&format!("ou={},dc=example,dc=com", "x".repeat(length)), "")].concat();
     // Both forms and 20 bytes fit into 511 or 1978 bytes; slapd reads no name of 1024 bytes.
     for (build, most) in [(Build::new(), 245), (of_2_7(4096), 979), (of_2_7(65536), 1023)] {
         build.run(&text(most - 3)).unwrap();
@@ -329,20 +310,15 @@ fn index_keys_of_times_differ_between_2_4_and_2_5() {
 
 /// Returns `count` units with a description, below the suffix, which has none.
 fn many(count: u64) -> String {
-    below_suffix(
-        (0..count).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n")),
-    )
+    below_suffix((0..count).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n")))
 }
 
 #[test]
 fn idlexp_limits_the_ids_of_a_list_before_it_becomes_a_range() {
     let presence = |name: &str| (name.to_owned(), vec![Method::Presence]);
-    for (exponent, count, described) in [
-        (2, 3, vec![2, 3, 4]),
-        (2, 4, vec![0, 2, 5]),
-        (2, 40, vec![0, 2, 41]),
-        (16, 65_535, (2..=65_536).collect()),
-    ] {
+    for (exponent, count, described) in
+        [(2, 3, vec![2, 3, 4]), (2, 4, vec![0, 2, 5]), (2, 40, vec![0, 2, 41]), (16, 65_535, (2..=65_536).collect())]
+    {
         let mut build = Build::new();
         build.settings.list_exponent = exponent;
         build.settings.indexes = vec![presence("objectClass"), presence("description")];
@@ -430,8 +406,7 @@ fn a_build_that_waits_for_its_input_can_be_cancelled() {
 fn a_build_that_spills_to_the_scratch_directory_writes_the_same_file() {
     let mut build = Build::new();
     let methods = vec![Method::Equality, Method::Substrings];
-    build.settings.indexes =
-        vec![("ou".into(), methods), ("entryUUID".into(), vec![Method::Equality])];
+    build.settings.indexes = vec![("ou".into(), methods), ("entryUUID".into(), vec![Method::Equality])];
     // Children come first, so that names are sorted, too.
     let units = (0..5000).map(|at| unit(&format!("ou=unit {at},ou=last,dc=example,dc=com"), ""));
     let text = below_suffix(units.chain([unit("ou=last,dc=example,dc=com", "")]));

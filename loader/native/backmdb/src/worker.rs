@@ -24,11 +24,7 @@ pub struct Worker<'a, 'c> {
 }
 
 impl<'a, 'c> Worker<'a, 'c> {
-    pub fn new(
-        chunks: &'a Chunks<'c>,
-        shared: &'a BuildContext<'a>,
-        postings: extsort::Writer,
-    ) -> Result<Self> {
+    pub fn new(chunks: &'a Chunks<'c>, shared: &'a BuildContext<'a>, postings: extsort::Writer) -> Result<Self> {
         let encoder = Encoder::new(shared, postings).with_code(Code::Schema)?;
         Ok(Self { chunks, shared, encoder, path: None })
     }
@@ -93,9 +89,7 @@ impl<'a, 'c> Worker<'a, 'c> {
     /// Returns whether the input begins with the empty DN's entry and the database can have it.
     fn begins_at_root(&self, chunk: &Chunk, records: &[Record<'_>]) -> bool {
         let is_root = |record: &Record<'_>| record.entry().is_ok_and(|entry| entry.dn.is_empty());
-        chunk.number == 0
-            && self.shared.suffixes.has_empty()
-            && records.first().is_some_and(is_root)
+        chunk.number == 0 && self.shared.suffixes.has_empty() && records.first().is_some_and(is_root)
     }
 }
 
@@ -128,12 +122,7 @@ fn no_ldif(record: &Record<'_>) -> Option<String> {
     (error.code == Code::Syntax).then(|| in_line(error).message)
 }
 
-fn rejection(
-    record: &Record<'_>,
-    position: u32,
-    path: Option<Arc<PathBuf>>,
-    reason: String,
-) -> Rejection {
+fn rejection(record: &Record<'_>, position: u32, path: Option<Arc<PathBuf>>, reason: String) -> Rejection {
     let dn = record.entry().map(|entry| String::from_utf8_lossy(&entry.dn).into_owned());
     let text = record.bytes.to_vec();
     Rejection {

@@ -52,18 +52,7 @@ pub fn audit(
     let (path, means, seen) = (path.as_path(), &limits.0, seen.map(|seen| &seen.0));
     counters.run(|counters| {
         let new = false;
-        core::audit(&AuditOptions {
-            path,
-            txn,
-            level,
-            sample,
-            known,
-            new,
-            seen,
-            limit,
-            means,
-            counters,
-        })
+        core::audit(&AuditOptions { path, txn, level, sample, known, new, seen, limit, means, counters })
     })
 }
 
@@ -96,7 +85,6 @@ pub fn shared_uuids(
     limit: usize,
 ) -> PyResult<Vec<(String, String, String)>> {
     let means = limits.0;
-    let found: Vec<_> =
-        counters.run(|counters| backmdb::shared_uuids(&path, txn, limit, &means, counters))?;
+    let found: Vec<_> = counters.run(|counters| backmdb::shared_uuids(&path, txn, limit, &means, counters))?;
     Ok(found.into_iter().map(|one| (one.uuid, one.dns.0, one.dns.1)).collect())
 }

@@ -81,10 +81,8 @@ pub fn read_schema(
     dynamic_objects: bool,
     password_policy: bool,
 ) -> PyResult<Schema> {
-    let definitions: Vec<Definition> =
-        definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
-    let settings =
-        schema::Settings { attribute_options: options, dynamic_objects, password_policy };
+    let definitions: Vec<Definition> = definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
+    let settings = schema::Settings { attribute_options: options, dynamic_objects, password_policy };
     raised(schema::Schema::read(&definitions, settings).with_code(Code::Schema)).map(Schema)
 }
 
@@ -277,14 +275,10 @@ pub fn build(
     let (schema, settings) = database.parts();
     let reader = live.map(LiveReader::new);
     let built = counters.run(|counters| {
-        let source = reader.as_ref().map(|reader| {
-            (|orphans| reader.reread(orphans), |uuids| reader.renamed(uuids), reader.head())
-        });
-        let live = source.as_ref().map(|(read_again, renamed, head)| LiveSource {
-            head: *head,
-            read_again,
-            renamed,
-        });
+        let source = reader
+            .as_ref()
+            .map(|reader| (|orphans| reader.reread(orphans), |uuids| reader.renamed(uuids), reader.head()));
+        let live = source.as_ref().map(|(read_again, renamed, head)| LiveSource { head: *head, read_again, renamed });
         backmdb::build(sources, live, &out_path, schema, settings, &options, counters)
     });
     match (built, reader.and_then(LiveReader::exception)) {
@@ -318,12 +312,10 @@ pub fn split(
     claim: Stamp,
 ) -> PyResult<Vec<SplitResult>> {
     let sources = inputs.into_iter().map(Source::from).collect();
-    let shares: Vec<SplitTarget> =
-        shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
+    let shares: Vec<SplitTarget> = shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
     let claim = claim.as_ref().map(|(root, csns)| (root.as_str(), csns.as_slice()));
-    let split: Vec<_> = counters.run(|counters| {
-        backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, counters)
-    })?;
+    let split: Vec<_> =
+        counters.run(|counters| backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, counters))?;
     Ok(split.into_iter().map(SplitResult::from).collect())
 }
 

@@ -84,27 +84,14 @@ pub fn scan(paths: Vec<PathBuf>, counters: &Counters) -> PyResult<ScanResult> {
 }
 
 #[pyfunction]
-pub fn shard(
-    fd: Descriptor,
-    out_path: PathBuf,
-    drop: Vec<String>,
-    counters: &Counters,
-) -> PyResult<Shard> {
+pub fn shard(fd: Descriptor, out_path: PathBuf, drop: Vec<String>, counters: &Counters) -> PyResult<Shard> {
     let drop = Names::new(drop);
-    counters
-        .run(|counters| tree::shard(Input::from_fd(fd.0, counters)?, &out_path, &drop, counters))
+    counters.run(|counters| tree::shard(Input::from_fd(fd.0, counters)?, &out_path, &drop, counters))
 }
 
 #[pyfunction]
-pub fn parents_first(
-    fd: Descriptor,
-    out_path: PathBuf,
-    scratch: PathBuf,
-    counters: &Counters,
-) -> PyResult<()> {
-    counters.run(|counters| {
-        tree::parents_first(Input::from_fd(fd.0, counters)?, &out_path, &scratch, counters)
-    })
+pub fn parents_first(fd: Descriptor, out_path: PathBuf, scratch: PathBuf, counters: &Counters) -> PyResult<()> {
+    counters.run(|counters| tree::parents_first(Input::from_fd(fd.0, counters)?, &out_path, &scratch, counters))
 }
 
 argument!(
@@ -145,12 +132,7 @@ pub fn join(
 
 #[pyfunction(name = "tree")]
 #[pyo3(signature = (ignore, counters, *, memory = usize::MAX, scratch = None))]
-pub fn new_tree(
-    ignore: Vec<String>,
-    counters: &Counters,
-    memory: usize,
-    scratch: Option<PathBuf>,
-) -> EntryDigests {
+pub fn new_tree(ignore: Vec<String>, counters: &Counters, memory: usize, scratch: Option<PathBuf>) -> EntryDigests {
     let scratch = scratch.unwrap_or_else(std::env::temp_dir);
     EntryDigests::new(Digest::within(memory, &scratch, Names::new(ignore), &counters.0), counters)
 }

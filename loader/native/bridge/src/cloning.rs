@@ -41,12 +41,7 @@ pub fn clone_plain(
 }
 
 #[pyfunction]
-pub fn clone_compact(
-    source: PathBuf,
-    target: PathBuf,
-    meta: Vec<u8>,
-    counters: &Counters,
-) -> PyResult<u64> {
+pub fn clone_compact(source: PathBuf, target: PathBuf, meta: Vec<u8>, counters: &Counters) -> PyResult<u64> {
     counters.run(|counters| {
         let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
         Ok::<_, lmdbfile::Error>(reader.compact(&target, &watch(counters))?.bytes)
@@ -63,20 +58,14 @@ pub fn clone_send(
     counters: &Counters,
     compacted: bool,
 ) -> PyResult<u64> {
-    let part: Option<ResumePoint> =
-        part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
+    let part: Option<ResumePoint> = part.map(str::parse).transpose().map_err(PyValueError::new_err)?;
     let image = Image { head: &head, length, compacted };
     let mut out = CancellablePipe::new(fd.0, &counters.0);
     counters.run(|counters| send(&source, &image, part, &mut out, &watch(counters)))
 }
 
 #[pyfunction]
-pub fn clone_receive(
-    fd: Descriptor,
-    target: PathBuf,
-    journal: PathBuf,
-    counters: &Counters,
-) -> PyResult<u64> {
+pub fn clone_receive(fd: Descriptor, target: PathBuf, journal: PathBuf, counters: &Counters) -> PyResult<u64> {
     let mut input = CancellablePipe::new(fd.0, &counters.0);
     counters.run(|counters| receive(&mut input, &target, &journal, &watch(counters)))
 }

@@ -128,13 +128,7 @@ impl Contents {
         self.look(|contents, _| contents.values(id, name))
     }
 
-    fn first_values(
-        &self,
-
-        after: u64,
-        names: Vec<String>,
-        most: usize,
-    ) -> PyResult<Vec<(u64, Vec<String>)>> {
+    fn first_values(&self, after: u64, names: Vec<String>, most: usize) -> PyResult<Vec<(u64, Vec<String>)>> {
         self.look(|contents, _| contents.first_values(after, &names, most))
     }
 
@@ -163,12 +157,7 @@ fn attribute(number: u32, values: &[Vec<u8>]) -> Attribute<'_> {
 }
 
 #[pyfunction]
-pub fn entry_with(
-    entry: &[u8],
-    number: u32,
-    values: Vec<Vec<u8>>,
-    normals: bool,
-) -> PyResult<Vec<u8>> {
+pub fn entry_with(entry: &[u8], number: u32, values: Vec<Vec<u8>>, normals: bool) -> PyResult<Vec<u8>> {
     let change = || {
         let parts = id2e::read(entry).ok_or_else(|| Error::damaged("the entry is damaged"))?;
         let old = parts.attributes.iter().find(|one| one.number == number);

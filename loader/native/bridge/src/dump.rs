@@ -22,13 +22,7 @@ pub struct Dump {
 impl Dump {
     fn source(&self) -> Source<'_> {
         let path: &Path = &self.path;
-        Source {
-            path,
-            txn: self.txn,
-            base: self.base.as_deref(),
-            after: self.after,
-            jobs: self.jobs,
-        }
+        Source { path, txn: self.txn, base: self.base.as_deref(), after: self.after, jobs: self.jobs }
     }
 }
 
@@ -39,12 +33,7 @@ impl Dump {
         Self { path, txn, base, after, jobs }
     }
 
-    fn export(
-        &self,
-        directory: PathBuf,
-        ldif_format: LdifFormat,
-        counters: &Counters,
-    ) -> PyResult<Exported> {
+    fn export(&self, directory: PathBuf, ldif_format: LdifFormat, counters: &Counters) -> PyResult<Exported> {
         let place = ShardTarget { directory, format: ldif_format.0 };
         counters.run(|counters| dump::export(&self.source(), &place, counters))
     }

@@ -18,9 +18,7 @@ use crate::error::{Raise, raised};
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Runs a short call of the core without the interpreter lock.
-pub fn detached<T: Send, E: Raise + Send>(
-    work: impl FnOnce() -> Result<T, E> + Send,
-) -> PyResult<T> {
+pub fn detached<T: Send, E: Raise + Send>(work: impl FnOnce() -> Result<T, E> + Send) -> PyResult<T> {
     raised(Python::attach(|py| py.detach(work)))
 }
 
@@ -103,9 +101,8 @@ impl Counters {
 
     #[getter]
     fn files(&self) -> Vec<(OsString, u64, String)> {
-        let fields = |file: common::WholeFile| {
-            (file.path.into_os_string(), file.bytes, format!("{:032x}", file.checksum))
-        };
+        let fields =
+            |file: common::WholeFile| (file.path.into_os_string(), file.bytes, format!("{:032x}", file.checksum));
         self.0.files().into_iter().map(fields).collect()
     }
 

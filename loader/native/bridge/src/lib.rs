@@ -30,17 +30,12 @@ mod _native {
     #[pymodule_export]
     use super::auditing::{AuditReport, IndexCost, IndexCosts, audit, index_costs, shared_uuids};
     #[pymodule_export]
-    use super::building::{
-        Built, Database, Rejection, Schema, SplitResult, build, read_schema, split, verify,
-    };
+    use super::building::{Built, Database, Rejection, Schema, SplitResult, build, read_schema, split, verify};
     #[pymodule_export]
-    use super::calls::{
-        arrange, dn_key, dn_parent, join, new_tree, parents_first, records, scan, shard, version,
-    };
+    use super::calls::{arrange, dn_key, dn_parent, join, new_tree, parents_first, records, scan, shard, version};
     #[pymodule_export]
     use super::cloning::{
-        PageBlock, PageBlocks, Seen, clone_compact, clone_plain, clone_receive, clone_send,
-        compact_in_pieces,
+        PageBlock, PageBlocks, Seen, clone_compact, clone_plain, clone_receive, clone_send, compact_in_pieces,
     };
     #[pymodule_export]
     use super::contents::{Contents, MetaPage, TableRecord, entry_with, new_entry};
@@ -60,8 +55,8 @@ mod _native {
     use super::paging::{KnownPages, PagePacks};
     #[pymodule_export]
     use super::refreshing::{
-        FoundChanges, Gap, Refreshed, Reindexed, Replayed, Transferred, logged, records_checksum,
-        refresh, reindex, replay, transfer,
+        FoundChanges, Gap, Refreshed, Reindexed, Replayed, Transferred, logged, records_checksum, refresh, reindex,
+        replay, transfer,
     };
     #[pymodule_export]
     use super::results::{Arrangement, Difference, EntryDigests, ScanResult, Shard};

@@ -64,12 +64,7 @@ pub enum Input {
 }
 
 #[pyfunction]
-pub fn add(
-    inputs: Vec<Input>,
-    link: Link,
-    counters: &Counters,
-    options: LoadOptions,
-) -> PyResult<Loaded> {
+pub fn add(inputs: Vec<Input>, link: Link, counters: &Counters, options: LoadOptions) -> PyResult<Loaded> {
     let source = |input| match input {
         Input::Path(path) => Source::Path(path),
         Input::Descriptor(fd) => Source::Stream(fd.0),

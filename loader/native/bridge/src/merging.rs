@@ -109,8 +109,7 @@ fn place(found: Found) -> RecordLocation {
 #[pyfunction]
 pub fn find_name(ldif: SlicedLdif, dn: &str, counters: &Counters) -> PyResult<Vec<RecordLocation>> {
     let SlicedLdif { paths, suffixes, .. } = ldif;
-    let found: Vec<_> =
-        counters.run(|counters| slices::find_name(&paths, &suffixes, dn, counters))?;
+    let found: Vec<_> = counters.run(|counters| slices::find_name(&paths, &suffixes, dn, counters))?;
     Ok(found.into_iter().map(place).collect())
 }
 

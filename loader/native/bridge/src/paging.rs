@@ -32,14 +32,9 @@ pub struct PagePacks(Arc<Assembly>);
 #[pymethods]
 impl PagePacks {
     #[new]
-    fn new(
-        packs: Vec<(u32, PathBuf, PathBuf, Vec<u8>)>,
-        page_size: usize,
-        transaction: Option<u64>,
-    ) -> PyResult<Self> {
-        let opened = packs.iter().map(|(number, path, name, index)| {
-            Ok((*number, Pack::open(path, name, index, page_size)?))
-        });
+    fn new(packs: Vec<(u32, PathBuf, PathBuf, Vec<u8>)>, page_size: usize, transaction: Option<u64>) -> PyResult<Self> {
+        let opened =
+            packs.iter().map(|(number, path, name, index)| Ok((*number, Pack::open(path, name, index, page_size)?)));
         let opened: common::Result<Vec<_>> = opened.collect();
         let assembly = |packs| Assembly::new(packs, shape(page_size, transaction));
         Ok(Self(Arc::new(raised(opened.map(assembly))?)))
@@ -70,12 +65,7 @@ pub struct KnownPages(pagestore::Known);
 #[pymethods]
 impl KnownPages {
     #[new]
-    fn new(
-        packs: Option<&PagePacks>,
-        segments: Vec<SegmentFields>,
-        own: u32,
-        again: u64,
-    ) -> PyResult<Self> {
+    fn new(packs: Option<&PagePacks>, segments: Vec<SegmentFields>, own: u32, again: u64) -> PyResult<Self> {
         let Some(PagePacks(packs)) = packs else { return Ok(Self::default()) };
         let segments: Vec<_> = segments.into_iter().map(segment).collect();
         detached(|| pagestore::Known::of(Arc::clone(packs), &segments, own, again)).map(Self)

@@ -58,8 +58,7 @@ pub fn refresh(
         ..Options::default()
     };
     let (known, allowed) = (database.parts(), allowed.0);
-    counters
-        .run(|counters| ::refresh::refresh(&directory, known, &options, &sync, allowed, counters))
+    counters.run(|counters| ::refresh::refresh(&directory, known, &options, &sync, allowed, counters))
 }
 
 argument!(

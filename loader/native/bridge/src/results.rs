@@ -74,8 +74,7 @@ record!(ScanResult from tree::Scan {
 });
 
 fn as_text(uses: tree::scan::FirstUses) -> FirstUses {
-    let text =
-        |(path, line): (std::path::PathBuf, u64)| (path.to_string_lossy().into_owned(), line);
+    let text = |(path, line): (std::path::PathBuf, u64)| (path.to_string_lossy().into_owned(), line);
     uses.into_iter().map(|(name, place)| (name, text(place))).collect()
 }
 

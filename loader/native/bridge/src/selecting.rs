@@ -62,9 +62,7 @@ pub fn select(
     counters: &Counters,
 ) -> PyResult<Selected> {
     let (schema, read) = (selection.schema.get().inner(), &selection.read);
-    counters.run(|counters| {
-        ::select::select(&paths, &entries, &glue, read, schema, &context_csns, counters)
-    })
+    counters.run(|counters| ::select::select(&paths, &entries, &glue, read, schema, &context_csns, counters))
 }
 
 record!(SearchGroup from Group {

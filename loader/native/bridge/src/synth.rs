@@ -104,25 +104,12 @@ impl Template {
         counters.run(|counters| synth::to_descriptor(&task, fd.0, compress, counters))
     }
 
-    fn shard(
-        &self,
-        path: PathBuf,
-        first: u64,
-        end: u64,
-        jobs: usize,
-        counters: &Counters,
-    ) -> PyResult<Shard> {
+    fn shard(&self, path: PathBuf, first: u64, end: u64, jobs: usize, counters: &Counters) -> PyResult<Shard> {
         let task = Task { items: &self.tree, first, end, jobs };
         counters.run(|counters| synth::to_file(&task, &path, counters))
     }
 
-    fn plan(
-        &self,
-        options: Planned<'_>,
-        fd: Descriptor,
-        jobs: usize,
-        counters: &Counters,
-    ) -> PyResult<()> {
+    fn plan(&self, options: Planned<'_>, fd: Descriptor, jobs: usize, counters: &Counters) -> PyResult<()> {
         let ldif = options.ldif;
         let mix: Vec<(String, u64)> = options.mix.items()?.extract()?;
         let mix = mix.into_iter().map(|(name, share)| Ok((Action::named(&name)?, share)));
@@ -152,12 +139,7 @@ record!(LearnResult from ::learn::Learned {
 });
 
 #[pyfunction]
-pub fn learn(
-    paths: Vec<PathBuf>,
-    fd: Option<Descriptor>,
-    jobs: usize,
-    counters: &Counters,
-) -> PyResult<LearnResult> {
+pub fn learn(paths: Vec<PathBuf>, fd: Option<Descriptor>, jobs: usize, counters: &Counters) -> PyResult<LearnResult> {
     let stream = fd.map(|fd| Source::Stream(fd.0));
     let sources = paths.into_iter().map(Source::Path).chain(stream).collect();
     counters.run(|counters| ::learn::learn(sources, jobs, counters))

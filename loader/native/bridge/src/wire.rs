@@ -79,8 +79,7 @@ impl Channel {
     fn search<T: Send, R: From<T>>(
         &self,
         search: Search,
-        work: impl FnOnce(&mut wire::Channel, &wire::Search, &common::Counters) -> wire::Result<T>
-        + Send,
+        work: impl FnOnce(&mut wire::Channel, &wire::Search, &common::Counters) -> wire::Result<T> + Send,
     ) -> PyResult<R> {
         self.counters.run(|counters| {
             let mut place = lock(&self.channel);
@@ -115,9 +114,7 @@ impl Channel {
         compress: bool,
     ) -> PyResult<Part> {
         let (place, drop) = (OutputFiles { directory, name, compress }, Names::new(drop));
-        self.search(search, |channel, search, counters| {
-            wire::part(channel, search, &place, drop, counters)
-        })
+        self.search(search, |channel, search, counters| wire::part(channel, search, &place, drop, counters))
     }
 
     fn feed(
@@ -130,16 +127,12 @@ impl Channel {
     ) -> PyResult<u64> {
         let drop = Names::new(drop);
         let besides = FeedFiles { notes: &notes, copy: copy.as_deref() };
-        self.search(search, |channel, search, counters| {
-            wire::feed(channel, search, &feed.0, besides, drop, counters)
-        })
+        self.search(search, |channel, search, counters| wire::feed(channel, search, &feed.0, besides, drop, counters))
     }
 
     fn file(&self, search: Search, path: PathBuf, drop: Vec<String>) -> PyResult<Part> {
         let drop = Names::new(drop);
-        self.search(search, |channel, search, counters| {
-            wire::file(channel, search, &path, drop, counters)
-        })
+        self.search(search, |channel, search, counters| wire::file(channel, search, &path, drop, counters))
     }
 
     fn sync(

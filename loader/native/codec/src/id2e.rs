@@ -71,14 +71,7 @@ impl<'o> Writer<'o> {
 
     /// Begins an attribute. Unless it is APART, add its values with [`Self::value`], then its normal forms.
     #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
-    pub fn attribute(
-        &mut self,
-        number: u32,
-        sorted: bool,
-        apart: bool,
-        count: usize,
-        normals: bool,
-    ) {
+    pub fn attribute(&mut self, number: u32, sorted: bool, apart: bool, count: usize, normals: bool) {
         let count = count as u32;
         let flags = if sorted { SORTED } else { 0 } | if apart { APART } else { 0 };
         self.word(number | flags);
@@ -108,10 +101,7 @@ impl<'o> Writer<'o> {
 
     /// Finishes the record after the last attribute.
     pub fn finish(mut self, flags: u32) {
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "far fewer words than bytes in a record"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "far fewer words than bytes in a record")]
         let head = [self.attributes, self.slots, flags, self.words as u32];
         self.at = self.start;
         for word in head {
@@ -338,11 +328,7 @@ impl<'a> Iterator for Attributes<'a> {
 impl<'a> Attributes<'a> {
     /// See [`each`].
     #[inline]
-    fn each<E>(
-        &mut self,
-        damaged: impl Fn() -> E,
-        mut see: impl FnMut(&Stored<'a>) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn each<E>(&mut self, damaged: impl Fn() -> E, mut see: impl FnMut(&Stored<'a>) -> Result<(), E>) -> Result<(), E> {
         // One variable for all attributes: moving it would cost more than everything else here.
         let mut stored = Stored::default();
         for _ in 0..self.left {
@@ -538,8 +524,7 @@ mod tests {
     fn numbers_change_and_nothing_else() {
         let one = |number| attribute(number, false, &[b"one", b"two2"]);
         let other = |number| attribute(number, true, &[b"x"]);
-        let entry =
-            |first, second| Parts { flags: 0x100, attributes: vec![one(first), other(second)] };
+        let entry = |first, second| Parts { flags: 0x100, attributes: vec![one(first), other(second)] };
         let mut blob = write(&entry(3, 9));
         *blob.last_mut().unwrap() = 7;
         renumber(&mut blob, || (), |number| Ok(number + 70)).unwrap();

@@ -22,10 +22,7 @@ pub enum IndexRecord {
 }
 
 /// Determines the kind of a row from its first value. For a range, calls `next` for the other values; never for a list.
-pub fn begin<E>(
-    first: u64,
-    mut next: impl FnMut() -> Result<Option<u64>, E>,
-) -> Result<IndexRecord, E> {
+pub fn begin<E>(first: u64, mut next: impl FnMut() -> Result<Option<u64>, E>) -> Result<IndexRecord, E> {
     if first != 0 {
         return Ok(IndexRecord::List);
     }
@@ -66,12 +63,7 @@ pub struct Writer {
 impl Writer {
     /// `exponent`: `idlexp`.
     pub const fn new(exponent: u32) -> Self {
-        Self {
-            most: (1 << exponent) - 1,
-            ids: Vec::new(),
-            is_range: false,
-            range: [0, u64::MAX, 0],
-        }
+        Self { most: (1 << exponent) - 1, ids: Vec::new(), is_range: false, range: [0, u64::MAX, 0] }
     }
 
     /// Starts the row of the next key.

@@ -22,10 +22,8 @@ pub struct Table {
 pub const INDEX: Flags = Flags::DUPFIXED.union(Flags::INTEGERDUP);
 
 pub const AD2I: Table = Table::new("ad2i", Flags::INTEGERKEY);
-pub const DN2I: Table = Table {
-    value_order: Order::Custom(dn2i::compare),
-    ..Table::new("dn2i", Flags::INTEGERKEY.union(Flags::DUPSORT))
-};
+pub const DN2I: Table =
+    Table { value_order: Order::Custom(dn2i::compare), ..Table::new("dn2i", Flags::INTEGERKEY.union(Flags::DUPSORT)) };
 pub const ID2E: Table = Table::new("id2e", Flags::INTEGERKEY);
 pub const ID2V: Table = Table {
     key_order: Order::Custom(id2v::compare_keys),

@@ -34,11 +34,7 @@ impl<'a> CancellablePipe<'a> {
     }
 
     /// Waits for `event`, then calls `act`; retries if a non-blocking descriptor is not ready after all.
-    fn when_ready(
-        &self,
-        event: PollFlags,
-        mut act: impl FnMut(&OwnedFd) -> Result<usize, Errno>,
-    ) -> io::Result<usize> {
+    fn when_ready(&self, event: PollFlags, mut act: impl FnMut(&OwnedFd) -> Result<usize, Errno>) -> io::Result<usize> {
         loop {
             self.counters.check()?;
             let mut polled = [PollFd::new(&self.fd, event)];

@@ -200,14 +200,9 @@ mod tests {
     #[test]
     fn errors_of_the_system_are_never_damage() {
         let told = |errno| Error::from(io::Error::from_raw_os_error(errno));
-        for (errno, code) in [
-            (13, Code::Io),
-            (5, Code::Io),
-            (2, Code::Io),
-            (28, Code::NoSpace),
-            (122, Code::NoSpace),
-            (32, Code::Pipe),
-        ] {
+        for (errno, code) in
+            [(13, Code::Io), (5, Code::Io), (2, Code::Io), (28, Code::NoSpace), (122, Code::NoSpace), (32, Code::Pipe)]
+        {
             assert_eq!((told(errno).code, told(errno).errno), (code, Some(errno)));
         }
         let cut = Error::from(io::Error::from(io::ErrorKind::UnexpectedEof));

@@ -69,9 +69,7 @@ impl Readahead {
 
     /// Reads the whole file if requests are scattered, so that little of each window was requested.
     fn check_scattered(self: &Arc<Self>, read: u64) {
-        if read > SAMPLE.max(self.length / SHARE)
-            && self.requested_bytes.load(Relaxed) < read / SHARE
-        {
+        if read > SAMPLE.max(self.length / SHARE) && self.requested_bytes.load(Relaxed) < read / SHARE {
             self.read_whole_file();
         }
     }

@@ -66,8 +66,7 @@ mod tests {
     fn pieces_arrive_in_order() {
         let (mut writer, pieces) = PieceWriter::new(SIZE);
         let all = std::thread::spawn(move || pieces.iter().map(|one| one.to_vec()).collect());
-        let bytes: Vec<u8> =
-            std::iter::repeat_with(|| fastrand::u8(..)).take(9 * SIZE + 5).collect();
+        let bytes: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(9 * SIZE + 5).collect();
         bytes.chunks(70_001).try_for_each(|part| writer.write(part)).unwrap();
         writer.zeros(2 * SIZE).unwrap();
         writer.finish().unwrap();

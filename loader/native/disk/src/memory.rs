@@ -23,9 +23,7 @@ fn group_directories(own: &str) -> Vec<PathBuf> {
         let (Some(controllers), Some(path)) = (words.next(), words.next()) else { continue };
         let top = match controllers {
             "" => Path::new(GROUPS).to_path_buf(),
-            _ if controllers.split(',').any(|one| one == "memory") => {
-                Path::new(GROUPS).join("memory")
-            }
+            _ if controllers.split(',').any(|one| one == "memory") => Path::new(GROUPS).join("memory"),
             _ => continue,
         };
         let group = top.join(path.trim_start_matches('/'));

@@ -34,9 +34,7 @@ pub fn pieces<E: From<io::Error>>(
             while asked.len() < MOST_PIECES {
                 let Some(range) = wanted.next().transpose()? else { break };
                 let buffer = spare.pop().unwrap_or_else(|| Buffer::new(PIECE));
-                asked.push_back(
-                    readers.submit(move |&(source, look)| read(source, look, range, buffer)),
-                );
+                asked.push_back(readers.submit(move |&(source, look)| read(source, look, range, buffer)));
             }
             let Some(next) = asked.pop_front() else { return Ok(()) };
             let gone = || Err(io::Error::other("the thread that reads the file panicked"));

@@ -42,12 +42,7 @@ impl Source {
 
     /// Fills buffers in order, fewer at the end of the file: through the cache if it has all of the bytes, or if
     /// `into_cache` is set. Buffer sizes and the offset are multiples of 4096.
-    pub fn read_rooms(
-        &self,
-        rooms: &mut [IoSliceMut<'_>],
-        offset: u64,
-        into_cache: bool,
-    ) -> io::Result<usize> {
+    pub fn read_rooms(&self, rooms: &mut [IoSliceMut<'_>], offset: u64, into_cache: bool) -> io::Result<usize> {
         let size = rooms.iter().map(|room| room.len()).sum();
         if into_cache || self.has(offset, size) {
             self.file.read_cached(rooms, offset)

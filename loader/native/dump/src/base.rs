@@ -65,10 +65,7 @@ fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> boo
     cursor.seek(&key)?;
     while let Some((_, record)) = cursor.next()?.filter(|(at, _)| *at == key) {
         let Some(node) = dn2i::read(record) else {
-            return Err(Error::damaged(format!(
-                "a record of entry {} is damaged (table dn2i)",
-                of.id
-            )));
+            return Err(Error::damaged(format!("a record of entry {} is damaged (table dn2i)", of.id)));
         };
         let comma: &[u8] = if of.dn.is_empty() { b"" } else { b"," };
         let dn = [node.pretty, comma, &of.dn].concat();

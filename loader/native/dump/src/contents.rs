@@ -104,12 +104,7 @@ impl Contents {
 
     /// Reads at most `most` entries after the ID `after`. Returns for each its ID and the first values of the
     /// attributes `names`; a value is empty if the entry does not have the attribute.
-    pub fn first_values(
-        &self,
-        after: u64,
-        names: &[String],
-        most: usize,
-    ) -> Result<Vec<(u64, Vec<String>)>> {
+    pub fn first_values(&self, after: u64, names: &[String], most: usize) -> Result<Vec<(u64, Vec<String>)>> {
         let numbers: Vec<_> = names.iter().map(|name| self.number(name)).collect::<Result<_>>()?;
         let (mut entries, mut cursor) = (Vec::new(), self.table("id2e")?.cursor()?);
         cursor.seek(&after.saturating_add(1).to_ne_bytes())?;
@@ -127,12 +122,7 @@ impl Contents {
     }
 
     /// Returns the greatest entryCSN of each server ID among the entries that [`Self::each_csn`] visits.
-    pub fn newest_csns(
-        &self,
-        stop: Option<&str>,
-        most: Option<u64>,
-        counters: &Counters,
-    ) -> Result<Vec<String>> {
+    pub fn newest_csns(&self, stop: Option<&str>, most: Option<u64>, counters: &Counters) -> Result<Vec<String>> {
         let mut newest: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         self.each_csn(stop, most, counters, &mut |_, text| {
             let is_modern = text.len() == CSN_LENGTH && csn::pack(text) > 0;
@@ -234,9 +224,7 @@ impl Contents {
             counters.check()?;
             let mut count = key.count;
             if count == 3 {
-                if let Some((IndexRecord::Range(low, high), _)) =
-                    idl::read(&index.get_all(key.key)?)
-                {
+                if let Some((IndexRecord::Range(low, high), _)) = idl::read(&index.get_all(key.key)?) {
                     count = high.saturating_sub(low).saturating_add(1);
                 }
             }

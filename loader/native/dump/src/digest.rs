@@ -25,12 +25,7 @@ pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> 
     let (after, piece, most) = (source.after, PIECE, MOST);
     let plan = Plan { jobs, base, after, ignore, piece, most, counters };
     let all = Mutex::new(digest);
-    let taker = || DigestWorker {
-        all: &all,
-        printer: Fingerprinter::default(),
-        batch: Vec::new(),
-        names: Vec::new(),
-    };
+    let taker = || DigestWorker { all: &all, printer: Fingerprinter::default(), batch: Vec::new(), names: Vec::new() };
     plan.run(&snapshot, taker, || ()).map(drop)
 }
 

@@ -76,11 +76,7 @@ impl Entry<'_> {
 
     /// Appends the entry as LDIF. `ended` is called after each line with the start of that line.
     #[inline]
-    pub(crate) fn ldif(
-        &self,
-        text: &mut Vec<u8>,
-        ended: impl Fn(&mut Vec<u8>, usize),
-    ) -> Result<()> {
+    pub(crate) fn ldif(&self, text: &mut Vec<u8>, ended: impl Fn(&mut Vec<u8>, usize)) -> Result<()> {
         let start = text.len();
         line(text, b"dn", &self.place.dn);
         ended(text, start);
@@ -137,16 +133,12 @@ impl Entry<'_> {
 
     #[allow(clippy::inline_always, reason = "as with the attribute that is shown")]
     #[inline(always)]
-    fn attribute(
-        &self,
-        stored: &Stored<'_>,
-        scattered: bool,
-        see: &mut impl FnMut(Option<&Value<'_>>),
-    ) -> Result<()> {
+    fn attribute(&self, stored: &Stored<'_>, scattered: bool, see: &mut impl FnMut(Option<&Value<'_>>)) -> Result<()> {
         let number = stored.number;
-        let description = self.descriptions.get(number).ok_or_else(|| {
-            Error::damaged(format!("no attribute has the number {number} (table id2e)"))
-        })?;
+        let description = self
+            .descriptions
+            .get(number)
+            .ok_or_else(|| Error::damaged(format!("no attribute has the number {number} (table id2e)")))?;
         if stored.apart {
             return self.apart(stored, description, see);
         }
@@ -177,8 +169,7 @@ impl Entry<'_> {
         let (mut cursor, mut count) = (table.cursor()?, 0);
         cursor.seek(&key)?;
         while let Some((_, row)) = cursor.next()?.filter(|(at, _)| *at == key) {
-            let (_, bytes) =
-                id2v::read_row(row, stored.has_normals).ok_or_else(|| wrong("a damaged value"))?;
+            let (_, bytes) = id2v::read_row(row, stored.has_normals).ok_or_else(|| wrong("a damaged value"))?;
             see(Some(&Value { description, bytes, at: count as usize, single: false }));
             count += 1;
         }

@@ -82,9 +82,7 @@ pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> 
     let all = Gathered { late, done: Mutex::default() };
     let met = plan.run(&snapshot, || Writer::new(place, &all), || ())?;
     let done = all.finish(place, root.exported(met))?;
-    File::open(&place.directory)
-        .and_then(|directory| directory.sync_all())
-        .in_file(Some(&place.directory))?;
+    File::open(&place.directory).and_then(|directory| directory.sync_all()).in_file(Some(&place.directory))?;
     Ok(done)
 }
 
@@ -112,8 +110,7 @@ impl ExportHead {
         Ok(Self {
             id: base.as_ref().map_or(0, |base| base.id),
             dn: named.map(|found| text(&found.dn)).unwrap_or_default(),
-            context_csns: suffix
-                .map_or(Ok(Vec::new()), |suffix| context_csns(tables, suffix.id))?,
+            context_csns: suffix.map_or(Ok(Vec::new()), |suffix| context_csns(tables, suffix.id))?,
         })
     }
 
@@ -390,8 +387,7 @@ pub fn stream(
     #[allow(clippy::cast_possible_truncation, reason = "a few at most")]
     let threads = format.compress.then(|| source.jobs.clamp(1, THREADS) as u32);
     let mut out = StreamWriter::new(fd, threads, counters)?;
-    let written =
-        write(source, &mut out, format, &HeldBackEntries::new(scratch, counters), counters);
+    let written = write(source, &mut out, format, &HeldBackEntries::new(scratch, counters), counters);
     match written {
         Ok(done) => out.finish().map(|()| done),
         Err(error) => {
@@ -451,13 +447,8 @@ struct StreamWorker<'t, 'l, 'o> {
 }
 
 impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
-    fn new(
-        turn: &'t Turn<StreamOutput<'l, 'o>>,
-        late: &'t HeldBackEntries,
-        format: LdifFormat,
-    ) -> Self {
-        let (text, printer) =
-            (Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), Fingerprinter::default());
+    fn new(turn: &'t Turn<StreamOutput<'l, 'o>>, late: &'t HeldBackEntries, format: LdifFormat) -> Self {
+        let (text, printer) = (Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 4)), Fingerprinter::default());
         Self { turn, late, format, range: 0, text, printer, done: Done::default() }
     }
 

@@ -27,9 +27,9 @@ pub(crate) struct Tables<'r> {
 impl<'r> Tables<'r> {
     pub(crate) fn of(reader: &'r Reader) -> Result<Self> {
         let table = |name: &str| {
-            reader.table(name.as_bytes()).ok_or_else(|| {
-                Error::damaged(format!("the table {name} is missing: not a database of back-mdb"))
-            })
+            reader
+                .table(name.as_bytes())
+                .ok_or_else(|| Error::damaged(format!("the table {name} is missing: not a database of back-mdb")))
         };
         let (id2e, dn2i, ad2i) = (table("id2e")?, table("dn2i")?, table("ad2i")?);
         Ok(Self { id2e, dn2i, ad2i, id2v: reader.table(b"id2v") })
@@ -41,8 +41,7 @@ impl<'r> Tables<'r> {
         if value.is_empty() {
             return Ok(());
         }
-        let (descriptions, place) =
-            (&Descriptions::read(&self.ad2i, &Names::default())?, &ParentDn::default());
+        let (descriptions, place) = (&Descriptions::read(&self.ad2i, &Names::default())?, &ParentDn::default());
         see(&Entry { id, place, descriptions, value: &value, id2v: self.id2v })
     }
 }
@@ -75,8 +74,7 @@ impl Descriptions {
             found.resize_with(found.len().max(number + 1), || None);
             found[number] = Some(description);
         }
-        let mut hashes: Vec<u64> =
-            found.iter().flatten().map(|one: &Description| one.hash).collect();
+        let mut hashes: Vec<u64> = found.iter().flatten().map(|one: &Description| one.hash).collect();
         hashes.sort_unstable();
         let distinct = hashes.windows(2).all(|pair| pair[0] != pair[1]);
         Ok(Self { known: found, distinct })

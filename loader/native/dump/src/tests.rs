@@ -55,9 +55,7 @@ fn an_entry_is_written_as_by_slapcat() {
          description: a: <b> #c\ndescription;lang-en: #hash\n"
     );
     let not_ascii = "dn:: b3U9w6ksZGM9ZXhhbXBsZSxkYz1jb20=\nobjectClass: organizationalUnit\n";
-    build
-        .run(&[SUFFIX, not_ascii, "\n", &unit("OU=A, dc=example,dc=com", &lines)].concat())
-        .unwrap();
+    build.run(&[SUFFIX, not_ascii, "\n", &unit("OU=A, dc=example,dc=com", &lines)].concat()).unwrap();
     let text = text(&build);
     let head = "dn: ou=A,dc=example,dc=com\nobjectClass: organizationalUnit\n";
     let (before, entry) = text.split_once(head).unwrap();
@@ -151,14 +149,8 @@ fn a_stream_and_a_digest_agree_with_the_files() {
     let path = build.path("data.mdb");
     let source = Source { path: &path, txn: None, base: None, after: 0, jobs: 3 };
     let out = File::create(build.path("stream.ldif")).unwrap();
-    let streamed = crate::stream(
-        &source,
-        out.into(),
-        LdifFormat::default(),
-        &build.path(""),
-        &Counters::default(),
-    )
-    .unwrap();
+    let streamed =
+        crate::stream(&source, out.into(), LdifFormat::default(), &build.path(""), &Counters::default()).unwrap();
     assert_eq!(fs::read_to_string(build.path("stream.ldif")).unwrap(), text);
     assert_eq!((streamed.checksum, streamed.bytes), (report.checksum.clone(), text.len() as u64));
     let mut digest = Digest::new(Names::default());
@@ -277,10 +269,7 @@ fn a_missing_node_in_dn2i_is_reported_with_its_entry() {
             let is_own = dn2i::read(value).is_some_and(|node| node.child.is_none());
             table == b"dn2i" && codec::id::read(key) == Some(lost) && is_own
         });
-        assert_eq!(
-            refused(&build).message,
-            format!("entry {lost} has no record of its own (table dn2i)")
-        );
+        assert_eq!(refused(&build).message, format!("entry {lost} has no record of its own (table dn2i)"));
     }
 }
 
@@ -310,8 +299,7 @@ fn a_file_that_is_not_of_back_mdb_is_refused() {
 #[test]
 fn a_database_of_2_4_without_id2v_can_be_read() {
     let mut build = Build::new();
-    (build.settings.has_id2v, build.settings.has_ixck, build.settings.of_2_4) =
-        (false, false, true);
+    (build.settings.has_id2v, build.settings.has_ixck, build.settings.of_2_4) = (false, false, true);
     build.run(&[SUFFIX, &unit("ou=a,dc=example,dc=com", "description: x\n")].concat()).unwrap();
     let reader = Reader::open(&build.path("data.mdb")).unwrap();
     assert!(reader.names().all(|name| name != b"id2v"));
@@ -329,8 +317,7 @@ fn entries_up_to_an_id_are_left_out() {
         fs::create_dir(build.path("out")).unwrap();
         let place = ShardTarget { directory: build.path("out"), format: LdifFormat::default() };
         let report = crate::export(&source, &place, &Counters::default()).unwrap();
-        let read =
-            |one: &crate::Finished| fs::read_to_string(build.path("out").join(&one.name)).unwrap();
+        let read = |one: &crate::Finished| fs::read_to_string(build.path("out").join(&one.name)).unwrap();
         let later: String = report.files.iter().map(read).collect();
         assert_eq!(dns(&later), dns(&all)[usize::try_from(after).unwrap()..]);
         fs::remove_dir_all(build.path("out")).unwrap();

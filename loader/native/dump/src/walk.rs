@@ -94,9 +94,7 @@ impl Plan<'_> {
             return Ok(met);
         }
         let met = met.records;
-        Err(Error::damaged(format!(
-            "{met} entries were read, but there should be {expected} (table id2e)"
-        )))
+        Err(Error::damaged(format!("{met} entries were read, but there should be {expected} (table id2e)")))
     }
 
     /// Divides id2e into ranges, at least four for each worker; a small table may yield fewer.
@@ -106,8 +104,7 @@ impl Plan<'_> {
         let parts = pages.saturating_mul(page_size) / self.piece;
         let parts = usize::try_from(parts).unwrap_or(self.most);
         let parts = parts.clamp(least, self.most.max(least));
-        let keys =
-            tables.id2e.cuts(parts)?.iter().map(|key| id(key)).collect::<Result<Vec<_>>>()?;
+        let keys = tables.id2e.cuts(parts)?.iter().map(|key| id(key)).collect::<Result<Vec<_>>>()?;
         let keys = &keys[keys.partition_point(|key| *key <= self.after)..];
         let wanted = parts.min(keys.len() + 1);
         let mut from = (self.after > 0).then(|| self.after.saturating_add(1));
@@ -121,13 +118,7 @@ impl Plan<'_> {
         Ok(ranges)
     }
 
-    fn work<W: Worker>(
-        &self,
-        snapshot: &Reader,
-        ranges: &[Range],
-        turns: &Turns,
-        mut work: W,
-    ) -> Result<WalkCounts> {
+    fn work<W: Worker>(&self, snapshot: &Reader, ranges: &[Range], turns: &Turns, mut work: W) -> Result<WalkCounts> {
         let tables = Tables::of(snapshot)?;
         let descriptions = Descriptions::read(&tables.ad2i, self.ignore)?;
         let mut walker = Walker::new(&tables, &descriptions, self.base)?;
@@ -154,11 +145,7 @@ pub(crate) struct Walker<'w> {
 }
 
 impl<'w> Walker<'w> {
-    pub(crate) fn new(
-        tables: &Tables<'w>,
-        descriptions: &'w Descriptions,
-        base: u64,
-    ) -> Result<Self> {
+    pub(crate) fn new(tables: &Tables<'w>, descriptions: &'w Descriptions, base: u64) -> Result<Self> {
         Ok(Self {
             tables: *tables,
             descriptions,
@@ -199,12 +186,7 @@ impl<'w> Walker<'w> {
         Ok(())
     }
 
-    fn record(
-        &mut self,
-        id: u64,
-        value: &[u8],
-        see: &mut impl FnMut(&Entry<'_>) -> Result<u64>,
-    ) -> Result<u64> {
+    fn record(&mut self, id: u64, value: &[u8], see: &mut impl FnMut(&Entry<'_>) -> Result<u64>) -> Result<u64> {
         self.met.records += 1;
         if value.is_empty() {
             self.met.holes += 1;

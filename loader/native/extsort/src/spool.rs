@@ -54,9 +54,7 @@ impl Spool {
     pub fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let in_memory = self.means.memory - self.means.memory / 8;
-        let is_first = self.spilled == 0
-            && self.last.is_empty()
-            && self.first.len() + HEADER + len <= in_memory;
+        let is_first = self.spilled == 0 && self.last.is_empty() && self.first.len() + HEADER + len <= in_memory;
         let bytes = if is_first { &mut self.first } else { &mut self.last };
         push_record(bytes, parts)?;
         self.records += 1;

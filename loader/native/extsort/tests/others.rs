@@ -23,11 +23,7 @@ fn record() -> impl Strategy<Value = (u128, Vec<u8>)> {
     (prefix, bytes)
 }
 
-fn sort_records(
-    records: &[(u128, Vec<u8>)],
-    memory: usize,
-    threads: usize,
-) -> Result<Vec<(u128, Vec<u8>)>> {
+fn sort_records(records: &[(u128, Vec<u8>)], memory: usize, threads: usize) -> Result<Vec<(u128, Vec<u8>)>> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut sorter = RecordSorter::new(memory, threads, dir.path(), &Arc::default());
     for (prefix, bytes) in records {
@@ -118,10 +114,8 @@ fn many_spilled_runs_are_merged() {
     tuples.sort_unstable();
     assert!(found == tuples);
 
-    let mut records: Vec<(u128, Vec<u8>)> = tuples
-        .iter()
-        .map(|tuple| (u128::from(tuple[1]), vec![b'x'; tuple[0].leading_zeros() as usize]))
-        .collect();
+    let mut records: Vec<(u128, Vec<u8>)> =
+        tuples.iter().map(|tuple| (u128::from(tuple[1]), vec![b'x'; tuple[0].leading_zeros() as usize])).collect();
     let found = sort_records(&records, MIB, 2).unwrap();
     records.sort();
     assert!(found == records);

@@ -70,8 +70,7 @@ fn model(postings: &[Posting]) -> [Index; 2] {
     }
     let each = |(position, times): (u32, usize)| std::iter::repeat_n(position, times);
     indexes.map(|index| {
-        let flat =
-            |(key, found): (_, BTreeMap<_, _>)| (key, found.into_iter().flat_map(each).collect());
+        let flat = |(key, found): (_, BTreeMap<_, _>)| (key, found.into_iter().flat_map(each).collect());
         index.into_iter().map(flat).collect()
     })
 }
@@ -107,8 +106,7 @@ fn sort(all: &[Posting], memory: usize, threads: usize, block: usize) -> Result<
 fn postings() -> impl Strategy<Value = Vec<Posting>> {
     let key = prop_oneof![0..5_u32, any::<u32>(), Just(u32::MAX)];
     let position = prop_oneof![0..9_u32, any::<u32>(), Just(u32::MAX)];
-    let bits = (any::<u64>(), 1..=8_u8)
-        .prop_map(|(bits, len)| (bits >> (64 - 8 * len) << (64 - 8 * len), len));
+    let bits = (any::<u64>(), 1..=8_u8).prop_map(|(bits, len)| (bits >> (64 - 8 * len) << (64 - 8 * len), len));
     let long = prop_oneof![bits, (Just(0), 1..=8_u8), Just((u64::MAX, 8))];
     let posting = prop_oneof![
         (key, position.clone()).prop_map(|(key, position)| Posting::Four(key, position)),
@@ -149,9 +147,7 @@ fn skewed(entries: u32) -> Vec<Posting> {
 fn a_large_skewed_index_is_the_same_however_it_is_sorted() {
     let all = skewed(200_000);
     let expected = model(&all);
-    for (memory, threads) in
-        [(MIB / 4, 1), (2 * MIB, 3), (16 * MIB, 2), (1024 * MIB, 1), (1024 * MIB, 4)]
-    {
+    for (memory, threads) in [(MIB / 4, 1), (2 * MIB, 3), (16 * MIB, 2), (1024 * MIB, 1), (1024 * MIB, 4)] {
         assert!(sort(&all, memory, threads, 4000).unwrap() == expected, "{memory} {threads}");
     }
     let mut all = skewed(30_000);

@@ -34,9 +34,10 @@ pub fn run(data: &[u8]) {
 
 fn check(source: &Source<'_>, report: &Exported, out: &Path) {
     let (mut files, mut pages) = (Digest::new(Names::default()), Digest::new(Names::default()));
-    let read = report.files.iter().try_for_each(|file| -> Result<()> {
-        files.add_path(&out.join(&file.name), &Counters::default())
-    });
+    let read = report
+        .files
+        .iter()
+        .try_for_each(|file| -> Result<()> { files.add_path(&out.join(&file.name), &Counters::default()) });
     let sum = |all: u64, file: &dump::Finished| all + file.tally.entries;
     assert_eq!(report.files.iter().fold(0, sum), report.entries);
     let digested = dump::digest(source, &mut pages, &Counters::default());

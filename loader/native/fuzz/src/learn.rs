@@ -57,8 +57,7 @@ fn generate(learned: &Learned, entries: u64) {
     let read = toml::parse(Path::new("learned.toml"), template, &[]);
     let read = read.unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
     let options = Options { otherwise: Some(entries), ..Options::default() };
-    let tree = compile(&read, &options)
-        .unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
+    let tree = compile(&read, &options).unwrap_or_else(|problem| panic!("{}\n{template}", problem.message));
     let (mut maker, mut record) = (Maker::new(&tree), Vec::new());
     for number in [0, tree.entries() / 2, tree.entries() - 1] {
         maker.entry(number, &mut record);

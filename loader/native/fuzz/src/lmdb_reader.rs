@@ -40,11 +40,9 @@ fn look(path: &Path, scratch: &Path) {
     let (txn, level, new, limit, counters) = (None, Level::Indexes, false, 2, &Counters::default());
     for sample in [0, 8] {
         let seen = None;
-        let look =
-            AuditOptions { path, txn, level, sample, known, new, seen, limit, means, counters };
+        let look = AuditOptions { path, txn, level, sample, known, new, seen, limit, means, counters };
         let found = audit(&look).expect("an audit reports damage, not an error");
-        let described =
-            found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());
+        let described = found.problems.iter().all(|(_, problem)| problem.count > 0 && !problem.told.is_empty());
         assert!(described, "{found:?}");
     }
 }

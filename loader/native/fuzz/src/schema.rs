@@ -37,16 +37,7 @@ fn ask(schema: &Schema, options: &str) {
     let classes: Vec<&[u8]> = schema
         .attributes()
         .map(|kind| kind.name.as_bytes())
-        .chain([
-            &b"top"[..],
-            b"person",
-            b"a",
-            b"b",
-            b"alias",
-            b"subentry",
-            b"glue",
-            b"extensibleObject",
-        ])
+        .chain([&b"top"[..], b"person", b"a", b"b", b"alias", b"subentry", b"glue", b"extensibleObject"])
         .filter(|name| schema.class(name).is_some())
         .take(ASKED)
         .collect();
@@ -54,9 +45,7 @@ fn ask(schema: &Schema, options: &str) {
 }
 
 fn describe(schema: &Schema, name: &str, options: &str) {
-    for text in
-        [name.to_owned(), format!("{name};{options}"), format!("{name};binary;lang-en;x-b;x-a")]
-    {
+    for text in [name.to_owned(), format!("{name};{options}"), format!("{name};binary;lang-en;x-b;x-a")] {
         let Ok(found) = schema.describe(text.as_bytes()) else { continue };
         let again = schema.describe(found.text.as_bytes()).expect("its text is a description");
         assert_eq!(again, found);

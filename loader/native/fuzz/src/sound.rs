@@ -71,10 +71,7 @@ fn tree(dn2i: &TableReader<'_>, count: u64) {
         }
     });
     assert_eq!(parents, below);
-    assert_eq!(
-        (parents.len() as u64, parents.keys().next_back().copied().unwrap_or(0)),
-        (count, count)
-    );
+    assert_eq!((parents.len() as u64, parents.keys().next_back().copied().unwrap_or(0)), (count, count));
     let mut sizes: BTreeMap<u64, u64> = parents.keys().map(|id| (*id, 1)).collect();
     for (id, parent) in parents.iter().rev() {
         let size = sizes[id];

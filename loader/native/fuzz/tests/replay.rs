@@ -73,9 +73,7 @@ fn random_changes_of_seeds_and_words() {
         for number in 0..inputs_by_chance(name) {
             let input = match number % 4 {
                 0 | 1 => changed(rng.choice(&seeds).unwrap().clone(), &words, rng),
-                2 => {
-                    (0..rng.usize(..16)).flat_map(|_| rng.choice(&words).unwrap().clone()).collect()
-                }
+                2 => (0..rng.usize(..16)).flat_map(|_| rng.choice(&words).unwrap().clone()).collect(),
                 _ => (0..rng.usize(..400)).map(|_| rng.u8(..)).collect(),
             };
             if catch_unwind(|| run(&input)).is_err() {

@@ -126,9 +126,7 @@ impl<R: Read> Blocks<R> {
         match self.filled_bytes().last() {
             None => Ok(None),
             Some(b'\n') => Ok(Some(self.give(self.filled, true))),
-            Some(_) => {
-                Err(Error::new(Code::Truncated, "the last line has no end").at(self.line_at_end()))
-            }
+            Some(_) => Err(Error::new(Code::Truncated, "the last line has no end").at(self.line_at_end())),
         }
     }
 
@@ -146,10 +144,9 @@ impl<R: Read> Blocks<R> {
 fn expect_utf8(head: &[u8]) -> Result<()> {
     let what = match head {
         [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => "this is UTF-32",
-        [0xff, 0xfe, ..]
-        | [0xfe, 0xff, ..]
-        | [1..0x80, 0, 1..0x80, 0, ..]
-        | [0, 1..0x80, 0, 1..0x80, ..] => "this is UTF-16",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [1..0x80, 0, 1..0x80, 0, ..] | [0, 1..0x80, 0, 1..0x80, ..] => {
+            "this is UTF-16"
+        }
         [0xef, 0xbb, 0xbf, ..] => "it begins with a byte order mark",
         _ => return Ok(()),
     };

@@ -102,11 +102,7 @@ impl Feed {
         self.changed.notify_all();
     }
 
-    fn wait(
-        &self,
-        stop: &Counters,
-        ready: impl Fn(&State) -> bool,
-    ) -> Result<MutexGuard<'_, State>> {
+    fn wait(&self, stop: &Counters, ready: impl Fn(&State) -> bool) -> Result<MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
         loop {
             stop.check()?;

@@ -236,8 +236,7 @@ impl<'a> Fields<'a> {
     /// Implements [`Self::next_plain`]. `value` is the text after a head of `length` bytes, with all further lines.
     #[inline]
     fn plain_value(&mut self, value: Option<&'a [u8]>, length: usize) -> Option<&'a [u8]> {
-        let value =
-            value.filter(|value| !matches!(value.first(), None | Some(b' ' | b'\t'..=b'\r')))?;
+        let value = value.filter(|value| !matches!(value.first(), None | Some(b' ' | b'\t'..=b'\r')))?;
         let end = memchr2(b'\n', 0, value)?;
         if value[end] == 0 || value[end - 1] == b'\r' || value.get(end + 1) == Some(&b' ') {
             return None;
@@ -382,11 +381,9 @@ fn skip_changetype(fields: &mut Fields<'_>) -> Result<bool> {
         return Ok(false);
     };
     if first.is("control") {
-        return Err(Error::new(
-            Code::ChangeType,
-            "a control belongs to a change, which is for ldapmodify",
-        )
-        .at(first.line));
+        return Err(
+            Error::new(Code::ChangeType, "a control belongs to a change, which is for ldapmodify").at(first.line)
+        );
     }
     if !first.is("changetype") {
         return Ok(false);

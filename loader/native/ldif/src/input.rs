@@ -38,10 +38,7 @@ pub(crate) fn open_unheld(path: &Path) -> Result<File> {
         return Ok(file);
     }
     if metadata.file_type().is_fifo() && metadata.uid() != rustix::process::geteuid().as_raw() {
-        return Err(Error::new(
-            Code::Io,
-            "a FIFO of another account, which might never write to it",
-        ));
+        return Err(Error::new(Code::Io, "a FIFO of another account, which might never write to it"));
     }
     // Opens the same file again for blocking reads, even if its path was replaced meanwhile.
     Ok(File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?)
@@ -135,10 +132,7 @@ fn sniff<R: Read>(mut reader: R) -> io::Result<(Compression, Sniffed<R>)> {
     Ok((compression, Cursor::new(head).chain(reader)))
 }
 
-fn decompress<'a>(
-    compression: Compression,
-    reader: impl Read + Send + 'a,
-) -> Result<Box<dyn Read + Send + 'a>> {
+fn decompress<'a>(compression: Compression, reader: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>> {
     Ok(match compression {
         Compression::None => Box::new(reader),
         Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(reader))),

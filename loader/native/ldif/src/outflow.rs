@@ -89,15 +89,8 @@ impl std::fmt::Debug for StreamWriter<'_> {
 impl<'a> Target<'a> {
     fn of(fd: OwnedFd, counters: &'a Counters) -> io::Result<Self> {
         let kind = FileType::from_raw_mode(fstat(&fd)?.st_mode);
-        let is_prompt = matches!(
-            kind,
-            FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice
-        );
-        Ok(if is_prompt {
-            Self::Prompt(fd)
-        } else {
-            Self::Polled(CancellablePipe::new(fd, counters))
-        })
+        let is_prompt = matches!(kind, FileType::RegularFile | FileType::CharacterDevice | FileType::BlockDevice);
+        Ok(if is_prompt { Self::Prompt(fd) } else { Self::Polled(CancellablePipe::new(fd, counters)) })
     }
 }
 

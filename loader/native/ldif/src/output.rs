@@ -121,9 +121,7 @@ impl Sink {
 
     fn end(self) -> io::Result<(ClosingFile, String)> {
         match self {
-            Self::Plain(Checksummed { inner, sum }) => {
-                Ok((ClosingFile::Stream(inner.end()?), text(sum)))
-            }
+            Self::Plain(Checksummed { inner, sum }) => Ok((ClosingFile::Stream(inner.end()?), text(sum))),
             Self::Zstd(encoder) => {
                 let Checksummed { inner, sum } = encoder.finish()?;
                 let file = inner.into_inner()?;

@@ -50,9 +50,7 @@ fn printable(text: &str) -> String {
 /// Whether the character is a control character, a line break, or changes the direction of text.
 fn unfit(one: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
-    one.is_control()
-        || turns.contains(&one)
-        || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    one.is_control() || turns.contains(&one) || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl<P> Rejection<P> {

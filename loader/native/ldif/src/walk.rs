@@ -55,8 +55,7 @@ pub fn locate(error: Error, record: &Record<'_>, path: Option<&Path>) -> Error {
 
 /// Turns an error in the last line into `Truncated` if the input was truncated there.
 fn truncated(error: Error, record: &Record<'_>, open_end: bool) -> Error {
-    let line_of =
-        |field: Result<Field<'_>>| field.map_or_else(|error| error.line, |field| Some(field.line));
+    let line_of = |field: Result<Field<'_>>| field.map_or_else(|error| error.line, |field| Some(field.line));
     let in_last_line = || error.line == record.fields().last().and_then(line_of);
     let cut = error.code == Code::Syntax && tail::is_cut(record, open_end) && in_last_line();
     if cut { Error { code: Code::Truncated, ..error } } else { error }

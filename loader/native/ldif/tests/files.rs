@@ -79,9 +79,7 @@ fn an_error_names_the_file_that_cannot_be_opened() {
 #[test]
 fn outputs_are_compressed_by_name_and_readable_by_their_owner_only() {
     let directory = tempdir().unwrap();
-    for (name, compressed) in
-        [("a.ldif", false), ("a.ldif.zst", true), ("b.ldif.zst.partial", true)]
-    {
+    for (name, compressed) in [("a.ldif", false), ("a.ldif.zst", true), ("b.ldif.zst.partial", true)] {
         let path = written(&directory, name, TEXT);
         assert_eq!(fs::read(&path).unwrap() != TEXT, compressed, "{name}");
         assert_eq!(read(&path).unwrap(), TEXT);
@@ -127,12 +125,9 @@ fn reading_can_begin_at_any_offset() {
 fn a_file_read_to_its_end_is_reported_with_its_checksum() {
     let directory = tempdir().unwrap();
     let text = TEXT.repeat(20_000);
-    for (name, content) in
-        [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text)), ("e", Vec::new())]
-    {
+    for (name, content) in [("a.ldif", text.clone()), ("z", zstd(&text)), ("g", gzip(&text)), ("e", Vec::new())] {
         let (path, counters) = (put(&directory, name, &content), Counters::default());
-        ldif::walk::each_record(Input::from_path(&path, &counters).unwrap(), &counters, |_| Ok(()))
-            .unwrap();
+        ldif::walk::each_record(Input::from_path(&path, &counters).unwrap(), &counters, |_| Ok(())).unwrap();
         let (bytes, checksum) = (content.len() as u64, xxhash_rust::xxh3::xxh3_128(&content));
         assert_eq!(counters.files(), [common::WholeFile { path, bytes, checksum }]);
     }
@@ -161,8 +156,7 @@ fn only_a_plain_file_may_lack_its_last_line_end() {
     for (name, content) in [("z", zstd(text)), ("g", gzip(text))] {
         assert_eq!(read(name, &content).unwrap_err().code, Code::Truncated);
     }
-    for cut in ["modifyTimestamp: 2026010100000", "entryCSN: 20260101000000.000000Z#000000#001#00"]
-    {
+    for cut in ["modifyTimestamp: 2026010100000", "entryCSN: 20260101000000.000000Z#000000#001#00"] {
         let error = read("c.ldif", format!("dn: cn=a\ncn: a\n{cut}").as_bytes()).unwrap_err();
         assert_eq!((error.code, error.line), (Code::Truncated, Some(3)), "{cut}");
     }

@@ -37,9 +37,8 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 fn pairs() -> impl Strategy<Value = Pairs> {
     let name = "[a-zA-Z][a-zA-Z0-9-]{0,8}(;[a-z]{1,4})?";
     let reserved = ["dn", "changetype", "control", "version"];
-    let name = name.prop_filter("has a meaning of its own", move |name| {
-        !reserved.contains(&name.to_ascii_lowercase().as_str())
-    });
+    let name = name
+        .prop_filter("has a meaning of its own", move |name| !reserved.contains(&name.to_ascii_lowercase().as_str()));
     prop::collection::vec((name, value()), 1..8)
 }
 

@@ -24,8 +24,7 @@ fn values(text: &str) -> Vec<(String, String)> {
 }
 
 fn failure(text: &str) -> Error {
-    let read =
-        |record: &Record<'_>| record.entry()?.fields.try_for_each(|field| field?.value().map(drop));
+    let read = |record: &Record<'_>| record.entry()?.fields.try_for_each(|field| field?.value().map(drop));
     visit(text.as_bytes(), read).unwrap_err()
 }
 
@@ -95,16 +94,11 @@ fn lines_are_counted_across_folds_and_blocks() {
 #[test]
 fn incomplete_base64_in_a_full_last_line_is_truncation() {
     let folded = "YWFh".repeat(20);
-    for text in [
-        format!("dn: cn=a\nsn: a\ncn:: {folded}Y\n"),
-        format!("dn: cn=a\ncn:: {folded}\n hYWFhY\n"),
-    ] {
+    for text in [format!("dn: cn=a\nsn: a\ncn:: {folded}Y\n"), format!("dn: cn=a\ncn:: {folded}\n hYWFhY\n")] {
         assert_eq!(failure(&text).code, Code::Truncated, "{text}");
         assert_eq!(failure(&format!("{text}\n")).code, Code::Syntax, "{text}");
     }
-    for text in
-        ["dn: cn=a\ncn:: Y\n\ndn: cn=b\ncn: b\n", "dn: cn=a\ncn:: !!!!\n", "dn: cn=a\ncn:: YWF\n"]
-    {
+    for text in ["dn: cn=a\ncn:: Y\n\ndn: cn=b\ncn: b\n", "dn: cn=a\ncn:: !!!!\n", "dn: cn=a\ncn:: YWF\n"] {
         assert_eq!(failure(text).code, Code::Syntax, "{text}");
     }
 }

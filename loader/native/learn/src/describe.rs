@@ -72,11 +72,7 @@ struct Describing<'a, 'm> {
     context: &'a mut DescribeContext<'m>,
 }
 
-pub fn describe(
-    grown: &PlacedKind<'_>,
-    name: &str,
-    context: &mut DescribeContext<'_>,
-) -> Result<Described> {
+pub fn describe(grown: &PlacedKind<'_>, name: &str, context: &mut DescribeContext<'_>) -> Result<Described> {
     let kind = grown.kind;
     let columns = SampledEntries::of(kind)?;
     let spelled = |lower: &String| kind.attributes[lower.as_str()].spelling.to_string();
@@ -89,11 +85,7 @@ impl<'a> Describing<'a, '_> {
     /// Describes the kind. `rdn` has the naming attribute types, joined by `+`.
     fn all(&mut self, rdn: &str) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
-        let mut found = Described {
-            structural: self.structural(),
-            created: self.created(),
-            ..Described::default()
-        };
+        let mut found = Described { structural: self.structural(), created: self.created(), ..Described::default() };
         for name in rdn.split('+') {
             let number = self.number(name);
             let spelled = number.map_or(name, |number| &self.names[number]).to_owned();
@@ -124,13 +116,14 @@ impl<'a> Describing<'a, '_> {
         const LOOKED_AT: usize = 100;
         let mut tokens = Vec::new();
         let mut size = |number: usize| {
-            let tokens = self.columns.values(number).take(LOOKED_AT).map(|value| {
-                token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len())
-            });
+            let tokens = self
+                .columns
+                .values(number)
+                .take(LOOKED_AT)
+                .map(|value| token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len()));
             tokens.sum::<usize>() * 10 / self.columns.values(number).take(LOOKED_AT).count().max(1)
         };
-        let mut order: Vec<_> =
-            (0..self.columns.names.len()).map(|number| (size(number), number)).collect();
+        let mut order: Vec<_> = (0..self.columns.names.len()).map(|number| (size(number), number)).collect();
         order.sort_unstable();
         order.into_iter().map(|(_, number)| number).collect()
     }
@@ -138,9 +131,8 @@ impl<'a> Describing<'a, '_> {
     fn classes(&self) -> Line {
         let number = self.number("objectclass");
         let row = number.and_then(|number| self.columns.rows.first().map(|row| &row[number]));
-        let fits = |text: &&String| {
-            text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
-        };
+        let fits =
+            |text: &&String| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
         let texts = row.into_iter().flatten().filter(fits);
         let texts = texts.map(|text| Item::once(text.clone(), 1.0)).collect();
         Line { name: "objectClass".to_owned(), texts, note: String::new() }
@@ -152,8 +144,7 @@ impl<'a> Describing<'a, '_> {
         let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
         let stated = self.number("structuralobjectclass");
         let stated = stated.and_then(|number| self.columns.values(number).next());
-        let stated =
-            stated.filter(|stated| classes.iter().any(|class| class.eq_ignore_ascii_case(stated)));
+        let stated = stated.filter(|stated| classes.iter().any(|class| class.eq_ignore_ascii_case(stated)));
         stated.or_else(|| structural(&classes)).map(str::to_owned)
     }
 
@@ -279,8 +270,7 @@ impl<'a> Describing<'a, '_> {
     /// Returns a text for the DN of an entry of the kind to which most values refer.
     fn dn(&self, paths: &[(String, usize)]) -> String {
         let kinds = self.context.kinds;
-        let found =
-            paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
+        let found = paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
         match found.or(kinds.first()) {
             Some((_, kind)) => format!("{{dn:{kind}}}"),
             None => "{suffix}".to_owned(),
@@ -309,11 +299,9 @@ impl<'a> Describing<'a, '_> {
     fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
         for &number in &self.earlier {
             let name = &self.names[number];
-            let tags =
-                [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
+            let tags = [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
             let named = |text: &String| tags.iter().any(|tag| text.contains(tag.as_str()));
-            let mut shaped =
-                self.context.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts);
+            let mut shaped = self.context.registry.shapes.iter().flat_map(|(_, choice)| &choice.texts);
             let mut items = lines.iter().flat_map(|(_, line)| &line.texts);
             if !shaped.any(|(text, _)| named(text)) && !items.any(|item| named(&item.text)) {
                 continue;

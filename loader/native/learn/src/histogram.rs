@@ -55,12 +55,8 @@ impl Histogram {
     /// Returns the buckets that are not empty, in ascending order.
     pub fn buckets(&self) -> Vec<Bucket> {
         let filled = self.cells.iter().enumerate().filter(|(_, (count, _))| *count > 0);
-        let bucket = |(at, &(count, sum)): (usize, &(u64, u64))| Bucket {
-            low: low(at),
-            high: low(at + 1) - 1,
-            count,
-            sum,
-        };
+        let bucket =
+            |(at, &(count, sum)): (usize, &(u64, u64))| Bucket { low: low(at), high: low(at + 1) - 1, count, sum };
         filled.map(bucket).collect()
     }
 

@@ -72,9 +72,7 @@ impl Letters {
     /// Pairs alone would yield more varied words than the real ones. So the rows are sharpened until as many generated
     /// words have the same number of distinct sequences of four letters.
     pub fn rows(&self) -> Vec<String> {
-        let rows = |sharpness: f64| -> Vec<String> {
-            self.pairs.iter().map(|row| marks(row, sharpness)).collect()
-        };
+        let rows = |sharpness: f64| -> Vec<String> { self.pairs.iter().map(|row| marks(row, sharpness)).collect() };
         let wanted = self.sequences.len();
         let (mut blunt, mut sharp) = (BLUNTEST, SHARPEST);
         for _ in 0..HALVINGS {
@@ -172,9 +170,6 @@ mod tests {
         let after_a = &rows[1];
         assert_eq!(after_a.find('9'), Some(13));
         assert_eq!(rows[2].find('9'), Some(TWO));
-        assert!(
-            rows.iter()
-                .all(|row| row.len() == SYMBOLS && row.bytes().all(|mark| mark.is_ascii_digit()))
-        );
+        assert!(rows.iter().all(|row| row.len() == SYMBOLS && row.bytes().all(|mark| mark.is_ascii_digit())));
     }
 }

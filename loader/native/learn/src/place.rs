@@ -87,9 +87,6 @@ mod tests {
         let place = Place::new(br"CN=a\,b=c+sn=d , ou=Some Where,DC=example,dc=com");
         assert_eq!(place.path(), b"cn+sn,ou,dc,dc");
         assert_eq!(place.parent(), Place::new(b"OU=some where,dc=example,dc=com").own());
-        assert_eq!(
-            (above("uid,ou,dc"), above("dc"), length("uid,ou,dc"), length("")),
-            ("ou,dc", "", 3, 0)
-        );
+        assert_eq!((above("uid,ou,dc"), above("dc"), length("uid,ou,dc"), length("")), ("ou,dc", "", 3, 0));
     }
 }

@@ -134,8 +134,7 @@ mod tests {
     #[test]
     fn the_order_of_keys_and_their_division_among_workers_do_not_matter() {
         type Some = Sampled<u64, 500>;
-        let (mut whole, mut first, mut second) =
-            (Some::default(), Some::default(), Some::default());
+        let (mut whole, mut first, mut second) = (Some::default(), Some::default(), Some::default());
         for number in 0..20_000 {
             whole.count(hash(number));
             if number % 3 == 0 { &mut first } else { &mut second }.count(hash(number));

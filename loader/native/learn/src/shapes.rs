@@ -108,12 +108,8 @@ struct RepeatCounts {
 /// Learns the shapes of an attribute. `earlier` lists the attributes that its tokens may repeat.
 pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Shapes {
     let mut found = Shapes { variants: frequent(columns, number), ..Shapes::default() };
-    let places: FxHashMap<String, usize> = found
-        .variants
-        .iter()
-        .enumerate()
-        .map(|(at, variant)| (variant.shape.clone(), at))
-        .collect();
+    let places: FxHashMap<String, usize> =
+        found.variants.iter().enumerate().map(|(at, variant)| (variant.shape.clone(), at)).collect();
     let mut tokens = Vec::new();
     for (at, row) in columns.rows.iter().enumerate() {
         for (which, value) in row[number].iter().enumerate() {
@@ -207,9 +203,8 @@ impl Variant {
             if place.words.distinct() < LEAST_SEEN {
                 continue;
             }
-            let enough = |tries: &RepeatCounts, same: u64| {
-                tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEAT_PERCENT
-            };
+            let enough =
+                |tries: &RepeatCounts, same: u64| tries.seen >= LEAST_SEEN && same * 100 >= tries.seen * REPEAT_PERCENT;
             place.repeats = place.tries.iter().zip(earlier).find_map(|(tries, &attribute)| {
                 let ascii = !enough(tries, tries.same);
                 let repeated = !ascii || enough(tries, tries.ascii);

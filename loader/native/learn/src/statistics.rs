@@ -249,20 +249,14 @@ impl Attribute {
 
 fn line<'a>(field: &'a ldif::Field<'a>, record: &'a [u8]) -> Result<Line<'a>> {
     let spelling = std::str::from_utf8(described(field)).unwrap_or("");
-    Ok(Line {
-        name: spelling.to_ascii_lowercase(),
-        spelling,
-        value: field.value()?,
-        raw: &record[field.span.clone()],
-    })
+    Ok(Line { name: spelling.to_ascii_lowercase(), spelling, value: field.value()?, raw: &record[field.span.clone()] })
 }
 
 /// Returns the attribute type, with `;binary` if present. Other options are dropped: they may reveal more than a type.
 pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
     const BINARY: &[u8] = b";binary";
     let (whole, base) = (field.description(), field.base());
-    if whole.len() == base.len() + BINARY.len() && whole[base.len()..].eq_ignore_ascii_case(BINARY)
-    {
+    if whole.len() == base.len() + BINARY.len() && whole[base.len()..].eq_ignore_ascii_case(BINARY) {
         return whole;
     }
     base

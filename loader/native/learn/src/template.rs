@@ -91,8 +91,7 @@ fn names(outline: &Outline<'_>) -> Vec<String> {
         let longest = || classes.iter().copied().max_by_key(|class| class.len());
         let name = structural_name(&classes).or_else(longest).filter(|name| !name.is_empty());
         let name = name.unwrap_or("entry").replace('.', "-");
-        let same =
-            |other: &&String| **other == name || other.strip_prefix(&name).is_some_and(is_number);
+        let same = |other: &&String| **other == name || other.strip_prefix(&name).is_some_and(is_number);
         let count = names.iter().filter(same).count();
         names.push(if count == 0 { name } else { format!("{name}-{}", count + 1) });
     }
@@ -121,8 +120,7 @@ fn write_kind(
             let _ = writeln!(out, "below = {}", quoted(name));
         }
         ParentRule::Kind { place, pick } => {
-            let _ =
-                writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
+            let _ = writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
         }
     }
     let _ = writeln!(out, "rdn = {}", listed(described.rdn.iter().map(|name| quoted(name))));
@@ -201,11 +199,7 @@ pub fn quoted(text: &str) -> String {
 /// Formats a number with up to this many decimal places, without trailing zeros.
 pub fn decimal(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 /// A new vocabulary is compared with at most this many earlier ones.
@@ -318,10 +312,8 @@ struct Tables {
 impl Tables {
     fn new(registry: &Registry) -> Self {
         let words = || registry.words.iter().enumerate().filter(|(_, (_, one))| !one.digits);
-        let mut own: Vec<usize> = words()
-            .filter(|(_, (_, one))| one.letters.words >= LEAST_WORDS)
-            .map(|(at, _)| at)
-            .collect();
+        let mut own: Vec<usize> =
+            words().filter(|(_, (_, one))| one.letters.words >= LEAST_WORDS).map(|(at, _)| at).collect();
         own.sort_by_key(|&at| std::cmp::Reverse(registry.words[at].1.draws));
         own.truncate(MOST_TABLES);
         let mut common = Letters::default();
@@ -377,9 +369,6 @@ mod tests {
     #[test]
     fn strings_and_numbers_are_valid_toml() {
         assert_eq!(quoted("a\"b\\c"), r#""a\"b\\c""#);
-        assert_eq!(
-            (decimal(0.5, 3), decimal(10.0, 1), decimal(100.0, 0)),
-            ("0.5".into(), "10".into(), "100".into())
-        );
+        assert_eq!((decimal(0.5, 3), decimal(10.0, 1), decimal(100.0, 0)), ("0.5".into(), "10".into(), "100".into()));
     }
 }

@@ -53,11 +53,7 @@ pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> 
 /// Returns a text that generates a different value in every entry.
 pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let Some(variant) = shapes.variants.first() else {
-        let words = if shapes.text.draws > 0 {
-            words_text(shapes, subject, registry)
-        } else {
-            String::new()
-        };
+        let words = if shapes.text.draws > 0 { words_text(shapes, subject, registry) } else { String::new() };
         return format!("{words} {{number}}").trim_start().to_owned();
     };
     let Some(bearer) = bearer(variant) else { return "{number}".to_owned() };
@@ -114,12 +110,7 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> 
     out
 }
 
-fn place_text(
-    place: &Place,
-    distinct: Option<u64>,
-    subject: &Subject<'_>,
-    registry: &mut Registry,
-) -> String {
+fn place_text(place: &Place, distinct: Option<u64>, subject: &Subject<'_>, registry: &mut Registry) -> String {
     if let Some(repeat) = place.repeats {
         let name = &subject.names[repeat.attribute];
         return if repeat.ascii { format!("{{ascii:{name}}}") } else { format!("{{{name}}}") };

@@ -71,11 +71,7 @@ fn runs(value: &str) -> impl Iterator<Item = &str> {
     let mut rest = value;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let end = if in_word(first) {
-            rest.find(|one| !in_word(one)).unwrap_or(rest.len())
-        } else {
-            first.len_utf8()
-        };
+        let end = if in_word(first) { rest.find(|one| !in_word(one)).unwrap_or(rest.len()) } else { first.len_utf8() };
         let (run, after) = rest.split_at(end);
         rest = after;
         Some(run)
@@ -84,10 +80,7 @@ fn runs(value: &str) -> impl Iterator<Item = &str> {
 
 /// Splits a run into letters and digits, unless they alternate too often.
 fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
-    let changes = run
-        .as_bytes()
-        .windows(2)
-        .filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
+    let changes = run.as_bytes().windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
     if changes.count() > MOST_CHANGES {
         let hex = run.bytes().all(|byte| byte.is_ascii_hexdigit());
         let sort = if hex { TokenKind::Hex } else { TokenKind::Mixed };
@@ -150,9 +143,6 @@ mod tests {
         shape("host12.Example", &mut tokens);
         let texts: Vec<_> = tokens.iter().map(|token| token.text).collect();
         assert_eq!(texts, ["host", "12", "Example"]);
-        assert_eq!(
-            words("Hello, (big) world - 17!").collect::<Vec<_>>(),
-            ["Hello", "big", "world", "17"]
-        );
+        assert_eq!(words("Hello, (big) world - 17!").collect::<Vec<_>>(), ["Hello", "big", "world", "17"]);
     }
 }

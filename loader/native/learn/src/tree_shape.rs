@@ -46,8 +46,7 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
     });
     let single = single(&sorted);
     let (names, branches) = name(&single);
-    let mut candidates: Vec<_> =
-        sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
+    let mut candidates: Vec<_> = sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
     let all: u64 = sorted.iter().map(|(_, kind)| kind.entries).sum();
     // Every server requires an object class, so entries without one cannot be generated.
     candidates.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
@@ -97,9 +96,7 @@ fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
             found.entries.extend(entries);
         }
     }
-    found
-        .entries
-        .sort_by(|one, other| (one.1.depth(), one.1.key()).cmp(&(other.1.depth(), other.1.key())));
+    found.entries.sort_by(|one, other| (one.1.depth(), one.1.key()).cmp(&(other.1.depth(), other.1.key())));
     found
 }
 
@@ -167,8 +164,7 @@ fn rdn(place: &Place, number: usize) -> String {
 fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) -> ParentRule {
     let parents = kind.parents.sorted();
     let seen: u64 = parents.iter().map(|(_, count)| **count).sum();
-    let mut branches: Vec<_> =
-        parents.iter().filter_map(|(hash, count)| Some((**count, names.get(hash)?))).collect();
+    let mut branches: Vec<_> = parents.iter().filter_map(|(hash, count)| Some((**count, names.get(hash)?))).collect();
     branches.sort_unstable_by(|one, other| other.cmp(one));
     let below_branches: u64 = branches.iter().map(|(count, _)| count).sum();
     let above = above(&key.path);
@@ -190,8 +186,7 @@ pub fn pick(kind: &Kind, parents: u64) -> String {
     let scale = kind.parents.scale();
     let all = parents.max(1) as f64;
     let mean = kind.entries as f64 / all;
-    let squares: f64 =
-        counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
+    let squares: f64 = counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
     // The variance divided by the square of the mean, less 1/mean, which is its value for a uniform choice.
     let spread = (squares / all / (mean * mean) - 1.0).max(0.0);
     if spread < 0.5 / mean {

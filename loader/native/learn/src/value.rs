@@ -67,11 +67,8 @@ fn is_time(value: &str) -> bool {
 }
 
 fn time(values: &[&str]) -> ValueKind {
-    let mut years: Vec<u32> = values
-        .iter()
-        .filter(|value| is_time(value))
-        .filter_map(|value| value[..4].parse().ok())
-        .collect();
+    let mut years: Vec<u32> =
+        values.iter().filter(|value| is_time(value)).filter_map(|value| value[..4].parse().ok()).collect();
     years.retain(|year| (1970..=2200).contains(year));
     years.sort_unstable();
     // The first and the last percent of the years are ignored.
@@ -107,8 +104,7 @@ fn dn(value: &str, root: &str) -> Option<String> {
     let place = Place::new(value.as_bytes());
     let path = String::from_utf8_lossy(place.path()).into_owned();
     let named = path.split([',', '+']).all(|kind| {
-        !kind.is_empty()
-            && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
     });
     let equals = value.bytes().filter(|byte| *byte == b'=').count();
     (named && equals >= place.depth() && (place.depth() > 1 || path == root)).then_some(path)
@@ -120,10 +116,7 @@ mod tests {
 
     #[test]
     fn values_are_classified() {
-        assert_eq!(
-            sort(&["TRUE", "FALSE", "FALSE", "FALSE"], "dc"),
-            ValueKind::Boolean { yes: 250 }
-        );
+        assert_eq!(sort(&["TRUE", "FALSE", "FALSE", "FALSE"], "dc"), ValueKind::Boolean { yes: 250 });
         assert_eq!(
             sort(&["20200101000000Z", "20240101000000.123Z"], "dc"),
             ValueKind::Time { first: 2020, last: 2024 }

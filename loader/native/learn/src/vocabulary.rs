@@ -96,12 +96,8 @@ impl Vocabulary {
     /// Whether two vocabularies are the same: nearly all words of the smaller are in the larger, and their sizes are
     /// similar, or differ only because the smaller was learned from few draws.
     pub fn is_like(&self, other: &Self) -> bool {
-        let (small, large) =
-            if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
-        if self.digits != other.digits
-            || self.ascii != other.ascii
-            || small.hashes.len() < LEAST_LIKE
-        {
+        let (small, large) = if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
+        if self.digits != other.digits || self.ascii != other.ascii || small.hashes.len() < LEAST_LIKE {
             return false;
         }
         let few = !small.covered && small.draws * 4 < large.draws;
@@ -172,8 +168,7 @@ impl Words {
             lengths.add(letters_of(word));
             letters.word(word);
         }
-        let mut hashes: Vec<u64> =
-            self.counts.keys().map(|word| xxh3_64(word.as_bytes())).collect();
+        let mut hashes: Vec<u64> = self.counts.keys().map(|word| xxh3_64(word.as_bytes())).collect();
         hashes.sort_unstable();
         let cases = [Case::Lower, Case::Capital, Case::Upper];
         let case = cases.into_iter().max_by_key(|case| self.cases[*case as usize]);

@@ -72,9 +72,8 @@ fn values_are_classified() {
 #[test]
 fn frequencies_and_counts_of_values_are_kept() {
     let ldif = people(1000, |number| {
-        let phones = (0..number % 3).fold(String::new(), |text, phone| {
-            text + &format!("phone: {}\n", 100_000 + number * 7 + phone)
-        });
+        let phones = (0..number % 3)
+            .fold(String::new(), |text, phone| text + &format!("phone: {}\n", 100_000 + number * 7 + phone));
         let room = if number % 10 == 0 { "room: 17\n" } else { "" };
         let rare = if number < 3 { "secret: hidden\n" } else { "" };
         format!("{phones}{room}{rare}")
@@ -90,15 +89,11 @@ fn frequencies_and_counts_of_values_are_kept() {
 
 #[test]
 fn naming_values_are_unique() {
-    let word =
-        |number: usize| format!("n{}", ["ab", "cd", "ef"][number % 3].repeat(number % 4 + 1));
+    let word = |number: usize| format!("n{}", ["ab", "cd", "ef"][number % 3].repeat(number % 4 + 1));
     let mut ldif = HEAD.to_owned();
     for number in 0..500 {
         let name = format!("{}-{}", word(number), word(number / 12));
-        let _ = writeln!(
-            ldif,
-            "dn: cn={name},ou=people,dc=corp,dc=test\nobjectClass: person\ncn: {name}\n"
-        );
+        let _ = writeln!(ldif, "dn: cn={name},ou=people,dc=corp,dc=test\nobjectClass: person\ncn: {name}\n");
     }
     let template = learned(&ldif, 1).unwrap().template;
     let ldif = generated(&template, 5000);
@@ -126,9 +121,7 @@ fn a_tree_without_its_suffix_can_be_learned_from() {
 #[test]
 fn unusual_attribute_names_are_accepted() {
     let ldif = people(100, |number| {
-        format!(
-            "number: {number}\nx;lang-en: a{number}\nx;binary: b\ndn2: {number}\n1.2.3: {{brace}}{number}\n"
-        )
+        format!("number: {number}\nx;lang-en: a{number}\nx;binary: b\ndn2: {number}\n1.2.3: {{brace}}{number}\n")
     });
     let template = learned(&ldif, 1).unwrap().template;
     assert_eq!(generated(&template, 10).matches("dn: uid=").count(), 10);
@@ -157,9 +150,7 @@ fn the_number_of_kinds_is_bounded() {
 
 #[test]
 fn overlong_and_empty_values_are_accepted() {
-    let ldif = people(50, |number| {
-        format!("long: {}\nempty:\nmarks: - - - - - - -\n", "x y ".repeat(400 + number))
-    });
+    let ldif = people(50, |number| format!("long: {}\nempty:\nmarks: - - - - - - -\n", "x y ".repeat(400 + number)));
     let template = learned(&ldif, 1).unwrap().template;
     let size = generated(&template, 50).len();
     assert!((ldif.len() * 9 / 10..ldif.len() * 11 / 10).contains(&size), "{size} {}", ldif.len());

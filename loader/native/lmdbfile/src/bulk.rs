@@ -39,13 +39,7 @@ impl Bulk {
 
     /// Adds a node to the leaf, or to a new leaf if this one is full. `value` is the value or its large pointer.
     #[inline]
-    pub fn add(
-        &mut self,
-        file: &mut FileWriter,
-        header: [u8; 8],
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
+    pub fn add(&mut self, file: &mut FileWriter, header: [u8; 8], key: &[u8], value: &[u8]) -> Result<()> {
         let pad = self.layout.key_pad(key.len());
         if !self.leaf.has_room(key.len() + pad + value.len()) {
             self.flush_leaf(file)?;
@@ -66,12 +60,7 @@ impl Bulk {
     }
 
     /// Writes a leaf page that the caller built. `first` is its first key or value.
-    pub fn attach_leaf(
-        &mut self,
-        file: &mut FileWriter,
-        page: &mut [u8],
-        first: &[u8],
-    ) -> Result<()> {
+    pub fn attach_leaf(&mut self, file: &mut FileWriter, page: &mut [u8], first: &[u8]) -> Result<()> {
         let number = file.append(page)?;
         self.table.leaf_pages += 1;
         self.add_child(file, 0, number, first.to_vec())
@@ -95,13 +84,7 @@ impl Bulk {
     ///
     /// A full branch passes its last child on to the next branch, so that no branch ever has a single child, which LMDB
     /// would report as corruption (`mdb_page_search_root`).
-    fn add_child(
-        &mut self,
-        file: &mut FileWriter,
-        level: usize,
-        child: u64,
-        key: Vec<u8>,
-    ) -> Result<()> {
+    fn add_child(&mut self, file: &mut FileWriter, level: usize, child: u64, key: Vec<u8>) -> Result<()> {
         if level == self.branches.len() {
             let page = Page::new(self.layout, page::BRANCH);
             self.branches.push(Branch { page, first: Vec::new() });
@@ -295,11 +278,7 @@ impl Page {
 
     /// Returns the size of the sub-page that would hold these values.
     pub fn sub_page_size(&self) -> usize {
-        if self.fixed > 0 {
-            even(self.lower)
-        } else {
-            self.lower + self.layout.page_size - self.upper
-        }
+        if self.fixed > 0 { even(self.lower) } else { self.lower + self.layout.page_size - self.upper }
     }
 
     /// Writes the values as a sub-page, which becomes the value of their key's node.

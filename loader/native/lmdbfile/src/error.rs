@@ -79,12 +79,7 @@ pub(crate) fn used_twice(page: u64) -> Error {
 
 /// Refuses `next` unless it sorts after `last`, which is empty before the first.
 #[inline]
-pub(crate) fn check_order(
-    what: &str,
-    order: Option<Order>,
-    last: &[u8],
-    next: &[u8],
-) -> Result<()> {
+pub(crate) fn check_order(what: &str, order: Option<Order>, last: &[u8], next: &[u8]) -> Result<()> {
     let ascending = match order {
         Some(order) => order.compare(last, next).is_lt(),
         None => last != next,

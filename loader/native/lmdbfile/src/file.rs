@@ -92,12 +92,7 @@ impl FileWriter {
     }
 
     /// Writes to `free` pages of a snapshot, and then after its last page.
-    pub(crate) fn past(
-        of: &Reader,
-        path: &Path,
-        map_size: u64,
-        free: Vec<Range<u64>>,
-    ) -> Result<Self> {
+    pub(crate) fn past(of: &Reader, path: &Path, map_size: u64, free: Vec<Range<u64>>) -> Result<Self> {
         let (layout, pages, late, txn) = (of.layout(), of.pages(), Vec::new(), of.txn() + 1);
         let size = layout.page_size as u64;
         let mut rooms = free;
@@ -354,12 +349,7 @@ impl Output {
     }
 
     /// Syncs all other pages, calls `before`, then writes the meta page that commits them.
-    pub fn switch(
-        mut self,
-        late: &[LatePage],
-        last: &LatePage,
-        before: &mut dyn FnMut(),
-    ) -> Result<()> {
+    pub fn switch(mut self, late: &[LatePage], last: &LatePage, before: &mut dyn FnMut()) -> Result<()> {
         let End::Disk(stream) = self.end else {
             return Err(programming_error("pieces have no meta page to be switched"));
         };

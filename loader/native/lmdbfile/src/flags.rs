@@ -103,9 +103,5 @@ fn integers(left: &[u8], right: &[u8]) -> Ordering {
     if let (Ok(left), Ok(right)) = (left.try_into(), right.try_into()) {
         return u64::from_ne_bytes(left).cmp(&u64::from_ne_bytes(right));
     }
-    if cfg!(target_endian = "little") {
-        left.iter().rev().cmp(right.iter().rev())
-    } else {
-        left.cmp(right)
-    }
+    if cfg!(target_endian = "little") { left.iter().rev().cmp(right.iter().rev()) } else { left.cmp(right) }
 }

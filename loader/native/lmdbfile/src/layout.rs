@@ -132,8 +132,7 @@ impl Layout {
     pub fn new(format: Format, page_size: u32) -> Result<Self> {
         let largest = format.largest_page();
         if !page_size.is_power_of_two() || !(4096..=largest).contains(&page_size) {
-            let message =
-                format!("page size {page_size} is no power of two from 4096 to {largest}");
+            let message = format!("page size {page_size} is no power of two from 4096 to {largest}");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
         let (page_header, base, key_pad) = format.of_nodes();
@@ -212,12 +211,7 @@ impl Layout {
     }
 
     /// Returns a header padded to the longest of both formats.
-    pub(crate) fn overflow_header(
-        &self,
-        number: u64,
-        txn: u64,
-        pages: u32,
-    ) -> [u8; MAX_PAGE_HEADER] {
+    pub(crate) fn overflow_header(&self, number: u64, txn: u64, pages: u32) -> [u8; MAX_PAGE_HEADER] {
         let (mut header, end) = ([0; MAX_PAGE_HEADER], self.page_header());
         self.put_number(&mut header, number, txn);
         header[end - 6..end - 4].copy_from_slice(&page::OVERFLOW.to_ne_bytes());

@@ -39,7 +39,5 @@ pub use flags::{Flags, Order};
 pub use layout::{Format, Layout};
 pub use meta::{Head, Meta, Table};
 pub use next::NextSnapshot;
-pub use reader::{
-    Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Peekable, Reader, Seen, TableReader,
-};
+pub use reader::{Cursor, KeyValues, Keys, PageKind, PageUsage, PageUse, Peekable, Reader, Seen, TableReader};
 pub use writer::{PendingValue, TreeWriter};

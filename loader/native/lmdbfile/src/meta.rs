@@ -53,9 +53,7 @@ impl Head {
                     let message = "the file is too short for an LMDB database";
                     Err(Error::new(ErrorKind::Corrupt, message))
                 }
-                Err(error) if error.kind == ErrorKind::Foreign => {
-                    Err(Error::corrupt(number, error.message))
-                }
+                Err(error) if error.kind == ErrorKind::Foreign => Err(Error::corrupt(number, error.message)),
                 head => head,
             }
         };
@@ -84,13 +82,10 @@ impl Head {
     }
 
     fn read(page: &[u8; META_SIZE], number: u64) -> Result<Self> {
-        let refused =
-            |kind, message: String| Error { page: Some(number), ..Error::new(kind, message) };
-        let format =
-            Format::ALL.into_iter().find(|kind| read_u32(page, kind.page_header()) == MAGIC);
+        let refused = |kind, message: String| Error { page: Some(number), ..Error::new(kind, message) };
+        let format = Format::ALL.into_iter().find(|kind| read_u32(page, kind.page_header()) == MAGIC);
         let format = format.ok_or_else(|| {
-            let message =
-                "not a 64-bit LMDB database, or one from a machine of the other byte order";
+            let message = "not a 64-bit LMDB database, or one from a machine of the other byte order";
             refused(ErrorKind::Foreign, message.into())
         })?;
         let body = &page[format.page_header()..];
@@ -100,9 +95,8 @@ impl Head {
             return Err(refused(ErrorKind::Foreign, message));
         }
         let (free, main) = (Table::decode(&body[24..72]), Table::decode(&body[72..120]));
-        let layout = Layout::new(format, free.pad).map_err(|_| {
-            Error::corrupt(number, "a page size that is not a power of two of at least 4096")
-        })?;
+        let layout = Layout::new(format, free.pad)
+            .map_err(|_| Error::corrupt(number, "a page size that is not a power of two of at least 4096"))?;
         if layout.header(page).flags & page::META == 0 {
             return Err(Error::corrupt(number, "a meta page without the meta page flag"));
         }
@@ -110,8 +104,7 @@ impl Head {
             let message = "an encrypted environment of LMDB 1.0, which is not supported";
             return Err(refused(ErrorKind::Encrypted, message.into()));
         }
-        let (map_size, last_page, txn) =
-            (read_u64(body, 16), read_u64(body, 120), read_u64(body, 128));
+        let (map_size, last_page, txn) = (read_u64(body, 16), read_u64(body, 120), read_u64(body, 128));
         let size = last_page.checked_add(1).and_then(|pages| pages.checked_mul(free.pad.into()));
         if last_page == 0 || size.is_none_or(|size| size > 1 << 63) {
             return Err(Error::corrupt(number, "an impossible last page number"));
@@ -180,16 +173,7 @@ impl Table {
     pub(crate) const SIZE: usize = 48;
 
     pub(crate) const fn empty(flags: Flags) -> Self {
-        Self {
-            pad: 0,
-            flags,
-            depth: 0,
-            branch_pages: 0,
-            leaf_pages: 0,
-            overflow_pages: 0,
-            entries: 0,
-            root: NO_PAGE,
-        }
+        Self { pad: 0, flags, depth: 0, branch_pages: 0, leaf_pages: 0, overflow_pages: 0, entries: 0, root: NO_PAGE }
     }
 
     /// Refuses a depth beyond LMDB's limit; call it before following the tree from its root.
@@ -211,8 +195,7 @@ impl Table {
         record[..4].copy_from_slice(&self.pad.to_ne_bytes());
         record[4..6].copy_from_slice(&self.flags.bits().to_ne_bytes());
         record[6..8].copy_from_slice(&self.depth.to_ne_bytes());
-        let counts =
-            [self.branch_pages, self.leaf_pages, self.overflow_pages, self.entries, self.root];
+        let counts = [self.branch_pages, self.leaf_pages, self.overflow_pages, self.entries, self.root];
         for (place, count) in record[8..].chunks_exact_mut(8).zip(counts) {
             place.copy_from_slice(&count.to_ne_bytes());
         }

@@ -123,12 +123,7 @@ impl PageSource {
 
     /// Fills buffers of whole pages one after the other, fewer at the end of the file. Reads past the page cache unless
     /// it has all of the bytes or the file is `scattered`.
-    pub fn read(
-        &self,
-        rooms: &mut [IoSliceMut<'_>],
-        offset: u64,
-        scattered: bool,
-    ) -> Result<usize> {
+    pub fn read(&self, rooms: &mut [IoSliceMut<'_>], offset: u64, scattered: bool) -> Result<usize> {
         Ok(self.source.read_rooms(rooms, offset, scattered)?)
     }
 
@@ -177,8 +172,7 @@ impl PageSource {
     pub fn seek(&self, block: usize) -> bool {
         let lookup_bytes = self.lookup_bytes.fetch_add(block as u64, Relaxed);
         let length = self.pages * self.layout.page_size as u64;
-        lookup_bytes > length / LOOKUP_SHARE
-            && self.ahead.as_ref().is_some_and(|ahead| ahead.has_room())
+        lookup_bytes > length / LOOKUP_SHARE && self.ahead.as_ref().is_some_and(|ahead| ahead.has_room())
     }
 
     /// Starts readahead of the whole file, which will be read in no order.

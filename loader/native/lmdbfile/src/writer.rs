@@ -71,13 +71,7 @@ impl TreeWriter {
         self.end(file)
     }
 
-    pub(crate) fn put_node(
-        &mut self,
-        file: &mut FileWriter,
-        key: &[u8],
-        value: &[u8],
-        flags: u16,
-    ) -> Result<()> {
+    pub(crate) fn put_node(&mut self, file: &mut FileWriter, key: &[u8], value: &[u8], flags: u16) -> Result<()> {
         self.next_key(key)?;
         self.entries += 1;
         let size = value.len();
@@ -164,9 +158,7 @@ impl TreeWriter {
     /// Writes the pages that are still open, and returns the table's record.
     pub fn finish(mut self, file: &mut FileWriter) -> Result<Table> {
         if self.open || self.unfilled > 0 {
-            return Err(programming_error(
-                "a table finished before the values of all its keys came",
-            ));
+            return Err(programming_error("a table finished before the values of all its keys came"));
         }
         let mut table = self.bulk.finish(file)?;
         table.entries = self.entries;
@@ -289,11 +281,7 @@ impl Values {
             self.fixed = size;
             self.bulk.clear(self.flags.of_values(), size);
         }
-        if self.fixed == size {
-            Ok(())
-        } else {
-            Err(programming_error("values of two sizes under DUPFIXED"))
-        }
+        if self.fixed == size { Ok(()) } else { Err(programming_error("values of two sizes under DUPFIXED")) }
     }
 
     /// Returns the node's flags and value, which takes at most `room` bytes.

@@ -4,9 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{
-    Content, FORMATS, check, intact, lmdb, options_of, place, rows, write_as, write_file,
-};
+use common::{Content, FORMATS, check, intact, lmdb, options_of, place, rows, write_as, write_file};
 use disk::PieceWriter;
 use fastrand::Rng;
 use heed::DatabaseFlags;
@@ -59,8 +57,7 @@ fn in_pieces(source: &Path) -> Vec<u8> {
 #[test]
 fn a_receiver_that_is_gone_ends_the_copy() {
     let (_directory, path) = place();
-    let content =
-        Content { flags: Flags::NONE, rows: vec![(b"key".to_vec(), vec![vec![7; 3 << 20]])] };
+    let content = Content { flags: Flags::NONE, rows: vec![(b"key".to_vec(), vec![vec![7; 3 << 20]])] };
     write_as(&path, &options_of(Format::V1, PAGE), &[("t".to_owned(), content)]);
     let (writer, pieces) = PieceWriter::new(1 << 20);
     drop(pieces);
@@ -77,8 +74,7 @@ fn trees_of_values_in_any_page_order() {
     let env = lmdb(directory.path());
     for _ in 0..40 {
         let mut txn = env.write_txn().unwrap();
-        for (name, fixed) in [("fixed", DatabaseFlags::DUP_FIXED), ("any", DatabaseFlags::empty())]
-        {
+        for (name, fixed) in [("fixed", DatabaseFlags::DUP_FIXED), ("any", DatabaseFlags::empty())] {
             let flags = DatabaseFlags::DUP_SORT | fixed;
             let mut options = env.database_options().types::<Bytes, Bytes>();
             let table = options.name(name).flags(flags).create(&mut txn).unwrap();

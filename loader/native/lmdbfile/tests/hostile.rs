@@ -51,8 +51,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
         7 => {
             // The records in the meta pages.
             let at = rng.usize(..2) * PAGE + 16 + 8 * rng.usize(..18);
-            let field =
-                [0, 1, 2, 3, u64::MAX, u64::MAX - 1, rng.u64(..100), 1 << 47][rng.usize(..8)];
+            let field = [0, 1, 2, 3, u64::MAX, u64::MAX - 1, rng.u64(..100), 1 << 47][rng.usize(..8)];
             bytes[at..at + 8].copy_from_slice(&field.to_ne_bytes());
         }
         _ => {
@@ -72,9 +71,7 @@ fn seen_before(reader: &Reader, bytes: &[u8], rng: &mut Rng) {
         let given_back = seen.look(start as u64, Buffer::from(piece));
         assert!(given_back[..] == *piece);
     }
-    let words = |found: (PageUsage, Vec<Error>)| {
-        (found.0, found.1.iter().map(ToString::to_string).collect::<Vec<_>>())
-    };
+    let words = |found: (PageUsage, Vec<Error>)| (found.0, found.1.iter().map(ToString::to_string).collect::<Vec<_>>());
     let read = words(reader.survey(None, &mut |_| true));
     assert_eq!(words(reader.survey(Some(&seen), &mut |_| true)), read);
 }

@@ -29,12 +29,7 @@ fn all(txn: &RwTxn<'_>, database: Database<Bytes, Bytes>) -> Rows {
 }
 
 /// Inserts and deletes at random, in LMDB and in the content.
-fn change(
-    rng: &mut Rng,
-    txn: &mut RwTxn<'_>,
-    database: Database<Bytes, Bytes>,
-    content: &mut Content,
-) {
+fn change(rng: &mut Rng, txn: &mut RwTxn<'_>, database: Database<Bytes, Bytes>, content: &mut Content) {
     let (keys, order) = (content.flags.key_order(), content.flags.value_order());
     let size = content.rows.first().map(|(_, values)| values[0].len());
     for (mut key, values) in common::content(rng, content.flags, 4096).rows.into_iter().take(60) {

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use common::{MAP_SIZE, check, intact, options_of, place, rows, tables, write_file, write_table};
 use fastrand::Rng;
-use lmdbfile::{
-    ErrorKind, FileWriter, Flags, Format, Order, PageUse, Reader, TableReader, TreeWriter,
-};
+use lmdbfile::{ErrorKind, FileWriter, Flags, Format, Order, PageUse, Reader, TableReader, TreeWriter};
 use proptest::prelude::*;
 
 proptest! {
@@ -231,9 +229,7 @@ fn options_are_checked() {
 /// On a device that is always full, the caller gets the writer's error with its errno.
 #[test]
 fn a_full_disk_is_reported() {
-    let mut file =
-        FileWriter::create(std::path::Path::new("/dev/full"), &options_of(Format::V1, 4096))
-            .unwrap();
+    let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options_of(Format::V1, 4096)).unwrap();
     let big = common::Content {
         flags: Flags::NONE,
         rows: (0..4_u8).map(|key| (vec![key + 1], vec![vec![0; 9 << 20]])).collect(),
@@ -245,9 +241,7 @@ fn a_full_disk_is_reported() {
     assert!(error.to_string().starts_with("/dev/full: "));
     assert_eq!(file.finish(vec![]).unwrap_err(), error);
 
-    let mut file =
-        FileWriter::create(std::path::Path::new("/dev/full"), &options_of(Format::V1, 4096))
-            .unwrap();
+    let mut file = FileWriter::create(std::path::Path::new("/dev/full"), &options_of(Format::V1, 4096)).unwrap();
     let table = write_table(&mut file, &common::Content { flags: Flags::NONE, rows: vec![] });
     let error = file.finish(vec![(b"t".to_vec(), table)]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NoSpace);

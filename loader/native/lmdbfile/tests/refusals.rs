@@ -128,13 +128,7 @@ fn put(bytes: &mut [u8], at: usize, field: u16) {
 }
 
 /// Damages the `at`th of a file's pages of this kind, which must be refused.
-fn refuses(
-    mut file: File,
-    kind: PageKind,
-    at: usize,
-    words: &str,
-    damage: impl Fn(&mut File, usize),
-) {
+fn refuses(mut file: File, kind: PageKind, at: usize, words: &str, damage: impl Fn(&mut File, usize)) {
     let page = file.pages(kind)[at];
     damage(&mut file, page);
     file.refused(words);

@@ -28,8 +28,7 @@ fn dump(content: &Content) -> String {
         format!(" {}\n", digits.collect::<String>())
     };
     let rows = content.rows.iter();
-    rows.flat_map(|(key, values)| values.iter().map(move |value| line(key) + &line(value)))
-        .collect()
+    rows.flat_map(|(key, values)| values.iter().map(move |value| line(key) + &line(value))).collect()
 }
 
 fn check_dump(directory: &Path, tables: &[(String, Content)]) {

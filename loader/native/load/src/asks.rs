@@ -30,8 +30,7 @@ impl<'a> EntryReads<'a> {
     /// Requests the user attributes, and any other attribute that the LDIF contains: servers return some only on
     /// request, such as `ref` of a referral object.
     pub fn with_content(entries: Vec<&'a Entry>, leave_out: &Names) -> common::Result<Self> {
-        let attributes =
-            entries.iter().map(|entry| content(entry, leave_out)).collect::<common::Result<_>>()?;
+        let attributes = entries.iter().map(|entry| content(entry, leave_out)).collect::<common::Result<_>>()?;
         let looks = Self::new(entries.into_iter().map(|entry| entry.dn.as_slice()).collect());
         Ok(Self { attributes, ..looks })
     }
@@ -40,8 +39,7 @@ impl<'a> EntryReads<'a> {
 fn content(entry: &Entry, leave_out: &Names) -> common::Result<Vec<Vec<u8>>> {
     let fields = entry.fields()?;
     let sent = fields.iter().filter(|field| !leave_out.has_field(field));
-    let mut own: Vec<Vec<u8>> =
-        sent.map(|field| field.description().to_ascii_lowercase()).collect();
+    let mut own: Vec<Vec<u8>> = sent.map(|field| field.description().to_ascii_lowercase()).collect();
     own.sort_unstable();
     own.dedup();
     own.extend(CONTENT.iter().map(|one| one.as_bytes().to_vec()));

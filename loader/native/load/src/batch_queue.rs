@@ -180,14 +180,9 @@ mod tests {
 
     #[test]
     fn an_entry_waits_for_its_parent_and_for_the_same_dn() {
-        let (queue, batches) = queue(&[
-            &["ou=a,dc=x", "ou=b,dc=x"],
-            &["cn=1,OU=a,dc=x"],
-            &["cn=2,ou=c,dc=x"],
-            &["ou=b,dc=x"],
-        ]);
-        let after: Vec<Vec<u64>> =
-            batches.iter().map(|one| one.after.iter().copied().collect()).collect();
+        let (queue, batches) =
+            queue(&[&["ou=a,dc=x", "ou=b,dc=x"], &["cn=1,OU=a,dc=x"], &["cn=2,ou=c,dc=x"], &["ou=b,dc=x"]]);
+        let after: Vec<Vec<u64>> = batches.iter().map(|one| one.after.iter().copied().collect()).collect();
         assert_eq!(after, [vec![], vec![0], vec![], vec![0]]);
         assert_eq!(queue.wait_for(&batches[2].after, || false), Some(false));
         assert_eq!(queue.wait_for(&batches[1].after, || true), None);

@@ -52,8 +52,7 @@ pub const fn is_no_transaction(code: i32) -> bool {
 /// Formats the reason for the reject file.
 pub fn reason(code: i32, text: &str) -> String {
     let name = NAMES.iter().find(|(known, _)| *known == code);
-    let name =
-        name.map_or_else(|| format!("result {code}"), |(_, name)| format!("{name} ({code})"));
+    let name = name.map_or_else(|| format!("result {code}"), |(_, name)| format!("{name} ({code})"));
     if text.is_empty() { name } else { format!("{name}: {text}") }
 }
 

@@ -102,8 +102,7 @@ impl Prepared {
     pub fn new(entry: &Entry, leave_out: &Names, context: u64) -> Result<Self> {
         let all = entry.fields()?;
         let count = all.len();
-        let fields: Vec<Field<'_>> =
-            all.into_iter().filter(|field| !leave_out.has_field(field)).collect();
+        let fields: Vec<Field<'_>> = all.into_iter().filter(|field| !leave_out.has_field(field)).collect();
         let groups = GroupedValues::new(&fields)?;
         let mut writer = Writer::default();
         let attributes = groups.members.iter().map(|members| {

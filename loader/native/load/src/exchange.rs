@@ -58,22 +58,14 @@ const TIMES: usize = 3;
 
 impl RequestPipeline {
     /// Connects, binds and measures the round-trip time: the longer it is, the larger is the window.
-    pub fn open(
-        link: &ConnectionOptions,
-        stop: &Arc<Counters>,
-        window: (usize, usize),
-    ) -> Result<Self> {
+    pub fn open(link: &ConnectionOptions, stop: &Arc<Counters>, window: (usize, usize)) -> Result<Self> {
         let channel = Channel::open(link, stop)?;
         let mut exchange = Self { channel, window: window.0, writer: Writer::default() };
         let mut way = Duration::MAX;
         for _ in 0..TIMES {
             way = way.min(exchange.round_trip()?);
         }
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a small number"
-        )]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
         let under_way = (way.as_secs_f64() * RATE) as usize;
         exchange.window = under_way.clamp(window.0, window.1);
         Ok(exchange)
@@ -154,11 +146,7 @@ impl RequestPipeline {
     }
 }
 
-fn deliver(
-    message: &Message<'_>,
-    queue: &mut impl Requester,
-    open: &mut Vec<(i32, usize)>,
-) -> Result<()> {
+fn deliver(message: &Message<'_>, queue: &mut impl Requester, open: &mut Vec<(i32, usize)>) -> Result<()> {
     let at = open.iter().position(|(id, _)| *id == message.id);
     let at = at.ok_or_else(|| unexpected(message))?;
     queue.take(open[at].1, message)?;
@@ -193,8 +181,7 @@ pub struct Adds<'a> {
 
 impl<'a> Adds<'a> {
     pub fn new(list: Vec<(&'a [u8], Vec<usize>)>, controls: Controls) -> Self {
-        let (ids, answers, sent) =
-            (vec![0; list.len()], vec![None; list.len()], vec![None; list.len()]);
+        let (ids, answers, sent) = (vec![0; list.len()], vec![None; list.len()], vec![None; list.len()]);
         Self { list, controls, ids, answers, sent, slowest: Duration::ZERO }
     }
 }

@@ -31,11 +31,9 @@ impl ServerEntry {
         let mut found = Self::default();
         for attribute in message.entry()?.attributes {
             let (description, values) = attribute?;
-            let values =
-                values.map(|value| value.map(<[u8]>::to_vec)).collect::<Result<Vec<_>>>()?;
+            let values = values.map(|value| value.map(<[u8]>::to_vec)).collect::<Result<Vec<_>>>()?;
             let key = description.to_ascii_lowercase();
-            let place =
-                found.attributes.entry(key).or_insert_with(|| (description.to_vec(), Vec::new()));
+            let place = found.attributes.entry(key).or_insert_with(|| (description.to_vec(), Vec::new()));
             place.1.extend(values);
         }
         Ok(found)
@@ -45,20 +43,13 @@ impl ServerEntry {
     /// it has neither.
     pub fn is_older_than(&self, entry: &Entry) -> common::Result<bool> {
         let fields = entry.fields()?;
-        let first =
-            |name: &str| fields.iter().find(|field| field.is(name)).map(Field::value).transpose();
+        let first = |name: &str| fields.iter().find(|field| field.is(name)).map(Field::value).transpose();
         for (name, is_csn) in [(STAMPS[0], true), (STAMPS[1], false)] {
             let ours = first(name)?;
-            let theirs = self
-                .attributes
-                .get(name.to_ascii_lowercase().as_bytes())
-                .and_then(|one| one.1.first());
+            let theirs = self.attributes.get(name.to_ascii_lowercase().as_bytes()).and_then(|one| one.1.first());
             if let (Some(ours), Some(theirs)) = (ours, theirs) {
-                let newer = if is_csn {
-                    csn::pack(&ours) > csn::pack(theirs)
-                } else {
-                    ours.as_ref() > theirs.as_slice()
-                };
+                let newer =
+                    if is_csn { csn::pack(&ours) > csn::pack(theirs) } else { ours.as_ref() > theirs.as_slice() };
                 return Ok(newer);
             }
         }
@@ -77,11 +68,9 @@ impl ServerEntry {
         aliases: &Aliases,
         loosely: bool,
     ) -> common::Result<Vec<Modification>> {
-        let fields: Vec<_> =
-            entry.fields()?.into_iter().filter(|field| !leave_out.has_field(field)).collect();
+        let fields: Vec<_> = entry.fields()?.into_iter().filter(|field| !leave_out.has_field(field)).collect();
         let groups = GroupedValues::new(&fields)?;
-        let naming: Vec<Vec<u8>> =
-            naming_types(&entry.dn).iter().map(|kind| server_name(kind, aliases)).collect();
+        let naming: Vec<Vec<u8>> = naming_types(&entry.dn).iter().map(|kind| server_name(kind, aliases)).collect();
         let (mut changes, mut kept) = (Vec::new(), Vec::new());
         for members in &groups.members {
             let description = fields[members[0]].description();
@@ -116,8 +105,7 @@ impl ServerEntry {
             return false;
         }
         let theirs = self.attributes.get(&key).map_or(&[][..], |(_, values)| values.as_slice());
-        theirs.is_empty()
-            || (theirs.len() == values.len() && theirs.iter().all(|value| value.starts_with(b"{")))
+        theirs.is_empty() || (theirs.len() == values.len() && theirs.iter().all(|value| value.starts_with(b"{")))
     }
 }
 
@@ -141,11 +129,7 @@ fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: 
 
 /// Maps values to the same bytes if they differ only in case, in spaces or in the spelling of a DN.
 fn folded(value: &[u8]) -> Vec<u8> {
-    let text = if value.contains(&b'=') {
-        ParsedDn::new(value).key().to_vec()
-    } else {
-        value.to_ascii_lowercase()
-    };
+    let text = if value.contains(&b'=') { ParsedDn::new(value).key().to_vec() } else { value.to_ascii_lowercase() };
     let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(&b' ')
 }
@@ -173,8 +157,7 @@ mod tests {
         let aliases = vec![("commonname".to_owned(), "cn".to_owned())];
         let changes = found.changes(&entry(lines), &tree::Names::default(), &aliases, loosely);
         let named = |(name, values): &Modification| {
-            let values: Vec<_> =
-                values.iter().map(|value| String::from_utf8_lossy(value)).collect();
+            let values: Vec<_> = values.iter().map(|value| String::from_utf8_lossy(value)).collect();
             format!("{}: {}", String::from_utf8_lossy(name), values.join("|"))
         };
         changes.unwrap().iter().map(named).collect()
@@ -191,8 +174,7 @@ mod tests {
 
     #[test]
     fn different_values_are_replaced_and_others_removed() {
-        let found =
-            found(&[("cn", &["one"]), ("sn", &["a"]), ("title", &["t"]), ("l", &["m", "n"])]);
+        let found = found(&[("cn", &["one"]), ("sn", &["a"]), ("title", &["t"]), ("l", &["m", "n"])]);
         assert_eq!(
             changes(&found, "cn: one\nsn: b\nl: m\ndescription: d\n", false),
             ["description: d", "l: m", "sn: b", "title: "]

@@ -120,8 +120,7 @@ impl Journal {
 
     /// Records that the entries at `positions`, which ascend, are done.
     pub fn settle(&self, kind: Kind, positions: &[u64]) -> Result<()> {
-        let number =
-            KINDS.iter().find(|(known, _)| *known == kind).map_or(0, |(_, number)| *number);
+        let number = KINDS.iter().find(|(known, _)| *known == kind).map_or(0, |(_, number)| *number);
         let mut records = Vec::new();
         for (first, end) in runs(positions) {
             records.extend_from_slice(&encode(number, first, end));

@@ -114,8 +114,7 @@ fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Resul
     let read = thread::scope(|scope| {
         let work = |shutdown| crew.run(|| Worker::new(shared, shutdown).run());
         scope.spawn(|| pass_on(shared.counters, &shutdowns, &over));
-        let workers: Vec<_> =
-            shutdowns.iter().map(|shutdown| scope.spawn(move || work(shutdown))).collect();
+        let workers: Vec<_> = shutdowns.iter().map(|shutdown| scope.spawn(move || work(shutdown))).collect();
         let read = read();
         shared.queue.end();
         if read.is_err() {

@@ -110,8 +110,7 @@ mod tests {
 
     #[test]
     fn named_entries_come_first_in_a_long_chain() {
-        let nested: &[(u128, u128, &[u128])] =
-            &[(1, 90, &[2]), (2, 90, &[3, 4]), (3, 90, &[]), (4, 90, &[3])];
+        let nested: &[(u128, u128, &[u128])] = &[(1, 90, &[2]), (2, 90, &[3, 4]), (3, 90, &[]), (4, 90, &[3])];
         assert_eq!(arranged(nested), [2, 3, 1, 0]);
         let chain: Vec<[u128; 1]> = (1..=100_000).map(|at| [at + 1]).collect();
         let entries: Vec<_> = chain.iter().map(|next| (next[0] - 1, 0, &next[..])).collect();
@@ -122,8 +121,7 @@ mod tests {
     fn circles_are_broken_and_parents_come_first() {
         assert_eq!(arranged(&[(1, 90, &[2]), (2, 90, &[1])]), [1, 0]);
         // The containers 1 and 2 name each other's children, 3 and 4.
-        let crossed: &[(u128, u128, &[u128])] =
-            &[(1, 90, &[4]), (2, 90, &[3]), (3, 1, &[4]), (4, 2, &[3])];
+        let crossed: &[(u128, u128, &[u128])] = &[(1, 90, &[4]), (2, 90, &[3]), (3, 1, &[4]), (4, 2, &[3])];
         assert_eq!(arranged(crossed), [0, 1, 3, 2]);
     }
 }

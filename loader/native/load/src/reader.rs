@@ -62,9 +62,7 @@ impl<'a> Reader<'a> {
     fn input(&mut self, input: Input<'_>) -> Result<()> {
         let path = input.path.clone().map(Arc::new);
         let mut tail = TruncationDetector::default();
-        each_record(input, self.shared.counters, |record| {
-            self.record(record, path.as_ref(), &mut tail)
-        })?;
+        each_record(input, self.shared.counters, |record| self.record(record, path.as_ref(), &mut tail))?;
         tail.end().in_file(path.as_ref().map(|path| path.as_path()))
     }
 

@@ -29,11 +29,7 @@ pub struct Controls {
     pub transaction: Option<Vec<u8>>,
 }
 
-pub fn add_operation<'a>(
-    out: &mut Writer,
-    dn: &[u8],
-    attributes: impl Iterator<Item = (&'a [u8], Vec<&'a [u8]>)>,
-) {
+pub fn add_operation<'a>(out: &mut Writer, dn: &[u8], attributes: impl Iterator<Item = (&'a [u8], Vec<&'a [u8]>)>) {
     out.nest(ADD, |add| {
         add.octets(dn);
         add.sequence(|list| {
@@ -108,12 +104,7 @@ fn extended(out: &mut Writer, id: i32, name: &[u8], value: Option<&[u8]>) {
 }
 
 /// Encodes a base search for an entry, which may be a referral object.
-pub fn read<'a>(
-    out: &mut Writer,
-    id: i32,
-    dn: &[u8],
-    attributes: impl IntoIterator<Item = &'a [u8]>,
-) {
+pub fn read<'a>(out: &mut Writer, id: i32, dn: &[u8], attributes: impl IntoIterator<Item = &'a [u8]>) {
     out.sequence(|message| {
         message.integer(id);
         message.nest(SEARCH, |search| {

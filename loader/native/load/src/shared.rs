@@ -80,8 +80,7 @@ impl<'a> Shared<'a> {
         journal: Journal,
         reserved_before: u64,
     ) -> Self {
-        let contexts =
-            options.contexts.iter().map(|dn| ParsedDn::new(dn.as_bytes()).key().to_vec());
+        let contexts = options.contexts.iter().map(|dn| ParsedDn::new(dn.as_bytes()).key().to_vec());
         Self {
             options,
             link,
@@ -138,11 +137,7 @@ impl<'a> Shared<'a> {
         }
         let name = ParsedDn::new(&entry.dn);
         let within = |context: &&Vec<u8>| is_within(name.key(), context);
-        self.contexts
-            .iter()
-            .filter(within)
-            .max_by_key(|one| one.len())
-            .map_or(0, |one| xxh3_64(one))
+        self.contexts.iter().filter(within).max_by_key(|one| one.len()).map_or(0, |one| xxh3_64(one))
     }
 
     fn is_suffix(&self, entry: &Entry) -> bool {
@@ -214,10 +209,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Passes the deferred entries to `take`: parents before children, and each entry after the entries that it names.
-    pub fn each_deferred(
-        &self,
-        mut take: impl FnMut(Entry) -> common::Result<()>,
-    ) -> common::Result<()> {
+    pub fn each_deferred(&self, mut take: impl FnMut(Entry) -> common::Result<()>) -> common::Result<()> {
         let empty = DeferredEntries::new(self.options, self.counters);
         let deferred = std::mem::replace(&mut *lock(&self.deferred), empty);
         let DeferredEntries { sorter, paths, names } = deferred;
@@ -232,12 +224,7 @@ impl<'a> Shared<'a> {
     }
 
     /// Sorts entries after the entries that they name. One pass reads who names whom, the next pass moves the records.
-    fn arranged(
-        &self,
-        mut sorted: Records,
-        paths: &[Arc<PathBuf>],
-        names: Vec<u64>,
-    ) -> common::Result<Records> {
+    fn arranged(&self, mut sorted: Records, paths: &[Arc<PathBuf>], names: Vec<u64>) -> common::Result<Records> {
         let (mut order, mut same) = (SendOrder::new(names), self.sorter());
         let mut number = 0;
         while let Some((_, record)) = sorted.next()? {

@@ -76,11 +76,7 @@ fn local(outcome: Result<Loaded>) -> ldif::Error {
 fn closed_port() -> ConnectionOptions {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("ldap://{}", listener.local_addr().unwrap());
-    ConnectionOptions {
-        uri: Some(uri),
-        connect_timeout: Duration::from_secs(30),
-        ..ConnectionOptions::default()
-    }
+    ConnectionOptions { uri: Some(uri), connect_timeout: Duration::from_secs(30), ..ConnectionOptions::default() }
 }
 
 fn unit(dn: &str) -> String {
@@ -195,8 +191,7 @@ fn deferred_entries_come_back_unchanged_parents_first() {
             Ok(())
         };
         shared.each_deferred(take).unwrap();
-        let expected =
-            (0..count).filter(|at| at % 2 == 1).chain((0..count).filter(|at| at % 2 == 0));
+        let expected = (0..count).filter(|at| at % 2 == 1).chain((0..count).filter(|at| at % 2 == 0));
         assert!(found.into_iter().eq(expected));
         shared.each_deferred(|entry| panic!("{entry:?} came twice")).unwrap();
     });
@@ -262,8 +257,7 @@ fn an_entry_that_names_others_is_added_singly_if_requested() {
         let place = Place::new();
         let options = Options { singly, ..place.options() };
         with_shared(&options, |shared| {
-            let mut entries: Vec<_> =
-                (0..4).map(|at| entry(at, &format!("ou={at},dc=example,dc=com"))).collect();
+            let mut entries: Vec<_> = (0..4).map(|at| entry(at, &format!("ou={at},dc=example,dc=com"))).collect();
             entries[1].references = vec![7];
             entries[2].references = vec![7];
             let mut work = work(shared, entries);
@@ -305,8 +299,7 @@ fn one_rejection_too_many_stops_the_load() {
         shared.reject(&entry(3, "ou=3,dc=example,dc=com"), "early".into(), true);
         assert!(shared.queue.is_stopped());
         let rejections = shared.rejections();
-        let rejections: Vec<_> =
-            rejections.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();
+        let rejections: Vec<_> = rejections.iter().map(|one| (one.position, &*one.reason, one.orphan)).collect();
         assert_eq!(rejections, [(3, "early", true), (7, "late", false)]);
     });
 }
@@ -321,9 +314,6 @@ fn scattered_values_are_sent_as_one_attribute() {
     let scattered = add("description: x\nou: a\nDescription: y\n", &[]);
     let together = add("description: x\ndescription: y\nou: a\n", &[]);
     assert_eq!(scattered.operation, together.operation);
-    let without = add(
-        "description: x\nentryCSN: z\nentryCSN;x-a: z\ndescription: y\nou: a\n",
-        &["entryCSN".into()],
-    );
+    let without = add("description: x\nentryCSN: z\nentryCSN;x-a: z\ndescription: y\nou: a\n", &["entryCSN".into()]);
     assert_eq!((without.operation, without.left_out), (together.operation, 2));
 }

@@ -58,8 +58,7 @@ impl Operation {
     pub fn json(&self, out: &mut Vec<u8>) {
         let value = match self {
             Self::Search { base, scope, filter, found } => {
-                let mut line =
-                    json!({"op": "search", "base": text(base), "scope": scope, "filter": filter});
+                let mut line = json!({"op": "search", "base": text(base), "scope": scope, "filter": filter});
                 let more = match found {
                     ExpectedEntries::Exactly(entries) => json!({"entries": entries}),
                     ExpectedEntries::Some { limit } => {
@@ -143,8 +142,7 @@ fn grouped(values: &[(String, Vec<u8>)]) -> Map<String, Value> {
 
 /// Returns a JSON string, or `{"base64": ...}` for bytes that are not UTF-8.
 fn text(bytes: &[u8]) -> Value {
-    std::str::from_utf8(bytes)
-        .map_or_else(|_| json!({"base64": STANDARD.encode(bytes)}), Value::from)
+    std::str::from_utf8(bytes).map_or_else(|_| json!({"base64": STANDARD.encode(bytes)}), Value::from)
 }
 
 /// Escapes an assertion value for a search filter (RFC 4515, 3).
@@ -187,8 +185,7 @@ mod tests {
     fn updates_become_change_records() {
         let mut out = Vec::new();
         let values = vec![b"a".to_vec(), b" b".to_vec()];
-        Operation::Modify { dn: b"cn=a".to_vec(), attribute: "l".to_owned(), values }
-            .ldif(&mut out);
+        Operation::Modify { dn: b"cn=a".to_vec(), attribute: "l".to_owned(), values }.ldif(&mut out);
         Operation::Rename { dn: b"cn=a".to_vec(), rdn: b"cn=b".to_vec() }.ldif(&mut out);
         Operation::Delete { dn: b"cn=c".to_vec() }.ldif(&mut out);
         let expected = "dn: cn=a\nchangetype: modify\nreplace: l\nl: a\nl:: IGI=\n-\n\n\

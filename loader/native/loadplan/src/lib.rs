@@ -143,8 +143,7 @@ impl<'t> Plan<'t> {
     /// Chooses one of the subjects that `fits` accepts; the weight of each is its number of entries.
     fn subject(&self, bits: u64, fits: impl Fn(&TargetKind) -> bool) -> Option<usize> {
         let fitting = |(_, subject): &(usize, &TargetKind)| fits(subject);
-        let all: u64 =
-            self.subjects.iter().enumerate().filter(fitting).map(|(_, one)| one.count).sum();
+        let all: u64 = self.subjects.iter().enumerate().filter(fitting).map(|(_, one)| one.count).sum();
         let mut place = below(bits, all);
         for (number, subject) in self.subjects.iter().enumerate().filter(fitting) {
             if place < subject.count {
@@ -162,22 +161,18 @@ const fn room(subject: &TargetKind) -> u64 {
 }
 
 /// Checks that the tree has suitable entries for each requested kind of operation.
-fn require(
-    subjects: &[TargetKind],
-    schedule: &Schedule,
-    options: &PlanOptions,
-) -> Result<(), String> {
+fn require(subjects: &[TargetKind], schedule: &Schedule, options: &PlanOptions) -> Result<(), String> {
     let requested = |action| schedule.most(action, options.operations) > 0;
     if subjects.is_empty() {
         return Err("the tree has no entries but its branches".to_owned());
     }
     if requested(Action::Bind) && !subjects.iter().any(|one| one.password.is_some()) {
-        return Err("nobody can bind: no kind of the template has a password that is known before it is hashed".to_owned());
+        return Err(
+            "nobody can bind: no kind of the template has a password that is known before it is hashed".to_owned()
+        );
     }
     if requested(Action::Modify) && !subjects.iter().any(|one| !one.changing.is_empty()) {
-        return Err(
-            "nothing can be modified: searches use all attributes of the template".to_owned()
-        );
+        return Err("nothing can be modified: searches use all attributes of the template".to_owned());
     }
     if !options.looks.is_empty() && subjects.iter().all(|one| one.looks.is_empty()) {
         return Err("no kind of the template has an attribute of the requested searches".to_owned());

@@ -81,11 +81,7 @@ impl<'p> Planner<'p> {
     }
 
     /// Chooses an entry to read, of a kind that `fits` accepts, or of any kind if it accepts none.
-    fn often(
-        &mut self,
-        random: &mut RandomBits,
-        fits: impl Fn(&TargetKind) -> bool,
-    ) -> common::Result<Target<'p>> {
+    fn often(&mut self, random: &mut RandomBits, fits: impl Fn(&TargetKind) -> bool) -> common::Result<Target<'p>> {
         let found = self.plan.subject(random.next_bits(), fits);
         let place = found.or_else(|| self.plan.subject(random.next_bits(), |_| true)).unwrap_or(0);
         let index = self.plan.targets[place].often(random.next_bits());
@@ -139,8 +135,8 @@ impl<'p> Planner<'p> {
     fn missing(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(random, |subject| !subject.looks.is_empty())?;
         let nobody = format!("nobody-{:016x}", random.next_bits());
-        let named = look(random, &target.subject.looks, self.plan.reading)
-            .filter(|look| look.form == FilterForm::Equality);
+        let named =
+            look(random, &target.subject.looks, self.plan.reading).filter(|look| look.form == FilterForm::Equality);
         if let Some(look) = named {
             let value = target.record.values(&look.attribute).next().unwrap_or_default();
             let value = unlike(&nobody, value);
@@ -206,8 +202,7 @@ impl<'p> Planner<'p> {
         let target = self.once(item)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
         let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
-        let is_attribute =
-            |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
+        let is_attribute = |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
         let naming = self.naming(&target).0;
         let values = target.record.values.into_iter().filter(|(name, _)| is_attribute(name));
         let values = values.map(|(name, value)| {
@@ -226,10 +221,7 @@ impl<'p> Planner<'p> {
     /// Returns the first naming attribute and its value. The entry must be the one that was generated last.
     fn naming(&self, target: &Target<'_>) -> (String, Vec<u8>) {
         let (name, slot) = &self.plan.tree.kinds()[target.subject.kind].rdn()[0];
-        (
-            String::from_utf8_lossy(name).into_owned(),
-            self.maker.value(*slot).unwrap_or_default().to_vec(),
-        )
+        (String::from_utf8_lossy(name).into_owned(), self.maker.value(*slot).unwrap_or_default().to_vec())
     }
 
     /// Returns the RDN with `more` appended to its first value, then this value without and with `more`.
@@ -237,9 +229,7 @@ impl<'p> Planner<'p> {
         let (_, old) = self.naming(target);
         let new = [old.as_slice(), more.as_bytes()].concat();
         let mut rdn = Vec::new();
-        for (place, (name, slot)) in
-            self.plan.tree.kinds()[target.subject.kind].rdn().iter().enumerate()
-        {
+        for (place, (name, slot)) in self.plan.tree.kinds()[target.subject.kind].rdn().iter().enumerate() {
             if place > 0 {
                 rdn.push(b'+');
             }
@@ -253,11 +243,7 @@ impl<'p> Planner<'p> {
 }
 
 /// Chooses a filter by weight; `None` means a base search.
-fn look<'s>(
-    random: &mut RandomBits,
-    looks: &'s [SearchFilter],
-    reading: u64,
-) -> Option<&'s SearchFilter> {
+fn look<'s>(random: &mut RandomBits, looks: &'s [SearchFilter], reading: u64) -> Option<&'s SearchFilter> {
     let sum: u64 = looks.iter().map(|look| look.weight).fold(0, u64::saturating_add);
     let mut place = random.below(sum.saturating_add(reading));
     looks.iter().find(|look| {
@@ -268,11 +254,7 @@ fn look<'s>(
 }
 
 /// Returns a filter that finds the entry, if the entry has a suitable value.
-fn filter(
-    random: &mut RandomBits,
-    look: &SearchFilter,
-    record: &Record,
-) -> Option<(String, ExpectedEntries)> {
+fn filter(random: &mut RandomBits, look: &SearchFilter, record: &Record) -> Option<(String, ExpectedEntries)> {
     let values: Vec<&[u8]> = record.values(&look.attribute).collect();
     let value = random.one(&values).filter(|value| !value.is_empty() && value.len() <= FILTER)?;
     if look.form == FilterForm::Beginning {
@@ -281,13 +263,8 @@ fn filter(
     }
     let plain = format!("({}={})", look.attribute, escaped(value));
     let class = record.values("objectClass").next().filter(|_| random.below(10) == 0);
-    let filter =
-        class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
-    let found = if look.unique {
-        ExpectedEntries::Exactly(1)
-    } else {
-        ExpectedEntries::Some { limit: LIMIT }
-    };
+    let filter = class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
+    let found = if look.unique { ExpectedEntries::Exactly(1) } else { ExpectedEntries::Some { limit: LIMIT } };
     Some((filter, found))
 }
 
@@ -304,9 +281,7 @@ fn unlike(nobody: &str, value: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(value);
     match (text.find('@'), text.find(',')) {
         (Some(at), None) => format!("{nobody}{}", &text[at..]).into_bytes(),
-        (None, Some(comma)) if text.contains('=') => {
-            format!("cn={nobody}{}", &text[comma..]).into_bytes()
-        }
+        (None, Some(comma)) if text.contains('=') => format!("cn={nobody}{}", &text[comma..]).into_bytes(),
         _ => nobody.as_bytes().to_vec(),
     }
 }
@@ -321,8 +296,7 @@ pub struct Record {
 impl Record {
     /// Parses a record of the generator; other LDIF is not supported.
     pub fn read(bytes: &[u8]) -> common::Result<Self> {
-        let text =
-            ldif::Record { bytes: bytes.trim_ascii_end(), line: 1, closed: true, last: true };
+        let text = ldif::Record { bytes: bytes.trim_ascii_end(), line: 1, closed: true, last: true };
         let entry = text.entry()?;
         let mut record = Self { dn: entry.dn.into_owned(), values: Vec::new() };
         for field in entry.fields {
@@ -334,8 +308,7 @@ impl Record {
     }
 
     pub fn values<'a>(&'a self, attribute: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let found =
-            self.values.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
+        let found = self.values.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
         found.map(|(_, value)| value.as_slice())
     }
 }

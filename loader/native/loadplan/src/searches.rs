@@ -84,12 +84,7 @@ const SHARED: u64 = 2;
 const BEGINNING: u64 = 2;
 
 /// Returns the filters for the entries of a kind; empty if no attribute is suitable.
-pub fn looks(
-    texts: &Texts<'_>,
-    kind: &Kind,
-    count: u64,
-    wanted: &[SearchWeight],
-) -> Vec<SearchFilter> {
+pub fn looks(texts: &Texts<'_>, kind: &Kind, count: u64, wanted: &[SearchWeight]) -> Vec<SearchFilter> {
     let all = if wanted.is_empty() { usual(kind) } else { wanted.to_vec() };
     let mut found = Vec::new();
     for (attribute, form, weight) in all {
@@ -158,8 +153,7 @@ impl<'t> Texts<'t> {
     fn finds_one(&self, kind: &Kind, count: u64, attribute: &str) -> bool {
         let wanted = type_of(attribute);
         let texts = self.by_type.get(&wanted).map_or(&[][..], Vec::as_slice);
-        let (own, others): (Vec<_>, Vec<_>) =
-            texts.iter().partition(|(name, _)| *name == kind.name);
+        let (own, others): (Vec<_>, Vec<_>) = texts.iter().partition(|(name, _)| *name == kind.name);
         let branch = |dn: &str| type_of(dn) == wanted;
         !self.template.branches.iter().any(|one| branch(&one.dn))
             && own.iter().enumerate().all(|(at, (_, text))| {

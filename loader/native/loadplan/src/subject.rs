@@ -35,23 +35,10 @@ const SPECIAL: [&[u8]; 2] = [b"alias", b"referral"];
 /// Maximum length of an RDN value to which a word may be appended, in bytes.
 const LONGEST_RDN: u64 = 100;
 /// Naming attributes whose syntax does not allow words.
-const NO_WORDS: [&str; 8] = [
-    "uidNumber",
-    "gidNumber",
-    "ipServicePort",
-    "ipProtocolNumber",
-    "oncRpcNumber",
-    "c",
-    "x121Address",
-    "member",
-];
+const NO_WORDS: [&str; 8] =
+    ["uidNumber", "gidNumber", "ipServicePort", "ipProtocolNumber", "oncRpcNumber", "c", "x121Address", "member"];
 
-pub fn subjects(
-    template: &Template,
-    tree: &Tree,
-    wanted: &[SearchWeight],
-    changes: bool,
-) -> Vec<TargetKind> {
+pub fn subjects(template: &Template, tree: &Tree, wanted: &[SearchWeight], changes: bool) -> Vec<TargetKind> {
     let texts = Texts::new(template);
     let mut found = Vec::new();
     for (place, entries) in tree.kinds().iter().enumerate().filter(|(_, kind)| kind.count > 0) {
@@ -73,8 +60,7 @@ pub fn subjects(
 }
 
 fn is_special(kind: &Kind) -> bool {
-    let classes =
-        kind.attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
+    let classes = kind.attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
     classes.flat_map(|one| &one.items).any(|item| match item.text.as_slice() {
         [Piece::Literal(class)] => SPECIAL.iter().any(|known| known.eq_ignore_ascii_case(class)),
         _ => false,
@@ -88,17 +74,13 @@ fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
         !fixed && !is_naming(kind, name) && !name.contains(';')
     });
     let is_looked = |name: &str, looks: &[SearchFilter], unique: bool| {
-        looks
-            .iter()
-            .any(|look| look.attribute.eq_ignore_ascii_case(name) && (look.unique || !unique))
+        looks.iter().any(|look| look.attribute.eq_ignore_ascii_case(name) && (look.unique || !unique))
     };
-    let (spare, looked): (Vec<_>, Vec<_>) =
-        all.cloned().partition(|name| !is_looked(name, looks, false));
+    let (spare, looked): (Vec<_>, Vec<_>) = all.cloned().partition(|name| !is_looked(name, looks, false));
     if !spare.is_empty() {
         return spare;
     }
-    let mut shared: Vec<String> =
-        looked.into_iter().filter(|name| !is_looked(name, looks, true)).collect();
+    let mut shared: Vec<String> = looked.into_iter().filter(|name| !is_looked(name, looks, true)).collect();
     shared.truncate(1);
     looks.retain(|look| !shared.iter().any(|name| name.eq_ignore_ascii_case(&look.attribute)));
     shared
@@ -120,14 +102,12 @@ fn password(kind: &Kind) -> Option<Password> {
 }
 
 fn is_leaf(template: &Template, kind: &Kind) -> bool {
-    let is_above =
-        |other: &Kind| matches!(&other.parent, Parent::Kind { name, .. } if *name == kind.name);
+    let is_above = |other: &Kind| matches!(&other.parent, Parent::Kind { name, .. } if *name == kind.name);
     !matches!(kind.parent, Parent::Itself { .. }) && !template.kinds.iter().any(is_above)
 }
 
 fn takes_words(tree: &Tree, place: usize) -> bool {
     let kind = &tree.kinds()[place];
-    let is_number =
-        |name: &[u8]| NO_WORDS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
+    let is_number = |name: &[u8]| NO_WORDS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
     kind.rdn().iter().all(|(name, slot)| !is_number(name) && kind.longest(*slot) <= LONGEST_RDN)
 }

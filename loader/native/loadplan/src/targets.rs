@@ -161,8 +161,7 @@ mod tests {
         let stream = Stream::new(1, &["targets"]);
         let targets = Targets::new(1000, 100, 0.9, stream).unwrap();
         let once: HashSet<u64> = (0..100).map(|number| targets.once(number)).collect();
-        let often: HashSet<u64> =
-            (0..20_000).map(|number| targets.often(stream.at(number))).collect();
+        let often: HashSet<u64> = (0..20_000).map(|number| targets.often(stream.at(number))).collect();
         assert_eq!(once.len(), 100);
         assert!(often.len() > 500);
         assert!(once.is_disjoint(&often));
@@ -197,8 +196,7 @@ mod tests {
 
     #[test]
     fn every_round_has_the_share_of_each_kind() {
-        let shares =
-            [(Action::Search, 7), (Action::Delete, 2), (Action::Bind, 0), (Action::Add, 1)];
+        let shares = [(Action::Search, 7), (Action::Delete, 2), (Action::Bind, 0), (Action::Add, 1)];
         let schedule = Schedule::new(&shares, Stream::new(1, &["mix"])).unwrap();
         let mut deletes: Vec<u64> = (0..1000)
             .map(|number| schedule.at(number))

@@ -70,9 +70,7 @@ fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
             let digits = last.checked_ilog10().unwrap_or(0) as usize + 1;
             Some(Numbering { fixed: digits <= *width, hexadecimal: false })
         }
-        Piece::Tag(Tag::Unique { base, .. }) => {
-            Some(Numbering { fixed: true, hexadecimal: *base == 16 })
-        }
+        Piece::Tag(Tag::Unique { base, .. }) => Some(Numbering { fixed: true, hexadecimal: *base == 16 }),
         _ => None,
     }
 }
@@ -94,26 +92,21 @@ const fn is_literal(piece: &Piece) -> bool {
 fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
     let Some(Piece::Literal(next)) = after.first() else { return false };
     let Some(&sign) = next.first() else { return false };
-    !sign.is_ascii_alphanumeric()
-        && before.iter().all(|piece| never_has(template, kind, piece, sign))
+    !sign.is_ascii_alphanumeric() && before.iter().all(|piece| never_has(template, kind, piece, sign))
 }
 
 /// Whether `piece` never contains `sign`, which is neither a letter nor a digit.
 fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool {
     match piece {
         Piece::Literal(bytes) => !bytes.contains(&sign),
-        Piece::Tag(Tag::Pick { list }) => {
-            template.lists.iter().find(|one| one.name == *list).is_some_and(
-                |list: &std::sync::Arc<List>| list.values().all(|value| !value.contains(&sign)),
-            )
-        }
+        Piece::Tag(Tag::Pick { list }) => template
+            .lists
+            .iter()
+            .find(|one| one.name == *list)
+            .is_some_and(|list: &std::sync::Arc<List>| list.values().all(|value| !value.contains(&sign))),
         Piece::Tag(Tag::Value { name }) => kind.values.iter().any(|one| {
             one.name == *name
-                && one
-                    .item
-                    .text
-                    .iter()
-                    .all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
+                && one.item.text.iter().all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
         }),
         Piece::Tag(Tag::Uuid) => sign != b'-',
         Piece::Tag(
@@ -132,8 +125,7 @@ fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool 
 /// different words.
 pub fn never_overlap(template: &Template, one: &Text, other: &Text) -> bool {
     let words = |piece: Option<&Piece>| words(template, piece);
-    differ(&words(one.first()), &words(other.first()), false)
-        || differ(&words(one.last()), &words(other.last()), true)
+    differ(&words(one.first()), &words(other.first()), false) || differ(&words(one.last()), &words(other.last()), true)
 }
 
 /// Maximum number of words in a list that is compared, to limit the time.
@@ -151,10 +143,7 @@ fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
         Some(Piece::Literal(bytes)) => vec![bytes.to_ascii_lowercase()],
         Some(Piece::Tag(Tag::Pick { list })) => {
             let list = template.lists.iter().find(|one| one.name == *list);
-            let values = list
-                .filter(|list| list.count() <= WORDS)
-                .into_iter()
-                .flat_map(|list| list.values());
+            let values = list.filter(|list| list.count() <= WORDS).into_iter().flat_map(|list| list.values());
             values.map(<[u8]>::to_ascii_lowercase).collect()
         }
         _ => Vec::new(),
@@ -202,10 +191,7 @@ mod tests {
 
     fn template() -> (Template, Kind) {
         let list = |name, values: &[&str]| Arc::new(List::of(name, values).unwrap());
-        let value = |name: &str, text| Named {
-            name: name.to_owned(),
-            item: Item::always(Location::default(), text),
-        };
+        let value = |name: &str, text| Named { name: name.to_owned(), item: Item::always(Location::default(), text) };
         let kind = Kind {
             spot: Location::default(),
             name: "person".to_owned(),
@@ -213,10 +199,7 @@ mod tests {
             parent: Parent::Branch(0),
             rdn: Vec::new(),
             structural: None,
-            values: vec![
-                value("uid", vec![literal("u"), NUMBER]),
-                value("first", vec![tag("pick:names")]),
-            ],
+            values: vec![value("uid", vec![literal("u"), NUMBER]), value("first", vec![tag("pick:names")])],
             attributes: Vec::new(),
         };
         let template = Template {

@@ -56,12 +56,7 @@ pub fn rows(
 }
 
 /// Notes the normalized entryCSN if the value stores one, as slapadd -w does.
-fn note(
-    newest: &mut ContextCsns,
-    number: Option<u32>,
-    value: &[u8],
-    damaged: impl Fn() -> Error,
-) -> Result<()> {
+fn note(newest: &mut ContextCsns, number: Option<u32>, value: &[u8], damaged: impl Fn() -> Error) -> Result<()> {
     id2e::each(value, damaged, |stored| {
         let text = stored.first_normal().or_else(|| stored.values().next());
         let text = text.filter(|_| Some(stored.number) == number).unwrap_or_default();

@@ -11,13 +11,7 @@ use crate::merge::Rows;
 use crate::shards::{Shard, Shards, id_at, table};
 
 /// Sends the rows of the index `name`. `exponent` is `idlexp`.
-pub fn rows(
-    shards: &Shards,
-    name: &str,
-    exponent: u32,
-    counters: &Counters,
-    out: &mut Rows<'_>,
-) -> Result<()> {
+pub fn rows(shards: &Shards, name: &str, exponent: u32, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
     let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
     let mut all = Vec::new();
     for (reader, shard) in readers.iter().zip(&shards.all) {
@@ -74,8 +68,7 @@ fn take(
 }
 
 fn read(shard: &Shard, from: &Peekable<'_>) -> Result<u64> {
-    id::read(&from.value)
-        .ok_or_else(|| shard.wrong("an index has an ID that does not have 8 bytes"))
+    id::read(&from.value).ok_or_else(|| shard.wrong("an index has an ID that does not have 8 bytes"))
 }
 
 pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
@@ -98,13 +91,7 @@ pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -
 }
 
 /// Sends all attributes of one entry, in the order of their new numbers.
-fn entry(
-    shards: &Shards,
-    shard: &Shard,
-    id: u64,
-    from: &mut Peekable<'_>,
-    out: &mut Rows<'_>,
-) -> Result<()> {
+fn entry(shards: &Shards, shard: &Shard, id: u64, from: &mut Peekable<'_>, out: &mut Rows<'_>) -> Result<()> {
     let mut numbers = Vec::new();
     while from.live && id_at(from) == id {
         let old = attribute(shard, from)?;

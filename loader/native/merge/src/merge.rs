@@ -38,18 +38,9 @@ pub struct Merged {
 }
 
 /// Merges the data files `paths` into one database, which is synced on success.
-pub fn merge(
-    paths: &[PathBuf],
-    out: &Path,
-    options: &Options,
-    counters: &Counters,
-) -> Result<Merged> {
+pub fn merge(paths: &[PathBuf], out: &Path, options: &Options, counters: &Counters) -> Result<Merged> {
     let shards = Shards::open(paths, options.shared)?;
-    let target = options
-        .context
-        .as_ref()
-        .map(|suffix| ContextCsnTarget::new(&shards, suffix))
-        .transpose()?;
+    let target = options.context.as_ref().map(|suffix| ContextCsnTarget::new(&shards, suffix)).transpose()?;
     let layout = shards.layout.ok_or_else(|| Error::damaged("no shard"))?;
     let mut file = FileWriter::create(out, &layout.options(options.map_size))?;
     let task = Merge { shards, target, options, counters, newest: Mutex::default() };
@@ -114,8 +105,7 @@ impl Merge<'_> {
         let mut done = 0;
         workers::in_order(self.options.jobs, parts.len(), read, |batch: Batch| {
             let Part { name, .. } = &parts[done];
-            let (mut tree, held) =
-                open.take().unwrap_or_else(|| (tables::writer(name, file.layout()), None));
+            let (mut tree, held) = open.take().unwrap_or_else(|| (tables::writer(name, file.layout()), None));
             let is_last = batch.is_last;
             self.counters.add(0, batch.size() as u64);
             let held = batch.write(&mut tree, file)?.or(held);
@@ -151,11 +141,7 @@ impl Merge<'_> {
         rows.finish()
     }
 
-    fn finish(
-        mut self,
-        mut file: FileWriter,
-        (mut tables, held): (MergedTables, OpenRecord),
-    ) -> Result<Merged> {
+    fn finish(mut self, mut file: FileWriter, (mut tables, held): (MergedTables, OpenRecord)) -> Result<Merged> {
         if let Some((mut tree, held, value)) = held {
             let newest = std::mem::take(&mut *lock(&self.newest));
             let value = id2e::stamped(&mut self.shards, &value, &newest)?;
@@ -272,11 +258,7 @@ impl Batch {
     }
 
     /// Writes the rows. Returns the pending entry, if the batch has it, with its current value.
-    pub fn write(
-        self,
-        tree: &mut TreeWriter,
-        file: &mut FileWriter,
-    ) -> Result<Option<(PendingValue, Vec<u8>)>> {
+    pub fn write(self, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<Option<(PendingValue, Vec<u8>)>> {
         let (mut bytes, mut ids, mut held) = (&self.bytes[..], &self.ids[..], None);
         for step in self.steps {
             let done = match step {

@@ -48,8 +48,7 @@ fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
         return Ok(Vec::new());
     };
     let mut from = Peekable::new(&table(reader, &shard.path, "dn2i")?, b"")?;
-    let size =
-        usize::try_from(shards.shared + 1).map_err(|_| Error::damaged("too many entries"))?;
+    let size = usize::try_from(shards.shared + 1).map_err(|_| Error::damaged("too many entries"))?;
     let mut parents = vec![0; size];
     while from.live && id_at(&from) <= shards.shared {
         let id = id_at(&from);
@@ -86,9 +85,7 @@ fn shared_node(
     let first = all.first().map(|first| first.value.clone()).unwrap_or_default();
     for (from, shard) in all.iter_mut().zip(&shards.all) {
         if !from.is_at(&key) || from.value != first || dn2i::is_child(&first) {
-            return Err(
-                shard.wrong(format!("shared entry {id} differs from that of another shard"))
-            );
+            return Err(shard.wrong(format!("shared entry {id} differs from that of another shard")));
         }
         from.step()?;
     }
@@ -207,9 +204,7 @@ impl Names {
     /// Returns the DN of a child of a shared entry.
     fn dn(&self, parent: u64, child: &Node<'_>) -> String {
         let (mut dn, mut above) = (child.pretty.to_vec(), parent);
-        while let Some((rdn, next)) =
-            self.0.get(usize::try_from(above).unwrap_or(usize::MAX)).filter(|_| above > 0)
-        {
+        while let Some((rdn, next)) = self.0.get(usize::try_from(above).unwrap_or(usize::MAX)).filter(|_| above > 0) {
             dn.push(b',');
             dn.extend_from_slice(rdn);
             above = *next.min(&(above - 1));

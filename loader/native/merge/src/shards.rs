@@ -65,8 +65,7 @@ impl Shards {
             let is_plain = numbers.iter().zip(0..).all(|(new, old)| *new == old);
             found.all.push(Shard { path: path.clone(), offset, last, numbers, is_plain });
             let own = last.checked_sub(shared);
-            offset +=
-                own.ok_or_else(|| Error::damaged("a shard without all the shared entries"))?;
+            offset += own.ok_or_else(|| Error::damaged("a shard without all the shared entries"))?;
         }
         Ok(found)
     }
@@ -101,11 +100,7 @@ impl Shards {
     }
 
     /// Attributes are numbered in the order in which they first occur, as in a single run.
-    fn numbers(
-        &mut self,
-        ad2i: &TableReader<'_>,
-        known: &mut HashMap<Vec<u8>, u32>,
-    ) -> Result<Vec<u32>> {
+    fn numbers(&mut self, ad2i: &TableReader<'_>, known: &mut HashMap<Vec<u8>, u32>) -> Result<Vec<u32>> {
         let mut numbers = vec![0];
         let mut cursor = ad2i.cursor()?;
         while let Some((number, text)) = cursor.next()? {
@@ -139,10 +134,7 @@ fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     let beyond = cursor.seek(&(last + 1).to_ne_bytes())?;
     let more = cursor.next()?.is_some();
     if !is_there || beyond || more {
-        return Err(Error::damaged(format!(
-            "{}: the IDs of its entries have gaps",
-            path.display()
-        )));
+        return Err(Error::damaged(format!("{}: the IDs of its entries have gaps", path.display())));
     }
     Ok(last)
 }

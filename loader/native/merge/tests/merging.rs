@@ -40,19 +40,12 @@ impl Shard<'_> {
     }
 
     fn ad2i(&self) -> Rows {
-        let row = |(number, text): (u32, &&str)| {
-            (number.to_ne_bytes().to_vec(), vec![text.as_bytes().to_vec()])
-        };
+        let row = |(number, text): (u32, &&str)| (number.to_ne_bytes().to_vec(), vec![text.as_bytes().to_vec()]);
         (1u32..).zip(self.attributes).map(row).collect()
     }
 
     fn id2e(&self) -> Rows {
-        let one = |number| Attribute {
-            number,
-            count: 1,
-            values: [&b"x"[..]].into(),
-            ..Attribute::default()
-        };
+        let one = |number| Attribute { number, count: 1, values: [&b"x"[..]].into(), ..Attribute::default() };
         let all = (1..=u32::try_from(self.attributes.len()).unwrap()).map(one).collect();
         let blob = id2e::write(&Parts { flags: 0x100, attributes: all });
         self.ids().map(|id| (id.to_ne_bytes().to_vec(), vec![blob.clone()])).collect()
@@ -61,8 +54,7 @@ impl Shard<'_> {
     fn dn2i(&self) -> Rows {
         let mut record = Vec::new();
         dn2i::child(&mut record, SUFFIX, SUFFIX, 1, 1 + self.names.len() as u64);
-        let mut rows =
-            vec![(0u64.to_ne_bytes().to_vec(), vec![dn2i::ROOT.to_vec(), record.clone()])];
+        let mut rows = vec![(0u64.to_ne_bytes().to_vec(), vec![dn2i::ROOT.to_vec(), record.clone()])];
         dn2i::own(&mut record, SUFFIX, SUFFIX, 0);
         let mut suffix = vec![record.clone()];
         for (id, name) in (2..).zip(self.names) {
@@ -102,8 +94,7 @@ fn table(file: &mut FileWriter, flags: Flags, rows: Rows) -> Table {
 }
 
 fn merged(paths: &[PathBuf], out: &Path, list_exponent: u32) -> common::Result<Merged> {
-    let options =
-        merge::Options { shared: 1, map_size: 1 << 30, list_exponent, context: None, jobs: 2 };
+    let options = merge::Options { shared: 1, map_size: 1 << 30, list_exponent, context: None, jobs: 2 };
     merge(paths, out, &options, &Counters::default())
 }
 
@@ -144,8 +135,7 @@ fn ids_numbers_and_counts_are_those_of_one_database() {
         (vec![b"objectClass".to_vec()], vec![b"cn".to_vec()], vec![b"sn".to_vec()])
     );
     let last = values(&reader, b"id2e", &5u64.to_ne_bytes());
-    let numbers: Vec<u32> =
-        id2e::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
+    let numbers: Vec<u32> = id2e::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
     assert_eq!(numbers, [2, 3, 1]);
 }
 

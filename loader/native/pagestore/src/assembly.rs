@@ -89,13 +89,7 @@ impl Assembly {
     }
 
     /// Copies a whole page, or returns what is needed to rebuild a page from a difference.
-    fn fill_whole(
-        &self,
-        frame: &Frame,
-        number: usize,
-        slot: Slot,
-        data: &mut [u8],
-    ) -> Result<Option<Differing>> {
+    fn fill_whole(&self, frame: &Frame, number: usize, slot: Slot, data: &mut [u8]) -> Result<Option<Differing>> {
         let masked = frame.is_masked(number);
         match frame.page(number) {
             Content::Whole(bytes) => {
@@ -175,13 +169,7 @@ pub struct Backup<'a> {
 
 impl Assembly {
     /// Writes the backup into an empty file, with holes for zeros.
-    pub fn restore(
-        &self,
-        backup: &Backup,
-        file: &File,
-        threads: usize,
-        counters: &Counters,
-    ) -> Result<()> {
+    pub fn restore(&self, backup: &Backup, file: &File, threads: usize, counters: &Counters) -> Result<()> {
         let (starts, end) = starts(backup.pieces)?;
         file.set_len(self.offset(end)?)?;
         write(file, backup.head, 0)?;

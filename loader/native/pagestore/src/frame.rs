@@ -96,9 +96,7 @@ impl Frame {
     pub fn page(&self, number: usize) -> Content<'_> {
         match &self.head.forms[number] {
             Form::Whole(start) => Content::Whole(&self.whole[*start..][..self.page_size]),
-            Form::Difference(base, range) => {
-                Content::Difference(*base, &self.differences[range.clone()])
-            }
+            Form::Difference(base, range) => Content::Difference(*base, &self.differences[range.clone()]),
         }
     }
 
@@ -250,8 +248,7 @@ impl FrameBuilder {
             bases.add(difference.base.pack, difference.base.page);
         }
         head.extend(bases.finish());
-        let (head, whole) =
-            (compressed(&head, level, false)?, compressed(&self.whole, level, false)?);
+        let (head, whole) = (compressed(&head, level, false)?, compressed(&self.whole, level, false)?);
         let mut packed = [size(head.len()).to_le_bytes(), size(whole.len()).to_le_bytes()].concat();
         packed.extend(head);
         packed.extend(whole);

@@ -178,11 +178,7 @@ pub type FrameKey = (u32, usize);
 /// Chooses frames to retire while all frames hold more than 1.5 times the used pages and at most `again` pages must be
 /// stored again: first nearly empty frames, the most expensive per page in a restore; then those of the least used
 /// packs, which can then be removed.
-pub fn retired(
-    packs: &Assembly,
-    pages: &[StoredPage],
-    mut again: u64,
-) -> Result<FxHashSet<FrameKey>> {
+pub fn retired(packs: &Assembly, pages: &[StoredPage], mut again: u64) -> Result<FxHashSet<FrameKey>> {
     let (frames, whole) = used(packs, pages)?;
     let mut order = Vec::with_capacity(frames.len());
     for ((number, frame), of) in &frames {
@@ -211,10 +207,7 @@ pub fn retired(
 }
 
 /// Returns the use of each frame, and the number of used pages of each pack.
-fn used(
-    packs: &Assembly,
-    pages: &[StoredPage],
-) -> Result<(FxHashMap<FrameKey, Use>, FxHashMap<u32, u64>)> {
+fn used(packs: &Assembly, pages: &[StoredPage]) -> Result<(FxHashMap<FrameKey, Use>, FxHashMap<u32, u64>)> {
     let (uses, mut frames) = (Uses::of(packs), FxHashMap::<FrameKey, Use>::default());
     for stored in pages {
         for place in stored.places() {
@@ -249,9 +242,7 @@ impl Uses {
 
     /// Returns the number of used pages of each pack.
     pub fn counts(&self) -> Vec<(u32, u64)> {
-        let count = |words: &Vec<AtomicU64>| {
-            words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
-        };
+        let count = |words: &Vec<AtomicU64>| words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum();
         self.0.iter().map(|(&number, words)| (number, count(words))).collect()
     }
 }

@@ -49,8 +49,7 @@ impl RunWriter {
 
     fn close(&mut self) {
         let Some(run) = self.open.take() else { return };
-        let jump =
-            i64::from(run.start) - i64::from(self.ends.get(&run.pack).copied().unwrap_or_default());
+        let jump = i64::from(run.start) - i64::from(self.ends.get(&run.pack).copied().unwrap_or_default());
         put(&mut self.bytes, run.pack.into());
         put(&mut self.bytes, run.count.into());
         put(&mut self.bytes, zigzag(jump));
@@ -70,9 +69,7 @@ pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<V
         let pack = u32::try_from(take(&mut bytes)?).map_err(|_| wrong())?;
         let count = u32::try_from(take(&mut bytes)?).map_err(|_| wrong())?;
         let jump = unzigzag(take(&mut bytes)?);
-        let start = i64::from(ends.get(&pack).copied().unwrap_or_default())
-            .checked_add(jump)
-            .ok_or_else(wrong)?;
+        let start = i64::from(ends.get(&pack).copied().unwrap_or_default()).checked_add(jump).ok_or_else(wrong)?;
         let start = u32::try_from(start).map_err(|_| wrong())?;
         let end = start.checked_add(count).ok_or_else(wrong)?;
         left = left.checked_sub(count.into()).ok_or_else(wrong)?;

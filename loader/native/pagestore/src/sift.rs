@@ -63,22 +63,14 @@ fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
 }
 
 /// `data` has whole pages, of which the first is page `first`. New pages go to pack `own`, numbered from 0 here.
-pub fn sift(
-    known: &Known,
-    shape: Shape,
-    own: u32,
-    data: &[u8],
-    first: u64,
-    level: i32,
-) -> Result<Sifted> {
+pub fn sift(known: &Known, shape: Shape, own: u32, data: &[u8], first: u64, level: i32) -> Result<Sifted> {
     let pages = pages(data, first, shape);
     let found = nearest(known, pages.iter().map(|page| &page.id), first);
     let former = former(known, &found)?;
     let (mut packer, mut former) = (Packer::new()?, former.iter());
     let full = pages_of_frame(shape.page_size);
     let level = if former.len() * 2 < pages.len() { level.max(THOROUGH_LEVEL) } else { level };
-    let (mut sifted, mut runs, mut frame) =
-        (Sifted::default(), RunWriter::new(own), FrameBuilder::default());
+    let (mut sifted, mut runs, mut frame) = (Sifted::default(), RunWriter::new(own), FrameBuilder::default());
     for (page, found) in pages.iter().zip(found) {
         if let Nearest::Same(number) = found {
             let place = known.take(number);
@@ -115,11 +107,7 @@ fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
 }
 
 /// Returns the shortest difference, or the first that is `SHORT_PART`; None if the page by itself is hardly longer.
-fn difference<'a>(
-    packer: &mut Packer<'a>,
-    page: &[u8],
-    bases: &'a [Former],
-) -> Result<Option<Difference>> {
+fn difference<'a>(packer: &mut Packer<'a>, page: &[u8], bases: &'a [Former]) -> Result<Option<Difference>> {
     let short = |found: &Difference| SHORT_PART * (found.packed.len() + OVERHEAD) <= page.len();
     let mut best: Option<Difference> = None;
     for (base, former) in bases {
@@ -155,11 +143,7 @@ pub enum Nearest {
 }
 
 /// `first` is the number of the first of these consecutive pages.
-pub fn nearest<'a>(
-    known: &Known,
-    ids: impl Iterator<Item = &'a PageId>,
-    first: u64,
-) -> Vec<Nearest> {
+pub fn nearest<'a>(known: &Known, ids: impl Iterator<Item = &'a PageId>, first: u64) -> Vec<Nearest> {
     let mut before = first.checked_sub(FIRST).and_then(|number| u32::try_from(number).ok());
     let mut found: Vec<_> = ids
         .map(|id| {
@@ -177,8 +161,7 @@ pub fn nearest<'a>(
         match one {
             Nearest::Same(number) => behind = number.checked_sub(1),
             Nearest::Former([front, back]) => {
-                *back =
-                    behind.and_then(|place| known.base(place)).filter(|back| Some(*back) != *front);
+                *back = behind.and_then(|place| known.base(place)).filter(|back| Some(*back) != *front);
                 behind = behind.and_then(|place| place.checked_sub(1));
             }
         }

@@ -94,13 +94,7 @@ impl Entry {
 
     /// Applies a change of one attribute. If `soft`, values to add may exist, and values to delete may be missing.
     /// `fresh`: the entry is being added, which leaves X-ORDERED values as they were sent.
-    pub fn apply(
-        &mut self,
-        schema: &Schema,
-        change: &Change,
-        soft: bool,
-        fresh: bool,
-    ) -> Result<(), Misfit> {
+    pub fn apply(&mut self, schema: &Schema, change: &Change, soft: bool, fresh: bool) -> Result<(), Misfit> {
         let described = schema.describe(&change.description);
         let description = described.map_err(|error| error.to_string())?;
         let ordered = schema.get(description.attribute).ordered.is_some() && !fresh;
@@ -111,9 +105,7 @@ impl Entry {
                 self.remove(&description);
                 self.add(schema, &description, &change.values, ordered, soft)
             }
-            Kind::Add | Kind::IfAbsent => {
-                self.add(schema, &description, &change.values, ordered, soft)
-            }
+            Kind::Add | Kind::IfAbsent => self.add(schema, &description, &change.values, ordered, soft),
             Kind::Delete if change.values.is_empty() => {
                 let existed = self.remove(&description);
                 if existed || soft { Ok(()) } else { Err("the attribute to delete is missing") }
@@ -191,12 +183,7 @@ impl Entry {
     }
 
     /// Adds to every value. Like slapd's C long, the sum wraps.
-    fn increment(
-        &mut self,
-        description: &Description,
-        by: &[Box<[u8]>],
-        soft: bool,
-    ) -> Result<(), &'static str> {
+    fn increment(&mut self, description: &Description, by: &[Box<[u8]>], soft: bool) -> Result<(), &'static str> {
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
         let step = by.first().and_then(|text| number(text)).ok_or("an increment is no integer")?;
         let Some(at) = self.position(description) else {
@@ -236,18 +223,12 @@ impl Values {
     fn find(&mut self, schema: &Schema, id: AttributeId, value: &[u8]) -> Option<usize> {
         let wanted = normal(schema, id, value);
         if self.live <= MOST_SCANNED {
-            let is_equal = |own: &Option<Value>| {
-                own.as_ref().is_some_and(|own| normal(schema, id, own) == wanted)
-            };
+            let is_equal = |own: &Option<Value>| own.as_ref().is_some_and(|own| normal(schema, id, own) == wanted);
             return self.list.iter().position(is_equal);
         }
         let list = &self.list;
-        let index = |(at, value): (usize, &Option<Value>)| {
-            value.as_ref().map(|value| (normal(schema, id, value), at))
-        };
-        let positions = self
-            .positions
-            .get_or_insert_with(|| list.iter().enumerate().filter_map(index).collect());
+        let index = |(at, value): (usize, &Option<Value>)| value.as_ref().map(|value| (normal(schema, id, value), at));
+        let positions = self.positions.get_or_insert_with(|| list.iter().enumerate().filter_map(index).collect());
         positions.get(&wanted).copied()
     }
 

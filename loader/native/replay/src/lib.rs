@@ -139,15 +139,7 @@ pub fn replay(
     counters.begin("replay", 0);
     let schema = known.0;
     let done = std::mem::take(&mut selected.done);
-    let mut replay = Replay {
-        schema,
-        options,
-        model,
-        selected,
-        done,
-        touched: FxHashMap::default(),
-        written: false,
-    };
+    let mut replay = Replay { schema, options, model, selected, done, touched: FxHashMap::default(), written: false };
     while let Some((_, bytes)) = operations.next()? {
         counters.check()?;
         if !replay.step(bytes)? {
@@ -205,8 +197,7 @@ impl Selected {
         let mut all = Self { reached: Claim::new(&options.reached), ..Self::default() };
         let window = pack(options.window.as_bytes());
         let mut sorter = RecordSorter::new(options.memory, 1, &options.scratch, counters.flag());
-        let mut servers: FxHashSet<String> =
-            options.reached.iter().map(|csn| server(csn)).collect();
+        let mut servers: FxHashSet<String> = options.reached.iter().map(|csn| server(csn)).collect();
         let (mut position, mut buffer) = (0_u64, Vec::new());
         // Segments of a log may overlap.
         let mut logged = FxHashSet::default();
@@ -265,14 +256,7 @@ impl Selected {
                 if let Some(uuid) = operation.new_uuid {
                     let server = server.clone();
                     let (is_add, ends) = (true, false);
-                    all.in_window.push(WindowOperation {
-                        position,
-                        csn,
-                        server,
-                        uuid,
-                        is_add,
-                        ends,
-                    });
+                    all.in_window.push(WindowOperation { position, csn, server, uuid, is_add, ends });
                 }
                 all.in_window.push(WindowOperation { position, csn, server, uuid, is_add, ends });
             }
@@ -479,8 +463,7 @@ impl Replay<'_, '_> {
         }
         // A consumer stores its contextCSN by an operation, often without any other change.
         let place = self.model.place(&operation.dn)?;
-        let (context, changes): (Vec<_>, Vec<_>) =
-            operation.changes.into_iter().partition(is_context);
+        let (context, changes): (Vec<_>, Vec<_>) = operation.changes.into_iter().partition(is_context);
         operation.changes = changes;
         let Some(place) = place else {
             self.done.foreign += 1;
@@ -493,20 +476,15 @@ impl Replay<'_, '_> {
             self.done.foreign += 1;
             return Ok(true);
         }
-        if self.options.skip.contains(&operation.start)
-            && !self.selected.is_contained(&operation.csn)
-        {
+        if self.options.skip.contains(&operation.start) && !self.selected.is_contained(&operation.csn) {
             self.leave_out(&operation, &place)?;
             return Ok(true);
         }
         self.note_dependence(&operation);
         let outcome = self.apply(&operation, &place, csn, position)?;
-        let undecided =
-            self.options.log_success && self.selected.in_transaction.contains(&position);
+        let undecided = self.options.log_success && self.selected.in_transaction.contains(&position);
         let outcome = match outcome {
-            Outcome::Contained if self.written => {
-                misfit("the backup has this later change already", 0)
-            }
+            Outcome::Contained if self.written => misfit("the backup has this later change already", 0),
             Outcome::Applied if undecided => {
                 let reason = "logsuccess hides whether its transaction was rolled back".into();
                 Outcome::Gap { reason, proven: self.selected.before(csn), applied: true }
@@ -558,13 +536,7 @@ impl Replay<'_, '_> {
         all.push(csn.to_owned());
     }
 
-    fn apply(
-        &mut self,
-        operation: &Operation,
-        place: &Place,
-        csn: u128,
-        position: u64,
-    ) -> Result<Outcome> {
+    fn apply(&mut self, operation: &Operation, place: &Place, csn: u128, position: u64) -> Result<Outcome> {
         let contained = self.selected.is_contained(&operation.csn);
         if operation.kind == Some(Type::Add) {
             return if contained {
@@ -584,11 +556,7 @@ impl Replay<'_, '_> {
                 return Ok(Outcome::Contained);
             }
             let lost = self.lost(operation);
-            let what = if named.is_some() {
-                "another entry has this DN"
-            } else {
-                "there is no such entry"
-            };
+            let what = if named.is_some() { "another entry has this DN" } else { "there is no such entry" };
             let reason = match &operation.previous {
                 Some(csn) if lost > 0 => format!("{what}: the log lacks the change {csn}"),
                 _ => what.into(),
@@ -622,8 +590,7 @@ impl Replay<'_, '_> {
         }
         let lost = self.chain(operation, &own);
         if named != Some(id) {
-            let (reason, proven) =
-                lost.unwrap_or_else(|| ("the entry has another DN".into(), pack(own.as_bytes())));
+            let (reason, proven) = lost.unwrap_or_else(|| ("the entry has another DN".into(), pack(own.as_bytes())));
             return Ok(misfit(reason, proven));
         }
         let has_csn = |change: &Change| change.description.eq_ignore_ascii_case(b"entryCSN");
@@ -674,8 +641,7 @@ impl Replay<'_, '_> {
         let (packed, servers) = (pack(previous.as_bytes()), [previous, own].map(server));
         let is_skipped = !self.touched.is_empty() && self.selected.seen.contains_key(&packed);
         let of_others = servers.iter().any(|other| *other != server(&operation.csn));
-        let is_known = self.selected.seen.contains_key(&packed)
-            || self.selected.reached.covers(previous.as_bytes());
+        let is_known = self.selected.seen.contains_key(&packed) || self.selected.reached.covers(previous.as_bytes());
         // Providers log changes of others in the order of their arrival, which differs from that of the CSNs.
         if is_skipped || of_others && is_known {
             return None;
@@ -705,12 +671,7 @@ impl Replay<'_, '_> {
         })
     }
 
-    fn modify(
-        &mut self,
-        id: u64,
-        operation: &Operation,
-        soft: bool,
-    ) -> Result<std::result::Result<(), String>> {
+    fn modify(&mut self, id: u64, operation: &Operation, soft: bool) -> Result<std::result::Result<(), String>> {
         let entry = self.model.touch(id)?;
         let before = uuid_of(entry);
         for change in &operation.changes {
@@ -725,12 +686,7 @@ impl Replay<'_, '_> {
         Ok(Ok(()))
     }
 
-    fn rename(
-        &mut self,
-        id: u64,
-        operation: &Operation,
-        soft: bool,
-    ) -> Result<std::result::Result<(), String>> {
+    fn rename(&mut self, id: u64, operation: &Operation, soft: bool) -> Result<std::result::Result<(), String>> {
         let Operation { new_rdn, new_superior, delete_old_rdn, .. } = operation;
         let moved = self.model.rename(id, new_rdn, new_superior.as_deref(), *delete_old_rdn)?;
         if moved.is_err() { Ok(moved) } else { self.modify(id, operation, soft) }

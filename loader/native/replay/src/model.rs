@@ -55,8 +55,7 @@ impl<'r> Model<'r> {
         let (id2e, dn2i, ad2i) = (table("id2e")?, table("dn2i")?, table("ad2i")?);
         let (mut descriptions, mut cursor) = (vec![None], ad2i.cursor()?);
         while let Some((key, text)) = cursor.next()? {
-            let number =
-                codec::ad2i::read(key).filter(|number| *number as usize == descriptions.len());
+            let number = codec::ad2i::read(key).filter(|number| *number as usize == descriptions.len());
             number.ok_or_else(|| Error::damaged("the numbers in ad2i have gaps"))?;
             descriptions.push(schema.describe(text).ok().map(Rc::new));
         }
@@ -85,9 +84,7 @@ impl<'r> Model<'r> {
         let steps = self.suffixes.iter().find_map(|(suffix, count)| {
             let depth = normals.len().checked_sub(*count)?;
             let is_own = normals[depth..].join(&b',') == *suffix;
-            is_own.then(|| {
-                [vec![suffix.clone()], normals[..depth].iter().rev().cloned().collect()].concat()
-            })
+            is_own.then(|| [vec![suffix.clone()], normals[..depth].iter().rev().cloned().collect()].concat())
         });
         Ok(steps.map(|steps| Place { dn, steps }))
     }
@@ -149,16 +146,12 @@ impl<'r> Model<'r> {
         let blob = Rc::from(self.id2e.get(&key)?.ok_or_else(|| damaged(id))?);
         let mut entry = Entry::default();
         for attribute in id2e::read(&blob).ok_or_else(|| damaged(id))?.attributes {
-            let description =
-                self.descriptions.get(attribute.number as usize).and_then(Option::as_ref);
+            let description = self.descriptions.get(attribute.number as usize).and_then(Option::as_ref);
             let description = description.filter(|_| !attribute.apart).ok_or_else(|| {
                 let what = "has an attribute that the schema lacks, or values in id2v";
                 Error::new(Code::Unproven, format!("entry {id} {what}"))
             })?;
-            entry.push(
-                description,
-                attribute.values.into_iter().map(|part| Value::part(&blob, part)),
-            );
+            entry.push(description, attribute.values.into_iter().map(|part| Value::part(&blob, part)));
         }
         let (normal, pretty, parent) = (place.normal.into(), place.pretty.into(), place.id);
         let (uuid, stored) = (uuid_of(&entry), true);
@@ -234,8 +227,7 @@ impl<'r> Model<'r> {
             kind,
             values: vec![ava.value.as_slice().into()],
         };
-        let removed =
-            old.avas.iter().rev().filter(|_| deletes_old).map(|ava| change(Kind::Delete, ava));
+        let removed = old.avas.iter().rev().filter(|_| deletes_old).map(|ava| change(Kind::Delete, ava));
         let added = rdn.avas.iter().rev().map(|ava| change(Kind::Add, ava));
         for change in removed.chain(added) {
             if let Err(misfit) = node.entry.apply(schema, &change, true, false) {
@@ -252,8 +244,8 @@ impl<'r> Model<'r> {
 
     fn require_childless(&self, id: u64) -> Result<()> {
         let key = id.to_ne_bytes();
-        let is_parent = self.dn2i.get_all(&key)?.len() > 1
-            || self.nodes.values().any(|node| node.parent == id && !node.deleted);
+        let is_parent =
+            self.dn2i.get_all(&key)?.len() > 1 || self.nodes.values().any(|node| node.parent == id && !node.deleted);
         let dn = String::from_utf8_lossy(&self.dn(id)?).into_owned();
         let message = format!("{dn} has entries below it, and its entryUUID was changed");
         if is_parent { Err(Error::new(Code::Unproven, message)) } else { Ok(()) }

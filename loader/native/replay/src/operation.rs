@@ -71,15 +71,13 @@ impl Operation {
     /// Reads a log entry. Without `changes`, the values of reqMod are skipped.
     pub fn read(record: &Record<'_>, changes: bool) -> Result<Self> {
         let mut read = Self::default();
-        let (mut is_new, text) =
-            (false, |value: &[u8]| String::from_utf8_lossy(value).into_owned());
+        let (mut is_new, text) = (false, |value: &[u8]| String::from_utf8_lossy(value).into_owned());
         for field in record.entry()?.fields {
             let field = field?;
             let name = field.base().to_ascii_lowercase();
             let value = field.value()?;
             if name == b"reqmod" && *value != *b":" {
-                let is_context =
-                    value.get(..11).is_some_and(|text| text.eq_ignore_ascii_case(b"contextCSN:"));
+                let is_context = value.get(..11).is_some_and(|text| text.eq_ignore_ascii_case(b"contextCSN:"));
                 read.only_context = Some(is_context && read.only_context != Some(false));
             }
             if name == b"reqmod" && !changes {
@@ -152,10 +150,7 @@ impl Operation {
         };
         let value = rest.strip_prefix(b" ").map(Box::from);
         let last = self.changes.last_mut().filter(|last| {
-            !*is_new
-                && kind != Kind::Increment
-                && last.kind == kind
-                && *last.description == *description
+            !*is_new && kind != Kind::Increment && last.kind == kind && *last.description == *description
         });
         *is_new = false;
         if let Some(last) = last {

@@ -68,10 +68,7 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
         // A reqStart is never later than the CSN, so the operation with the reqStart `until_start` may still come.
         let matches = (csn <= until || operation.start <= query.until_start)
             && author.as_ref().is_none_or(|author| *author == key(operation.author.as_bytes()))
-            && (bases.is_empty()
-                || names
-                    .iter()
-                    .any(|name| bases.iter().any(|base| above(name).any(|at| at == base))));
+            && (bases.is_empty() || names.iter().any(|name| bases.iter().any(|base| above(name).any(|at| at == base))));
         if query.last == 0 && matches {
             related.add(&operation, &names);
         } else if !matches && (query.last > 0 || !related.has(&operation, &names)) {
@@ -148,9 +145,9 @@ impl Related {
             || match operation.kind {
                 Some(Type::Rename) => !self.names.is_empty(),
                 Some(Type::Modify) if operation.uuid.is_some() => false,
-                _ => names.iter().any(|name| {
-                    self.names.contains(name) || above(name).any(|at| self.added.contains(at))
-                }),
+                _ => {
+                    names.iter().any(|name| self.names.contains(name) || above(name).any(|at| self.added.contains(at)))
+                }
             }
     }
 }

@@ -176,8 +176,7 @@ fn build(
     let inherited = |own: Option<&str>, sups: Option<&Rule>| own.map(Rule::find).or(sups.cloned());
     let syntax_oid = raw.syntax.clone().or_else(|| sup.map(|sup| sup.syntax_oid.clone()));
     let syntax_oid = syntax_oid.ok_or_else(|| Problem::of(raw.text, "it has no syntax"))?;
-    let own_syntax =
-        raw.syntax.as_deref().map(|oid| own_syntax(raw.text, oid, syntaxes)).transpose()?;
+    let own_syntax = raw.syntax.as_deref().map(|oid| own_syntax(raw.text, oid, syntaxes)).transpose()?;
     let mut chain = sup.map_or_else(Vec::new, |sup| sup.chain.clone());
     if chain.len() > MAX_CHAIN {
         return Err(Problem::of(raw.text, "its chain of super-types is too long"));
@@ -189,9 +188,7 @@ fn build(
         name: raw.canonical().to_owned(),
         names: raw.names.iter().map(|&name| name.to_owned()).collect(),
         chain,
-        syntax: own_syntax
-            .or(sup.map(|sup| sup.syntax))
-            .unwrap_or_else(|| Syntax::from_oid(&syntax_oid)),
+        syntax: own_syntax.or(sup.map(|sup| sup.syntax)).unwrap_or_else(|| Syntax::from_oid(&syntax_oid)),
         syntax_oid,
         equality: inherited(raw.equality, sup.and_then(|sup| sup.equality.as_ref())),
         ordering: inherited(raw.ordering, sup.and_then(|sup| sup.ordering.as_ref())),
@@ -245,9 +242,7 @@ fn specialise(kind: &mut AttributeType, settings: &Settings) {
     } else if is(&LOG_TIMES) {
         kind.syntax.check = Check::Plain(values::Syntax::LogTime);
         set_normaliser(kind, Normalise::Value(Normaliser::LogTime));
-    } else if is(&[PASSWORD_ATTRIBUTE])
-        || settings.password_policy && kind.name == PASSWORD_ATTRIBUTE
-    {
+    } else if is(&[PASSWORD_ATTRIBUTE]) || settings.password_policy && kind.name == PASSWORD_ATTRIBUTE {
         kind.syntax.pretty = Pretty::AttributeName;
         set_normaliser(kind, Normalise::AttributeOid);
     }

@@ -81,8 +81,7 @@ impl Sources<'_> {
         let mut found: Vec<AttributeId> = Vec::new();
         for name in names {
             let missing = || Problem::of(text, &format!("unknown attribute type \"{name}\""));
-            let id =
-                self.attribute_names.find(name.as_bytes()).map(AttributeId).ok_or_else(missing)?;
+            let id = self.attribute_names.find(name.as_bytes()).map(AttributeId).ok_or_else(missing)?;
             if !found.contains(&id) {
                 found.push(id);
             }
@@ -100,17 +99,12 @@ impl Sources<'_> {
 
     /// Builds all classes in the given order; a superior may come after its subclasses.
     pub fn resolve(&self, raws: &[Raw<'_>]) -> Result<Vec<ObjectClass>, Problem> {
-        let mut classes = raws
-            .iter()
-            .zip(0..)
-            .map(|(raw, id)| self.alone(raw, id))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut classes = raws.iter().zip(0..).map(|(raw, id)| self.alone(raw, id)).collect::<Result<Vec<_>, _>>()?;
         for index in 0..classes.len() {
             let lineage = lineage(&classes, index, raws[index].text)?;
             classes[index].lineage = lineage;
         }
-        let own: Vec<_> =
-            classes.iter().map(|class| (class.must.clone(), class.may.clone())).collect();
+        let own: Vec<_> = classes.iter().map(|class| (class.must.clone(), class.may.clone())).collect();
         for class in &mut classes {
             inherit(class, &own);
         }

@@ -38,12 +38,8 @@ impl Schema {
         };
         let kind = self.get(attribute);
         match options {
-            None => {
-                Ok(Description { attribute, text: kind.name.clone(), binary: false, tagged: false })
-            }
-            Some(_) if kind.operational() => {
-                refuse(format!("\"{}\" is operational and takes no options", kind.name))
-            }
+            None => Ok(Description { attribute, text: kind.name.clone(), binary: false, tagged: false }),
+            Some(_) if kind.operational() => refuse(format!("\"{}\" is operational and takes no options", kind.name)),
             Some(options) => self.with_options(attribute, options),
         }
     }
@@ -61,9 +57,7 @@ impl Schema {
     fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str> {
         let lead = description.first().is_some_and(u8::is_ascii_alphanumeric);
         let ranges = || self.options().iter().any(|option| option.ends_with('='));
-        let fits = |byte: &u8| {
-            byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && ranges()
-        };
+        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-.;".contains(byte) || *byte == b'=' && ranges();
         match std::str::from_utf8(description) {
             Ok(text) if lead && description.iter().all(fits) => Ok(text),
             _ => refuse("not an attribute description"),
@@ -90,9 +84,7 @@ impl Schema {
         }
         tags.sort_unstable();
         tags.dedup();
-        if tags.len() > MAX_OPTIONS
-            || tags.iter().map(|tag| tag.len() + 1).sum::<usize>() > MAX_OPTIONS_LENGTH
-        {
+        if tags.len() > MAX_OPTIONS || tags.iter().map(|tag| tag.len() + 1).sum::<usize>() > MAX_OPTIONS_LENGTH {
             return refuse("too many options");
         }
         let tagged = !tags.is_empty();
@@ -105,8 +97,7 @@ impl Schema {
 
     fn knows_option(&self, option: &str) -> bool {
         let prefix = |known: &str| known.ends_with(['-', '=']);
-        let matches =
-            |known: &String| known == option || prefix(known) && option.starts_with(known.as_str());
+        let matches = |known: &String| known == option || prefix(known) && option.starts_with(known.as_str());
         self.options().iter().any(matches)
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::class::SpecialClass;
 use crate::{
-    AttributeId, AttributeType, Ava, ClassId, ClassKind, ContentRule, InvalidValue, ObjectClass,
-    Rdn, Result, RuleKind, Schema, refuse,
+    AttributeId, AttributeType, Ava, ClassId, ClassKind, ContentRule, InvalidValue, ObjectClass, Rdn, Result, RuleKind,
+    Schema, refuse,
 };
 
 /// Flags that an entry's object classes set, and that certain attributes require.
@@ -106,8 +106,7 @@ impl Schema {
     /// Derives the requirements for an entry from `classes`, the values of its `objectClass` in order, and from
     /// `structural`, the value of its `structuralObjectClass`, if it has one.
     pub fn profile(&self, classes: &[&[u8]], structural: Option<&[u8]>) -> Result<ObjectClassSet> {
-        let known =
-            classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
+        let known = classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
         let own = self.structural_class(&known)?;
         let replaces_structural = match structural {
             Some(given) => self.differs(given, own)?,
@@ -125,8 +124,7 @@ impl Schema {
             verdicts: Vec::new(),
             precluded: rule.map_or_else(Vec::new, |rule| rule.not.clone()),
         };
-        let extensible =
-            known.iter().any(|&id| self.is_special(id, SpecialClass::ExtensibleObject));
+        let extensible = known.iter().any(|&id| self.is_special(id, SpecialClass::ExtensibleObject));
         let allowed = self.allowed(&known, own, rule);
         profile.verdicts = self
             .attributes()
@@ -178,20 +176,13 @@ impl Schema {
         }
         if class != own && !self.is_special(class, SpecialClass::Glue) {
             let given = &given.name;
-            return refuse(format!(
-                "structuralObjectClass is '{given}', but the entry is of '{name}'"
-            ));
+            return refuse(format!("structuralObjectClass is '{given}', but the entry is of '{name}'"));
         }
         Ok(class != own)
     }
 
     /// Returns the required attributes; abstract classes and superiors of the structural class pass theirs on.
-    fn required(
-        &self,
-        classes: &[ClassId],
-        own: ClassId,
-        rule: Option<&ContentRule>,
-    ) -> Vec<(AttributeId, String)> {
+    fn required(&self, classes: &[ClassId], own: ClassId, rule: Option<&ContentRule>) -> Vec<(AttributeId, String)> {
         let mut required: Vec<(AttributeId, String)> = Vec::new();
         let mut add = |id: AttributeId, by: String| {
             if !required.iter().any(|known| known.0 == id) {
@@ -237,13 +228,10 @@ impl Schema {
                 found = Some(class);
                 continue;
             };
-            let joins =
-                |&&later: &&ClassId| structural(later) && below(later, best) && below(later, class);
+            let joins = |&&later: &&ClassId| structural(later) && below(later, best) && below(later, class);
             if !below(best, class) && !classes[at + 1..].iter().any(|later| joins(&later)) {
                 let (one, other) = (&self.object_class(best).name, &self.object_class(class).name);
-                return refuse(format!(
-                    "structural object classes '{one}' and '{other}' are not on one chain"
-                ));
+                return refuse(format!("structural object classes '{one}' and '{other}' are not on one chain"));
             }
         }
         found.ok_or_else(|| InvalidValue("no structural object class".into()))
@@ -254,8 +242,7 @@ impl Schema {
         let kind = self.get(id);
         let object_class = kind.name.eq_ignore_ascii_case("objectClass");
         let allowed = listed || kind.operational() || object_class;
-        let barred =
-            self.restriction(kind, profile.flags).is_some() || profile.precluded.contains(&id);
+        let barred = self.restriction(kind, profile.flags).is_some() || profile.precluded.contains(&id);
         match (allowed && !barred, kind.single_value) {
             (false, _) => AttributeVerdict::Refused,
             (true, true) => AttributeVerdict::Single,
@@ -284,13 +271,7 @@ impl Schema {
     }
 
     /// Checks the object classes of an entry against each other and against the content rule.
-    fn check_classes(
-        &self,
-        classes: &[ClassId],
-        own: ClassId,
-        rule: Option<&ContentRule>,
-        flags: u32,
-    ) -> Result<()> {
+    fn check_classes(&self, classes: &[ClassId], own: ClassId, rule: Option<&ContentRule>, flags: u32) -> Result<()> {
         if let Some(rule) = rule.filter(|rule| rule.obsolete) {
             return refuse(format!("content rule '{}' is obsolete", rule.name));
         }
@@ -304,10 +285,7 @@ impl Schema {
                 ClassKind::Abstract => self.check_abstract(class, classes, own)?,
                 ClassKind::Auxiliary if !rule.is_none_or(by_rule) => {
                     let rule = rule.map_or("", |rule| &rule.name);
-                    return refuse(format!(
-                        "object class '{}' is not allowed by content rule '{rule}'",
-                        class.name
-                    ));
+                    return refuse(format!("object class '{}' is not allowed by content rule '{rule}'", class.name));
                 }
                 ClassKind::Auxiliary | ClassKind::Structural => {}
             }
@@ -334,9 +312,7 @@ impl Schema {
         let why = match class.special {
             Some(SpecialClass::RootDse) => "is for the root DSE only",
             Some(SpecialClass::WithinSubentry) if flags & SUBENTRY == 0 => "is for subentries only",
-            Some(SpecialClass::DynamicObject) if !self.dynamic_objects() => {
-                "needs the overlay dds on the database"
-            }
+            Some(SpecialClass::DynamicObject) if !self.dynamic_objects() => "needs the overlay dds on the database",
             _ => return Ok(()),
         };
         refuse(format!("object class '{}' {why}", class.name))
@@ -368,12 +344,7 @@ impl Schema {
 
     /// Whether the values of an attribute contain the RDN's value `asserted`. Both must be in the form in which they
     /// are compared: normalized if the type has a normal form.
-    pub fn rdn_value_held<'a>(
-        &self,
-        ava: &Ava,
-        asserted: &[u8],
-        stored: impl IntoIterator<Item = &'a [u8]>,
-    ) -> bool {
+    pub fn rdn_value_held<'a>(&self, ava: &Ava, asserted: &[u8], stored: impl IntoIterator<Item = &'a [u8]>) -> bool {
         let kind = self.get(ava.attribute);
         let rule = kind.equality.as_ref().map(|rule| rule.kind);
         stored.into_iter().any(|value| match rule {

@@ -56,12 +56,9 @@ mod tests {
             assert_eq!(names.insert(name, number), is_taken, "{name}");
         }
         assert!(names.insert("cn", 2));
-        for (name, number) in [
-            ("TELEPHONENUMBER", Some(1)),
-            ("2.5.4.20", Some(1)),
-            ("telephoneNumbe", None),
-            ("", None),
-        ] {
+        for (name, number) in
+            [("TELEPHONENUMBER", Some(1)), ("2.5.4.20", Some(1)), ("telephoneNumbe", None), ("", None)]
+        {
             assert_eq!(names.find(name.as_bytes()), number, "{name}");
         }
     }

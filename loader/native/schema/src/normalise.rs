@@ -10,8 +10,7 @@ use crate::{AttributeId, Normalise, Result, Schema, refuse, x509};
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'}', value).filter(|_| value[0] == b'{')?;
     let number = &value[1..end];
-    let numeric =
-        !number.is_empty() && number.iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
+    let numeric = !number.is_empty() && number.iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
     numeric.then(|| value.split_at(end + 1))
 }
 
@@ -52,13 +51,7 @@ impl Schema {
         self.normalise_nested(id, rest, 0, out).map(|()| true)
     }
 
-    pub(crate) fn normalise_nested(
-        &self,
-        id: AttributeId,
-        value: &[u8],
-        depth: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    pub(crate) fn normalise_nested(&self, id: AttributeId, value: &[u8], depth: u32, out: &mut Vec<u8>) -> Result<()> {
         let kind = self.get(id);
         match kind.normaliser {
             Normalise::None => out.extend_from_slice(value),
@@ -93,8 +86,7 @@ impl Schema {
     /// Returns the form that most values of a type have.
     pub fn value_form(&self, id: AttributeId) -> ValueForm {
         let kind = self.get(id);
-        let (normaliser, crate::syntax::Syntax { check, pretty, .. }) =
-            (kind.normaliser, kind.syntax);
+        let (normaliser, crate::syntax::Syntax { check, pretty, .. }) = (kind.normaliser, kind.syntax);
         match (normaliser, check, pretty) {
             (Normalise::Dn, ..) => ValueForm::Dn,
             _ if kind.ordered.is_some() => ValueForm::Other,
@@ -104,16 +96,12 @@ impl Schema {
                 Check::Plain(Syntax::DirectoryString | Syntax::Ia5String),
                 Pretty::Same,
             ) => ValueForm::Text,
-            (
-                Normalise::Value(Normaliser::Telephone),
-                Check::Plain(Syntax::TelephoneNumber),
-                Pretty::Same,
-            ) => ValueForm::Telephone,
-            (
-                Normalise::Value(Normaliser::Uuid),
-                Check::Plain(Syntax::Uuid),
-                Pretty::Same | Pretty::Uuid,
-            ) => ValueForm::Uuid,
+            (Normalise::Value(Normaliser::Telephone), Check::Plain(Syntax::TelephoneNumber), Pretty::Same) => {
+                ValueForm::Telephone
+            }
+            (Normalise::Value(Normaliser::Uuid), Check::Plain(Syntax::Uuid), Pretty::Same | Pretty::Uuid) => {
+                ValueForm::Uuid
+            }
             (Normalise::Value(Normaliser::Csn), _, Pretty::Csn) => ValueForm::Csn,
             _ => ValueForm::Other,
         }
@@ -143,13 +131,10 @@ impl Schema {
             Check::Control => (is_control(value), "not a control such as {1.2.3 criticality TRUE}"),
             Check::Oid => (is_oid(value), "not an OID"),
             Check::OidOrName => (is_oid_or_name(value), "neither an OID nor a name"),
-            Check::Certificate => {
-                (x509::is_certificate(value) == Some(true), "not an X.509 certificate in DER")
+            Check::Certificate => (x509::is_certificate(value) == Some(true), "not an X.509 certificate in DER"),
+            Check::CertificateList => {
+                (x509::is_certificate_list(value) == Some(true), "not an X.509 certificate list in DER")
             }
-            Check::CertificateList => (
-                x509::is_certificate_list(value) == Some(true),
-                "not an X.509 certificate list in DER",
-            ),
             Check::AttributeCertificate => {
                 let holds = x509::is_attribute_certificate(value) == Some(true);
                 (holds, "not an X.509 attribute certificate in DER")
@@ -182,9 +167,7 @@ fn is_oid_or_name(value: &[u8]) -> bool {
 /// Returns the first word in the parentheses or braces of a schema definition, which must be an OID
 /// (`firstComponentNormalize` in `servers/slapd/schema_init.c`).
 fn first_oid(value: &[u8]) -> Result<&[u8]> {
-    first(value)
-        .filter(|word| is_oid(word))
-        .map_or_else(|| refuse("does not begin with an OID"), Ok)
+    first(value).filter(|word| is_oid(word)).map_or_else(|| refuse("does not begin with an OID"), Ok)
 }
 
 /// Returns the first word, which must be an integer.
@@ -226,9 +209,7 @@ fn is_control_value(rest: &[u8]) -> bool {
     let Some(value) = after_keyword(rest, b"controlValue ") else { return rest.is_empty() };
     let Some(digits) = value.strip_prefix(b"\"") else { return false };
     let length = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    length % 2 == 0
-        && digits.get(length) == Some(&b'"')
-        && trim_start(&digits[length + 1..]).is_empty()
+    length % 2 == 0 && digits.get(length) == Some(&b'"') && trim_start(&digits[length + 1..]).is_empty()
 }
 
 /// Returns the text after the keyword, which is compared without case.

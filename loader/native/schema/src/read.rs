@@ -44,11 +44,7 @@ pub struct Settings {
 impl Default for Settings {
     /// slapd's defaults: the option `lang-`, no dynamic objects.
     fn default() -> Self {
-        Self {
-            attribute_options: vec!["lang-".into()],
-            dynamic_objects: false,
-            password_policy: false,
-        }
+        Self { attribute_options: vec!["lang-".into()], dynamic_objects: false, password_policy: false }
     }
 }
 
@@ -58,9 +54,7 @@ impl Definition {
         let text = self.text.trim();
         let numbered = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
         match numbered {
-            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-                (rest.trim_start(), false)
-            }
+            Some((number, rest)) if number.bytes().all(|byte| byte.is_ascii_digit()) => (rest.trim_start(), false),
             _ => (text, self.builtin),
         }
     }
@@ -183,13 +177,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    fn keyword(
-        &mut self,
-        kind: Kind,
-        word: &str,
-        tokens: &mut Tokens<'a>,
-        macros: &Macros,
-    ) -> Result<(), String> {
+    fn keyword(&mut self, kind: Kind, word: &str, tokens: &mut Tokens<'a>, macros: &Macros) -> Result<(), String> {
         use Kind::{AttributeType, ContentRule, ObjectClass, Syntax};
         match (kind, word) {
             (_, "NAME") => self.names = tokens.words(word)?,

@@ -39,8 +39,8 @@ pub enum RuleKind {
 
 use Normalise::{Dn, FirstInteger, FirstOid, NameUid, None as Plain, Rdn, Unproven, Value};
 use Normaliser::{
-    CaseExact, CaseExactIa5, CaseIgnore, CaseIgnoreIa5, CaseIgnoreList, Csn, CsnSid,
-    GeneralizedTime, NumericString, Telephone, Uuid,
+    CaseExact, CaseExactIa5, CaseIgnore, CaseIgnoreIa5, CaseIgnoreList, Csn, CsnSid, GeneralizedTime, NumericString,
+    Telephone, Uuid,
 };
 use RuleKind::{Hashed, Integer, Substrings, Time, Unindexed};
 
@@ -95,12 +95,7 @@ const RULES: [Row; 48] = [
     ("2.5.13.46", "attributeCertificateMatch", Unindexed, Plain),
     ("1.3.6.1.4.1.1466.109.114.1", "caseExactIA5Match", Hashed, Value(CaseExactIa5)),
     ("1.3.6.1.4.1.1466.109.114.2", "caseIgnoreIA5Match", Hashed, Value(CaseIgnoreIa5)),
-    (
-        "1.3.6.1.4.1.1466.109.114.3",
-        "caseIgnoreIA5SubstringsMatch",
-        Substrings,
-        Value(CaseIgnoreIa5),
-    ),
+    ("1.3.6.1.4.1.1466.109.114.3", "caseIgnoreIA5SubstringsMatch", Substrings, Value(CaseIgnoreIa5)),
     ("1.3.6.1.4.1.4203.1.2.1", "caseExactIA5SubstringsMatch", Substrings, Value(CaseExactIa5)),
     ("1.3.6.1.1.16.2", "UUIDMatch", Hashed, Value(Uuid)),
     ("1.3.6.1.1.16.3", "UUIDOrderingMatch", Unindexed, Value(Uuid)),

@@ -45,13 +45,9 @@ impl Schema {
         };
         let (types, classes) = (read(Kind::AttributeType)?, read(Kind::ObjectClass)?);
         let (attribute_names, class_names) = (names(&types)?, names(&classes)?);
-        let attributes =
-            attribute::resolve(&types, &read(Kind::Syntax)?, &attribute_names, &settings)?;
-        let of_2_4 = attribute_names
-            .find(SINCE_2_5.as_bytes())
-            .is_none_or(|id| !attributes[id as usize].builtin);
-        let sources =
-            Sources { attribute_names: &attribute_names, class_names: &class_names, of_2_4 };
+        let attributes = attribute::resolve(&types, &read(Kind::Syntax)?, &attribute_names, &settings)?;
+        let of_2_4 = attribute_names.find(SINCE_2_5.as_bytes()).is_none_or(|id| !attributes[id as usize].builtin);
+        let sources = Sources { attribute_names: &attribute_names, class_names: &class_names, of_2_4 };
         let classes = sources.resolve(&classes)?;
         let rules = read(Kind::ContentRule)?;
         let rules = rules.iter().map(|rule| sources.rule(rule)).collect::<Result<_, _>>()?;
@@ -93,8 +89,7 @@ impl Schema {
     /// Describes in two texts how values of a type are stored, and what else decides their index keys. The texts are
     /// compared with those of another schema.
     pub fn attribute_meaning(&self, one: &AttributeType) -> (String, String) {
-        let rule =
-            |rule: &Option<Rule>| rule.as_ref().map_or("none", |rule| &*rule.name).to_owned();
+        let rule = |rule: &Option<Rule>| rule.as_ref().map_or("none", |rule| &*rule.name).to_owned();
         let above: Vec<&str> = one.chain.iter().map(|id| self.get(*id).name.as_str()).collect();
         let ordered = if one.ordered.is_some() { " X-ORDERED" } else { "" };
         let stored = format!("SYNTAX {} EQUALITY {}{ordered}", one.syntax_oid, rule(&one.equality));
@@ -103,8 +98,7 @@ impl Schema {
 
     /// Describes an object class in the same way: the index of objectClass contains the names of its superiors.
     pub fn class_meaning(&self, one: &ObjectClass) -> (String, String) {
-        let mut above: Vec<&str> =
-            one.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
+        let mut above: Vec<&str> = one.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
         above.sort_unstable();
         (String::new(), format!("SUP {}", above.join(" ")))
     }

@@ -100,6 +100,5 @@ impl Syntax {
     }
 
     /// A configured syntax without `X-SUBST`; its values are not checked.
-    pub const UNCHECKED: Self =
-        Self { check: Check::Unchecked, pretty: Pretty::Same, binary: false };
+    pub const UNCHECKED: Self = Self { check: Check::Unchecked, pretty: Pretty::Same, binary: false };
 }

@@ -98,9 +98,8 @@ fn dn_values_are_normalised_from_their_text() {
 #[test]
 fn values_are_checked() {
     let schema = schema();
-    let check = |name: &[u8], value: &str| {
-        schema.check_value(schema.attribute(name).unwrap(), value.as_bytes()).is_ok()
-    };
+    let check =
+        |name: &[u8], value: &str| schema.check_value(schema.attribute(name).unwrap(), value.as_bytes()).is_ok();
     assert!(check(b"member", "cn=x") && !check(b"member", "x") && !check(b"member", "cn="));
     assert!(check(b"uniqueMember", "cn=x#'1'B") && !check(b"uniqueMember", "x#'1'B"));
     assert!(check(b"objectClass", "2.5.6.6") && !check(b"objectClass", "nope"));

@@ -45,20 +45,12 @@ fn rules_of_third_party_modules_are_reported() {
     let syntax = "( 1.2.3.4 DESC 'of a module' )";
     let by_rule = "( 1.2.3.5 NAME 'byRule' EQUALITY strangeMatch SYNTAX 1.2.3.4 )";
     let by_syntax = "( 1.2.3.6 NAME 'bySyntax' SYNTAX 1.2.3.4 )";
-    let kinds =
-        [(Kind::Syntax, syntax), (Kind::AttributeType, by_rule), (Kind::AttributeType, by_syntax)];
+    let kinds = [(Kind::Syntax, syntax), (Kind::AttributeType, by_rule), (Kind::AttributeType, by_syntax)];
     let unproven = |builtin: bool| {
-        let definition = |(kind, text): &(Kind, &str)| Definition {
-            kind: *kind,
-            text: (*text).to_owned(),
-            builtin,
-        };
+        let definition = |(kind, text): &(Kind, &str)| Definition { kind: *kind, text: (*text).to_owned(), builtin };
         let definitions: Vec<_> = kinds.iter().map(definition).collect();
         let schema = Schema::read(&definitions, Settings::default()).unwrap();
-        schema
-            .attributes()
-            .map(|kind| kind.of_other_module().map(str::to_owned))
-            .collect::<Vec<_>>()
+        schema.attributes().map(|kind| kind.of_other_module().map(str::to_owned)).collect::<Vec<_>>()
     };
     assert_eq!(unproven(true), [Some("strangeMatch".to_owned()), Some("1.2.3.4".to_owned())]);
     assert_eq!(
@@ -79,15 +71,11 @@ fn macros_expand() {
 fn classes_inherit() {
     let schema = schema();
     let class = schema.object_class(schema.class(b"BOSS").unwrap());
-    let names = |ids: &[schema::AttributeId]| -> Vec<String> {
-        ids.iter().map(|&id| schema.get(id).name.clone()).collect()
-    };
+    let names =
+        |ids: &[schema::AttributeId]| -> Vec<String> { ids.iter().map(|&id| schema.get(id).name.clone()).collect() };
     assert_eq!(class.kind, ClassKind::Structural);
     assert_eq!(names(&class.must), ["o", "sn", "cn", "objectClass"]);
-    assert_eq!(
-        names(&class.may),
-        ["mail", "userPassword", "telephoneNumber", "seeAlso", "description"]
-    );
+    assert_eq!(names(&class.may), ["mail", "userPassword", "telephoneNumber", "seeAlso", "description"]);
 }
 
 #[test]
@@ -135,9 +123,7 @@ fn descriptions_have_one_spelling() {
     assert_eq!(spelled("COMMONNAME;lang-FR;lang-en;LANG-fr").unwrap(), "cn;lang-en;lang-fr");
     assert_eq!(spelled("2.5.4.36;Binary").unwrap(), "userCertificate;binary");
     assert_eq!(spelled("usercertificate;lang-x;binary").unwrap(), "userCertificate;binary;lang-x");
-    for wrong in
-        ["", "nope", "cn;", "cn;;lang-x", "cn;x-y", "cn;binary", "entryUUID;lang-x", "c n", "-x"]
-    {
+    for wrong in ["", "nope", "cn;", "cn;;lang-x", "cn;x-y", "cn;binary", "entryUUID;lang-x", "c n", "-x"] {
         assert!(spelled(wrong).is_err(), "{wrong}");
     }
     assert!(schema.describe_stored(b"userCertificate").is_err());

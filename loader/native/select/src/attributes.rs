@@ -9,14 +9,8 @@ const ALWAYS: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
 /// The attribute that slapd takes from the sync control if it is not requested.
 const IDENTITY: &str = "entryUUID";
 /// Attributes that a consumer does not store, because each server computes them or has its own (contextCSN).
-const DYNAMIC: [&str; 6] = [
-    "entryDN",
-    "subschemaSubentry",
-    "hasSubordinates",
-    "numSubordinates",
-    "numAllSubordinates",
-    "contextCSN",
-];
+const DYNAMIC: [&str; 6] =
+    ["entryDN", "subschemaSubentry", "hasSubordinates", "numSubordinates", "numAllSubordinates", "contextCSN"];
 
 /// The values of `attrs` and `exattrs`, split into names.
 #[derive(Debug, Clone, Default)]
@@ -46,9 +40,7 @@ impl Attributes {
             return refuse("attrs: slapd terminates on a list of options and \"*\" or \"+\"");
         }
         if !listed.exattrs.is_empty() && names().any(|name| name.starts_with('@')) {
-            return refuse(
-                "exattrs and a class in attrs: slapd's consumer removes random ones of them",
-            );
+            return refuse("exattrs and a class in attrs: slapd's consumer removes random ones of them");
         }
         // Empty lists request all attributes.
         let everything = star == plus && found.is_empty();
@@ -121,9 +113,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
         return refuse(format!("{list}: \"{name}\" is a form that not every slapd accepts"));
     }
     match schema.describe(name.as_bytes()) {
-        Ok(description) if description.text.ends_with('-') => {
-            refuse(format!("{list}: a range of options, {name}"))
-        }
+        Ok(description) if description.text.ends_with('-') => refuse(format!("{list}: a range of options, {name}")),
         Ok(description) => Ok(vec![description]),
         Err(refusal) => refuse(format!("{list}: {}", refusal.0)),
     }
@@ -134,9 +124,7 @@ fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     let mut excluded = Vec::new();
     for name in names {
         if ALWAYS.iter().any(|one| one.eq_ignore_ascii_case(name) && one != name) {
-            return refuse(format!(
-                "exattrs: {name} is required, which slapd sees only in its canonical spelling"
-            ));
+            return refuse(format!("exattrs: {name} is required, which slapd sees only in its canonical spelling"));
         }
         for one in described("exattrs", name, schema)? {
             let kind = schema.get(one.attribute);

@@ -56,9 +56,7 @@ impl<'a> AttributeDescriptions<'a> {
         }
         let column = self.column(spelling);
         // Two spellings of the same description have the same number.
-        let same = |one: &AttributeDescription| {
-            column.description.is_some() && one.description == column.description
-        };
+        let same = |one: &AttributeDescription| column.description.is_some() && one.description == column.description;
         let number = self.all.iter().position(same).unwrap_or_else(|| {
             self.all.push(column);
             self.all.len() - 1
@@ -79,10 +77,7 @@ impl<'a> AttributeDescriptions<'a> {
         let part = match kind.name.as_str() {
             "objectClass" => SpecialAttribute::Class,
             "entryCSN" => SpecialAttribute::Csn,
-            name => OWN
-                .iter()
-                .position(|own| *own == name)
-                .map_or(SpecialAttribute::Other, SpecialAttribute::Own),
+            name => OWN.iter().position(|own| *own == name).map_or(SpecialAttribute::Other, SpecialAttribute::Own),
         };
         AttributeDescription {
             keep: attributes.keep(&description, self.schema),

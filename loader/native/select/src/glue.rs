@@ -28,13 +28,11 @@ impl Glue {
     pub fn above(&mut self, placed: &ConsumerDn, csn: Option<&[u8]>) {
         let (mut normal, mut dn) = (placed.normal.as_slice(), placed.dn.as_slice());
         while normal != self.suffix && !normal.is_empty() {
-            (normal, dn) =
-                (parent(normal), schema::split_leaf(dn).map_or(&b""[..], |(_, above)| above));
+            (normal, dn) = (parent(normal), schema::split_leaf(dn).map_or(&b""[..], |(_, above)| above));
             if self.wanted.contains_key(normal) {
                 return;
             }
-            let wanted =
-                GlueEntry { dn: dn.trim_ascii_start().to_vec(), csn: csn.map(<[u8]>::to_vec) };
+            let wanted = GlueEntry { dn: dn.trim_ascii_start().to_vec(), csn: csn.map(<[u8]>::to_vec) };
             self.wanted.insert(normal.to_vec(), wanted);
         }
     }
@@ -51,9 +49,8 @@ impl Glue {
     /// Returns the glue entries, parents first.
     pub fn entries(&self) -> Vec<Missing<'_>> {
         let all = self.wanted.iter();
-        let mut all: Vec<_> = all
-            .map(|(normal, wanted)| Missing { normal, dn: &wanted.dn, csn: wanted.csn.as_deref() })
-            .collect();
+        let mut all: Vec<_> =
+            all.map(|(normal, wanted)| Missing { normal, dn: &wanted.dn, csn: wanted.csn.as_deref() }).collect();
         all.sort_unstable_by_key(|one| (one.normal.len(), one.normal));
         all
     }
@@ -71,9 +68,7 @@ impl Missing<'_> {
     pub fn record(&self) -> Vec<u8> {
         let mut text = Vec::new();
         write::line(&mut text, b"dn", self.dn);
-        text.extend_from_slice(
-            b"objectClass: top\nobjectClass: glue\nstructuralObjectClass: glue\n",
-        );
+        text.extend_from_slice(b"objectClass: top\nobjectClass: glue\nstructuralObjectClass: glue\n");
         if let Some(csn) = self.csn {
             write::line(&mut text, b"entryCSN", csn);
         }

@@ -29,12 +29,9 @@ impl Suffixes {
     pub fn read(base: &str, scope: Scope, massage: Option<&str>, schema: &Schema) -> Result<Self> {
         let normal = |text: &str| schema.dn(text.as_bytes()).map(|dn| dn.normal());
         let (base, massaged) = (normal(base)?, massage.map(normal).transpose()?);
-        let special =
-            |text: &[u8]| text.is_empty() || text.iter().any(|byte| SPECIAL.contains(byte));
+        let special = |text: &[u8]| text.is_empty() || text.iter().any(|byte| SPECIAL.contains(byte));
         if massaged.as_ref().is_some_and(|massaged| special(&base) || special(massaged)) {
-            return Err(InvalidValue(
-                "suffixmassage with an empty suffix, or with one of *+?()[]{}|^$\\%".into(),
-            ));
+            return Err(InvalidValue("suffixmassage with an empty suffix, or with one of *+?()[]{}|^$\\%".into()));
         }
         Ok(Self { base, scope, massaged })
     }

@@ -46,25 +46,17 @@ impl Selection {
         Ok(Self {
             filter: filter.map(|text| Filter::read(text, schema)).transpose()?,
             attributes: Attributes::read(&settings.listed, schema)?,
-            suffixes: Suffixes::read(
-                &settings.base,
-                settings.scope,
-                settings.massage.as_deref(),
-                schema,
-            )?,
+            suffixes: Suffixes::read(&settings.base, settings.scope, settings.massage.as_deref(), schema)?,
             suffix: schema.dn(settings.suffix.as_bytes())?.normal(),
             scope: settings.scope,
-            root_dn: root_dn
-                .map(|text| schema.dn(text.as_bytes()).map(|dn| dn.pretty()))
-                .transpose()?,
+            root_dn: root_dn.map(|text| schema.dn(text.as_bytes()).map(|dn| dn.pretty())).transpose()?,
         })
     }
 
     /// Returns lines for the attributes in `OWN` that are not `present`: the root DN, and the time of the entryCSN.
     pub(crate) fn own_lines(&self, csn: Option<&[u8]>, present: [bool; 4]) -> Vec<u8> {
         let mut lines = Vec::new();
-        let (Some(root_dn), Some(stamp)) = (&self.root_dn, csn.and_then(|csn| csn.get(..14)))
-        else {
+        let (Some(root_dn), Some(stamp)) = (&self.root_dn, csn.and_then(|csn| csn.get(..14))) else {
             return lines;
         };
         let time = [stamp, b"Z"].concat();

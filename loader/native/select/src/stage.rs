@@ -79,12 +79,7 @@ struct RecordInfo {
 }
 
 impl<'a> Stage<'a> {
-    fn new(
-        selection: &'a Selection,
-        schema: &'a Schema,
-        context_csns: &[String],
-        entries: &Path,
-    ) -> Result<Self> {
+    fn new(selection: &'a Selection, schema: &'a Schema, context_csns: &[String], entries: &Path) -> Result<Self> {
         let mut context = Vec::new();
         for csn in context_csns {
             write::line(&mut context, b"contextCSN", csn.as_bytes());
@@ -149,11 +144,7 @@ impl<'a> Stage<'a> {
         }
         let mut line = Vec::new();
         let value = field.value()?;
-        write::line(
-            &mut line,
-            field.description(),
-            &self.selection.suffixes.rewrite_suffix(&value),
-        );
+        write::line(&mut line, field.description(), &self.selection.suffixes.rewrite_suffix(&value));
         Ok(LineAction::Made(line))
     }
 
@@ -165,8 +156,7 @@ impl<'a> Stage<'a> {
             SpecialAttribute::Own(own) => self.found.own[own] = column.keep,
             SpecialAttribute::Other => {}
         }
-        let Some(description) = column.description.as_ref().filter(|_| !column.asked.is_empty())
-        else {
+        let Some(description) = column.description.as_ref().filter(|_| !column.asked.is_empty()) else {
             return Ok(());
         };
         let value = field.value()?;
@@ -198,8 +188,7 @@ impl<'a> Stage<'a> {
     fn write(&mut self, record: &Record<'_>, placed: &ConsumerDn) {
         write::line(&mut self.text, b"dn", &placed.dn);
         let columns = &self.columns;
-        let mut lines: Vec<_> =
-            self.found.lines.iter().filter(|(number, _)| columns.get(*number).keep).collect();
+        let mut lines: Vec<_> = self.found.lines.iter().filter(|(number, _)| columns.get(*number).keep).collect();
         let first = |number: usize| lines.iter().position(|(one, _)| *one == number);
         let order: Vec<_> = lines.iter().map(|(number, _)| first(*number)).collect();
         if !order.is_sorted() {

@@ -118,8 +118,7 @@ impl Body {
 impl Attribute {
     pub fn new(description: &str, items: Vec<Item>, may_repeat: bool) -> Self {
         let head = format!("{description}: ").into_bytes();
-        let mut attribute =
-            Self { description: description.to_owned(), head, items, may_repeat, constant: None };
+        let mut attribute = Self { description: description.to_owned(), head, items, may_repeat, constant: None };
         for item in &mut attribute.items {
             item.lead.clone_from(&attribute.head);
             if let Some(Step::Literal(bytes)) = item.text.steps.first() {
@@ -172,9 +171,7 @@ impl PresenceCondition {
                 let equal = equals.as_ref().is_none_or(|text| *text == found.text);
                 (found.there && equal) != *unless
             }
-            Self::Attribute { attribute, unless } => {
-                attributes.get(*attribute).copied().unwrap_or(false) != *unless
-            }
+            Self::Attribute { attribute, unless } => attributes.get(*attribute).copied().unwrap_or(false) != *unless,
         }
     }
 }

@@ -40,9 +40,7 @@ impl Distribution {
     pub fn most(&self) -> u64 {
         match self {
             Self::Fixed(number) => *number,
-            Self::Between { high, .. } | Self::Zipf { high, .. } | Self::Normal { high, .. } => {
-                *high
-            }
+            Self::Between { high, .. } | Self::Zipf { high, .. } | Self::Normal { high, .. } => *high,
             Self::Histogram(ranges) => ranges.iter().map(|range| range.high).max().unwrap_or(0),
         }
     }
@@ -52,9 +50,7 @@ impl Distribution {
         Ok(match *self {
             Self::Fixed(number) => Sampler::Even { low: number, count: 1 },
             Self::Between { low, high } => Sampler::Even { low, count: count(low, high)? },
-            Self::Zipf { low, high, exponent } => {
-                Sampler::Zipf { low, zipf: Zipf::new(count(low, high)?, exponent)? }
-            }
+            Self::Zipf { low, high, exponent } => Sampler::Zipf { low, zipf: Zipf::new(count(low, high)?, exponent)? },
             Self::Normal { low, high, mean, deviation } => {
                 count(low, high)?;
                 if !(mean.is_finite() && deviation.is_finite() && deviation >= 0.0) {
@@ -92,9 +88,7 @@ impl Sampler {
         match self {
             Self::Even { low, count } => low + below(bits, *count),
             Self::Zipf { low, zipf } => low + zipf.rank(bits) - 1,
-            Self::Normal { low, high, mean, deviation } => {
-                clamped(mean + deviation * normal(bits), *low, *high)
-            }
+            Self::Normal { low, high, mean, deviation } => clamped(mean + deviation * normal(bits), *low, *high),
             Self::Histogram { alias, ranges } => {
                 let (low, count) = ranges[alias.pick(bits)];
                 low + below(again(bits, 1), count)
@@ -150,9 +144,7 @@ impl Zipf {
             let at = inverse(area, self.exponent);
             let rank = ((at + 0.5) as u64).clamp(1, self.count);
             let edge = rank as f64;
-            if edge - at <= self.near
-                || area >= integral(edge + 0.5, self.exponent) - power(edge, self.exponent)
-            {
+            if edge - at <= self.near || area >= integral(edge + 0.5, self.exponent) - power(edge, self.exponent) {
                 return rank;
             }
         }
@@ -205,8 +197,7 @@ impl Alias {
     pub fn new(weights: &[f64]) -> Option<Self> {
         let sum: f64 = weights.iter().sum();
         let sound = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
-        if weights.is_empty() || !sound || !sum.is_finite() || u32::try_from(weights.len()).is_err()
-        {
+        if weights.is_empty() || !sound || !sum.is_finite() || u32::try_from(weights.len()).is_err() {
             return None;
         }
         #[allow(clippy::cast_precision_loss, reason = "fewer than 2^32")]
@@ -228,10 +219,8 @@ impl Alias {
 /// Fills up cells below the average share from those above it.
 #[allow(clippy::cast_possible_truncation, reason = "Alias::new lets fewer than 2^32 in")]
 fn cells(mut shares: Vec<f64>) -> Vec<Cell> {
-    let mut cells: Vec<Cell> =
-        (0..shares.len()).map(|at| Cell { stay: u32::MAX, other: at as u32 }).collect();
-    let (mut small, mut large): (Vec<usize>, Vec<usize>) =
-        (0..shares.len()).partition(|&at| shares[at] < 1.0);
+    let mut cells: Vec<Cell> = (0..shares.len()).map(|at| Cell { stay: u32::MAX, other: at as u32 }).collect();
+    let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..shares.len()).partition(|&at| shares[at] < 1.0);
     while let (Some(little), Some(&much)) = (small.pop(), large.last()) {
         cells[little] = Cell { stay: part_of_range(shares[little]), other: much as u32 };
         shares[much] -= 1.0 - shares[little];
@@ -305,8 +294,7 @@ mod tests {
 
     #[test]
     fn a_histogram_keeps_its_weights() {
-        let ranges =
-            vec![Range { low: 0, high: 0, weight: 3.0 }, Range { low: 10, high: 19, weight: 1.0 }];
+        let ranges = vec![Range { low: 0, high: 0, weight: 3.0 }, Range { low: 10, high: 19, weight: 1.0 }];
         let histogram = Distribution::Histogram(ranges);
         assert!((share(&histogram, 0) - 0.75).abs() < 0.01);
         assert!((share(&histogram, 15) - 0.025).abs() < 0.005);

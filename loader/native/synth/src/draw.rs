@@ -70,8 +70,7 @@ mod tests {
     #[test]
     fn other_names_and_seeds_give_other_streams() {
         let names = [&["ab", "c"][..], &["a", "bc"], &["abc"], &["abc", ""]];
-        let mut found: Vec<u64> =
-            (0..20).flat_map(|seed| names.map(|names| Stream::new(seed, names).at(7))).collect();
+        let mut found: Vec<u64> = (0..20).flat_map(|seed| names.map(|names| Stream::new(seed, names).at(7))).collect();
         found.sort_unstable();
         found.dedup();
         assert_eq!(found.len(), 80);
@@ -81,8 +80,7 @@ mod tests {
     fn below_is_uniform() {
         let stream = Stream::new(3, &["even"]);
         let mut counts = [0; 10];
-        (0..100_000)
-            .for_each(|number| counts[usize::try_from(below(stream.at(number), 10)).unwrap()] += 1);
+        (0..100_000).for_each(|number| counts[usize::try_from(below(stream.at(number), 10)).unwrap()] += 1);
         assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
     }
 

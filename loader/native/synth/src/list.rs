@@ -193,10 +193,7 @@ mod tests {
 
     #[test]
     fn an_error_names_its_line() {
-        assert_eq!(
-            parsed("a\nb\tx\n").unwrap_err(),
-            "x.txt: line 2: \"x\" is not a weight above 0"
-        );
+        assert_eq!(parsed("a\nb\tx\n").unwrap_err(), "x.txt: line 2: \"x\" is not a weight above 0");
         assert_eq!(parsed("\n").unwrap_err(), "x.txt: it is empty");
     }
 }

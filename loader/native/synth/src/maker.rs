@@ -89,8 +89,7 @@ impl<'t> Maker<'t> {
         let body = &self.tree.kinds[kind].body;
         for slot in 0..body.slots.len() {
             let names = &mut self.names;
-            let at =
-                EntryContext { tree: self.tree, kind, index, occurrence: 0, slots: &[], names };
+            let at = EntryContext { tree: self.tree, kind, index, occurrence: 0, slots: &[], names };
             body.fill(slot, at, &mut self.slots);
         }
     }
@@ -128,14 +127,7 @@ impl<'t> Maker<'t> {
         }
     }
 
-    fn item(
-        &mut self,
-        attribute: &Attribute,
-        item: &Item,
-        kind: usize,
-        index: u64,
-        out: &mut Vec<u8>,
-    ) {
+    fn item(&mut self, attribute: &Attribute, item: &Item, kind: usize, index: u64, out: &mut Vec<u8>) {
         let (slots, names) = (&self.slots, &mut self.names);
         let mut at = EntryContext { tree: self.tree, kind, index, occurrence: 0, slots, names };
         if !item.gate.is_open(&at, &self.present) {
@@ -176,13 +168,7 @@ impl<'t> Maker<'t> {
 }
 
 /// Ends the line that begins at `start`, in base64 if necessary. If `printable`, only the value's ends can require it.
-fn end_line(
-    out: &mut Vec<u8>,
-    start: usize,
-    description: &[u8],
-    printable: bool,
-    spare: &mut Vec<u8>,
-) {
+fn end_line(out: &mut Vec<u8>, start: usize, description: &[u8], printable: bool, spare: &mut Vec<u8>) {
     let value = &out[start + description.len() + 2..];
     let is_safe = match value {
         [first, .., last] if printable => !matches!(first, b' ' | b':' | b'<') && *last != b' ',
@@ -260,8 +246,7 @@ impl Names {
         // An RDN never refers to other DNs, so these buffers stay empty.
         let mut others = Self::default();
         for &slot in &known.naming {
-            let at =
-                EntryContext { tree, kind, index, occurrence: 0, slots: &[], names: &mut others };
+            let at = EntryContext { tree, kind, index, occurrence: 0, slots: &[], names: &mut others };
             known.body.fill(slot, at, &mut self.slots);
         }
         write_rdn(&known.rdn, &self.slots, out);

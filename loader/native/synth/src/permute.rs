@@ -65,8 +65,7 @@ mod tests {
         for count in [1, 2, 3, 5, 64, 100, 1000, 4097] {
             let permutation = Permutation::new(count);
             for key in [0, 1, u64::MAX] {
-                let mut found: Vec<u64> =
-                    (0..count).map(|number| permutation.place(key, number)).collect();
+                let mut found: Vec<u64> = (0..count).map(|number| permutation.place(key, number)).collect();
                 found.sort_unstable();
                 assert_eq!(found, (0..count).collect::<Vec<_>>(), "{count}");
             }
@@ -86,9 +85,7 @@ mod tests {
     fn the_images_of_neighbours_are_apart() {
         let permutation = Permutation::new(1_000_000);
         let close = (0..1000)
-            .filter(|&number| {
-                permutation.place(9, number).abs_diff(permutation.place(9, number + 1)) < 1000
-            })
+            .filter(|&number| permutation.place(9, number).abs_diff(permutation.place(9, number + 1)) < 1000)
             .count();
         assert!(close < 10, "{close}");
     }

@@ -98,11 +98,7 @@ impl Scope<'_> {
 }
 
 /// Returns the index of `name` in `known`, or an error that suggests a similar name.
-fn place<'n>(
-    name: &str,
-    known: impl Iterator<Item = &'n str> + Clone,
-    what: impl Display,
-) -> Result<usize, String> {
+fn place<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone, what: impl Display) -> Result<usize, String> {
     let found = known.clone().position(|one| one == name);
     found.ok_or_else(|| format!("there is no {what}{}", suggestion(name, known)))
 }
@@ -305,9 +301,7 @@ fn bounded(count: &Distribution, bound: u64, what: &str) -> Result<u64, String> 
 /// Returns how many lengths there are from `low` to `high`.
 fn span(low: u64, high: u64, longest: u64) -> Result<u64, String> {
     if low > high || high > longest {
-        return Err(format!(
-            "{low} to {high}: write lengths up to {longest}, the smaller one first"
-        ));
+        return Err(format!("{low} to {high}: write lengths up to {longest}, the smaller one first"));
     }
     Ok(high - low + 1)
 }
@@ -467,9 +461,7 @@ mod tests {
 
     #[test]
     fn ascii_fits_into_a_mail_address() {
-        for (name, expected) in
-            [("Zo\u{eb}", "zoe"), ("O'Brien", "obrien"), ("Smith", "smith"), ("\u{141}uk", "uk")]
-        {
+        for (name, expected) in [("Zo\u{eb}", "zoe"), ("O'Brien", "obrien"), ("Smith", "smith"), ("\u{141}uk", "uk")] {
             let mut out = Vec::new();
             plain(name.as_bytes(), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected);

@@ -104,9 +104,7 @@ impl Tree {
     pub fn parent(&self, kind: usize, index: u64) -> EntryRef {
         match &self.kinds[kind].above {
             ParentRule::Branch(branch) => EntryRef::Branch(*branch),
-            ParentRule::Kind { kind, chooser } => {
-                EntryRef::Entry { kind: *kind, index: chooser.choose(index) }
-            }
+            ParentRule::Kind { kind, chooser } => EntryRef::Entry { kind: *kind, index: chooser.choose(index) },
             ParentRule::Itself { branch, levels } => match levels.parent(index) {
                 Some(index) => EntryRef::Entry { kind, index },
                 None => EntryRef::Branch(*branch),
@@ -139,9 +137,7 @@ impl ParentChooser {
         let way = match pick {
             Pick::Each => ParentDistribution::Each,
             Pick::Uniform => ParentDistribution::Uniform(Permutation::new(of)),
-            Pick::Zipf(exponent) => {
-                ParentDistribution::Zipf(Zipf::new(of, exponent)?, Permutation::new(of))
-            }
+            Pick::Zipf(exponent) => ParentDistribution::Zipf(Zipf::new(of, exponent)?, Permutation::new(of)),
             Pick::Normal => ParentDistribution::Normal,
         };
         Ok(Self { stream, count: count.max(1), of, way })
@@ -151,9 +147,7 @@ impl ParentChooser {
         match &self.way {
             ParentDistribution::Each => self.shared(index),
             ParentDistribution::Uniform(_) => below(self.stream.at(index), self.of),
-            ParentDistribution::Zipf(zipf, places) => {
-                places.of(self.stream, zipf.rank(self.stream.at(index)) - 1)
-            }
+            ParentDistribution::Zipf(zipf, places) => places.of(self.stream, zipf.rank(self.stream.at(index)) - 1),
             ParentDistribution::Normal => self.bell(self.stream.at(index)),
         }
     }
@@ -201,9 +195,9 @@ impl Levels {
     /// Divides `count` entries into up to `levels` levels, each larger than the one above by the same factor.
     pub fn new(count: u64, levels: u32, pick: Pick, stream: Stream) -> Result<Self, String> {
         let starts = level_starts(count, levels);
-        let choosers = starts.windows(3).map(|edge| {
-            ParentChooser::new(pick, stream.part(edge[0]), edge[2] - edge[1], edge[1] - edge[0])
-        });
+        let choosers = starts
+            .windows(3)
+            .map(|edge| ParentChooser::new(pick, stream.part(edge[0]), edge[2] - edge[1], edge[1] - edge[0]));
         let choosers = choosers.collect::<Result<_, String>>()?;
         Ok(Self { starts, choosers })
     }
@@ -274,8 +268,7 @@ mod tests {
     fn choices_for_one_entry_differ() {
         for pick in [Pick::Each, Pick::Uniform] {
             let chooser = ParentChooser::new(pick, Stream::new(1, &["members"]), 10, 50).unwrap();
-            let mut members: Vec<u64> =
-                (0..50).map(|turn| chooser.choose_another(3, turn)).collect();
+            let mut members: Vec<u64> = (0..50).map(|turn| chooser.choose_another(3, turn)).collect();
             members.sort_unstable();
             assert_eq!(members, (0..50).collect::<Vec<_>>());
         }

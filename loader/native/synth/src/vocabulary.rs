@@ -79,8 +79,7 @@ impl Ranks {
         let sum: f64 = steps.iter().map(|step| step.share).sum();
         let ascending = steps.windows(2).all(|pair| pair[0].to < pair[1].to);
         let first = steps.first().is_some_and(|step| step.to > 0);
-        let sound =
-            |step: &Step| (0.0..=1e9).contains(&step.share) && (0.0..=1e6).contains(&step.letters);
+        let sound = |step: &Step| (0.0..=1e9).contains(&step.share) && (0.0..=1e6).contains(&step.letters);
         if !first || !ascending || !steps.iter().all(sound) || sum <= 0.0 {
             return Err("ranks must ascend, each with its share".to_owned());
         }
@@ -245,8 +244,7 @@ fn number(bits: u64, digits: u64, out: &mut Vec<u8>) {
 #[allow(clippy::cast_precision_loss, reason = "a mean")]
 fn mean(lengths: &Sampler, stream: Stream) -> f64 {
     const DRAWS: u64 = 4096;
-    (0..DRAWS).map(|number| lengths.draw(stream.part(1).at(number)) as f64).sum::<f64>()
-        / DRAWS as f64
+    (0..DRAWS).map(|number| lengths.draw(stream.part(1).at(number)) as f64).sum::<f64>() / DRAWS as f64
 }
 
 /// Prints only the definition; the rest is derived from it.
@@ -316,13 +314,9 @@ mod tests {
     #[test]
     fn invalid_ranks_are_refused() {
         let step = |to, share| Step { to, share, letters: 1.0 };
-        for steps in [
-            vec![],
-            vec![step(0, 1.0)],
-            vec![step(2, 1.0), step(2, 1.0)],
-            vec![step(1, f64::NAN)],
-            vec![step(1, 0.0)],
-        ] {
+        for steps in
+            [vec![], vec![step(0, 1.0)], vec![step(2, 1.0), step(2, 1.0)], vec![step(1, f64::NAN)], vec![step(1, 0.0)]]
+        {
             assert!(Ranks::new(steps).is_err());
         }
     }

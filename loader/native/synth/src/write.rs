@@ -53,12 +53,7 @@ pub struct Task<'a> {
 }
 
 /// Writes the items to any descriptor, optionally compressed by zstd.
-pub fn to_descriptor(
-    task: &Task<'_>,
-    fd: OwnedFd,
-    compress: bool,
-    counters: &Counters,
-) -> Result<()> {
+pub fn to_descriptor(task: &Task<'_>, fd: OwnedFd, compress: bool, counters: &Counters) -> Result<()> {
     let mut out = StreamWriter::new(fd, compress.then(|| threads(task)), counters)?;
     run(task, counters, false, &mut |bytes| out.write(bytes))?;
     out.finish()

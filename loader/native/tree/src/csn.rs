@@ -95,10 +95,7 @@ mod tests {
 
     #[test]
     fn short_forms_of_old_servers_are_accepted() {
-        assert_eq!(
-            pack(b"20060101000000Z#000001#00#000000"),
-            pack(b"20060101000000.000000Z#000001#000#000000")
-        );
+        assert_eq!(pack(b"20060101000000Z#000001#00#000000"), pack(b"20060101000000.000000Z#000001#000#000000"));
         assert_eq!(sid(b"20060101000000Z#000001#0A#000000").as_deref(), Some("00a"));
     }
 }

@@ -216,8 +216,7 @@ impl Collector {
     }
 
     fn finish(self) -> Difference {
-        let text =
-            |(dn, change): (Vec<u8>, Change)| (change, String::from_utf8_lossy(&dn).into_owned());
+        let text = |(dn, change): (Vec<u8>, Change)| (change, String::from_utf8_lossy(&dn).into_owned());
         let samples = self.least.into_sorted_vec().into_iter().map(text).collect();
         Difference { samples, subtrees: self.subtrees.finish(self.limit), ..self.found }
     }

@@ -110,11 +110,7 @@ impl Fingerprinter {
     }
 
     /// Returns the fingerprint. Calls `see` with every field and the hash of its description in lower case.
-    pub fn print_with(
-        &mut self,
-        record: &Record<'_>,
-        mut see: impl FnMut(&Field<'_>, u64),
-    ) -> Result<Fingerprint> {
+    pub fn print_with(&mut self, record: &Record<'_>, mut see: impl FnMut(&Field<'_>, u64)) -> Result<Fingerprint> {
         let entry = record.entry()?;
         self.begin();
         for field in entry.fields {

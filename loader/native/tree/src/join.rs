@@ -53,10 +53,7 @@ impl RootStamp {
             return Ok(());
         }
         let root = String::from_utf8_lossy(self.root.key()).into_owned();
-        Err(Error::new(
-            Code::RootMissing,
-            format!("the input has no entry {root} to bear contextCSN"),
-        ))
+        Err(Error::new(Code::RootMissing, format!("the input has no entry {root} to bear contextCSN")))
     }
 }
 
@@ -102,12 +99,7 @@ impl ContextCsnStamp {
     }
 
     /// Appends the edited record and a blank line; `plain` copies the records that need no change.
-    pub fn copy(
-        &mut self,
-        plain: &mut Editor,
-        record: &Record<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    pub fn copy(&mut self, plain: &mut Editor, record: &Record<'_>, out: &mut Vec<u8>) -> Result<()> {
         self.name.set(&record.entry()?.dn);
         let extra = self.root.lines_for(&self.name);
         let Some(older) = self.claim.held_back(record)? else {
@@ -190,12 +182,7 @@ const MEMORY: usize = 32 << 20;
 
 /// Copies `input` to `path`, sorted by depth; records of the same depth keep their order. `scratch` is the directory of
 /// the temporary file.
-pub fn parents_first(
-    input: Input<'_>,
-    path: &Path,
-    scratch: &Path,
-    counters: &Counters,
-) -> Result<()> {
+pub fn parents_first(input: Input<'_>, path: &Path, scratch: &Path, counters: &Counters) -> Result<()> {
     let mut sorter = RecordSorter::new(MEMORY, 1, scratch, counters.flag());
     let mut number = 0;
     each_record(input, counters, |record| {

@@ -239,9 +239,7 @@ mod tests {
 
     #[test]
     fn inner_spaces_and_significant_escapes_are_kept() {
-        for (one, other) in
-            [("cn=jo  doe", "cn=jo doe"), (r"cn=a\ ,dc=x", "cn=a ,dc=x"), (r"cn=\#0a", "cn=#0a")]
-        {
+        for (one, other) in [("cn=jo  doe", "cn=jo doe"), (r"cn=a\ ,dc=x", "cn=a ,dc=x"), (r"cn=\#0a", "cn=#0a")] {
             assert_ne!(key(one), key(other));
         }
     }

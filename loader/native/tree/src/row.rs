@@ -71,18 +71,9 @@ impl EntryRecord {
     /// Decodes a row of `SIZE` bytes.
     #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let number = |at: usize| {
-            bytes[at..].first_chunk().copied().map(u128::from_le_bytes).unwrap_or_default()
-        };
+        let number = |at: usize| bytes[at..].first_chunk().copied().map(u128::from_le_bytes).unwrap_or_default();
         let length = bytes[80..].first_chunk().copied().map(u32::from_le_bytes).unwrap_or_default();
-        Self {
-            dn: number(0),
-            parent: number(16),
-            uuid: number(32),
-            csn: number(48),
-            print: number(64),
-            length,
-        }
+        Self { dn: number(0), parent: number(16), uuid: number(32), csn: number(48), print: number(64), length }
     }
 }
 

@@ -97,11 +97,7 @@ impl Scanner {
             };
             uses.into_iter().map(named).collect()
         };
-        Scan {
-            attributes: named(self.attributes),
-            object_classes: named(self.object_classes),
-            ..self.scan
-        }
+        Scan { attributes: named(self.attributes), object_classes: named(self.object_classes), ..self.scan }
     }
 }
 

@@ -35,8 +35,7 @@ fn ldif(seed: u64) -> String {
 fn list(text: &str) -> Vec<u8> {
     let block = Block { bytes: text.as_bytes(), line: 1, last: true };
     let mut printer = Fingerprinter::new(tree::join::context_csn());
-    let rows =
-        Records::new(&block).map(|record| EntryRecord::of(&record.unwrap(), &mut printer).unwrap());
+    let rows = Records::new(&block).map(|record| EntryRecord::of(&record.unwrap(), &mut printer).unwrap());
     rows.flat_map(|row| row.to_bytes()).collect()
 }
 
@@ -63,13 +62,11 @@ fn lists_of_rows_do_not_affect_the_result() {
     for (path, text) in paths.iter().zip(&texts) {
         fs::write(path, text).unwrap();
     }
-    let without =
-        [false, true].map(|drop| arranged(&paths, &home.path().join(format!("a{drop}")), drop));
+    let without = [false, true].map(|drop| arranged(&paths, &home.path().join(format!("a{drop}")), drop));
     for (path, text) in paths.iter().zip(&texts) {
         fs::write(row::row_file_of(path), list(text)).unwrap();
     }
-    let with =
-        [false, true].map(|drop| arranged(&paths, &home.path().join(format!("b{drop}")), drop));
+    let with = [false, true].map(|drop| arranged(&paths, &home.path().join(format!("b{drop}")), drop));
     assert_eq!(with, without);
     let (all, kept) = (&with[0].0, &with[1].0);
     assert!(all.duplicates > 100 && !all.orphans.is_empty() && all.dropped == 0);
@@ -84,8 +81,6 @@ fn a_truncated_list_of_rows_is_refused() {
     let text = ldif(1);
     fs::write(&path, &text).unwrap();
     fs::write(row::row_file_of(&path), &list(&text)[1..]).unwrap();
-    let refused =
-        arrange(&support::task(&[path], &[]), &home.path().join("out"), &Counters::default())
-            .unwrap_err();
+    let refused = arrange(&support::task(&[path], &[]), &home.path().join("out"), &Counters::default()).unwrap_err();
     assert!(refused.to_string().contains("the list of rows is truncated"), "{refused}");
 }

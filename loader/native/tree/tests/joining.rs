@@ -29,8 +29,7 @@ fn joined(tree: &[Entry], stamp: ContextCsnStamp) -> Result<(u64, String)> {
 #[test]
 fn all_records_pass_through_a_pipe() {
     let directory = tempdir().unwrap();
-    let paths =
-        [put(directory.path(), "a", &entries(900)), put(directory.path(), "b", &entries(700))];
+    let paths = [put(directory.path(), "a", &entries(900)), put(directory.path(), "b", &entries(700))];
     let (reader, writer) = pipe().unwrap();
     let read = thread::spawn(move || {
         let mut text = Vec::new();

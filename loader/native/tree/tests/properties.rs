@@ -18,8 +18,8 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let attributes = prop::collection::vec(("[a-dA-D]", value()), 1..8);
-    let entry = ("[a-z]{1,3}", attributes)
-        .prop_map(|(name, attributes)| Entry { dn: format!("cn={name},dc=x"), attributes });
+    let entry =
+        ("[a-z]{1,3}", attributes).prop_map(|(name, attributes)| Entry { dn: format!("cn={name},dc=x"), attributes });
     prop::collection::vec(entry, 0..10)
 }
 

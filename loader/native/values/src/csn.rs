@@ -83,8 +83,7 @@ fn rewrite_of_2_1([stamp, count, sid, change]: [&[u8]; 4], out: &mut Vec<u8>) ->
     let count = count.strip_prefix(b"0x").filter(|_| stamp[10] == b':' && stamp[13] == b':')?;
     let (hours, minutes, seconds) = (&stamp[..10], &stamp[11..13], &stamp[14..16]);
     let change = change.to_ascii_lowercase();
-    let parts: [&[u8]; 9] =
-        [hours, minutes, seconds, b".000000Z#00", count, b"#00", sid, b"#00", &change];
+    let parts: [&[u8]; 9] = [hours, minutes, seconds, b".000000Z#00", count, b"#00", sid, b"#00", &change];
     out.extend(parts.concat());
     Some(())
 }

@@ -45,9 +45,7 @@ impl Syntax {
     pub fn from_oid(oid: &str) -> Option<Self> {
         match oid.strip_prefix("1.3.6.1.4.1.1466.115.121.1.") {
             // `parse` alone would also accept `+6` and `06`.
-            Some(number) if number.starts_with(|first| matches!(first, '1'..='9')) => {
-                of_rfc_4517(number.parse().ok()?)
-            }
+            Some(number) if number.starts_with(|first| matches!(first, '1'..='9')) => of_rfc_4517(number.parse().ok()?),
             Some(_) => None,
             None => elsewhere(oid),
         }
@@ -69,28 +67,21 @@ impl Syntax {
             Self::Boolean => (matches!(value, b"TRUE" | b"FALSE"), "neither TRUE nor FALSE"),
             Self::BootParameter => (boot_parameter(value), "not of the form key=server:path"),
             Self::CertificatePair => (value.len() > 1 && value[0] == 0x30, "not a BER sequence"),
-            Self::CountryString => {
-                (value.len() == 2 && is_printable(value), "not two printable characters")
-            }
+            Self::CountryString => (value.len() == 2 && is_printable(value), "not two printable characters"),
             Self::CsnSid => (csn::is_sid(value), "not three hexadecimal digits"),
             Self::DeliveryMethod => (delivery_method(value), "not a list of delivery methods"),
             Self::Ia5String => (value.is_ascii(), "not all ASCII"),
             Self::Integer => (is_integer(value), "not an integer"),
-            Self::NisNetgroupTriple => {
-                (netgroup_triple(value), "not of the form (host,user,domain)")
-            }
+            Self::NisNetgroupTriple => (netgroup_triple(value), "not of the form (host,user,domain)"),
             Self::NumericString => (
-                !value.is_empty()
-                    && value.iter().all(|&byte| byte == b' ' || byte.is_ascii_digit()),
+                !value.is_empty() && value.iter().all(|&byte| byte == b' ' || byte.is_ascii_digit()),
                 "not all digits and spaces",
             ),
             Self::PrintableString | Self::TelephoneNumber => {
                 (!value.is_empty() && is_printable(value), "not a printable string")
             }
             Self::FacsimileNumber | Self::TelexNumber => (
-                value
-                    .split(|&byte| byte == b'$')
-                    .all(|part| !part.is_empty() && is_printable(part)),
+                value.split(|&byte| byte == b'$').all(|part| !part.is_empty() && is_printable(part)),
                 "not printable strings between `$`",
             ),
             Self::PrivateKey => (private_key(value), "not a PKCS #8 private key"),
@@ -145,9 +136,7 @@ fn of_rfc_4517(number: u8) -> Option<Syntax> {
         45 => Syntax::SubtreeSpecification,
         50 => Syntax::TelephoneNumber,
         52 => Syntax::TelexNumber,
-        1..=3 | 13 | 16 | 17 | 19..=21 | 23 | 25 | 29..=33 | 35 | 37 | 42 | 43 | 51 | 54..=58 => {
-            Syntax::Unchecked
-        }
+        1..=3 | 13 | 16 | 17 | 19..=21 | 23 | 25 | 29..=33 | 35 | 37 | 42 | 43 | 51 | 54..=58 => Syntax::Unchecked,
         _ => return None,
     })
 }
@@ -162,8 +151,9 @@ fn elsewhere(oid: &str) -> Option<Syntax> {
         "1.3.6.1.4.1.4203.1.1.1" => Syntax::Void,
         "1.2.840.113549.1.8.1.1" => Syntax::PrivateKey,
         // Assertion syntaxes for certificates.
-        "1.3.6.1.1.15.2" | "1.3.6.1.1.15.3" | "1.3.6.1.1.15.4" | "1.3.6.1.1.15.6"
-        | "1.3.6.1.1.15.7" => Syntax::Unchecked,
+        "1.3.6.1.1.15.2" | "1.3.6.1.1.15.3" | "1.3.6.1.1.15.4" | "1.3.6.1.1.15.6" | "1.3.6.1.1.15.7" => {
+            Syntax::Unchecked
+        }
         _ => return None,
     })
 }
@@ -204,18 +194,8 @@ fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
 
 /// Whether the value is a list of delivery methods separated by `$` (RFC 4517, 3.3.5).
 fn delivery_method(value: &[u8]) -> bool {
-    const METHODS: [&[u8]; 10] = [
-        b"any",
-        b"mhs",
-        b"physical",
-        b"telex",
-        b"teletex",
-        b"telephone",
-        b"g3fax",
-        b"g4fax",
-        b"ia5",
-        b"videotex",
-    ];
+    const METHODS: [&[u8]; 10] =
+        [b"any", b"mhs", b"physical", b"telex", b"teletex", b"telephone", b"g3fax", b"g4fax", b"ia5", b"videotex"];
     // Spaces are allowed only around `$`.
     let outer = [value.first(), value.last()];
     !outer.contains(&Some(&b' '))

@@ -96,11 +96,7 @@ impl<'a> Time<'a> {
                 DAY => days[usize::try_from((month + 11) % 12).ok()?],
                 _ => CEILINGS[at],
             };
-            let carry = if sign > 0 {
-                i8::from(self.parts[at] >= ceiling)
-            } else {
-                -i8::from(self.parts[at] < 0)
-            };
+            let carry = if sign > 0 { i8::from(self.parts[at] >= ceiling) } else { -i8::from(self.parts[at] < 0) };
             if carry != 0 {
                 self.parts[at] -= carry * ceiling;
                 *self.parts.get_mut(at.checked_sub(1)?)? += carry;

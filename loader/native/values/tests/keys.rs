@@ -19,20 +19,8 @@ fn equality_keys_are_those_of_slapd() {
         ("objectClass", OID, "2.5.13.0", "inetOrgPerson", "860433ad"),
         ("uid", DIRECTORY_STRING, "2.5.13.2", "user0007", "57a43faf"),
         ("mail", IA5_STRING, "1.3.6.1.4.1.1466.109.114.2", "user7@example.com", "df7f724f"),
-        (
-            "member",
-            "1.3.6.1.4.1.1466.115.121.1.12",
-            "2.5.13.1",
-            "uid=user0007,ou=people,dc=example,dc=com",
-            "b36af30f",
-        ),
-        (
-            "telephoneNumber",
-            "1.3.6.1.4.1.1466.115.121.1.50",
-            "2.5.13.20",
-            "+442079460007",
-            "075c9673",
-        ),
+        ("member", "1.3.6.1.4.1.1466.115.121.1.12", "2.5.13.1", "uid=user0007,ou=people,dc=example,dc=com", "b36af30f"),
+        ("telephoneNumber", "1.3.6.1.4.1.1466.115.121.1.50", "2.5.13.20", "+442079460007", "075c9673"),
     ];
     for (name, syntax, rule, value, key) in cases {
         let seed = Seed::new(Width::Four, name, "", syntax, rule);
@@ -55,8 +43,7 @@ fn substring_keys_are_those_of_slapd() {
     for key in [0x045d_06f8, 0x296d_0476, 0xf9d7_f7f1, 0x3e9a_32c1, 0x5127_84df] {
         assert!(found.contains(&key), "{key:08x}");
     }
-    Substrings::default()
-        .each(&seeds, b"x", |key| panic!("{key:08x} of a value that is too short"));
+    Substrings::default().each(&seeds, b"x", |key| panic!("{key:08x} of a value that is too short"));
 }
 
 #[test]

@@ -55,8 +55,8 @@ fn text_is_normalised_by_unicode_3_2() {
         ("℃ Ⅷ №", "°C VIII No"), // symbols are not folded, so their letters are capitals
         ("ＦＵＬＬ", "full"),
         ("İ", "i"),
-        ("\u{1E9E}", "\u{1E9E}"), // not a capital before Unicode 5.1
-        ("\u{10A0}", "\u{10A0}"), // no small letter before Unicode 4.1
+        ("\u{1E9E}", "\u{1E9E}"),                       // not a capital before Unicode 5.1
+        ("\u{10A0}", "\u{10A0}"),                       // no small letter before Unicode 4.1
         ("\u{1D400}\u{1D60E}\u{1D60F}", "AG\u{1D60F}"), // the search in the table ends too early
         ("\u{F900}\u{F902}", "\u{F900}\u{8ECA}"),
         ("\u{F71}\u{F72}\u{F74}", "\u{F75}\u{F72}"), // a mark at the head of a segment is composed
@@ -74,8 +74,7 @@ fn utf8_of_rfc_2279() {
     let longest = b"a\xFD\xBF\xBF\xBF\xBF\xBF";
     assert_eq!(normal(CaseIgnore, longest).unwrap(), longest);
     assert_eq!(normal(CaseExact, b"\xED\xA0\x80").unwrap(), b"\xED\xA0\x80");
-    let wrong: [&[u8]; 6] =
-        [b"\xC0\x80", b"a\x80", b"\xC3", b"\xC3A", b"\xE0\x80\x80", b"ok\xFE\x80\x80\x80\x80\x80"];
+    let wrong: [&[u8]; 6] = [b"\xC0\x80", b"a\x80", b"\xC3", b"\xC3A", b"\xE0\x80\x80", b"ok\xFE\x80\x80\x80\x80\x80"];
     assert_refused(CaseIgnore, &wrong);
     assert_refused(CaseIgnoreList, &[b"fine$\xC3$"]);
 }

@@ -139,8 +139,7 @@ fn head(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     }
     let Some(digits) = bytes.get(2..2 + count) else { return Ok(None) };
     let length = digits.iter().fold(0_u64, |sum, &byte| (sum << 8) | u64::from(byte));
-    let length =
-        usize::try_from(length).map_err(|_| Error::protocol("a length that is too large"))?;
+    let length = usize::try_from(length).map_err(|_| Error::protocol("a length that is too large"))?;
     Ok(Some((2 + count, length)))
 }
 

@@ -266,10 +266,7 @@ fn open(bytes: &[u8]) -> Result<Message<'_>> {
 
 /// Returns the number of bytes read or written, which is 0 after a signal; or else the event to wait for: `own`, unless
 /// a security layer needs the other direction.
-fn moved(
-    done: io::Result<IoResult>,
-    own: PollFlags,
-) -> Result<std::result::Result<usize, PollFlags>> {
+fn moved(done: io::Result<IoResult>, own: PollFlags) -> Result<std::result::Result<usize, PollFlags>> {
     Ok(match done {
         Ok(IoResult::Bytes(count)) => Ok(count),
         Ok(IoResult::NeedsRead) => Err(PollFlags::IN),

@@ -66,8 +66,7 @@ fn write_item(name: &[u8], asks: &ItemKind, out: &mut Writer) {
         ItemKind::Pieces(pieces) => out.nest(SUBSTRINGS, |out| {
             out.octets(name);
             out.sequence(|out| {
-                for (at, piece) in pieces.iter().enumerate().filter(|(_, piece)| !piece.is_empty())
-                {
+                for (at, piece) in pieces.iter().enumerate().filter(|(_, piece)| !piece.is_empty()) {
                     let is_last = at + 1 == pieces.len();
                     out.tagged(
                         if at == 0 {

@@ -172,8 +172,7 @@ impl<'a> Iterator for Attributes<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         (!self.0.is_at_end()).then(|| {
             let attribute = self.0.expect(SEQUENCE);
-            let mut attribute =
-                attribute.inspect_err(|_| self.0 = Reader::default()).map(Reader::new)?;
+            let mut attribute = attribute.inspect_err(|_| self.0 = Reader::default()).map(Reader::new)?;
             Ok((attribute.octets()?, Values(Reader::new(attribute.expect(SET)?))))
         })
     }

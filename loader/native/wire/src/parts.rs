@@ -272,12 +272,7 @@ struct Feeder<'a> {
 }
 
 impl<'a> Feeder<'a> {
-    fn new(
-        feed: &'a Feed,
-        files: FeedFiles<'_>,
-        drop: Names,
-        counters: &'a Counters,
-    ) -> common::Result<Self> {
+    fn new(feed: &'a Feed, files: FeedFiles<'_>, drop: Names, counters: &'a Counters) -> common::Result<Self> {
         Ok(Self {
             feed,
             counters,

@@ -95,12 +95,7 @@ impl Recorder {
 
     /// Writes the values of an attribute together although the server sent them in several pieces: slapd 2.6.11 to
     /// 2.6.14 corrupt entries whose values are apart.
-    fn write_together(
-        &mut self,
-        entry: &Entry<'_>,
-        out: &mut Vec<u8>,
-        row: &mut RowValues,
-    ) -> Result<()> {
+    fn write_together(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, row: &mut RowValues) -> Result<()> {
         let mut pieces = Vec::new();
         self.seen.clear();
         for attribute in entry.attributes.clone() {
@@ -182,12 +177,7 @@ fn add(description: &Description, hash: u128, printer: &mut Fingerprinter) {
 }
 
 /// Adds every entry to `digest`.
-pub fn digest(
-    channel: &mut Channel,
-    query: &Search,
-    digest: &mut Digest,
-    counters: &Counters,
-) -> Result<()> {
+pub fn digest(channel: &mut Channel, query: &Search, digest: &mut Digest, counters: &Counters) -> Result<()> {
     let mut descriptions = Descriptions::new(Names::default(), digest.ignored().clone());
     let mut printer = Fingerprinter::default();
     search(channel, query, |entry| {

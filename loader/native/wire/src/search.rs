@@ -39,11 +39,7 @@ pub struct Search {
 /// Calls `see` with every entry. Returns an error unless the server confirms that the result is complete.
 ///
 /// After any error, including one from `see`, the channel is unusable: answers to this request may still arrive.
-pub fn search(
-    channel: &mut Channel,
-    query: &Search,
-    mut see: impl FnMut(&Entry<'_>) -> Result<()>,
-) -> Result<()> {
+pub fn search(channel: &mut Channel, query: &Search, mut see: impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
     let filter = filter::encode(&query.filter)?;
     let (mut request, mut cookie) = (Writer::default(), Vec::new());
     channel.gather(true);
@@ -62,11 +58,7 @@ pub fn search(
 }
 
 /// Receives the entries of one request, and returns the cookie for the next page.
-fn page(
-    channel: &mut Channel,
-    id: i32,
-    see: &mut impl FnMut(&Entry<'_>) -> Result<()>,
-) -> Result<Vec<u8>> {
+fn page(channel: &mut Channel, id: i32, see: &mut impl FnMut(&Entry<'_>) -> Result<()>) -> Result<Vec<u8>> {
     loop {
         let message = channel.receive()?;
         match message.tag {
@@ -96,13 +88,7 @@ pub(crate) struct Controls<'a> {
     pub sync: Option<&'a [u8]>,
 }
 
-pub(crate) fn write(
-    out: &mut Writer,
-    id: i32,
-    query: &Search,
-    filter: &[u8],
-    controls: &Controls<'_>,
-) {
+pub(crate) fn write(out: &mut Writer, id: i32, query: &Search, filter: &[u8], controls: &Controls<'_>) {
     out.sequence(|out| {
         out.integer(id);
         out.nest(REQUEST, |out| {

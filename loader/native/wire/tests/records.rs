@@ -40,8 +40,7 @@ fn row_of(text: &str) -> EntryRecord {
 
 #[test]
 fn a_record_has_a_line_for_each_value() {
-    let text =
-        record(&[("cn", &["a", "b"]), ("description", &[" x", "\u{e9}"]), ("sn", &[""])], &[]);
+    let text = record(&[("cn", &["a", "b"]), ("description", &[" x", "\u{e9}"]), ("sn", &[""])], &[]);
     let expected = "dn: cn=a,dc=x\ncn: a\ncn: b\ndescription:: IHg=\ndescription:: w6k=\nsn:\n\n";
     assert_eq!(text, expected);
 }
@@ -54,8 +53,7 @@ fn values_sent_in_pieces_are_written_together() {
 
 #[test]
 fn dropped_attributes_are_omitted_with_all_options() {
-    let given: [(&str, &[&str]); 3] =
-        [("entrydn", &["x"]), ("entryDN;x-y", &["x"]), ("sn", &["b"])];
+    let given: [(&str, &[&str]); 3] = [("entrydn", &["x"]), ("entryDN;x-y", &["x"]), ("sn", &["b"])];
     assert_eq!(record(&given, &["entryDN"]), "dn: cn=a,dc=x\nsn: b\n\n");
 }
 

@@ -89,9 +89,7 @@ pub fn side_by_side<W: Send, R: Send, E: Send + From<Panicked>>(
         let (crew, work) = (&crew, &work);
         let start = |worker| scope.spawn(move || crew.run(|| work(worker)));
         let running: Vec<_> = workers.into_iter().map(start).collect();
-        let join = |one: thread::ScopedJoinHandle<'_, _>| {
-            one.join().unwrap_or_else(|panic| resume_unwind(panic))
-        };
+        let join = |one: thread::ScopedJoinHandle<'_, _>| one.join().unwrap_or_else(|panic| resume_unwind(panic));
         running.into_iter().filter_map(join).collect()
     });
     crew.end().map(|()| done)
@@ -122,11 +120,7 @@ mod tests {
     }
 
     /// Splits work into parts, of which one fails by calling `fail`; the others wait for their turns.
-    fn run(
-        threads: usize,
-        failing: usize,
-        fail: fn(usize) -> Failure,
-    ) -> Result<Vec<usize>, Failure> {
+    fn run(threads: usize, failing: usize, fail: fn(usize) -> Failure) -> Result<Vec<usize>, Failure> {
         let (turns, turn) = (Turns::new(50), Turn::new(0));
         let stop = || {
             turns.stop();

@@ -63,8 +63,7 @@ pub fn in_order<T: Send, F: Send, E: From<F>, P>(
 where
     P: FnMut(usize, &Outlet<T, F>) -> Result<(), F>,
 {
-    let (senders, receivers): (Vec<_>, Vec<Receiver<Result<T, F>>>) =
-        (0..tasks).map(|_| sync_channel(WAITING)).unzip();
+    let (senders, receivers): (Vec<_>, Vec<Receiver<Result<T, F>>>) = (0..tasks).map(|_| sync_channel(WAITING)).unzip();
     let queue = Mutex::new(senders.into_iter().enumerate());
     let gate = Gate::default();
     let threads = threads.clamp(1, tasks.max(1));

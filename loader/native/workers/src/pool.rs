@@ -17,11 +17,7 @@ pub struct Pending<T>(Receiver<T>);
 
 impl<S: Sync> Pool<S> {
     /// `shared` is passed to all work.
-    pub fn start<'s>(
-        scope: &'s Scope<'s, '_>,
-        (name, threads): (&str, usize),
-        shared: &'s S,
-    ) -> io::Result<Self>
+    pub fn start<'s>(scope: &'s Scope<'s, '_>, (name, threads): (&str, usize), shared: &'s S) -> io::Result<Self>
     where
         S: 's,
     {
@@ -40,10 +36,7 @@ impl<S: Sync> Pool<S> {
         Ok(Self(queue))
     }
 
-    pub fn submit<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&S) -> T + Send + 'static,
-    ) -> Pending<T> {
+    pub fn submit<T: Send + 'static>(&self, work: impl FnOnce(&S) -> T + Send + 'static) -> Pending<T> {
         let (reply, coming) = sync_channel(1);
         // If sending fails, the caller has ended with an error.
         let order = move |shared: &S| drop(reply.send(work(shared)));

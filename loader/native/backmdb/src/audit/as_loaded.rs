@@ -16,14 +16,8 @@ use codec::id2e::{Stored, StoredEntry, ValueList};
 const SHAPES: usize = 65_536;
 
 /// Attributes that slapadd adds to entries that lack them (`lastmod`).
-const OPERATIONAL: [&str; 6] = [
-    "entryUUID",
-    "creatorsName",
-    "createTimestamp",
-    "entryCSN",
-    "modifiersName",
-    "modifyTimestamp",
-];
+const OPERATIONAL: [&str; 6] =
+    ["entryUUID", "creatorsName", "createTimestamp", "entryCSN", "modifiersName", "modifyTimestamp"];
 
 type Answer = Result<(), InvalidValue>;
 
@@ -88,14 +82,8 @@ impl<'a> AsLoaded<'a> {
         Ok(())
     }
 
-    fn only<'p, 'e>(
-        &self,
-        entry: &'p StoredEntry<'e>,
-        name: &str,
-    ) -> Result<Option<&'p Stored<'e>>, InvalidValue> {
-        let is_it = |one: &&Stored<'_>| {
-            self.checker.column(one.number).is_some_and(|column| column.text == name)
-        };
+    fn only<'p, 'e>(&self, entry: &'p StoredEntry<'e>, name: &str) -> Result<Option<&'p Stored<'e>>, InvalidValue> {
+        let is_it = |one: &&Stored<'_>| self.checker.column(one.number).is_some_and(|column| column.text == name);
         match entry.attributes.iter().find(is_it) {
             Some(one) if one.apart => refused(format!("its values of {name} are in id2v")),
             found => Ok(found),
@@ -103,11 +91,7 @@ impl<'a> AsLoaded<'a> {
     }
 
     /// Returns the number of the profile that follows from the entry's classes.
-    fn profile(
-        &mut self,
-        classes: Option<&Stored<'_>>,
-        structural: &[u8],
-    ) -> Result<u32, InvalidValue> {
+    fn profile(&mut self, classes: Option<&Stored<'_>>, structural: &[u8]) -> Result<u32, InvalidValue> {
         let classes = classes.map(Stored::values).unwrap_or_default();
         self.key.clear();
         self.key.extend_from_slice(classes.bytes());
@@ -178,8 +162,7 @@ impl<'a> AsLoaded<'a> {
 /// Returns the attribute's number followed by all properties that are checked: has values, several values, more than
 /// stay in the entry, sorted, in id2v, with normal forms.
 fn shape_of(one: &Stored<'_>, limit: u32) -> u32 {
-    let properties =
-        [one.count > 0, one.count > 1, one.count > limit, one.sorted, one.apart, one.has_normals];
+    let properties = [one.count > 0, one.count > 1, one.count > limit, one.sorted, one.apart, one.has_normals];
     properties.into_iter().fold(one.number, |shape, one| shape << 1 | u32::from(one))
 }
 

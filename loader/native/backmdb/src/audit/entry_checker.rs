@@ -84,13 +84,7 @@ impl<'a> EntryChecker<'a> {
     }
 
     /// Checks an entry against the schema and generates its index keys.
-    pub fn entry(
-        &self,
-        entry: &StoredEntry<'_>,
-        rows: &MultivalRecords,
-        keys: &mut impl Keys,
-        report: Report<'_>,
-    ) {
+    pub fn entry(&self, entry: &StoredEntry<'_>, rows: &MultivalRecords, keys: &mut impl Keys, report: Report<'_>) {
         self.next_entry(&mut LastValues::default(), entry, rows, keys, report);
     }
 
@@ -110,8 +104,7 @@ impl<'a> EntryChecker<'a> {
                 continue;
             };
             let is_classes = flags.is_none() && column.text == "objectClass";
-            let is_right =
-                column.unproven.is_none() && (has_plain_text(column, one) || last.has(one));
+            let is_right = column.unproven.is_none() && (has_plain_text(column, one) || last.has(one));
             if is_right && is_classes {
                 flags = Some(last.flags);
             }
@@ -144,8 +137,7 @@ impl<'a> EntryChecker<'a> {
         let expected = flags.unwrap_or_else(|| self.schema.flags(&[]));
         if entry.flags != expected {
             let found = entry.flags;
-            let message =
-                format!("flags 0x{found:x}, but its object classes require 0x{expected:x}");
+            let message = format!("flags 0x{found:x}, but its object classes require 0x{expected:x}");
             report(Kind::Flags, Finding::new(message));
         }
     }
@@ -187,8 +179,7 @@ impl<'a> EntryChecker<'a> {
             return false;
         }
         if self.counts_invalid && !one.apart && column.form != ValueForm::Dn {
-            let is_invalid =
-                |value: &&&[u8]| self.schema.check_value(column.attribute, value).is_err();
+            let is_invalid = |value: &&&[u8]| self.schema.check_value(column.attribute, value).is_err();
             for _ in values.given.iter().filter(is_invalid) {
                 column.count_invalid_value();
                 right = false;
@@ -203,8 +194,7 @@ impl<'a> EntryChecker<'a> {
             let forms = pairs.map(|(value, normal)| self.form(column, value, normal, made));
             match forms.max() {
                 Some(NormalForm::Wrong) => {
-                    let finding =
-                        Finding::new("the normal form of a value is not that of the value");
+                    let finding = Finding::new("the normal form of a value is not that of the value");
                     report(Kind::Normal, finding.of_attribute(&column.text));
                 }
                 Some(NormalForm::Own) => {
@@ -229,12 +219,7 @@ impl<'a> EntryChecker<'a> {
 
     /// Reports values without normal forms: the attribute had no equality rule when they were stored, but now slapd
     /// looks for normal forms. When slapd adds a value, it mixes up the two lists (`attr_valadd`).
-    fn without_normal_forms(
-        &self,
-        column: &AttributeDescription,
-        values: &Values<'_>,
-        report: Report<'_>,
-    ) {
+    fn without_normal_forms(&self, column: &AttributeDescription, values: &Values<'_>, report: Report<'_>) {
         let kind = self.schema.get(column.attribute);
         let Some(value) = values.given.first() else { return };
         // Attributes that slapd and its overlays define are stored this way by slapd itself.
@@ -249,13 +234,7 @@ impl<'a> EntryChecker<'a> {
         report(Kind::NoNormal, finding.of_attribute(&column.text));
     }
 
-    fn form(
-        &self,
-        column: &AttributeDescription,
-        value: &[u8],
-        normal: &[u8],
-        made: &mut Vec<u8>,
-    ) -> NormalForm {
+    fn form(&self, column: &AttributeDescription, value: &[u8], normal: &[u8], made: &mut Vec<u8>) -> NormalForm {
         made.clear();
         let kind = self.schema.get(column.attribute);
         let normalised = self.schema.normalise(column.attribute, value, made);
@@ -298,13 +277,7 @@ impl<'a> EntryChecker<'a> {
     }
 
     /// Checks both forms of the node's name, and that the entry has the values of its RDN.
-    pub fn name(
-        &self,
-        node: &Node<'_>,
-        entry: &StoredEntry<'_>,
-        rows: &MultivalRecords,
-        report: Report<'_>,
-    ) {
+    pub fn name(&self, node: &Node<'_>, entry: &StoredEntry<'_>, rows: &MultivalRecords, report: Report<'_>) {
         let name = || String::from_utf8_lossy(node.pretty).into_owned();
         // A suffix is one node, however many RDNs it has.
         let made = match node.id {
@@ -326,10 +299,7 @@ impl<'a> EntryChecker<'a> {
             _ => made.pretty() == node.pretty && made.normal() == node.normal,
         };
         if !is_right {
-            report(
-                Kind::Name,
-                Finding::new(format!("{}: its stored normal form is wrong", name())),
-            );
+            report(Kind::Name, Finding::new(format!("{}: its stored normal form is wrong", name())));
         }
         if entry.flags & GLUE != 0 || self.settings.translucent {
             return;
@@ -351,12 +321,13 @@ impl<'a> EntryChecker<'a> {
             return true;
         }
         let asserted = if normalised == Ok(true) { &asserted } else { &ava.value };
-        let of_type = entry.attributes.iter().filter(|one| {
-            self.column(one.number).is_some_and(|column| column.attribute == ava.attribute)
-        });
-        of_type.filter_map(|one| split(one, rows)).any(|values| {
-            self.schema.rdn_value_held(ava, asserted, values.compared.iter().copied())
-        })
+        let of_type = entry
+            .attributes
+            .iter()
+            .filter(|one| self.column(one.number).is_some_and(|column| column.attribute == ava.attribute));
+        of_type
+            .filter_map(|one| split(one, rows))
+            .any(|values| self.schema.rdn_value_held(ava, asserted, values.compared.iter().copied()))
     }
 }
 

@@ -150,9 +150,7 @@ impl Findings {
 
     pub fn notes(&self) -> impl Iterator<Item = String> + '_ {
         self.own_forms.iter().map(|(attribute, count)| {
-            format!(
-                "{attribute}: stored as its own normal form, as slapd's overlays do (entries: {count})"
-            )
+            format!("{attribute}: stored as its own normal form, as slapd's overlays do (entries: {count})")
         })
     }
 }

@@ -55,21 +55,7 @@ impl<'a> IndexComparison<'a> {
         let (rows, key, row) = (IndexRecords::new(table, name)?, Key::PRESENCE, None);
         let (wanted, listed, last, tally) = (0, 0, None, IndexCounts::default());
         let (asked, unasked) = (Lengths::default(), Lengths::default());
-        Ok(Self {
-            rows,
-            name,
-            most,
-            new,
-            findings,
-            key,
-            row,
-            wanted,
-            listed,
-            last,
-            asked,
-            unasked,
-            tally,
-        })
+        Ok(Self { rows, name, most, new, findings, key, row, wanted, listed, last, asked, unasked, tally })
     }
 
     /// Ends the comparison: all remaining keys are superfluous.
@@ -79,8 +65,7 @@ impl<'a> IndexComparison<'a> {
         }
         if self.tally.wanted > 0 {
             let of_length = self.asked.iter().zip(self.unasked);
-            self.tally.foreign =
-                of_length.filter(|(asked, _)| **asked == 0).map(|(_, count)| count).sum();
+            self.tally.foreign = of_length.filter(|(asked, _)| **asked == 0).map(|(_, count)| count).sum();
         }
         Ok(())
     }

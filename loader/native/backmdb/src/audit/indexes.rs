@@ -87,12 +87,7 @@ pub struct Task<'a> {
 
 /// Checks all indexes in parallel; findings are in the order of the configuration. Indexes to be rebuilt are added to
 /// `drifted`.
-pub fn check(
-    task: &Task<'_>,
-    reader: &Reader,
-    findings: &mut Findings,
-    drifted: &mut BTreeSet<String>,
-) -> Result<()> {
+pub fn check(task: &Task<'_>, reader: &Reader, findings: &mut Findings, drifted: &mut BTreeSet<String>) -> Result<()> {
     let tables = &task.asked.indexes.tables;
     task.counters.begin("indexes", tables.len() as u64);
     let found = Mutex::new(BTreeMap::new());
@@ -188,8 +183,7 @@ impl ExpectedPostings {
     /// Hands over all postings. Fails if an ID was too large.
     pub fn end(mut self) -> Result<()> {
         if self.overflow {
-            let message =
-                "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
+            let message = "an entry ID above 4,294,967,295: the indexes of such a database cannot be checked";
             return Err(Error::new(Code::TooMany, message));
         }
         self.writer.finish_index()

@@ -113,12 +113,7 @@ pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
 }
 
 impl AuditOptions<'_> {
-    fn climb(
-        &self,
-        reader: &Reader,
-        verdict: &mut AuditReport,
-        findings: &mut Findings,
-    ) -> Result<()> {
+    fn climb(&self, reader: &Reader, verdict: &mut AuditReport, findings: &mut Findings) -> Result<()> {
         verdict.txn = reader.txn();
         verdict.entries = reader.table(b"id2e").map_or(0, |table| table.record().entries);
         self.counters.begin("meta", 0);
@@ -126,8 +121,8 @@ impl AuditOptions<'_> {
         let mut damaged = BTreeSet::new();
         // A file may end before its last page if that page is free; only the walk can tell.
         if self.sample == 0 && (self.level >= Level::Pages || !reader.is_whole()) {
-            damaged = structure::pages(reader, self.new, self.seen, self.counters, findings)
-                .in_file(Some(self.path))?;
+            damaged =
+                structure::pages(reader, self.new, self.seen, self.counters, findings).in_file(Some(self.path))?;
         }
         self.counters.check()?;
         if self.level < Level::Tree {
@@ -172,15 +167,7 @@ impl AuditOptions<'_> {
         walk::check(self, reader, &texts, Some((&judge, &postings)), findings)?;
         let sorted = postings.finish(self.means.jobs)?;
         let (limit, jobs, counters) = (self.limit, self.means.jobs, self.counters);
-        let task = indexes::Task {
-            asked: &asked,
-            sorted: &sorted,
-            damaged,
-            new: self.new,
-            limit,
-            jobs,
-            counters,
-        };
+        let task = indexes::Task { asked: &asked, sorted: &sorted, damaged, new: self.new, limit, jobs, counters };
         indexes::check(&task, reader, findings, &mut verdict.drifted)
     }
 }
@@ -203,8 +190,7 @@ pub fn dn(dn2i: &TableReader<'_>, mut id: u64) -> Option<String> {
     let mut parts = Vec::new();
     while id != 0 && parts.len() < DEEPEST {
         let record = dn2i.get(&id.to_ne_bytes()).ok().flatten();
-        let Some(node) = record.as_deref().and_then(dn2i::read).filter(|one| one.child.is_none())
-        else {
+        let Some(node) = record.as_deref().and_then(dn2i::read).filter(|one| one.child.is_none()) else {
             break;
         };
         parts.push(String::from_utf8_lossy(node.pretty).into_owned());

@@ -19,10 +19,7 @@ pub struct NodeChecksums {
 
 impl NodeChecksums {
     pub fn add(self, other: Self) -> Self {
-        Self {
-            names: self.names.wrapping_add(other.names),
-            counts: self.counts.wrapping_add(other.counts),
-        }
+        Self { names: self.names.wrapping_add(other.names), counts: self.counts.wrapping_add(other.counts) }
     }
 
     pub fn own(&mut self, id: u64, node: &dn2i::Node<'_>) {
@@ -72,12 +69,7 @@ pub fn check(
     counters: &Counters,
     findings: &mut Findings,
 ) -> Result<()> {
-    let mut sorter = TupleSorter::<NodeClaim>::new(
-        means.memory / 2,
-        means.jobs,
-        &means.scratch,
-        counters.flag(),
-    );
+    let mut sorter = TupleSorter::<NodeClaim>::new(means.memory / 2, means.jobs, &means.scratch, counters.flag());
     if let Err(error) = collect(dn2i, &mut sorter, counters)? {
         findings.add(Kind::Page, || (&error).into());
         return Ok(());
@@ -168,12 +160,9 @@ fn judge(facts: &[NodeClaim], findings: &mut Findings) {
         (_, lists, _) if lists > 1 => place(format!("in {lists} lists of children")),
         _ => {}
     }
-    if let (Some([_, _, held, _]), Some([_, _, listed_size, _])) =
-        (of(SUMMED_SIZE).next(), of(LISTED_SIZE).next())
-    {
+    if let (Some([_, _, held, _]), Some([_, _, listed_size, _])) = (of(SUMMED_SIZE).next(), of(LISTED_SIZE).next()) {
         if held != listed_size {
-            let message =
-                format!("its parent counts {listed_size} entries in its subtree, which has {held}");
+            let message = format!("its parent counts {listed_size} entries in its subtree, which has {held}");
             findings.add(Kind::Subtree, || Finding::of_entry(id, message));
         }
     }

@@ -107,8 +107,7 @@ impl Sample<'_> {
         let own = self.tables.dn2i.get(&id.to_ne_bytes())?;
         let node = own.as_deref().and_then(dn2i::read).filter(|node| node.child.is_none());
         let (mut keys, judge) = (IndexKeys::default(), self.judge);
-        let mut report =
-            |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
+        let mut report = |kind, finding| self.findings.add(kind, || Finding { id: Some(id), ..finding });
         judge.entry(&entry, &rows, &mut keys, &mut report);
         if self.look.new {
             self.place(id, node.as_ref())?;
@@ -137,11 +136,7 @@ impl Sample<'_> {
     }
 
     /// Returns the rows of the entry in id2v.
-    fn rows(
-        &mut self,
-        id: u64,
-        entry: &StoredEntry<'_>,
-    ) -> std::result::Result<MultivalRecords, StopReason> {
+    fn rows(&mut self, id: u64, entry: &StoredEntry<'_>) -> std::result::Result<MultivalRecords, StopReason> {
         let mut rows = MultivalRecords::new();
         for one in entry.attributes.iter().filter(|one| one.apart) {
             let table = self.tables.id2v.map(|table| id2v::rows(&table, id, one.number));
@@ -174,10 +169,7 @@ impl Sample<'_> {
             return Ok(());
         }
         self.stale(at, Kind::Missing, || {
-            Finding::of_entry(
-                id,
-                format!("key {key:?}: a search by this index does not find the entry"),
-            )
+            Finding::of_entry(id, format!("key {key:?}: a search by this index does not find the entry"))
         });
         Ok(())
     }
@@ -192,7 +184,6 @@ fn spans(table: &TableReader<'_>, key: Key, id: u64) -> lmdbfile::Result<bool> {
 fn chosen(last: u64, count: u64) -> BTreeSet<u64> {
     let newest = (count / NEWEST).min(last);
     let (first_new, spread) = (last - newest + 1, u128::from(count - newest));
-    let even =
-        (0..spread.min(u128::from(first_new - 1))).map(|at| 1 + at * u128::from(last - 1) / spread);
+    let even = (0..spread.min(u128::from(first_new - 1))).map(|at| 1 + at * u128::from(last - 1) / spread);
     even.filter_map(|id| u64::try_from(id).ok()).chain(first_new..=last).collect()
 }

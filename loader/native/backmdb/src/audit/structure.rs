@@ -33,16 +33,13 @@ pub fn head(reader: &Reader, findings: &mut Findings) {
 fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut Findings) {
     // LMDB stores the common size of all values there.
     if record.pad != 0 && name != "free" && !record.flags.contains(Flags::DUPFIXED) {
-        findings.add(Kind::Table, || {
-            Finding::new(format!("a value size of {}", record.pad)).of_table(name)
-        });
+        findings.add(Kind::Table, || Finding::new(format!("a value size of {}", record.pad)).of_table(name));
     }
     let found = record.flags.bits() & mask;
     if found != expected.bits() & mask {
         let expected = expected.bits();
         findings.add(Kind::Table, || {
-            Finding::new(format!("flags 0x{found:02x}, but slapd requires 0x{expected:02x}"))
-                .of_table(name)
+            Finding::new(format!("flags 0x{found:02x}, but slapd requires 0x{expected:02x}")).of_table(name)
         });
     }
 }
@@ -56,9 +53,7 @@ fn counts(reader: &Reader, findings: &mut Findings) {
     let root = id2e.get(&0u64.to_ne_bytes()).is_ok_and(|found| found.is_some());
     let expected = entries.saturating_sub(u64::from(root)).saturating_mul(2).saturating_add(1);
     if nodes != expected && (entries > 0 || nodes > 1) {
-        findings.add(Kind::Count, || {
-            Finding::new(format!("{entries} entries in id2e, but {nodes} records in dn2i"))
-        });
+        findings.add(Kind::Count, || Finding::new(format!("{entries} entries in id2e, but {nodes} records in dn2i")));
     }
 }
 

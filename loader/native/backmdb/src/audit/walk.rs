@@ -147,11 +147,7 @@ impl Walk<'_> {
     }
 
     /// Reads the records of a node: the node's own, which is returned, and its children's.
-    fn node(
-        &mut self,
-        id: u64,
-        nodes: &mut TableRange<'_>,
-    ) -> std::result::Result<Option<Vec<u8>>, StopReason> {
+    fn node(&mut self, id: u64, nodes: &mut TableRange<'_>) -> std::result::Result<Option<Vec<u8>>, StopReason> {
         let (mut own, mut below, mut last) = (None, Some(1u64), Vec::new());
         let mut first = true;
         while nodes.id() == Some(id) {
@@ -313,13 +309,7 @@ impl Walk<'_> {
         }
     }
 
-    fn judged(
-        &mut self,
-        id: u64,
-        entry: &StoredEntry<'_>,
-        rows: &MultivalRecords,
-        own: Option<&[u8]>,
-    ) {
+    fn judged(&mut self, id: u64, entry: &StoredEntry<'_>, rows: &MultivalRecords, own: Option<&[u8]>) {
         // slapd generates no index keys for the entry of the empty DN.
         let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
         let findings = &mut self.part.findings;
@@ -349,8 +339,7 @@ pub fn check(
     let done = Mutex::new(BTreeMap::new());
     side_by_side(reader, look.means.jobs, spans.len(), |reader, turns| {
         let Some(tables) = Tables::of(reader) else { return Ok(()) };
-        let judge =
-            judging.map(|(judge, postings)| (judge, ExpectedPostings::new(postings.writer())));
+        let judge = judging.map(|(judge, postings)| (judge, ExpectedPostings::new(postings.writer())));
         let (part, counters) = (IdRangeResult::new(look.limit), look.counters);
         let mut walk = Walk {
             tables,
@@ -390,18 +379,14 @@ fn settle(
     }
     let expected = tables.id2e.record().entries;
     if !broken && entries != expected {
-        return Err(Error::new(
-            Code::Damaged,
-            format!("looked at {entries} entries of {expected}"),
-        ));
+        return Err(Error::new(Code::Damaged, format!("looked at {entries} entries of {expected}")));
     }
     if broken || sums == NodeChecksums::default() {
         return Ok(());
     }
     look.counters.begin("places", 0);
-    let is_located = |findings: &Findings| {
-        [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind))
-    };
+    let is_located =
+        |findings: &Findings| [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind));
     node_parents::check(&tables.dn2i, look.means, look.counters, findings)?;
     if !is_located(findings) {
         findings.add(Kind::Place, || Finding::new("nodes do not match the lists of their parents"));

@@ -129,9 +129,7 @@ impl<'r> Dn2idChanges<'r> {
             return Ok(*count);
         }
         let record = self.listed(id)?;
-        read_node(&record)?
-            .child
-            .ok_or_else(|| wrong(format!("entry {id}: no child in its parent's list")))
+        read_node(&record)?.child.ok_or_else(|| wrong(format!("entry {id}: no child in its parent's list")))
     }
 
     /// Returns the node's record in its parent's list, from the file.
@@ -147,8 +145,7 @@ impl<'r> Dn2idChanges<'r> {
         let (mut at, mut steps) = (id, 0);
         while at != 0 {
             let count = self.count(at)?.checked_add_signed(by);
-            self.counts
-                .insert(at, count.ok_or_else(|| wrong("a subtree with less than no entries"))?);
+            self.counts.insert(at, count.ok_or_else(|| wrong("a subtree with less than no entries"))?);
             let Some(above) = self.parent(at)? else { return Ok(false) };
             at = above;
             steps += 1;
@@ -238,8 +235,7 @@ impl<'r> Dn2idChanges<'r> {
         if !self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX))? {
             return Ok(Err(NoParent::Below));
         }
-        self.placed
-            .insert(id, ParentAndRdn { parent, normal: normal.into(), pretty: pretty.into() });
+        self.placed.insert(id, ParentAndRdn { parent, normal: normal.into(), pretty: pretty.into() });
         self.by_name.insert((parent, normal.into()), id);
         Ok(Ok(()))
     }
@@ -248,8 +244,7 @@ impl<'r> Dn2idChanges<'r> {
     pub fn moved(&mut self, id: u64) -> Result<bool> {
         let Some(placed) = self.placed.get(&id).cloned() else { return Ok(false) };
         let old = self.old(id)?;
-        Ok((old.parent, &old.normal, &old.pretty)
-            != (placed.parent, &placed.normal, &placed.pretty))
+        Ok((old.parent, &old.normal, &old.pretty) != (placed.parent, &placed.normal, &placed.pretty))
     }
 
     /// Writes removed and new records in the order of keys, removed ones first: a new node may have taken over a name.

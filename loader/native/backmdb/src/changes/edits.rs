@@ -88,9 +88,8 @@ pub fn apply(task: &RefreshContext<'_>, sink: &mut impl Sink) -> Result<ChangeCo
 impl Refresh<'_, '_> {
     fn names(&mut self) -> Result<()> {
         let count = self.arrived.entries.len();
-        self.ids.0 = (0..count)
-            .map(|number| self.local.changed.get(&self.arrived.entries[number].uuid).copied())
-            .collect();
+        self.ids.0 =
+            (0..count).map(|number| self.local.changed.get(&self.arrived.entries[number].uuid).copied()).collect();
         for number in 0..count {
             if !self.arrived.is_live(number) {
                 self.ids.0[number] = None;
@@ -305,12 +304,7 @@ impl Refresh<'_, '_> {
         posted.writer.finish_index()
     }
 
-    fn write(
-        mut self,
-        root: Option<SuffixEntry>,
-        sorted: &Sorted,
-        sink: &mut impl Sink,
-    ) -> Result<ChangeCounts> {
+    fn write(mut self, root: Option<SuffixEntry>, sorted: &Sorted, sink: &mut impl Sink) -> Result<ChangeCounts> {
         self.count()?;
         self.descriptions(sink)?;
         self.values(root, sink)?;

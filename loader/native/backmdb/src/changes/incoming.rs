@@ -65,20 +65,11 @@ struct Receiver {
 }
 
 /// Encodes all changed entries; their keys go to the encoder's postings.
-pub fn receive(
-    shared: &BuildContext<'_>,
-    report: &SyncResult,
-    encoder: &mut Encoder<'_>,
-) -> Result<ReceivedEntries> {
+pub fn receive(shared: &BuildContext<'_>, report: &SyncResult, encoder: &mut Encoder<'_>) -> Result<ReceivedEntries> {
     let path = shared.options.scratch.join("values");
     let file = File::create(&path).in_file(Some(&path))?;
     let values = File::open(&path).in_file(Some(&path))?;
-    let arrived = ReceivedEntries {
-        entries: Vec::new(),
-        by_uuid: FxHashMap::default(),
-        parents: Vec::new(),
-        values,
-    };
+    let arrived = ReceivedEntries { entries: Vec::new(), by_uuid: FxHashMap::default(), parents: Vec::new(), values };
     let uuid_number = uuid_number(shared)?;
     let (known, file) = (FxHashMap::default(), BufWriter::with_capacity(1 << 20, file));
     let mut receiver = Receiver { arrived, known, file, at: 0, uuid_number };
@@ -112,12 +103,7 @@ pub fn uuid_of(value: &[u8], number: u32) -> Result<Option<Uuid>> {
 }
 
 impl Receiver {
-    fn all(
-        &mut self,
-        chunks: &Chunks<'_>,
-        encoder: &mut Encoder<'_>,
-        counters: &Counters,
-    ) -> Result<()> {
+    fn all(&mut self, chunks: &Chunks<'_>, encoder: &mut Encoder<'_>, counters: &Counters) -> Result<()> {
         let (mut buffer, mut out) = (Vec::new(), Encoded::default());
         while let Some(chunk) = chunks.next(std::mem::take(&mut buffer))? {
             for record in Records::new(&chunk.block()) {
@@ -125,9 +111,7 @@ impl Receiver {
                 encoder.parents.clear();
                 let record = record.in_file(chunk.path.as_deref())?;
                 let position = self.position()?;
-                encoder
-                    .encode(&record, position, &mut out)
-                    .map_err(|refused| refusal(&record, refused))?;
+                encoder.encode(&record, position, &mut out).map_err(|refused| refusal(&record, refused))?;
                 self.keep(&out)?;
             }
             counters.add(0, chunk.bytes.len() as u64);

@@ -75,11 +75,7 @@ enum LocalState {
     Unchanged,
 }
 
-pub fn find(
-    task: &RefreshContext<'_>,
-    arrived: &FxHashMap<Uuid, usize>,
-    uuid_number: u32,
-) -> Result<Local> {
+pub fn find(task: &RefreshContext<'_>, arrived: &FxHashMap<Uuid, usize>, uuid_number: u32) -> Result<Local> {
     let asked = LocalQuery::new(task, arrived, uuid_number)?;
     let mut local = match (&asked.present, index(task)) {
         (None, Some(index)) => match asked.by_index(task, &index)? {
@@ -93,20 +89,13 @@ pub fn find(
 }
 
 /// Finds the IDs of entries by their entryUUIDs.
-pub fn locate(
-    task: &RefreshContext<'_>,
-    uuids: impl IntoIterator<Item = Uuid>,
-) -> Result<FxHashMap<Uuid, u64>> {
+pub fn locate(task: &RefreshContext<'_>, uuids: impl IntoIterator<Item = Uuid>) -> Result<FxHashMap<Uuid, u64>> {
     let by_uuid = uuids.into_iter().map(|uuid| (uuid, 0)).collect();
     find(task, &by_uuid, uuid_number(task.shared)?).map(|local| local.changed)
 }
 
 impl<'a> LocalQuery<'a> {
-    fn new(
-        task: &RefreshContext<'_>,
-        arrived: &'a FxHashMap<Uuid, usize>,
-        uuid_number: u32,
-    ) -> Result<Self> {
+    fn new(task: &RefreshContext<'_>, arrived: &'a FxHashMap<Uuid, usize>, uuid_number: u32) -> Result<Self> {
         let SyncResult { present, deleted, lost, reached, .. } = task.report;
         let mut gone: FxHashSet<Uuid> = lost.iter().copied().collect();
         for path in deleted {
@@ -147,8 +136,7 @@ impl<'a> LocalQuery<'a> {
             Ok(())
         })?;
         if newer {
-            let message =
-                "an entry that the provider lacks is newer than the contextCSN of the database";
+            let message = "an entry that the provider lacks is newer than the contextCSN of the database";
             return Err(Error::new(Code::Unproven, message));
         }
         Ok(())
@@ -182,8 +170,7 @@ impl<'a> LocalQuery<'a> {
     fn by_index(&self, task: &RefreshContext<'_>, index: &Index) -> Result<Option<Local>> {
         let mut uuids: Vec<Uuid> = self.arrived.keys().copied().collect();
         uuids.extend(&self.gone);
-        let mut wanted =
-            uuids.iter().map(|uuid| index.key(task, *uuid)).collect::<Result<Vec<_>>>()?;
+        let mut wanted = uuids.iter().map(|uuid| index.key(task, *uuid)).collect::<Result<Vec<_>>>()?;
         wanted.sort_unstable();
         wanted.dedup();
         let (all, vague) = (Mutex::new(Local::default()), Mutex::new(false));
@@ -205,8 +192,7 @@ impl<'a> LocalQuery<'a> {
 
     fn part(&self, reader: &Reader, index: &Index, keys: &[Vec<u8>]) -> Result<Option<Local>> {
         let mut local = Local::default();
-        let [table, id2e, dn2i] =
-            [index.name.as_bytes(), b"id2e", b"dn2i"].map(|name| reader.table(name));
+        let [table, id2e, dn2i] = [index.name.as_bytes(), b"id2e", b"dn2i"].map(|name| reader.table(name));
         let (Some(table), Some(id2e), Some(dn2i)) = (table, id2e, dn2i) else { return Ok(None) };
         for key in keys {
             for id in table.get_all(key)? {
@@ -226,8 +212,7 @@ impl<'a> LocalQuery<'a> {
 }
 
 pub fn id_of(key: &[u8]) -> Result<u64> {
-    codec::id::read(key)
-        .ok_or_else(|| Error::new(Code::Damaged, "an ID that does not have 8 bytes"))
+    codec::id::read(key).ok_or_else(|| Error::new(Code::Damaged, "an ID that does not have 8 bytes"))
 }
 
 fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {

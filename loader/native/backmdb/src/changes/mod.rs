@@ -153,8 +153,7 @@ fn require_known(asked: &ConfiguredIndexes, database: &Database<'_>) -> Result<(
 /// Assigns the descriptions of ad2i their numbers.
 fn number(columns: &AttributeDescriptions<'_>, texts: &[String]) -> Result<()> {
     for (number, text) in (1..).zip(texts) {
-        let given =
-            columns.column(text.as_bytes()).and_then(|column| columns.assign_number(&column));
+        let given = columns.column(text.as_bytes()).and_then(|column| columns.assign_number(&column));
         if given.as_ref().ok() != Some(&number) {
             let message = format!("{text}: in the database, but not in the schema by that name");
             return Err(Error::new(Code::Unproven, message));

@@ -82,8 +82,7 @@ impl<S: Sink> Visitor for IndexChanges<'_, '_, S> {
 impl<S: Sink> IndexChanges<'_, '_, S> {
     fn change(&mut self, key: &[u8], mut gone: Vec<u64>, mut new: Vec<u64>) -> Result<()> {
         let had = self.table.counted(key)?;
-        let (first, count) =
-            had.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
+        let (first, count) = had.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
         if first == 0 {
             return self.widen(key, &new);
         }
@@ -231,10 +230,7 @@ mod tests {
         let seven = [1, 2, 3, 4, 5, 6, 7];
         assert_eq!(changed(&seven, &[(9, false, true)]), [0, 1, 9]);
         assert_eq!(changed(&seven, &[(9, false, true), (3, true, false)]), [1, 2, 4, 5, 6, 7, 9]);
-        assert_eq!(
-            changed(&seven, &[(8, false, true), (9, false, true), (1, true, false)]),
-            [0, 2, 9]
-        );
+        assert_eq!(changed(&seven, &[(8, false, true), (9, false, true), (1, true, false)]), [0, 2, 9]);
         assert_eq!(changed(&[0, 4, 8], &[(9, false, true), (2, false, true)]), [0, 2, 9]);
         assert_eq!(changed(&[0, 4, 8], &[(8, true, false), (6, false, true)]), [0, 4, 8]);
     }

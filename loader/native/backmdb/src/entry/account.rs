@@ -21,11 +21,7 @@ impl Account {
     /// `skips`: attributes that slapd computes are left out.
     pub fn new(skips: bool) -> Self {
         let left_out = if skips { Names::new(COMPUTED) } else { Names::default() };
-        Self {
-            as_read: Fingerprinter::default(),
-            as_kept: Fingerprinter::new(left_out),
-            lower: Vec::new(),
-        }
+        Self { as_read: Fingerprinter::default(), as_kept: Fingerprinter::new(left_out), lower: Vec::new() }
     }
 
     /// Returns the sum over all values, which does not depend on the order of attributes.

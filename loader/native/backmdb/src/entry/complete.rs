@@ -44,8 +44,7 @@ impl Encoder<'_> {
         profile: (u32, Arc<ObjectClassSet>),
     ) -> (u32, Arc<ObjectClassSet>) {
         // slapd creates such a root only for contextCSN, and gives it no other attributes (`syncrepl_add_glue`).
-        let bearer =
-            profile.1.is_glue() && place.rdn.avas.is_empty() && self.shared.claim.is_some();
+        let bearer = profile.1.is_glue() && place.rdn.avas.is_empty() && self.shared.claim.is_some();
         if self.shared.settings.last_mod && !bearer {
             self.made_uuid = self.operational.complete(&mut self.draft, place.hash, position);
         }
@@ -88,18 +87,12 @@ impl Encoder<'_> {
                 continue;
             }
             let (pair, _) = self.pair(column, &ava.value)?;
-            if schema.rdn_value_held(
-                ava,
-                self.draft.bytes_of(pair.normal),
-                self.draft.normals_of(&one),
-            ) {
+            if schema.rdn_value_held(ava, self.draft.bytes_of(pair.normal), self.draft.normals_of(&one)) {
                 continue;
             }
             if kind.single_value {
                 let name = &kind.name;
-                return Err(InvalidValue(
-                    format!("{name}: the RDN has another value than the entry").into(),
-                ));
+                return Err(InvalidValue(format!("{name}: the RDN has another value than the entry").into()));
             }
             self.may_complete(&kind.name)?;
             self.draft.add_value(index, pair);
@@ -125,17 +118,13 @@ impl Encoder<'_> {
                 continue;
             }
             let bytes = &self.draft.bytes;
-            let normal =
-                |pair: &ValueSpans| &bytes[pair.normal.at..pair.normal.at + pair.normal.length];
+            let normal = |pair: &ValueSpans| &bytes[pair.normal.at..pair.normal.at + pair.normal.length];
             let pairs = &mut self.draft.pairs[one.first..one.first + one.count];
             pairs.sort_by(|left, right| column.order.compare(normal(left), normal(right)));
-            let twice = |pair: &[ValueSpans]| {
-                column.order.compare(normal(&pair[0]), normal(&pair[1])) == Ordering::Equal
-            };
+            let twice =
+                |pair: &[ValueSpans]| column.order.compare(normal(&pair[0]), normal(&pair[1])) == Ordering::Equal;
             if pairs.windows(2).any(twice) {
-                return Err(InvalidValue(
-                    format!("{}: a value is given more than once", column.text).into(),
-                ));
+                return Err(InvalidValue(format!("{}: a value is given more than once", column.text).into()));
             }
         }
         Ok(())

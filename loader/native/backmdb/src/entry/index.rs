@@ -39,11 +39,7 @@ fn length(key: Key) -> u8 {
 }
 
 impl Encoder<'_> {
-    pub(super) fn index(
-        &mut self,
-        profile: &(u32, Arc<ObjectClassSet>),
-        position: u32,
-    ) -> Result<(), InvalidValue> {
+    pub(super) fn index(&mut self, profile: &(u32, Arc<ObjectClassSet>), position: u32) -> Result<(), InvalidValue> {
         let mut keys = Posting { postings: &mut self.postings, position };
         for one in &self.draft.attributes {
             let column: &AttributeDescription = self.lookup.get(one.column);
@@ -68,8 +64,7 @@ impl Encoder<'_> {
                         }
                     });
                 } else {
-                    let classes =
-                        self.shared.schema.class_index_values(&values.clone().collect::<Vec<_>>());
+                    let classes = self.shared.schema.class_index_values(&values.clone().collect::<Vec<_>>());
                     indexer.each(self.shared.settings, values, &classes, &mut keys)?;
                 }
             }

@@ -50,12 +50,7 @@ impl LastValue {
 
     /// Caches the value last added to `draft`. `as_it_stands`: a line that repeats it needs no further processing.
     #[inline]
-    pub fn keep(
-        &mut self,
-        draft: &EntryLines,
-        (pair, normals): (ValueSpans, bool),
-        as_it_stands: bool,
-    ) {
+    pub fn keep(&mut self, draft: &EntryLines, (pair, normals): (ValueSpans, bool), as_it_stands: bool) {
         if pair.value.length > LONGEST || self.misses > MISSES {
             return;
         }
@@ -130,10 +125,7 @@ mod tests {
         let mut draft = EntryLines::default();
         draft.add_bytes(b"other");
         let pair = draft.add_pieces(&last.pieces, last.pair);
-        assert_eq!(
-            (draft.bytes_of(pair.value), draft.bytes_of(pair.normal)),
-            (&b"cn=A"[..], &b"n"[..])
-        );
+        assert_eq!((draft.bytes_of(pair.value), draft.bytes_of(pair.normal)), (&b"cn=A"[..], &b"n"[..]));
         keep(&mut last, &[b'a'; 129]);
         assert!(last.is(b"cn=A") && !last.is(b"cn=B"));
         assert_eq!(last.repeated(), None);

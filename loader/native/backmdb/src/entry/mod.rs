@@ -103,10 +103,7 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    pub fn new(
-        shared: &'a BuildContext<'a>,
-        postings: extsort::Writer,
-    ) -> Result<Self, InvalidValue> {
+    pub fn new(shared: &'a BuildContext<'a>, postings: extsort::Writer) -> Result<Self, InvalidValue> {
         let mut lookup = Lookup::new(&shared.columns);
         Ok(Self {
             shared,
@@ -130,12 +127,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Appends the record at `position` of chunk `chunk` to `out`. After an error, the contents of `out` are invalid.
-    pub fn encode(
-        &mut self,
-        record: &Record<'_>,
-        position: u32,
-        out: &mut Encoded,
-    ) -> Result<(), RejectReason> {
+    pub fn encode(&mut self, record: &Record<'_>, position: u32, out: &mut Encoded) -> Result<(), RejectReason> {
         let entry = record.entry()?;
         if entry.change && self.shared.options.as_slapadd {
             return Err(InvalidValue("slapadd does not accept `changetype:`".into()).into());
@@ -150,11 +142,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Encodes the record of the empty DN, the first of the input, into `out`. slapd generates no index keys for it.
-    pub fn encode_root(
-        &mut self,
-        record: &Record<'_>,
-        out: &mut Encoded,
-    ) -> Result<(), RejectReason> {
+    pub fn encode_root(&mut self, record: &Record<'_>, out: &mut Encoded) -> Result<(), RejectReason> {
         self.fill(record, (b"", record.entry()?.fields), &HashedDn::of_root(), 0, out)?;
         self.note_csn(out);
         if !out.rows.is_empty() {
@@ -216,9 +204,7 @@ impl<'a> Encoder<'a> {
     fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
         loop {
             let plain = match self.lookup.expected() {
-                Some(line)
-                    if line.run.len() > 0 && fields.pass_text(&line.run.text, line.run.len()) =>
-                {
+                Some(line) if line.run.len() > 0 && fields.pass_text(&line.run.text, line.run.len()) => {
                     line.run.add_to(&mut self.draft);
                     let lines = line.run.len();
                     self.lookup.advance(lines);
@@ -235,16 +221,13 @@ impl<'a> Encoder<'a> {
                     self.lookup.advance_single();
                     continue;
                 }
-                Some(line) => {
-                    fields.next_plain(&line.head).map(|value| (line.column, line.form, value))
-                }
+                Some(line) => fields.next_plain(&line.head).map(|value| (line.column, line.form, value)),
                 None => None,
             };
             if let Some((column, form, value)) = plain {
                 self.lookup.advance(1);
                 if !self.add_ordinary(column, form, value) && !self.is_left_out(column) {
-                    self.line_value(column, value)
-                        .map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
+                    self.line_value(column, value).map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
                 }
             } else if let Some(field) = fields.next() {
                 self.line(&field.map_err(in_line)?)?;
@@ -259,10 +242,7 @@ impl<'a> Encoder<'a> {
         let column = self.lookup.next(spelling);
         let column = column.map_err(|refusal| LineRefusal::Value(refusal).named(spelling))?;
         if let Some(rule) = &self.lookup.get(column).unproven {
-            let message = format!(
-                "{}: values of {rule} are not supported by the native engine",
-                lossy(spelling)
-            );
+            let message = format!("{}: values of {rule} are not supported by the native engine", lossy(spelling));
             return Err(RejectReason::Broken(Error::new(Code::Unproven, message)));
         }
         if self.is_left_out(column) {
@@ -292,11 +272,10 @@ impl<'a> Encoder<'a> {
                 let value = draft.add_bytes(value);
                 Some(ValueSpans { value, normal: value })
             }
-            ValueForm::Telephone => values::telephone(value)
-                .map(|(kept, length)| draft.add_pair(value, &kept[..length])),
-            ValueForm::Uuid => {
-                values::uuid::octets(value).map(|octets| draft.add_pair(value, &octets))
+            ValueForm::Telephone => {
+                values::telephone(value).map(|(kept, length)| draft.add_pair(value, &kept[..length]))
             }
+            ValueForm::Uuid => values::uuid::octets(value).map(|octets| draft.add_pair(value, &octets)),
             ValueForm::Csn if self.shared.claim.is_none() && !self.shared.live => {
                 values::is_normal_csn(value).then(|| draft.add_pair(value, value))
             }
@@ -311,8 +290,7 @@ impl<'a> Encoder<'a> {
     fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), LineRefusal> {
         let older = if column == self.operational.csn() { self.note_csn_read(value) } else { None };
         self.value(column, older.unwrap_or(value)).map_err(|refusal| {
-            let is_class =
-                column == self.checks.object_class() || column == self.checks.structural();
+            let is_class = column == self.checks.object_class() || column == self.checks.structural();
             // Only these values are printed; any other may be a secret.
             if is_class {
                 LineRefusal::Class(format!("{}: {}", refusal.0, lossy(value)))
@@ -351,11 +329,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Adds a value. Returns its span, whether its normal form is stored, and whether slapd would accept it.
-    fn new_value(
-        &mut self,
-        column: usize,
-        value: &[u8],
-    ) -> Result<((ValueSpans, bool), bool), InvalidValue> {
+    fn new_value(&mut self, column: usize, value: &[u8]) -> Result<((ValueSpans, bool), bool), InvalidValue> {
         let fits = self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
         self.draft.add_line(column, pair, normals);

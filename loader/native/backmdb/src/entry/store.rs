@@ -137,8 +137,7 @@ impl Encoder<'_> {
     fn number(&self, column: usize, chunk: u64) -> Result<(), RejectReason> {
         let column = self.lookup.get(column);
         if column.number().is_none() {
-            let given =
-                self.shared.numbers.with(chunk, |()| self.shared.columns.assign_number(column));
+            let given = self.shared.numbers.with(chunk, |()| self.shared.columns.assign_number(column));
             given.map_err(|given_up| RejectReason::Broken(given_up.into()))??;
         }
         Ok(())
@@ -166,14 +165,9 @@ impl Encoder<'_> {
             let record = row(draft, one);
             if record.len() > self.shared.longest_row {
                 let text = &lookup.get(one.of.column).text;
-                return Err(RejectReason::Entry(format!(
-                    "{text}: a value is too long for id2v (multival)"
-                )));
+                return Err(RejectReason::Entry(format!("{text}: a value is too long for id2v (multival)")));
             }
-            out.rows.push(MultivalRecord {
-                column: u16::try_from(one.number).unwrap_or(u16::MAX),
-                record,
-            });
+            out.rows.push(MultivalRecord { column: u16::try_from(one.number).unwrap_or(u16::MAX), record });
         }
         self.apart = apart;
         Ok(())

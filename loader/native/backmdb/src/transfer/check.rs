@@ -59,8 +59,7 @@ impl<'a> Check<'a> {
         structure::head(reader, &mut findings);
         let texts = structure::descriptions(reader, &mut findings);
         require_none(&findings)?;
-        let columns =
-            AttributeDescriptions::new(self.schema, &self.asked.settings, &self.asked.indexes);
+        let columns = AttributeDescriptions::new(self.schema, &self.asked.settings, &self.asked.indexes);
         let checker = EntryChecker {
             counts_invalid: true,
             ..EntryChecker::new(self.schema, &self.asked.settings, &columns, &texts)

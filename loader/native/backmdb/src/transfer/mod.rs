@@ -58,8 +58,7 @@ pub fn transfer(
     };
     let check = check::Check::new(schema, &asked, means, counters)?;
     let file = FileWriter::create(out, &settings.file_options())?;
-    let mut task =
-        Writing { asked: &asked, counters, file, made: Vec::new(), records: Records::default() };
+    let mut task = Writing { asked: &asked, counters, file, made: Vec::new(), records: Records::default() };
     let (sorted, misfits) = check_and_copy(&check, &reader, &mut task)?;
     task.indexes(&sorted)?;
     Ok(Transferred { misfits, ..task.finish()? })
@@ -124,8 +123,7 @@ impl Writing<'_> {
     fn finish(self) -> Result<Transferred> {
         self.counters.begin("sync", 0);
         let Self { made, records: checksum, .. } = self;
-        let tables: BTreeMap<_, _> =
-            made.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
+        let tables: BTreeMap<_, _> = made.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let entries = tables.get("id2e").copied().unwrap_or_default();
         let named = made.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
         self.file.finish(named)?;

@@ -93,9 +93,8 @@ impl Postings {
 
     /// Ends the input. Each visit may use `threads` threads besides the visitor's own.
     pub fn finish(self, threads: usize) -> Result<Sorted> {
-        let shared = Arc::into_inner(self.shared).ok_or_else(|| {
-            Error::damaged("postings were finished before all writers were dropped")
-        })?;
+        let shared = Arc::into_inner(self.shared)
+            .ok_or_else(|| Error::damaged("postings were finished before all writers were dropped"))?;
         if shared.misused.into_inner() {
             return Err(Error::damaged("a long key was pushed to an index of keys of four bytes"));
         }

@@ -80,12 +80,7 @@ fn decode_one<I: Item>(bytes: &[u8], last: I) -> Option<(I, &[u8])> {
 }
 
 /// Appends the items of an extent to `items`.
-pub(crate) fn read<I: Item>(
-    extent: Extent,
-    means: &Resources,
-    bytes: &mut Vec<u8>,
-    items: &mut Vec<I>,
-) -> Result<()> {
+pub(crate) fn read<I: Item>(extent: Extent, means: &Resources, bytes: &mut Vec<u8>, items: &mut Vec<I>) -> Result<()> {
     bytes.resize(extent.len, 0);
     means.scratch.read(bytes, extent.offset)?;
     let (mut rest, mut last) = (&bytes[..], I::zeroed());
@@ -97,11 +92,7 @@ pub(crate) fn read<I: Item>(
 }
 
 /// Returns a part that reads an extent in small pieces.
-pub(crate) fn part<I: Item>(
-    extent: Extent,
-    read_size: usize,
-    means: &Resources,
-) -> Result<Part<'_, I>> {
+pub(crate) fn part<I: Item>(extent: Extent, read_size: usize, means: &Resources) -> Result<Part<'_, I>> {
     let window = Window::new(extent.offset..extent.offset + extent.len as u64, read_size);
     Part::spilled(Reader { means, window, left: extent.items, last: I::zeroed() })
 }

@@ -44,11 +44,7 @@ impl Sorted {
 
     /// Passes all postings of index `index` to `visitor`, and drops them. Several threads may visit
     /// different indexes at once.
-    pub fn visit<V: Visitor>(
-        &self,
-        index: usize,
-        visitor: &mut V,
-    ) -> std::result::Result<(), V::Error> {
+    pub fn visit<V: Visitor>(&self, index: usize, visitor: &mut V) -> std::result::Result<(), V::Error> {
         match self.take(index)? {
             Index::Four(store) => self.visit_store(store, visitor),
             Index::UpToEight(store) => self.visit_store(store, visitor),
@@ -56,19 +52,13 @@ impl Sorted {
     }
 
     fn take(&self, index: usize) -> Result<Index> {
-        let place =
-            self.indexes.get(index).ok_or_else(|| Error::damaged("there is no such index"))?;
+        let place = self.indexes.get(index).ok_or_else(|| Error::damaged("there is no such index"))?;
         let index = lock(place).take();
         index.ok_or_else(|| Error::damaged("the postings of an index are visited twice"))
     }
 
-    fn visit_store<I: Item, V: Visitor>(
-        &self,
-        store: Store<I>,
-        visitor: &mut V,
-    ) -> std::result::Result<(), V::Error> {
-        let closed: FinishedIndex<I> =
-            store.close(self.means.memory / 16 / self.threads, self.threads);
+    fn visit_store<I: Item, V: Visitor>(&self, store: Store<I>, visitor: &mut V) -> std::result::Result<(), V::Error> {
+        let closed: FinishedIndex<I> = store.close(self.means.memory / 16 / self.threads, self.threads);
         let mut joiner = BatchJoiner { visitor, key: None };
         // Each batch wakes a thread, so small buckets are sent together.
         let groups = closed.groups(BATCH);

@@ -68,8 +68,7 @@ impl Branches {
                 return Ok(Some(leaves));
             }
             pages.prefetch_branches(&branch.children().collect::<Vec<_>>());
-            let below =
-                |(at, child)| (child, level + 1, branch.within(at, within.borrowed()).owned());
+            let below = |(at, child)| (child, level + 1, branch.within(at, within.borrowed()).owned());
             let below: Vec<_> = branch.children().enumerate().map(below).collect();
             self.left.extend(below.into_iter().rev());
         }
@@ -114,16 +113,10 @@ pub(super) fn only_branch(record: &Table) -> Option<u64> {
 }
 
 /// Reads the leaves and checks them.
-pub(super) fn leaves(
-    pages: &PageSource,
-    siblings: &Siblings,
-    rules: &TreeRules,
-) -> Result<Vec<Leaf>> {
+pub(super) fn leaves(pages: &PageSource, siblings: &Siblings, rules: &TreeRules) -> Result<Vec<Leaf>> {
     pages.prefetch_many(&siblings.numbers);
     let views = pages.views(&siblings.numbers)?.into_iter().enumerate();
-    views
-        .map(|(at, view)| Leaf::new(siblings.numbers[at], view, rules, siblings.within(at)))
-        .collect()
+    views.map(|(at, view)| Leaf::new(siblings.numbers[at], view, rules, siblings.within(at))).collect()
 }
 
 impl Leaf {

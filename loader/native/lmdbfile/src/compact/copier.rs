@@ -88,8 +88,7 @@ impl<'p> Copier<'p> {
             }
             if let Some(next) = reading.pop_front() {
                 let leaves = wait(next)?;
-                let referenced =
-                    ReferencedDataOfLeaves::new(self.pages, self.ahead, rules, &leaves);
+                let referenced = ReferencedDataOfLeaves::new(self.pages, self.ahead, rules, &leaves);
                 ready.push_back((leaves, referenced));
             }
             if ready.len() > BRANCHES_HERE || reading.is_empty() {
@@ -119,12 +118,7 @@ impl<'p> Copier<'p> {
         tree.bulk.finish(&mut self.file)
     }
 
-    fn leaves(
-        &mut self,
-        tree: &mut Tree,
-        leaves: &[Leaf],
-        mut referenced: ReferencedDataOfLeaves<'_>,
-    ) -> Result<()> {
+    fn leaves(&mut self, tree: &mut Tree, leaves: &[Leaf], mut referenced: ReferencedDataOfLeaves<'_>) -> Result<()> {
         for leaf in leaves {
             self.leaf(tree, leaf, &mut referenced)?;
         }
@@ -135,12 +129,7 @@ impl<'p> Copier<'p> {
         if (self.watch)(bytes as u64) { Ok(()) } else { Err(cancelled()) }
     }
 
-    fn leaf(
-        &mut self,
-        tree: &mut Tree,
-        leaf: &Leaf,
-        referenced: &mut ReferencedDataOfLeaves<'_>,
-    ) -> Result<()> {
+    fn leaf(&mut self, tree: &mut Tree, leaf: &Leaf, referenced: &mut ReferencedDataOfLeaves<'_>) -> Result<()> {
         tree.leaf_pages += 1;
         let mut moved = Vec::with_capacity(leaf.pointers.len());
         for (at, pointer) in &leaf.pointers {

@@ -34,11 +34,7 @@ impl Reader {
     }
 
     /// Compacts into `pieces`: all pages except the two meta pages, which are known last and are returned.
-    pub fn compact_in_pieces(
-        &self,
-        pieces: PieceWriter,
-        watch: ProgressCallback<'_>,
-    ) -> Result<Vec<u8>> {
+    pub fn compact_in_pieces(&self, pieces: PieceWriter, watch: ProgressCallback<'_>) -> Result<Vec<u8>> {
         self.copied(FileWriter::in_pieces(pieces, &self.options())?, watch, FileWriter::end)
     }
 

@@ -38,12 +38,7 @@ pub(super) struct ReferencedDataOfLeaves<'a> {
 
 impl<'a> ReferencedDataOfLeaves<'a> {
     /// Starts reading the first batches.
-    pub fn new(
-        pages: &'a PageSource,
-        ahead: &'a Pool<PageSource>,
-        rules: TreeRules,
-        leaves: &[Leaf],
-    ) -> Self {
+    pub fn new(pages: &'a PageSource, ahead: &'a Pool<PageSource>, rules: TreeRules, leaves: &[Leaf]) -> Self {
         let batches = batches(pages, leaves).into_iter();
         let (reading, ready) = (VecDeque::new(), Vec::new().into_iter());
         let mut own = Self { pages, ahead, rules, batches, reading, ready };
@@ -55,8 +50,7 @@ impl<'a> ReferencedDataOfLeaves<'a> {
         while self.reading.len() < BATCHES_IN_FLIGHT {
             let Some(batch) = self.batches.next() else { return };
             let rules = self.rules;
-            self.reading
-                .push_back(self.ahead.submit(move |pages| read_batch(pages, &rules, &batch)));
+            self.reading.push_back(self.ahead.submit(move |pages| read_batch(pages, &rules, &batch)));
         }
     }
 
@@ -116,11 +110,7 @@ fn prefetch(pages: &PageSource, pointer: &Pointer) {
 }
 
 /// Reads the data of small pointers.
-fn read_batch(
-    pages: &PageSource,
-    rules: &TreeRules,
-    pointers: &[Pointer],
-) -> Result<Vec<ReferencedData>> {
+fn read_batch(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Result<Vec<ReferencedData>> {
     let contiguous = contiguous_pages(pages, pointers);
     if let Some((first, count)) = contiguous {
         pages.prefetch(first, count);
@@ -159,14 +149,11 @@ fn contiguous_pages(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u6
 
 /// Returns the pages of each pointer's data: those of the value, or the leaves of the tree.
 fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Result<Vec<Siblings>> {
-    let roots: Vec<_> =
-        pointers.iter().filter_map(|pointer| only_branch(pointer.tree()?)).collect();
+    let roots: Vec<_> = pointers.iter().filter_map(|pointer| only_branch(pointer.tree()?)).collect();
     pages.prefetch_branches(&roots);
     let mut views = pages.views(&roots)?.into_iter();
     let of = |pointer: &Pointer| match pointer {
-        Pointer::Large(node) => {
-            Ok(Siblings::value(node.first, pages.layout.overflow_pages(node.size)))
-        }
+        Pointer::Large(node) => Ok(Siblings::value(node.first, pages.layout.overflow_pages(node.size))),
         Pointer::Values(record) | Pointer::Table(record) => match only_branch(record) {
             Some(_) => leaves_below(record, rules, views.next()),
             None => Ok(Siblings::root(record.root)),

@@ -61,8 +61,7 @@ impl Header {
         if number(&bytes[40..]) != xxh3_64(&bytes[..40]) {
             return Err(garbled());
         }
-        let (image, length, from) =
-            (number(&bytes[16..24]), number(&bytes[24..32]), number(&bytes[32..40]));
+        let (image, length, from) = (number(&bytes[16..24]), number(&bytes[24..32]), number(&bytes[32..40]));
         Ok(Self { image, length, from })
     }
 }

@@ -81,10 +81,8 @@ pub fn send(
     if from < head {
         frames.data(0, image.head)?;
     }
-    each(&origin, from.max(head)..length, None, watch, |start, bytes| {
-        Ok(frames.data(start, bytes)?)
-    })
-    .map_err(|error| error.of_file(source))?;
+    each(&origin, from.max(head)..length, None, watch, |start, bytes| Ok(frames.data(start, bytes)?))
+        .map_err(|error| error.of_file(source))?;
     frames.end(length)?;
     Ok(from)
 }

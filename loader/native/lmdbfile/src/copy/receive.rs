@@ -35,12 +35,7 @@ struct Receiver<'r> {
 ///
 /// If the stream breaks, `journal` records how much has arrived, so that [`super::send()`] can resume. A finished
 /// transfer removes the journal.
-pub fn receive(
-    input: &mut dyn Read,
-    target: &Path,
-    journal: &Path,
-    watch: ProgressCallback<'_>,
-) -> Result<u64> {
+pub fn receive(input: &mut dyn Read, target: &Path, journal: &Path, watch: ProgressCallback<'_>) -> Result<u64> {
     let header = Header::read(input)?;
     if header.from > 0 && !has_omitted_part(&header, target, journal) {
         let what = "the stream resumes another copy than the one in the target";

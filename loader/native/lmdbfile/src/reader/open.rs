@@ -47,10 +47,7 @@ impl Reader {
             let file = File::open(path)?;
             let Head { layout, meta } = settled(&file)?;
             if txn.is_some_and(|txn| meta.txn < txn) {
-                let message = format!(
-                    "a snapshot older than that of the reader slot, transaction {}",
-                    meta.txn
-                );
+                let message = format!("a snapshot older than that of the reader slot, transaction {}", meta.txn);
                 return Err(Error::corrupt(meta.txn % 2, message));
             }
             Self::open_snapshot(path, file, layout, meta)

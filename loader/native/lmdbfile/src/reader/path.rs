@@ -202,10 +202,7 @@ impl Path {
         let mut levels = self.levels.iter().rev();
         let from = levels.clone().find(|level| level.at > 0);
         let to = levels.find(|level| level.at + 1 < level.view.count);
-        Within {
-            from: from.map(|level| level.view.key(level.at)),
-            to: to.map(|level| level.view.key(level.at + 1)),
-        }
+        Within { from: from.map(|level| level.view.key(level.at)), to: to.map(|level| level.view.key(level.at + 1)) }
     }
 }
 

@@ -60,8 +60,7 @@ impl TreeRules {
 
     /// Returns the orders to check on a page of the tree.
     pub const fn orders(&self) -> Orders<'_> {
-        let (keys, values) =
-            (std::slice::from_ref(&self.order), std::slice::from_ref(&self.value_order));
+        let (keys, values) = (std::slice::from_ref(&self.order), std::slice::from_ref(&self.value_order));
         Orders { keys, values }
     }
 
@@ -97,13 +96,7 @@ impl TreeRules {
     }
 
     /// Refuses contents not allowed in this place. `orders` are those checked when the page was parsed.
-    pub fn check(
-        &self,
-        number: u64,
-        contents: &Contents,
-        orders: Orders<'_>,
-        place: Place<'_>,
-    ) -> Result<()> {
+    pub fn check(&self, number: u64, contents: &Contents, orders: Orders<'_>, place: Place<'_>) -> Result<()> {
         let checked = match contents {
             Contents::Branch(branch) if !place.is_leaf => {
                 let ascends = branch.ascending.has(self.order, orders.keys);
@@ -116,17 +109,10 @@ impl TreeRules {
     }
 
     /// Checks a page without returning its content. `again`: it passed these rules before, in whatever place.
-    pub fn check_view(
-        &self,
-        number: u64,
-        view: &View,
-        place: Place<'_>,
-        again: bool,
-    ) -> Result<()> {
+    pub fn check_view(&self, number: u64, view: &View, place: Place<'_>, again: bool) -> Result<()> {
         let checked = match view.kind {
             Kind::Branch if !place.is_leaf => {
-                let ascends =
-                    again || Ascending::of(view, &[self.order]).has(self.order, &[self.order]);
+                let ascends = again || Ascending::of(view, &[self.order]).has(self.order, &[self.order]);
                 self.check_branch(view.count, ascends, view.ends(), place)
             }
             Kind::Leaf | Kind::Leaf2(_) if !again => {
@@ -143,13 +129,7 @@ impl TreeRules {
         same && self.order.is(other.order) && self.value_order.is(other.value_order)
     }
 
-    fn check_branch(
-        &self,
-        children: usize,
-        ascends: bool,
-        ends: (&[u8], &[u8]),
-        place: Place<'_>,
-    ) -> PageCheck<()> {
+    fn check_branch(&self, children: usize, ascends: bool, ends: (&[u8], &[u8]), place: Place<'_>) -> PageCheck<()> {
         require(children > 1, "a branch with a single child")?;
         require(ascends, OUT_OF_ORDER)?;
         self.check_within(ends, place)
@@ -213,8 +193,7 @@ impl TreeRules {
     /// Since LMDB 0.9.36 (OpenLDAP 2.6.14) the record of a DUPSORT table also counts the pages of its trees of values,
     /// but only their changes (`mdb_subdb_adjust`): for a file older than the program these numbers mean nothing.
     pub fn check_record(&self, record: &Table, seen: &Table) -> Result<()> {
-        let pages_count =
-            matches!(self.role, Role::Values(_)) || !self.flags.contains(Flags::DUPSORT);
+        let pages_count = matches!(self.role, Role::Values(_)) || !self.flags.contains(Flags::DUPSORT);
         let pages = |table: &Table| (table.branch_pages, table.leaf_pages, table.overflow_pages);
         if seen.entries == record.entries && (!pages_count || pages(seen) == pages(record)) {
             return Ok(());

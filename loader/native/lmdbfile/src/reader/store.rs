@@ -71,13 +71,7 @@ impl BlockCache {
     }
 
     /// Returns a page of a tree, checked. `in_order`: the caller goes through the tree in key order.
-    pub fn checked(
-        &self,
-        number: u64,
-        rules: &TreeRules,
-        place: Place<'_>,
-        in_order: bool,
-    ) -> Result<View> {
+    pub fn checked(&self, number: u64, rules: &TreeRules, place: Place<'_>, in_order: bool) -> Result<View> {
         if let Some(view) = self.cached_view(number, rules) {
             return rules.check_view(number, &view, place, true).map(|()| view);
         }
@@ -203,23 +197,18 @@ impl BlockCache {
             false if self.source.has(offset, size) => AHEAD_IN_CACHE,
             false => AHEAD,
         };
-        let mut blocks: Vec<_> =
-            (number..number + count).map(|at| reused(&mut slots, at, size)).collect();
+        let mut blocks: Vec<_> = (number..number + count).map(|at| reused(&mut slots, at, size)).collect();
         self.read(&mut blocks, offset)?;
-        for (number, bytes) in
-            (number..).zip(blocks).filter(|(at, bytes)| *at == number || bytes.len() == size)
-        {
+        for (number, bytes) in (number..).zip(blocks).filter(|(at, bytes)| *at == number || bytes.len() == size) {
             let place = pair(number, &slots);
             slots[place] = Some(Block { number, bytes: Arc::new(bytes), checked: Vec::new() });
         }
-        Ok(cached(&mut slots, number)
-            .map_or_else(|| Arc::new(Buffer::new(0)), |block| Arc::clone(&block.bytes)))
+        Ok(cached(&mut slots, number).map_or_else(|| Arc::new(Buffer::new(0)), |block| Arc::clone(&block.bytes)))
     }
 
     /// Fills the blocks in order; at the end of the file some are short or empty.
     fn read(&self, blocks: &mut [Buffer], offset: u64) -> Result<()> {
-        let mut rooms: Vec<_> =
-            blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
+        let mut rooms: Vec<_> = blocks.iter_mut().map(|block| IoSliceMut::new(block.room())).collect();
         let mut count = self.source.read(&mut rooms, offset, self.scattered.get())?;
         for block in blocks {
             let here = count.min(self.block.get());

@@ -90,8 +90,7 @@ impl View {
             }
             let node_end = self.node_ranges(start).1.end;
             let left = room.checked_sub(even(node_end - start));
-            room =
-                left.filter(|_| node_end <= end).ok_or("a node that ends outside of its page")?;
+            room = left.filter(|_| node_end <= end).ok_or("a node that ends outside of its page")?;
         }
         Ok(())
     }
@@ -113,9 +112,7 @@ impl View {
         let key = key_range(bytes, start);
         let size = match self.kind {
             Kind::Branch => 0,
-            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => {
-                self.layout.large_pointer_size()
-            }
+            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => self.layout.large_pointer_size(),
             _ => size(bytes, start),
         };
         let data = key.end + self.layout.key_pad(key.len());

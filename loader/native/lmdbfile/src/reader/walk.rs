@@ -64,11 +64,7 @@ impl Reader {
     /// returns `false`, the walk ends and the last damage is the cancellation.
     ///
     /// `seen` has contents recorded while this very file was copied; pages in it are not read again.
-    pub fn survey(
-        &self,
-        seen: Option<&Seen>,
-        visit: &mut dyn FnMut(&PageUse<'_>) -> bool,
-    ) -> (PageUsage, Vec<Error>) {
+    pub fn survey(&self, seen: Option<&Seen>, visit: &mut dyn FnMut(&PageUse<'_>) -> bool) -> (PageUsage, Vec<Error>) {
         let seen = seen.filter(|seen| seen.covers(&self.orders()));
         let (used, found) = (Runs::default(), PageUsage::default());
         let mut walk = Walk { seen, visit, used, found };
@@ -122,8 +118,7 @@ impl Reader {
         cursor.seek(&since.to_ne_bytes())?;
         while let Some((txn, list)) = cursor.next()? {
             let (Ok(txn), Some(count)) = (txn.try_into(), list.first_chunk()) else {
-                return Err(Error::corrupt(free.record.root, "a malformed list of free pages")
-                    .of_table("free"));
+                return Err(Error::corrupt(free.record.root, "a malformed list of free pages").of_table("free"));
             };
             freed.push((u64::from_ne_bytes(txn), u64::from_ne_bytes(*count)));
         }
@@ -152,11 +147,7 @@ impl Reader {
 
     /// Calls `see` with each free page and the transaction that freed it. Each value is a count followed by that many
     /// page numbers (`mdb_freelist_save`).
-    fn each_free(
-        &self,
-        table: TableReader<'_>,
-        mut see: impl FnMut(u64, u64) -> Result<()>,
-    ) -> Result<()> {
+    fn each_free(&self, table: TableReader<'_>, mut see: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
         let mut cursor = table.cursor()?;
         while let Some((txn, list)) = cursor.next()? {
             let mut numbers = list.chunks_exact(8).map(|number| read_u64(number, 0));
@@ -205,11 +196,7 @@ impl Walk<'_> {
             PageKind::Overflow | PageKind::Meta => &mut self.found.overflow,
         };
         *counter += count;
-        if (self.visit)(&PageUse { number, count, kind, table }) {
-            Ok(())
-        } else {
-            Err(cancelled())
-        }
+        if (self.visit)(&PageUse { number, count, kind, table }) { Ok(()) } else { Err(cancelled()) }
     }
 
     fn tree(&mut self, table: TableReader<'_>, record: Table, rules: TreeRules) -> Result<()> {
@@ -221,22 +208,14 @@ impl Walk<'_> {
         rules.check_record(&record, &tree.seen)
     }
 
-    fn page(
-        &mut self,
-        tree: &mut Tree<'_>,
-        number: u64,
-        level: u16,
-        within: Within<&[u8]>,
-    ) -> Result<()> {
+    fn page(&mut self, tree: &mut Tree<'_>, number: u64, level: u16, within: Within<&[u8]>) -> Result<()> {
         let place = Place { is_leaf: level == tree.record.depth, within };
         match self.contents(tree, number, place)? {
             Contents::Branch(branch) => {
                 self.add(tree.table.name, number, 1, PageKind::Branch)?;
                 tree.seen.branch_pages += 1;
                 let mut children = branch.children().enumerate();
-                children.try_for_each(|(at, child)| {
-                    self.page(tree, child, level + 1, branch.within(at, within))
-                })
+                children.try_for_each(|(at, child)| self.page(tree, child, level + 1, branch.within(at, within)))
             }
             Contents::Leaf(leaf) => {
                 self.add(tree.table.name, number, 1, PageKind::Leaf)?;
@@ -251,8 +230,7 @@ impl Walk<'_> {
 
     /// Returns the content of a page recorded in `seen`, or reads it from the file.
     fn contents(&self, tree: &Tree<'_>, number: u64, place: Place<'_>) -> Result<Contents> {
-        if let Some((seen, contents)) = self.seen.and_then(|seen| Some((seen, seen.take(number)?)))
-        {
+        if let Some((seen, contents)) = self.seen.and_then(|seen| Some((seen, seen.take(number)?))) {
             tree.rules.check(number, &contents, seen.orders(), place)?;
             return Ok(contents);
         }
@@ -312,12 +290,8 @@ impl Runs {
 
     /// Returns the runs of at least `least` numbers, and the set of all other numbers.
     pub fn split(self, least: u64) -> (Vec<Range<u64>>, Self) {
-        let (long, short) =
-            self.0.into_iter().partition::<Vec<_>, _>(|(start, end)| end - start >= least);
-        (
-            long.into_iter().map(|(start, end)| start..end).collect(),
-            Self(short.into_iter().collect()),
-        )
+        let (long, short) = self.0.into_iter().partition::<Vec<_>, _>(|(start, end)| end - start >= least);
+        (long.into_iter().map(|(start, end)| start..end).collect(), Self(short.into_iter().collect()))
     }
 
     /// Returns all numbers in descending order.

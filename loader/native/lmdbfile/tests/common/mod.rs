@@ -75,10 +75,7 @@ pub fn content(rng: &mut Rng, flags: Flags, page_size: usize) -> Content {
         let key = key(rng, flags, key_size);
         let order = Sorted(key, flags.key_order());
         let count = if many { dup_count(rng, page_size) } else { rng.usize(1..4) };
-        rows.insert(
-            order,
-            values(rng, flags, page_size, count.min(60_000 / keys + 40), value_size),
-        );
+        rows.insert(order, values(rng, flags, page_size, count.min(60_000 / keys + 40), value_size));
     }
     Content { flags, rows: rows.into_iter().map(|(key, values)| (key.0, values)).collect() }
 }
@@ -91,13 +88,7 @@ fn key(rng: &mut Rng, flags: Flags, most: usize) -> Vec<u8> {
     bytes(rng, size)
 }
 
-fn values(
-    rng: &mut Rng,
-    flags: Flags,
-    page_size: usize,
-    count: usize,
-    most: usize,
-) -> Vec<Vec<u8>> {
+fn values(rng: &mut Rng, flags: Flags, page_size: usize, count: usize, most: usize) -> Vec<Vec<u8>> {
     if !flags.contains(Flags::DUPSORT) {
         return vec![large(rng, page_size)];
     }

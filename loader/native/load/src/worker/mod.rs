@@ -99,9 +99,7 @@ impl<'a> Worker<'a> {
         if self.exchange.is_none() {
             self.exchange = Some(self.open()?);
         }
-        self.exchange
-            .as_mut()
-            .ok_or_else(|| Failure::new(Phase::Connect, -1, "no connection").into())
+        self.exchange.as_mut().ok_or_else(|| Failure::new(Phase::Connect, -1, "no connection").into())
     }
 
     fn open(&self) -> Result<RequestPipeline> {

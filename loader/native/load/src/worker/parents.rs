@@ -9,11 +9,7 @@ use crate::work::BatchWork;
 
 impl Worker<'_> {
     /// Defers entries whose parents are missing. Returns true if the transaction must be composed again.
-    pub(super) fn defer_entries_without_parent(
-        &mut self,
-        work: &mut BatchWork<'_>,
-        list: &[usize],
-    ) -> Result<bool> {
+    pub(super) fn defer_entries_without_parent(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<bool> {
         let open = work.without_parent(list);
         if open.is_empty() {
             return Ok(false);
@@ -35,8 +31,7 @@ impl Worker<'_> {
 
     fn find_orphans(&mut self, work: &mut BatchWork<'_>, open: &[usize]) -> Result<bool> {
         let mut seen = FxHashSet::default();
-        let first: Vec<usize> =
-            open.iter().copied().filter(|&at| seen.insert(work.entry(at).parent)).collect();
+        let first: Vec<usize> = open.iter().copied().filter(|&at| seen.insert(work.entry(at).parent)).collect();
         let names = first.iter().map(|&at| tree::name::parent_text(&work.entry(at).dn)).collect();
         let mut looks = EntryReads::new(names);
         self.exchange()?.pipeline(&mut looks)?;
@@ -54,14 +49,8 @@ impl Worker<'_> {
     }
 
     /// Defers the entries whose parents are missing; in the second pass, marks them to be added without a transaction.
-    fn put_aside(
-        &self,
-        work: &mut BatchWork<'_>,
-        open: &[usize],
-        missing: &FxHashSet<u128>,
-    ) -> Result<bool> {
-        let orphans: Vec<usize> =
-            open.iter().copied().filter(|&at| missing.contains(&work.entry(at).parent)).collect();
+    fn put_aside(&self, work: &mut BatchWork<'_>, open: &[usize], missing: &FxHashSet<u128>) -> Result<bool> {
+        let orphans: Vec<usize> = open.iter().copied().filter(|&at| missing.contains(&work.entry(at).parent)).collect();
         for &at in &orphans {
             if self.shared.is_last_pass() {
                 // The response to the entry's own add is reported as the reason.

@@ -16,8 +16,7 @@ impl Worker<'_> {
         if self.wait(work).is_none() {
             return Ok(());
         }
-        let content = self.shared.options.exists.compares()
-            || list.iter().any(|&at| work.states[at].uncertain);
+        let content = self.shared.options.exists.compares() || list.iter().any(|&at| work.states[at].uncertain);
         let entries: Vec<_> = list.iter().map(|&at| work.entry(at)).collect();
         let mut looks = if content {
             EntryReads::with_content(entries, &self.shared.leave_out)?
@@ -51,8 +50,7 @@ impl Worker<'_> {
         work.existing += 1;
         let (shared, exists) = (self.shared, self.shared.options.exists);
         let entry = work.entry(at);
-        let changes =
-            |loosely| found.changes(entry, &shared.leave_out, &shared.options.aliases, loosely);
+        let changes = |loosely| found.changes(entry, &shared.leave_out, &shared.options.aliases, loosely);
         if work.states[at].uncertain && found.was_added_by_this_load(&changes(true)?) {
             work.settle(at, Kind::Added);
             return Ok(None);
@@ -74,17 +72,12 @@ impl Worker<'_> {
         Ok(Some(changes))
     }
 
-    fn replace(
-        &mut self,
-        work: &mut BatchWork<'_>,
-        changes: Vec<(usize, Vec<Modification>)>,
-    ) -> Result<()> {
+    fn replace(&mut self, work: &mut BatchWork<'_>, changes: Vec<(usize, Vec<Modification>)>) -> Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
         let list: Vec<usize> = changes.iter().map(|(at, _)| *at).collect();
-        let requests =
-            changes.into_iter().map(|(at, all)| (work.entry(at).dn.as_slice(), all)).collect();
+        let requests = changes.into_iter().map(|(at, all)| (work.entry(at).dn.as_slice(), all)).collect();
         let mut replaces = EntryModifies::new(requests);
         let sent = self.exchange()?.pipeline(&mut replaces);
         let answers = replaces.answers;

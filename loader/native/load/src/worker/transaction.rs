@@ -45,8 +45,7 @@ impl Worker<'_> {
         let rested = Instant::now() + (slowest * REST_FACTOR).clamp(REST, MOST_REST);
         let queued = self.handle_refusals(work, list, answers);
         let waited = self.wait(work);
-        let sure =
-            waited.is_some() && !(waited == Some(true) && self.has_orphans(work, &queued)?);
+        let sure = waited.is_some() && !(waited == Some(true) && self.has_orphans(work, &queued)?);
         thread::sleep(rested.saturating_duration_since(Instant::now()));
         if queued.is_empty() || !sure {
             // The server has not yet executed any of the adds, so an abort loses nothing.
@@ -58,12 +57,7 @@ impl Worker<'_> {
 
     /// Handles the adds that the server refused at once. Returns the other adds, which the server executes when the
     /// transaction ends.
-    fn handle_refusals(
-        &self,
-        work: &mut BatchWork<'_>,
-        list: &[usize],
-        answers: Vec<Option<Answer>>,
-    ) -> Vec<usize> {
+    fn handle_refusals(&self, work: &mut BatchWork<'_>, list: &[usize], answers: Vec<Option<Answer>>) -> Vec<usize> {
         let (mut queued, mut unfit) = (Vec::new(), 0);
         for (&at, answer) in list.iter().zip(answers) {
             match answer {
@@ -75,8 +69,7 @@ impl Worker<'_> {
                 // An entry of another database goes into the next transaction. Any other refused entry is added alone,
                 // so that the response does not depend on the transaction.
                 Some(answer) => {
-                    work.states[at].alone |=
-                        answer.code != codes::OTHER_DATABASE || queued.is_empty();
+                    work.states[at].alone |= answer.code != codes::OTHER_DATABASE || queued.is_empty();
                 }
                 None => {}
             }

@@ -200,13 +200,7 @@ impl OperationalAttributes {
 
     /// Returns lines for the attributes that the entry lacks. `position` is its ID minus one. `held_back` replaces the
     /// generated CSN.
-    pub fn lines(
-        &self,
-        dn: &[u8],
-        position: u32,
-        held_back: impl Fn(&[u8]) -> Option<Vec<u8>>,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn lines(&self, dn: &[u8], position: u32, held_back: impl Fn(&[u8]) -> Option<Vec<u8>>, out: &mut Vec<u8>) {
         for (name, _) in NAMES.iter().zip(self.has).filter(|(_, has)| !has) {
             let value = match *name {
                 "entryUUID" => spelled(uuid(&[dn, self.now.as_bytes()].concat())).to_vec(),

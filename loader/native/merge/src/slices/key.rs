@@ -48,8 +48,7 @@ impl Keys {
         }
         let parent = self.above_key;
         let own = self.below(parent, &dn[..comma.unwrap_or(dn.len())]);
-        let is_top =
-            self.suffixes.contains(&own) || (parent == ROOT && self.suffixes.contains(&ROOT));
+        let is_top = self.suffixes.contains(&own) || (parent == ROOT && self.suffixes.contains(&ROOT));
         Key { own, parent: (!is_top).then_some(parent) }
     }
 

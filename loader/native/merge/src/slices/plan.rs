@@ -72,20 +72,13 @@ pub fn plan(
 fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     let entries = shared.saturating_add(leaves);
     if entries > MOST_ENTRIES {
-        return Err(Error::new(
-            Code::TooMany,
-            format!("{entries} entries, at most {MOST_ENTRIES}"),
-        ));
+        return Err(Error::new(Code::TooMany, format!("{entries} entries, at most {MOST_ENTRIES}")));
     }
     Ok(())
 }
 
 /// Returns the keys of all parents, whether or not the input has entries for them.
-fn parents(
-    paths: &[PathBuf],
-    keys: &mut Keys,
-    counters: &Counters,
-) -> Result<FxHashMap<u64, bool>> {
+fn parents(paths: &[PathBuf], keys: &mut Keys, counters: &Counters) -> Result<FxHashMap<u64, bool>> {
     let (mut found, mut last) = (FxHashMap::default(), None);
     walk(paths, RecordLocation::START, counters, |record, _| {
         let parent = keys.of(&record.entry()?.dn).parent;

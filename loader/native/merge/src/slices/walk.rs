@@ -48,12 +48,7 @@ pub fn find_line(
 }
 
 /// Returns the first two records with this DN.
-pub fn find_name(
-    paths: &[PathBuf],
-    suffixes: &[String],
-    dn: &str,
-    counters: &Counters,
-) -> Result<Vec<Found>> {
+pub fn find_name(paths: &[PathBuf], suffixes: &[String], dn: &str, counters: &Counters) -> Result<Vec<Found>> {
     let mut keys = Keys::new(suffixes);
     let target = keys.of(dn.as_bytes());
     let (exact, mut name) = (ParsedDn::new(dn.as_bytes()), ParsedDn::default());
@@ -64,9 +59,7 @@ pub fn find_name(
     if alike.len() > 1 {
         return Ok(alike);
     }
-    find(paths, RecordLocation::START, 2, counters, |record| {
-        Ok(keys.of(&record.entry()?.dn) == target)
-    })
+    find(paths, RecordLocation::START, 2, counters, |record| Ok(keys.of(&record.entry()?.dn) == target))
 }
 
 /// Returns the first `most` matching records from `from` on.

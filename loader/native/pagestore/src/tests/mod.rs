@@ -181,14 +181,7 @@ fn runs_are_read_back() {
     }
     let bytes = writer.finish();
     let run = |pack, start, count| Run { pack, start, count };
-    let wanted = [
-        run(1, 70_000, 2),
-        run(9, 100, 1),
-        run(2, 5, 1),
-        run(1, 70_003, 1),
-        run(9, 101, 1),
-        run(2, 4, 1),
-    ];
+    let wanted = [run(1, 70_000, 2), run(9, 100, 1), run(2, 5, 1), run(1, 70_003, 1), run(9, 101, 1), run(2, 4, 1)];
     assert_eq!(page::read_runs(&bytes, 9, 100, 7).unwrap(), wanted);
     page::read_runs(&bytes, 9, 100, 8).unwrap_err();
     page::read_runs(&bytes[1..], 9, 100, 7).unwrap_err();

@@ -7,10 +7,7 @@ use values::Normaliser;
 use super::parse::{self, RawAva, RawRdn};
 use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
 use crate::syntax::Pretty;
-use crate::{
-    AttributeId, AttributeType, InvalidValue, Normalise, Result, Schema, ValueForm, XOrdered,
-    refuse,
-};
+use crate::{AttributeId, AttributeType, InvalidValue, Normalise, Result, Schema, ValueForm, XOrdered, refuse};
 
 /// Maximum nesting of DNs in values of DNs (in practice two levels); slapd limits a DN to 8192 bytes instead.
 const MAX_DEPTH: u32 = 16;
@@ -40,8 +37,7 @@ impl Schema {
         if value.is_empty() || !parse::is_name(name) || !write::is_plain(value) {
             return None;
         }
-        let attribute =
-            self.attribute(name).filter(|id| self.value_form(*id) == ValueForm::Text)?;
+        let attribute = self.attribute(name).filter(|id| self.value_form(*id) == ValueForm::Text)?;
         let name = self.get(attribute).name.as_bytes();
         for form in [&mut rdn.pretty, &mut rdn.normal] {
             form.clear();
@@ -74,10 +70,7 @@ impl Schema {
             self.push_comparable(part.attribute, &part.value, 0, &mut rdn.normal)?;
             write::escape_tail(start, &mut rdn.normal)?;
         }
-        let ava = |part: PartialAva<'_>| Ava {
-            attribute: part.attribute,
-            value: part.value.into_owned(),
-        };
+        let ava = |part: PartialAva<'_>| Ava { attribute: part.attribute, value: part.value.into_owned() };
         rdn.avas = parts.into_iter().map(ava).collect();
         Ok(rdn)
     }
@@ -104,16 +97,9 @@ impl Schema {
     }
 
     /// Appends the normal form of an RDN in a certificate's name, with all non-ASCII characters escaped.
-    pub(crate) fn normal_rdn_escaped(
-        &self,
-        avas: &[(String, Cow<'_, [u8]>)],
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let raw = avas.iter().map(|(name, value)| RawAva {
-            name: name.as_bytes(),
-            value: Cow::Borrowed(value),
-            ber: false,
-        });
+    pub(crate) fn normal_rdn_escaped(&self, avas: &[(String, Cow<'_, [u8]>)], out: &mut Vec<u8>) -> Result<()> {
+        let raw =
+            avas.iter().map(|(name, value)| RawAva { name: name.as_bytes(), value: Cow::Borrowed(value), ber: false });
         join(&self.parts(raw.collect(), DnForm::Normal(0))?, out, write::escape_ascii)
     }
 
@@ -148,20 +134,12 @@ impl Schema {
         };
         let kind = self.get(attribute);
         if kind.ordered == Some(XOrdered::Values) {
-            return refuse(format!(
-                "\"{}\" has ordered values and cannot name an entry",
-                kind.name
-            ));
+            return refuse(format!("\"{}\" has ordered values and cannot name an entry", kind.name));
         }
         Ok(kind)
     }
 
-    fn in_form<'a>(
-        &self,
-        kind: &AttributeType,
-        value: &'a [u8],
-        form: DnForm,
-    ) -> Result<Cow<'a, [u8]>> {
+    fn in_form<'a>(&self, kind: &AttributeType, value: &'a [u8], form: DnForm) -> Result<Cow<'a, [u8]>> {
         let formed = match form {
             DnForm::Pretty(depth) if kind.syntax.pretty == Pretty::Same => {
                 self.check_nested(kind.id, value, depth)?;
@@ -180,13 +158,7 @@ impl Schema {
 
     /// Appends a validated value in the form in which it is compared inside a DN, without escapes. There slapd treats
     /// values as assertions: UUIDs and the first components of definitions stay unchanged.
-    fn push_comparable(
-        &self,
-        attribute: AttributeId,
-        value: &[u8],
-        depth: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn push_comparable(&self, attribute: AttributeId, value: &[u8], depth: u32, out: &mut Vec<u8>) -> Result<()> {
         let kind = self.get(attribute);
         let start = out.len();
         match kind.normaliser {
@@ -207,12 +179,7 @@ impl Schema {
     }
 
     /// Converts a value to its pretty form; a value whose pretty form cannot differ is copied.
-    pub(crate) fn rewrite_value(
-        &self,
-        attribute: AttributeId,
-        value: &[u8],
-        depth: u32,
-    ) -> Result<Vec<u8>> {
+    pub(crate) fn rewrite_value(&self, attribute: AttributeId, value: &[u8], depth: u32) -> Result<Vec<u8>> {
         let kind = self.get(attribute);
         let mut out = Vec::with_capacity(value.len());
         let nested = || deeper(depth).map(DnForm::Pretty);
@@ -264,9 +231,8 @@ impl Schema {
     /// Whether an RDN of the DN has an attribute type whose normal form is not implemented here, so that the forms of
     /// the DN are unknown.
     pub fn has_unproven_part(&self, dn: &[u8]) -> bool {
-        let unproven = |ava: &RawAva<'_>| {
-            self.attribute(ava.name).is_some_and(|kind| self.get(kind).unsupported_rule().is_some())
-        };
+        let unproven =
+            |ava: &RawAva<'_>| self.attribute(ava.name).is_some_and(|kind| self.get(kind).unsupported_rule().is_some());
         parse::dn(dn).is_ok_and(|rdns| rdns.iter().flatten().any(unproven))
     }
 }
@@ -295,11 +261,7 @@ fn sort(parts: &mut [PartialAva<'_>]) -> Result<()> {
     }
 }
 
-fn join(
-    parts: &[PartialAva<'_>],
-    out: &mut Vec<u8>,
-    escape: impl Fn(&[u8], &mut Vec<u8>) -> Result<()>,
-) -> Result<()> {
+fn join(parts: &[PartialAva<'_>], out: &mut Vec<u8>, escape: impl Fn(&[u8], &mut Vec<u8>) -> Result<()>) -> Result<()> {
     let length: usize = parts.iter().map(|part| part.name.len() + part.value.len() + 2).sum();
     out.reserve(length.min(2 * MAX_LENGTH));
     for (number, part) in parts.iter().enumerate() {

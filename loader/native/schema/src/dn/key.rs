@@ -77,9 +77,7 @@ mod tests {
 
     #[test]
     fn all_spellings_have_the_same_key() {
-        for one in
-            [r"o=Foo\, Inc.,c=US", r"O = foo\2C  inc. , countryName=us", r#"o="Foo, Inc.",c=US"#]
-        {
+        for one in [r"o=Foo\, Inc.,c=US", r"O = foo\2C  inc. , countryName=us", r#"o="Foo, Inc.",c=US"#] {
             assert_eq!(key(one), r"o=foo\2C inc.,c=us");
         }
         assert_eq!(key("2.5.4.10=x;domainComponent=y"), "o=x,dc=y");

@@ -59,9 +59,7 @@ pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     }
     let whole = Some((text, &b""[..]));
     match leaf_end(text) {
-        Some(end) if end + 1 < text.len() && text.len() <= MAX_LENGTH => {
-            Some((&text[..end], &text[end + 1..]))
-        }
+        Some(end) if end + 1 < text.len() && text.len() <= MAX_LENGTH => Some((&text[..end], &text[end + 1..])),
         _ => whole,
     }
 }

@@ -47,11 +47,7 @@ pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
 }
 
-fn each_char(
-    value: &[u8],
-    out: &mut Vec<u8>,
-    beyond_ascii: impl Fn(&[u8], &mut Vec<u8>),
-) -> Result<()> {
+fn each_char(value: &[u8], out: &mut Vec<u8>, beyond_ascii: impl Fn(&[u8], &mut Vec<u8>)) -> Result<()> {
     let mut at = 0;
     while at < value.len() {
         let len = char_len(&value[at..]);

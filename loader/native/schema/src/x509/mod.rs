@@ -40,11 +40,7 @@ pub fn normalise_list(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Resul
 
 /// Appends the normal form of an attribute certificate: its serial number, and the issuer and serial number of its
 /// issuer's certificate.
-pub fn normalise_attribute_certificate(
-    schema: &Schema,
-    value: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<()> {
+pub fn normalise_attribute_certificate(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some([serial, issuer, issuer_serial]) = attribute_certificate(value) else {
         return refuse("not an X.509 attribute certificate whose issuer is named by a certificate");
     };
@@ -184,8 +180,7 @@ fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
 
 /// Formats a BIT STRING as `'0101'B`; its first byte is the number of unused bits in the last byte.
 fn bits(content: &[u8]) -> Vec<u8> {
-    let (unused, bytes) =
-        content.split_first().map_or((0, content), |(first, rest)| (usize::from(*first), rest));
+    let (unused, bytes) = content.split_first().map_or((0, content), |(first, rest)| (usize::from(*first), rest));
     let count = (8 * bytes.len()).saturating_sub(unused);
     let bit = |at: usize| if bytes[at / 8] & 0x80 >> (at % 8) == 0 { b'0' } else { b'1' };
     let mut out = vec![b'\''];

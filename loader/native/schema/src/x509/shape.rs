@@ -130,8 +130,7 @@ impl<'a> Walk<'a> {
     /// Reads an integer of at most four bytes.
     fn small_integer(&mut self) -> Option<i32> {
         let element = self.skip(INTEGER).filter(|element| element.content.len() <= 4)?;
-        let sign =
-            element.content.first().map_or(0, |first| if first & 0x80 == 0 { 0 } else { -1 });
+        let sign = element.content.first().map_or(0, |first| if first & 0x80 == 0 { 0 } else { -1 });
         Some(element.content.iter().fold(sign, |number, byte| number << 8 | i32::from(*byte)))
     }
 }

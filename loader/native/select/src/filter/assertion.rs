@@ -111,9 +111,7 @@ fn is_name_or_oid(value: &[u8]) -> bool {
     let tail = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     match value {
         [first, rest @ ..] if first.is_ascii_alphabetic() => rest.iter().all(tail),
-        [first, ..] if first.is_ascii_digit() => {
-            value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
-        }
+        [first, ..] if first.is_ascii_digit() => value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.'),
         _ => false,
     }
 }

@@ -46,10 +46,7 @@ impl<'a> Compiler<'a> {
             return Ok(UNDEFINED);
         };
         if description.text.ends_with('-') {
-            return refuse(format!(
-                "a range of options ({}) cannot be evaluated",
-                description.text
-            ));
+            return refuse(format!("a range of options ({}) cannot be evaluated", description.text));
         }
         let kind = self.schema.get(description.attribute);
         if item.asks == ItemKind::Present {
@@ -86,9 +83,7 @@ impl<'a> Compiler<'a> {
             ItemKind::AtLeast(value) => Ok(self.ordered(kind, value, true)),
             ItemKind::AtMost(value) => Ok(self.ordered(kind, value, false)),
             ItemKind::Pieces(pieces) => Ok(self.pieces(kind, pieces)),
-            ItemKind::Extended { rule, dn, value } => {
-                self.extended(kind, rule.as_deref(), *dn, value)
-            }
+            ItemKind::Extended { rule, dn, value } => self.extended(kind, rule.as_deref(), *dn, value),
         }
     }
 
@@ -97,15 +92,10 @@ impl<'a> Compiler<'a> {
         for one in self.schema.attributes().filter(|one| one.chain.contains(&kind.id)) {
             let name = &one.name;
             if one.ordered.is_some() {
-                return refuse(format!(
-                    "{name} has ordered values (X-ORDERED), which cannot be evaluated"
-                ));
+                return refuse(format!("{name} has ordered values (X-ORDERED), which cannot be evaluated"));
             }
             if let Some(rule) = one.equality.as_ref().filter(|_| compared(one).is_none()) {
-                return refuse(format!(
-                    "{name} is compared by {}, which cannot be evaluated",
-                    rule.name
-                ));
+                return refuse(format!("{name} is compared by {}, which cannot be evaluated", rule.name));
             }
         }
         Ok(())
@@ -156,50 +146,32 @@ impl<'a> Compiler<'a> {
 
     /// Normalizes a piece. Spaces at its inner ends are significant (`UTF8StringNormalize`). During normalization a
     /// digit represents the adjoining part of the value, because it never composes with a neighbour.
-    fn piece(
-        &self,
-        kind: &AttributeType,
-        piece: &[u8],
-        first: bool,
-        last: bool,
-    ) -> Option<Vec<u8>> {
+    fn piece(&self, kind: &AttributeType, piece: &[u8], first: bool, last: bool) -> Option<Vec<u8>> {
         if piece.is_empty() {
             return Some(Vec::new());
         }
-        let Normalise::Value(normaliser @ (Normaliser::CaseIgnore | Normaliser::CaseExact)) =
-            kind.normaliser
-        else {
+        let Normalise::Value(normaliser @ (Normaliser::CaseIgnore | Normaliser::CaseExact)) = kind.normaliser else {
             return self.normal(kind, piece);
         };
-        let (before, after): (&[u8], &[u8]) =
-            (if first { b"" } else { b"0" }, if last { b"" } else { b"0" });
+        let (before, after): (&[u8], &[u8]) = (if first { b"" } else { b"0" }, if last { b"" } else { b"0" });
         let mut normal = Vec::new();
         normaliser.apply(&[before, piece, after].concat(), &mut normal).ok()?;
         let normal = normal[before.len()..normal.len() - after.len()].to_vec();
         Some(if normal.is_empty() && first { b" ".to_vec() } else { normal })
     }
 
-    fn extended(
-        &self,
-        kind: &AttributeType,
-        rule: Option<&str>,
-        dn: bool,
-        value: &[u8],
-    ) -> Result<Option<Test>> {
+    fn extended(&self, kind: &AttributeType, rule: Option<&str>, dn: bool, value: &[u8]) -> Result<Option<Test>> {
         let own = |name: &str| {
-            kind.equality
-                .as_ref()
-                .is_some_and(|own| own.oid == name || own.name.eq_ignore_ascii_case(name))
+            kind.equality.as_ref().is_some_and(|own| own.oid == name || own.name.eq_ignore_ascii_case(name))
         };
         match rule {
             _ if dn => refuse(format!("{}:dn:=: matching in DNs cannot be evaluated", kind.name)),
             Some(rule) if !own(rule) => {
                 refuse(format!("{}:{rule}:=: this matching rule cannot be evaluated", kind.name))
             }
-            _ if compared(kind) == Some(Comparison::Class) => refuse(format!(
-                "{}:=: an extensible match of classes cannot be evaluated",
-                kind.name
-            )),
+            _ if compared(kind) == Some(Comparison::Class) => {
+                refuse(format!("{}:=: an extensible match of classes cannot be evaluated", kind.name))
+            }
             _ if !is_extensible(kind) => Ok(None),
             _ => Ok(self.equal(kind, value)),
         }

@@ -76,13 +76,7 @@ pub struct Found {
 }
 
 /// Reads the files `paths`, which may be compressed (zstd, gzip).
-pub fn read(
-    paths: &[PathBuf],
-    kind: Kind,
-    setting: Setting,
-    schema: &Schema,
-    counters: &Counters,
-) -> Result<Found> {
+pub fn read(paths: &[PathBuf], kind: Kind, setting: Setting, schema: &Schema, counters: &Counters) -> Result<Found> {
     let mut reader = Reader::new(setting, schema);
     for path in paths {
         reader.file(path, kind, counters).in_file(Some(path))?;
@@ -174,8 +168,7 @@ impl<'a> Reader<'a> {
         }
         let ours = self.schema.dn(base.as_bytes()).is_ok_and(|dn| {
             let normal = dn.normal();
-            is_within(&normal, &self.suffix)
-                || (scope == 2 && !normal.is_empty() && is_within(&self.suffix, &normal))
+            is_within(&normal, &self.suffix) || (scope == 2 && !normal.is_empty() && is_within(&self.suffix, &normal))
         });
         if self.bases.len() >= MOST_BASES {
             self.bases.clear();

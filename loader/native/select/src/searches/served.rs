@@ -6,8 +6,7 @@ use values::filter::{Item, ItemKind, Node, piece_lengths};
 use values::keys::Substrings;
 
 /// Ordering rules that use the equality index, because its keys are ordered (`SLAP_MR_ORDERED_INDEX`).
-const ORDERED: [&str; 3] =
-    ["integerOrderingMatch", "generalizedTimeOrderingMatch", "CSNOrderingMatch"];
+const ORDERED: [&str; 3] = ["integerOrderingMatch", "generalizedTimeOrderingMatch", "CSNOrderingMatch"];
 
 /// An attribute description as spelled in the configuration, and an index type.
 pub type IndexKind = (String, &'static str);
@@ -52,11 +51,7 @@ impl Configured {
 
 impl<'a> Indexes<'a> {
     /// `configured` has attribute descriptions with their index types, as in slapd.conf(5).
-    pub fn new(
-        schema: &'a Schema,
-        configured: Vec<(String, Vec<String>)>,
-        lengths: Substrings,
-    ) -> Self {
+    pub fn new(schema: &'a Schema, configured: Vec<(String, Vec<String>)>, lengths: Substrings) -> Self {
         let named = configured.into_iter().filter_map(|(attribute, kinds)| {
             let text = schema.describe(attribute.as_bytes()).ok()?.text;
             let kinds = kinds.iter().map(|kind| kind.to_ascii_lowercase()).collect();
@@ -118,16 +113,10 @@ impl<'a> Indexes<'a> {
     }
 
     /// Finds the index for a substring match; pieces that are too short have no index key.
-    fn pieces(
-        &self,
-        description: &Description,
-        kind: &AttributeType,
-        pieces: &[Vec<u8>],
-    ) -> Service {
+    fn pieces(&self, description: &Description, kind: &AttributeType, pieces: &[Vec<u8>]) -> Service {
         let [first, middle, last] = piece_lengths(pieces);
         let (end, any) = (self.lengths.min.max(1), self.lengths.any.max(1));
-        let long =
-            [("subinitial", first >= end), ("subany", middle >= any), ("subfinal", last >= end)];
+        let long = [("subinitial", first >= end), ("subany", middle >= any), ("subfinal", last >= end)];
         if kind.substrings.is_none() {
             return Service::Nothing;
         }
@@ -135,9 +124,7 @@ impl<'a> Indexes<'a> {
             return Service::Lacking(None);
         }
         let serves = |index: &&Configured| {
-            long.iter().any(|(kind, is_long)| {
-                *is_long && ["sub", "substr", kind].iter().any(|name| index.has(name))
-            })
+            long.iter().any(|(kind, is_long)| *is_long && ["sub", "substr", kind].iter().any(|name| index.has(name)))
         };
         match self.index_of(description).filter(serves) {
             Some(index) => Service::Index((index.attribute.clone(), "sub")),
@@ -158,9 +145,7 @@ impl<'a> Indexes<'a> {
             }
         }
         let upwards = kind.chain.iter().rev();
-        upwards
-            .filter_map(|id| self.kinds.get(&self.schema.get(*id).name))
-            .find(|one| !one.has("nosubtypes"))
+        upwards.filter_map(|id| self.kinds.get(&self.schema.get(*id).name)).find(|one| !one.has("nosubtypes"))
     }
 }
 
@@ -168,9 +153,7 @@ impl<'a> Indexes<'a> {
 fn needed(kind: &AttributeType, asks: &ItemKind) -> Option<&'static str> {
     match asks {
         ItemKind::Present => Some("pres"),
-        ItemKind::Approx(_) if kind.equality.as_ref().is_some_and(schema::Rule::approximate) => {
-            Some("approx")
-        }
+        ItemKind::Approx(_) if kind.equality.as_ref().is_some_and(schema::Rule::approximate) => Some("approx"),
         ItemKind::Equal(_) | ItemKind::Approx(_) => kind.equality.is_some().then_some("eq"),
         ItemKind::AtLeast(_) | ItemKind::AtMost(_) => {
             let rule = kind.ordering.as_ref()?;

@@ -50,9 +50,8 @@ fn assertion(part: &str) -> Option<(&str, &str)> {
 fn generated(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
     let (attribute, value) = first_of(dn)?;
     let known = GENERATED.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
-    let (name, classes) = known.ok_or_else(|| {
-        format!("{dn:?}: must be a plain DN that begins with dc=, o=, ou=, l= or c=")
-    })?;
+    let (name, classes) =
+        known.ok_or_else(|| format!("{dn:?}: must be a plain DN that begins with dc=, o=, ou=, l= or c="))?;
     let mut lines: Lines<'_> = classes.iter().map(|class| ("objectClass", *class)).collect();
     lines.push((name, value));
     if *name == "dc" {
@@ -64,20 +63,15 @@ fn generated(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
 /// Whether the text is a valid attribute description (RFC 4512, 2.5).
 pub fn is_description(text: &str) -> bool {
     let mut parts = text.split(';');
-    let is_word = |part: &str| {
-        !part.is_empty()
-            && part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
-    };
+    let is_word =
+        |part: &str| !part.is_empty() && part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
     let kind = parts.next().unwrap_or_default();
     let is_name = kind.starts_with(|letter: char| letter.is_ascii_alphabetic()) && is_word(kind);
     (is_name || is_oid(kind)) && parts.all(is_word)
 }
 
 fn is_oid(text: &str) -> bool {
-    text.contains('.')
-        && text
-            .split('.')
-            .all(|part| !part.is_empty() && part.chars().all(|one| one.is_ascii_digit()))
+    text.contains('.') && text.split('.').all(|part| !part.is_empty() && part.chars().all(|one| one.is_ascii_digit()))
 }
 
 pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
@@ -85,8 +79,7 @@ pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
     let mut keys: HashSet<Vec<u8>> = HashSet::new();
     for (place, branch) in context.template.branches.iter().enumerate() {
         let suffix = context.suffix;
-        let dn =
-            if branch.dn.is_empty() { suffix.into() } else { format!("{},{suffix}", branch.dn) };
+        let dn = if branch.dn.is_empty() { suffix.into() } else { format!("{},{suffix}", branch.dn) };
         let name = ParsedDn::new(dn.as_bytes());
         if place > 0 && !keys.contains(name.parent()) {
             let reason = format!("{:?}: its parent must come before it", branch.dn);
@@ -100,11 +93,7 @@ pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
     Ok(found)
 }
 
-fn compile_one(
-    context: &Context<'_>,
-    branch: &model::Branch,
-    dn: String,
-) -> Result<Branch, Problem> {
+fn compile_one(context: &Context<'_>, branch: &model::Branch, dn: String) -> Result<Branch, Problem> {
     let refused = |reason: String| {
         if context.is_override && branch.dn.is_empty() {
             return Problem::asked(&context.template.path, format!("suffix {reason}"));
@@ -118,11 +107,8 @@ fn compile_one(
     }
     let naming = dn.split('=').next().unwrap_or_default().trim();
     let is_named = |one: &model::Attribute| one.description.eq_ignore_ascii_case(naming);
-    let own = if branch.attributes.iter().any(is_named) {
-        Vec::new()
-    } else {
-        constants(&[first_of(&dn).map_err(refused)?])
-    };
+    let own =
+        if branch.attributes.iter().any(is_named) { Vec::new() } else { constants(&[first_of(&dn).map_err(refused)?]) };
     let (slots, head) = (Slots::new(), ["branch", dn.as_str()]);
     let place = Place { context, head, slots: &slots, kinds: &[], kind: None };
     let mut attributes = place.attributes(&branch.attributes)?;
@@ -141,10 +127,7 @@ fn constants(lines: &[(&str, &str)]) -> Vec<Attribute> {
             None => found.push((description, vec![item])),
         }
     }
-    found
-        .into_iter()
-        .map(|(description, items)| Attribute::new(description, items, false))
-        .collect()
+    found.into_iter().map(|(description, items)| Attribute::new(description, items, false)).collect()
 }
 
 #[cfg(test)]
@@ -166,9 +149,7 @@ mod tests {
 
     #[test]
     fn an_entry_that_cannot_be_generated_is_refused() {
-        for dn in
-            ["", "example.com", "cn=x", "dc=a+o=b", "dc=", "o=\"a,b\"", "dc=a,,dc=b", "dc=a\n"]
-        {
+        for dn in ["", "example.com", "cn=x", "dc=a+o=b", "dc=", "o=\"a,b\"", "dc=a,,dc=b", "dc=a\n"] {
             assert!(generated(dn).is_err(), "{dn:?}");
         }
     }

@@ -35,11 +35,7 @@ pub fn text<'a>(pieces: &[Piece], scope: impl Fn(usize) -> Scope<'a>) -> Result<
     Ok(text)
 }
 
-fn check(
-    condition: &Condition,
-    slots: &Slots,
-    attributes: &[Attribute],
-) -> Result<PresenceCondition, String> {
+fn check(condition: &Condition, slots: &Slots, attributes: &[Attribute]) -> Result<PresenceCondition, String> {
     let Condition { name, equals, unless } = condition;
     if let Some(slot) = slots.get(name) {
         let (slot, equals, unless) = (slot.at, equals.clone(), *unless);
@@ -47,9 +43,7 @@ fn check(
     }
     let same = |one: &Attribute| one.description.eq_ignore_ascii_case(name);
     match attributes.iter().position(same) {
-        Some(attribute) if equals.is_none() => {
-            Ok(PresenceCondition::Attribute { attribute, unless: *unless })
-        }
+        Some(attribute) if equals.is_none() => Ok(PresenceCondition::Attribute { attribute, unless: *unless }),
         Some(_) => Err(format!("{name} is an attribute: only values can be compared")),
         None => {
             let known = slots.keys().map(String::as_str);
@@ -92,12 +86,7 @@ impl Place<'_> {
     }
 
     /// Compiles the condition for an item's presence. `before` are the attributes that precede it.
-    pub fn gate(
-        &self,
-        item: &model::Item,
-        names: &[&str],
-        before: &[Attribute],
-    ) -> Result<Presence, String> {
+    pub fn gate(&self, item: &model::Item, names: &[&str], before: &[Attribute]) -> Result<Presence, String> {
         if !(0.0..=1.0).contains(&item.chance) {
             return Err(format!("a chance is a number from 0 to 1, not {}", item.chance));
         }
@@ -126,8 +115,7 @@ impl Place<'_> {
             for (number, declared) in attribute.items.iter().enumerate() {
                 let number = number.to_string();
                 let item = self.item(declared, &["attribute", description, &number], &found);
-                let problem =
-                    |reason| self.context.wrong(declared.spot, format!("{description}: {reason}"));
+                let problem = |reason| self.context.wrong(declared.spot, format!("{description}: {reason}"));
                 items.push(item.map_err(problem)?);
             }
             let may_repeat = may_repeat(&items);
@@ -140,23 +128,13 @@ impl Place<'_> {
         Ok(found)
     }
 
-    fn item(
-        &self,
-        declared: &model::Item,
-        names: &[&str],
-        before: &[Attribute],
-    ) -> Result<Item, String> {
+    fn item(&self, declared: &model::Item, names: &[&str], before: &[Attribute]) -> Result<Item, String> {
         let count = match &declared.count {
             None => None,
             Some(count) if count.most() > VALUES => {
                 return Err(format!("more than {VALUES} values"));
             }
-            Some(_)
-                if declared
-                    .text
-                    .iter()
-                    .any(|piece| matches!(piece, Piece::Tag(Tag::Argon2 { .. }))) =>
-            {
+            Some(_) if declared.text.iter().any(|piece| matches!(piece, Piece::Tag(Tag::Argon2 { .. }))) => {
                 return Err("an Argon2 password must be a single value, without a count".to_owned());
             }
             Some(count) => {
@@ -185,8 +163,7 @@ pub fn most(declared: &model::Attribute, compiled: &Attribute) -> u64 {
     declared.items.iter().zip(&compiled.items).fold(0, |sum, (declared, item)| {
         let values = declared.count.as_ref().map_or(1, Distribution::most);
         // A value that is not printable is written in base64.
-        let line =
-            (item.text.most.saturating_mul(4) / 3).saturating_add(compiled.head.len() as u64 + 5);
+        let line = (item.text.most.saturating_mul(4) / 3).saturating_add(compiled.head.len() as u64 + 5);
         sum.saturating_add(values.saturating_mul(line))
     })
 }

@@ -15,11 +15,7 @@ use crate::tree::{self, Branch, Levels, ParentChooser, ParentRule};
 const LEVELS: u32 = 250;
 
 /// Returns each kind with the size of its largest entry in bytes.
-pub fn compile(
-    context: &Context<'_>,
-    counts: &[u64],
-    branches: &[Branch],
-) -> Result<Vec<(tree::Kind, u64)>, Problem> {
+pub fn compile(context: &Context<'_>, counts: &[u64], branches: &[Branch]) -> Result<Vec<(tree::Kind, u64)>, Problem> {
     let facts = facts(context, counts, branches)?;
     distinct(context)?;
     let mut start = branches.len() as u64;
@@ -35,11 +31,7 @@ pub fn compile(
 }
 
 /// Collects the name, the number of entries and the maximum DN length of each kind.
-fn facts(
-    context: &Context<'_>,
-    counts: &[u64],
-    branches: &[Branch],
-) -> Result<Vec<KindFacts>, Problem> {
+fn facts(context: &Context<'_>, counts: &[u64], branches: &[Branch]) -> Result<Vec<KindFacts>, Problem> {
     let mut names: HashSet<&str> = HashSet::new();
     for kind in &context.template.kinds {
         if !names.insert(&kind.name) {
@@ -96,9 +88,7 @@ impl<'a> KindCompiler<'a> {
             most = most.saturating_add(items::most(declared, compiled));
         }
         if most > ENTRY {
-            return Err(
-                self.wrong(format!("an entry could have {most} bytes; the most is {ENTRY}"))
-            );
+            return Err(self.wrong(format!("an entry could have {most} bytes; the most is {ENTRY}")));
         }
         for (description, slot) in &rdn {
             let mut all = attributes.iter_mut();
@@ -160,9 +150,7 @@ impl<'a> KindCompiler<'a> {
                 naming.push(place);
             }
             let slot = match item.text[..] {
-                [Piece::Tag(Tag::Value { ref name })] if drawn.known.contains_key(name) => {
-                    drawn.known[name].at
-                }
+                [Piece::Tag(Tag::Value { ref name })] if drawn.known.contains_key(name) => drawn.known[name].at,
                 _ => self.naming_slot(drawn, attribute)?,
             };
             naming.push(slot);
@@ -234,10 +222,7 @@ impl<'a> KindCompiler<'a> {
                     return Err(self.wrong(format!("there are no entries of kind {name:?}")));
                 }
                 let chooser = ParentChooser::new(*pick, stream, own, of.max(1));
-                Ok(ParentRule::Kind {
-                    kind,
-                    chooser: chooser.map_err(|reason| self.wrong(reason))?,
-                })
+                Ok(ParentRule::Kind { kind, chooser: chooser.map_err(|reason| self.wrong(reason))? })
             }
             Parent::Itself { branch, levels, pick } => {
                 if !(1..=LEVELS).contains(levels) {
@@ -256,17 +241,15 @@ const PARTS: usize = 8;
 
 /// Returns the attributes of the RDN, in the order of the template.
 fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribute>, Problem> {
-    let wrong =
-        |reason: String| context.wrong(kind.spot, format!("kind {:?}: {reason}", kind.name));
+    let wrong = |reason: String| context.wrong(kind.spot, format!("kind {:?}: {reason}", kind.name));
     if kind.rdn.is_empty() {
         return Err(wrong("rdn is missing".to_owned()));
     }
     if kind.rdn.len() > PARTS {
         return Err(wrong(format!("more than {PARTS} attributes in a name")));
     }
-    let stands_before = |place: &usize| {
-        kind.rdn[..*place].iter().any(|one| one.eq_ignore_ascii_case(&kind.rdn[*place]))
-    };
+    let stands_before =
+        |place: &usize| kind.rdn[..*place].iter().any(|one| one.eq_ignore_ascii_case(&kind.rdn[*place]));
     if let Some(place) = (0..kind.rdn.len()).find(stands_before) {
         return Err(wrong(format!("{} occurs twice in rdn", kind.rdn[place])));
     }
@@ -290,17 +273,12 @@ const fn is_only(kind: &Kind) -> bool {
     }
 }
 
-fn attribute<'a>(
-    context: &Context<'_>,
-    kind: &'a Kind,
-    name: &str,
-) -> Result<&'a Attribute, Problem> {
+fn attribute<'a>(context: &Context<'_>, kind: &'a Kind, name: &str) -> Result<&'a Attribute, Problem> {
     let same = |one: &&Attribute| one.description.eq_ignore_ascii_case(name);
     let Some(found) = kind.attributes.iter().find(same) else {
         let known = kind.attributes.iter().map(|one| one.description.as_str());
         let hint = suggestion(name, known);
-        let reason =
-            format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
+        let reason = format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
         return Err(context.wrong(kind.spot, reason));
     };
     let Some(first) = found.items.first() else {
@@ -334,9 +312,7 @@ fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> 
 /// Whether a pair of adjacent tags writes ambiguous text: numbers 1 and 12 look like 11 and 2.
 fn run_together(pair: &[Piece]) -> bool {
     let is_count = |piece: &Piece| matches!(piece, Piece::Tag(Tag::Number { width: 0..=1, .. }));
-    let is_open = |piece: &Piece| {
-        is_count(piece) || matches!(piece, Piece::Tag(Tag::Drawn { width: 0..=1, .. }))
-    };
+    let is_open = |piece: &Piece| is_count(piece) || matches!(piece, Piece::Tag(Tag::Drawn { width: 0..=1, .. }));
     pair.iter().any(is_count) && pair.iter().all(is_open)
 }
 
@@ -393,9 +369,7 @@ fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize>
 }
 
 fn is_unique(kind: &Kind, text: &[Piece]) -> bool {
-    let own = |text: &[Piece]| {
-        text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if tags::is_unique(tag)))
-    };
+    let own = |text: &[Piece]| text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if tags::is_unique(tag)));
     // Two different values may begin with the same characters.
     let values = reached(kind, text, |tag| !matches!(tag, Tag::Start { .. }));
     own(text) || values.iter().any(|&place| own(&kind.values[place].item.text))

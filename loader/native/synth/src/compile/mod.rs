@@ -61,13 +61,7 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
 
 /// Returns a checksum that is equal for two template files with the same meaning.
 fn fingerprint(template: &Template) -> String {
-    let content = (
-        &template.lists,
-        &template.branches,
-        &template.kinds,
-        template.operational,
-        &template.learned,
-    );
+    let content = (&template.lists, &template.branches, &template.kinds, template.operational, &template.learned);
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{content:?}").as_bytes()))
 }
 
@@ -123,12 +117,7 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
     Ok(counts)
 }
 
-fn count(
-    context: &Context<'_>,
-    kind: &Kind,
-    requested: Option<u64>,
-    before: &[u64],
-) -> Result<u64, Problem> {
+fn count(context: &Context<'_>, kind: &Kind, requested: Option<u64>, before: &[u64]) -> Result<u64, Problem> {
     let wrong = |reason: String| context.wrong(kind.spot, reason);
     let too_many = || wrong(format!("kind {:?}: more than {ENTRIES} entries", kind.name));
     let entries = match (kind.count, requested) {

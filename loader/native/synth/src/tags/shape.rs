@@ -38,11 +38,7 @@ impl Shape {
         let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
         let texts = declared.texts.iter().enumerate().map(|(number, (text, _))| {
             let stream = scope.stream.part(number as u64 + 1);
-            items::text(text, |place| Scope {
-                stream: stream.part(place as u64),
-                in_shape: true,
-                ..*scope
-            })
+            items::text(text, |place| Scope { stream: stream.part(place as u64), in_shape: true, ..*scope })
         });
         Ok(Self {
             stream: scope.stream,

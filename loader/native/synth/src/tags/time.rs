@@ -29,8 +29,7 @@ pub fn write(from: i64, seconds: u64, bits: u64, out: &mut Vec<u8>) {
 
 /// Appends a time in the years 0 to 9999 as fourteen digits.
 fn stamp(out: &mut Vec<u8>, seconds: i64) {
-    let time = OffsetDateTime::from_unix_timestamp(seconds.clamp(FIRST, LAST))
-        .unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let time = OffsetDateTime::from_unix_timestamp(seconds.clamp(FIRST, LAST)).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = time.to_calendar_date();
     let (hour, minute, second) = time.to_hms();
     let year = usize::try_from(year).unwrap_or(0);
@@ -141,8 +140,7 @@ impl Clock {
         let bits = self.times.at(number);
         let place = (u128::from(number) << 64) + u128::from(bits);
         let all = u128::from(self.entries.max(1));
-        let created =
-            from.saturating_add_unsigned(((u128::from(span) * (place / all)) >> 64) as u64);
+        let created = from.saturating_add_unsigned(((u128::from(span) * (place / all)) >> 64) as u64);
         if unit(again(bits, 1)) < UNCHANGED {
             return (created, created);
         }

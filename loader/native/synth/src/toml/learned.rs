@@ -39,10 +39,7 @@ pub fn read(root: &Table<'_, '_>) -> Result<Learned, Problem> {
 }
 
 /// Returns the subtables of the table at `key`, with their names.
-fn tables<'t, 'd>(
-    root: &Table<'t, 'd>,
-    key: &str,
-) -> Result<Vec<(&'t str, Table<'t, 'd>)>, Problem> {
+fn tables<'t, 'd>(root: &Table<'t, 'd>, key: &str) -> Result<Vec<(&'t str, Table<'t, 'd>)>, Problem> {
     let Some(all) = root.table(key)? else { return Ok(Vec::new()) };
     if all.entries.len() > MOST {
         return Err(root.wrong(key, format!("more than {MOST}")));
@@ -62,8 +59,7 @@ fn letters(root: &Table<'_, '_>) -> Result<Tables, Problem> {
         let rows = table.all("rows").into_iter().map(|row| row.get_ref().as_str());
         let rows: Option<Vec<&str>> = rows.collect();
         let letters = rows.and_then(|rows| Letters::new(&rows));
-        let letters =
-            letters.ok_or_else(|| table.wrong("rows", "must be 29 texts of 28 digits"))?;
+        let letters = letters.ok_or_else(|| table.wrong("rows", "must be 29 texts of 28 digits"))?;
         all.insert(name.to_owned(), Arc::new(letters));
     }
     Ok(all)
@@ -113,9 +109,7 @@ fn step(value: &Value<'_>) -> Option<Step> {
         [to, share, letters] => Some((to, share, float(letters.get_ref())?)),
         _ => None,
     }
-    .and_then(|(to, share, letters)| {
-        Some(Step { to: integer(to.get_ref())?, share: float(share.get_ref())?, letters })
-    })
+    .and_then(|(to, share, letters)| Some(Step { to: integer(to.get_ref())?, share: float(share.get_ref())?, letters }))
 }
 
 fn shape(name: &str, table: &Table<'_, '_>, values: &Slots) -> Result<Shape, Problem> {

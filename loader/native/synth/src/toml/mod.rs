@@ -35,22 +35,11 @@ pub fn read(path: &Path, text: Option<String>, lists: &[PathBuf]) -> Result<Temp
 /// Parses a template. `path` is used in messages only; lists are looked up in the directories `places`.
 pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Problem> {
     let document = Document { path, text, lines: &Lines::of(text) };
-    let whole = DeTable::parse(text).map_err(|error| {
-        document.wrong(error.span().map_or(0, |span| span.start), error.message())
-    })?;
+    let whole = DeTable::parse(text)
+        .map_err(|error| document.wrong(error.span().map_or(0, |span| span.start), error.message()))?;
     let (span, entries) = (whole.span(), whole.get_ref());
     let root = Table { document, what: "the template".to_owned(), span, entries };
-    root.only(&[
-        "description",
-        "suffix",
-        "branches",
-        "lists",
-        "kinds",
-        "operational",
-        "words",
-        "shapes",
-        "letters",
-    ])?;
+    root.only(&["description", "suffix", "branches", "lists", "kinds", "operational", "words", "shapes", "letters"])?;
     let lists = parts::lists(&root, places)?;
     let branches = parts::branches(&root, &lists)?;
     let learned = learned::read(&root)?;
@@ -248,9 +237,7 @@ fn integer(value: &DeValue<'_>) -> Option<u64> {
 
 fn float(value: &DeValue<'_>) -> Option<f64> {
     match value {
-        DeValue::Float(number) => {
-            number.as_str().parse().ok().filter(|number: &f64| number.is_finite())
-        }
+        DeValue::Float(number) => number.as_str().parse().ok().filter(|number: &f64| number.is_finite()),
         DeValue::Integer(number) => number.as_str().parse().ok(),
         _ => None,
     }
@@ -264,13 +251,9 @@ mod tests {
     fn a_byte_has_a_line_and_a_column() {
         // A column beyond `LONG` bytes is reported as 0.
         let long = "\u{f6}".repeat(LONG);
-        for (text, byte, line, column) in [
-            ("a\nb\u{f6} c", 6, 2, 4),
-            ("a\n\nbc", 4, 3, 2),
-            ("", 0, 1, 1),
-            ("a\n", 2, 2, 1),
-            (&long, 2 * LONG, 1, 0),
-        ] {
+        for (text, byte, line, column) in
+            [("a\nb\u{f6} c", 6, 2, 4), ("a\n\nbc", 4, 3, 2), ("", 0, 1, 1), ("a\n", 2, 2, 1), (&long, 2 * LONG, 1, 0)]
+        {
             assert_eq!(Lines::of(text).spot(text, byte), Location::new(line, column));
         }
     }

@@ -9,9 +9,7 @@ use toml::de::DeValue;
 use super::{Table, Value, float, integer, listed, tags};
 use crate::draw::Stream;
 use crate::list::{List, find};
-use crate::model::{
-    Attribute, Branch, Condition, Count, Item, Kind, Named, Parent, Pick, Tag, Text,
-};
+use crate::model::{Attribute, Branch, Condition, Count, Item, Kind, Named, Parent, Pick, Tag, Text};
 use crate::problem::{Problem, suggestion};
 use crate::tags::{KindFacts, Scope, SlotFacts, Slots, compile};
 use crate::vocabulary::Learned;
@@ -38,55 +36,41 @@ pub fn lists(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Lists, Problem>
         let name: &str = key.get_ref();
         let list = list(&table, name, value.get_ref(), places)?;
         // An empty value needs memory too, so each value counts as one byte more.
-        left = left.checked_sub(list.size() + list.count()).ok_or_else(|| {
-            table.wrong(name, format!("the lists have more than {MOST_LIST_BYTES} bytes together"))
-        })?;
+        left = left
+            .checked_sub(list.size() + list.count())
+            .ok_or_else(|| table.wrong(name, format!("the lists have more than {MOST_LIST_BYTES} bytes together")))?;
         lists.push(Arc::new(list));
     }
     Ok(lists)
 }
 
-fn list(
-    table: &Table<'_, '_>,
-    name: &str,
-    value: &DeValue<'_>,
-    places: &[PathBuf],
-) -> Result<List, Problem> {
+fn list(table: &Table<'_, '_>, name: &str, value: &DeValue<'_>, places: &[PathBuf]) -> Result<List, Problem> {
     let list = match value {
         DeValue::String(file) => return from_file(table, name, file, places),
         DeValue::Array(values) => {
-            let texts: Option<Vec<&str>> =
-                values.iter().map(|value| value.get_ref().as_str()).collect();
+            let texts: Option<Vec<&str>> = values.iter().map(|value| value.get_ref().as_str()).collect();
             texts.and_then(|texts| List::of(name, &texts))
         }
         DeValue::Table(values) => {
-            let pairs = values.iter().map(|(text, weight)| {
-                Some((text.get_ref().as_ref(), float(Spanned::get_ref(weight))?))
-            });
+            let pairs =
+                values.iter().map(|(text, weight)| Some((text.get_ref().as_ref(), float(Spanned::get_ref(weight))?)));
             let pairs: Option<Vec<(&str, f64)>> = pairs.collect();
             pairs.and_then(|pairs| List::weighted(name, &pairs))
         }
         _ => None,
     };
-    let reason =
-        "must be the name of a file, a list of texts, or a table of texts with weights above 0";
+    let reason = "must be the name of a file, a list of texts, or a table of texts with weights above 0";
     list.ok_or_else(|| table.wrong(name, reason))
 }
 
 /// Reads a list from a file in `places` only, because an untrusted template must not read other files.
-fn from_file(
-    table: &Table<'_, '_>,
-    name: &str,
-    file: &str,
-    places: &[PathBuf],
-) -> Result<List, Problem> {
+fn from_file(table: &Table<'_, '_>, name: &str, file: &str, places: &[PathBuf]) -> Result<List, Problem> {
     let is_plain = Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
     if !is_plain || file.is_empty() {
         return Err(table.wrong(name, format!("{file:?}: write a name beside the template")));
     }
-    let path = find(file, places).ok_or_else(|| {
-        table.wrong(name, format!("no file {file} beside the template or among the shipped lists"))
-    })?;
+    let path = find(file, places)
+        .ok_or_else(|| table.wrong(name, format!("no file {file} beside the template or among the shipped lists")))?;
     List::read(name, &path)
 }
 
@@ -128,13 +112,9 @@ pub fn kinds(
     if tables.is_empty() {
         return Err(root.wrong("kinds", "there is no kind: write [[kinds]]"));
     }
-    let facts = |table: &Table<'_, '_>| {
-        Ok(KindFacts { name: table.required("name")?.to_owned(), count: 1, dn: 0 })
-    };
+    let facts = |table: &Table<'_, '_>| Ok(KindFacts { name: table.required("name")?.to_owned(), count: 1, dn: 0 });
     let kinds: Vec<KindFacts> = tables.iter().map(facts).collect::<Result<_, _>>()?;
-    let kind = |table| {
-        kind(table, branches, Reading { lists, learned, kinds: &kinds, values: Slots::new() })
-    };
+    let kind = |table| kind(table, branches, Reading { lists, learned, kinds: &kinds, values: Slots::new() });
     tables.iter().map(kind).collect()
 }
 
@@ -142,11 +122,7 @@ fn bounded<T>(root: &Table<'_, '_>, key: &str, all: Vec<T>) -> Result<Vec<T>, Pr
     if all.len() > MOST { Err(root.wrong(key, format!("more than {MOST}"))) } else { Ok(all) }
 }
 
-fn kind(
-    table: &Table<'_, '_>,
-    branches: &[Branch],
-    mut reading: Reading<'_>,
-) -> Result<Kind, Problem> {
+fn kind(table: &Table<'_, '_>, branches: &[Branch], mut reading: Reading<'_>) -> Result<Kind, Problem> {
     table.only(&["name", "count", "below", "rdn", "structural", "values", "attributes"])?;
     let name = table.required("name")?;
     let values = reading.values(table)?;
@@ -198,8 +174,9 @@ fn parent(table: &Table<'_, '_>, own: &str, branches: &[Branch]) -> Result<Paren
     let name = below.required("kind")?;
     let pick = match below.text("pick")? {
         None => Pick::Each,
-        Some(text) => tags::pick(text)
-            .ok_or_else(|| below.wrong("pick", "write each, uniform, normal or zipf:EXPONENT"))?,
+        Some(text) => {
+            tags::pick(text).ok_or_else(|| below.wrong("pick", "write each, uniform, normal or zipf:EXPONENT"))?
+        }
     };
     if name != own {
         if let Some(key) = ["under", "depth"].into_iter().find(|key| below.get(key).is_some()) {
@@ -213,12 +190,7 @@ fn parent(table: &Table<'_, '_>, own: &str, branches: &[Branch]) -> Result<Paren
     Ok(Parent::Itself { branch, levels, pick })
 }
 
-fn branch_named(
-    table: &Table<'_, '_>,
-    key: &str,
-    dn: &str,
-    branches: &[Branch],
-) -> Result<usize, Problem> {
+fn branch_named(table: &Table<'_, '_>, key: &str, dn: &str, branches: &[Branch]) -> Result<usize, Problem> {
     branches.iter().position(|branch| branch.dn == dn).ok_or_else(|| {
         let known = branches.iter().map(|branch| branch.dn.as_str()).filter(|dn| !dn.is_empty());
         let hint = suggestion(dn, known);
@@ -244,8 +216,7 @@ impl Reading<'_> {
             if tags::is_tag(name) {
                 return Err(wrong(format!("{name} is the name of a tag; choose another")));
             }
-            let is_word =
-                |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
+            let is_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '_' | '.');
             if name.is_empty() || !name.chars().all(is_word) {
                 return Err(wrong(format!("{name:?}: a name has letters, digits, - and _")));
             }
@@ -329,12 +300,7 @@ impl Reading<'_> {
     }
 }
 
-fn condition(
-    table: &Table<'_, '_>,
-    key: &str,
-    unless: bool,
-    value: &Value<'_>,
-) -> Result<Condition, Problem> {
+fn condition(table: &Table<'_, '_>, key: &str, unless: bool, value: &Value<'_>) -> Result<Condition, Problem> {
     let Some(text) = value.get_ref().as_str() else {
         return Err(table.wrong(key, "must be a name, or NAME=TEXT, or a list of these"));
     };
@@ -345,9 +311,7 @@ fn condition(
     Ok(Condition { name: name.to_owned(), equals, unless })
 }
 
-fn count_of_values(
-    table: &Table<'_, '_>,
-) -> Result<Option<crate::distribution::Distribution>, Problem> {
+fn count_of_values(table: &Table<'_, '_>) -> Result<Option<crate::distribution::Distribution>, Problem> {
     let text = match table.get("count").map(Spanned::get_ref) {
         None => return Ok(None),
         Some(DeValue::String(text)) => text.to_string(),

@@ -54,11 +54,7 @@ pub struct TextError {
 }
 
 /// Parses a text. `values` are those that the text may refer to, and `check` examines each tag.
-pub fn parse(
-    text: &str,
-    values: &Slots,
-    check: impl Fn(&Tag) -> Result<(), String>,
-) -> Result<Text, TextError> {
+pub fn parse(text: &str, values: &Slots, check: impl Fn(&Tag) -> Result<(), String>) -> Result<Text, TextError> {
     let mut found: Text = Vec::new();
     let mut at = 0;
     while at < text.len() {
@@ -111,8 +107,7 @@ fn push(found: &mut Text, literal: &str) {
 /// Parses the text between two braces.
 fn tag(inside: &str, values: &Slots) -> Result<Tag, String> {
     let (name, argument) = inside.split_once(':').unwrap_or((inside, ""));
-    let words: Vec<&str> =
-        if argument.is_empty() { Vec::new() } else { argument.split(':').collect() };
+    let words: Vec<&str> = if argument.is_empty() { Vec::new() } else { argument.split(':').collect() };
     if let Some((_, form)) = FORMS.iter().find(|(known, _)| *known == name) {
         return spelled(name, &words).ok_or_else(|| format!("{{{inside}}}: write {form}"));
     }
@@ -215,9 +210,7 @@ pub fn pick(text: &str) -> Option<Pick> {
 
 fn of(name: &str, words: &[&str]) -> Option<Distribution> {
     Some(match (name, words) {
-        ("between", [low, high]) => {
-            Distribution::Between { low: number(low)?, high: number(high)? }
-        }
+        ("between", [low, high]) => Distribution::Between { low: number(low)?, high: number(high)? },
         ("zipf", [low, high, exponent]) => {
             let (low, high) = (number(low)?, number(high)?);
             Distribution::Zipf { low, high, exponent: number(exponent)? }
@@ -226,9 +219,7 @@ fn of(name: &str, words: &[&str]) -> Option<Distribution> {
             let (low, high) = (number(low)?, number(high)?);
             Distribution::Normal { low, high, mean: number(mean)?, deviation: number(deviation)? }
         }
-        ("histogram", [ranges]) => {
-            Distribution::Histogram(ranges.split(',').map(range).collect::<Option<_>>()?)
-        }
+        ("histogram", [ranges]) => Distribution::Histogram(ranges.split(',').map(range).collect::<Option<_>>()?),
         _ => return None,
     })
 }

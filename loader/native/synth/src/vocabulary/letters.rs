@@ -8,8 +8,7 @@ pub const SYMBOLS: usize = 28;
 pub const ROWS: usize = SYMBOLS + 1;
 const TWO: usize = 26;
 /// Letters that replace all letters of two bytes in UTF-8.
-const TWO_BYTES: [char; 16] =
-    ['à', 'á', 'ä', 'å', 'æ', 'ç', 'è', 'é', 'ê', 'í', 'ñ', 'ó', 'ö', 'ø', 'ú', 'ü'];
+const TWO_BYTES: [char; 16] = ['à', 'á', 'ä', 'å', 'æ', 'ç', 'è', 'é', 'ê', 'í', 'ñ', 'ó', 'ö', 'ø', 'ú', 'ü'];
 const THREE_BYTES: u32 = 0x4E00;
 const THREE_BYTES_COUNT: u64 = 512;
 /// Number of possible next letters in the last part of a unique word ([`Letters::counted`]).
@@ -62,14 +61,7 @@ impl Letters {
 
     /// Appends a word of at least this many letters that is unique among the numbers below `count`: its last letters
     /// encode the number, with the likeliest next letters as digits.
-    pub fn counted(
-        &self,
-        bits: u64,
-        letters: u64,
-        (number, count): (u64, u64),
-        ascii: bool,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn counted(&self, bits: u64, letters: u64, (number, count): (u64, u64), ascii: bool, out: &mut Vec<u8>) {
         let digits = digits(count);
         let mut row = self.walk_on(bits, letters.saturating_sub(digits), ascii, out);
         let mut rest = number;
@@ -95,8 +87,7 @@ pub fn digits(count: u64) -> u64 {
 }
 
 fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
-    let digits: Vec<u8> =
-        row.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
+    let digits: Vec<u8> = row.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
     if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
 }
 

@@ -151,13 +151,7 @@ impl Writer {
         }
     }
 
-    fn file(
-        &mut self,
-        path: &Path,
-        shard: usize,
-        verdicts: &[RowDecision],
-        counters: &Counters,
-    ) -> Result<()> {
+    fn file(&mut self, path: &Path, shard: usize, verdicts: &[RowDecision], counters: &Counters) -> Result<()> {
         let changed = || Error::new(Code::Io, "the file changed while it was read");
         let mut verdicts = verdicts.iter();
         each_record(Input::from_path(path, counters)?, counters, |record| {
@@ -168,9 +162,7 @@ impl Writer {
 
     /// Whether a file can be linked unchanged: it has the right format, and only leaves that stay where they are.
     fn may_take(&self, path: &Path, verdicts: &[RowDecision]) -> bool {
-        row::row_file_of(path).exists()
-            && self.pieces.fits(path)
-            && verdicts.iter().all(|verdict| verdict.is_plain())
+        row::row_file_of(path).exists() && self.pieces.fits(path) && verdicts.iter().all(|verdict| verdict.is_plain())
     }
 
     /// Links the whole file unchanged.

@@ -87,8 +87,7 @@ impl Key {
 
 pub(super) fn verdicts(task: &Task, root: &ParsedDn, counters: &Counters) -> Result<RowDecisions> {
     let rows = EntryRecords::of(task.paths.iter().chain(&task.again), counters)?;
-    let mut lots: Vec<_> =
-        rows.counts().map(|rows| FileRows { rows, ..FileRows::default() }).collect();
+    let mut lots: Vec<_> = rows.counts().map(|rows| FileRows { rows, ..FileRows::default() }).collect();
     let again = lots[..task.paths.len()].iter().map(|lot| lot.rows).sum();
     let total = lots.iter().map(|lot| lot.rows).sum();
     let verdicts = vec![RowDecision::LEAF; total];
@@ -196,10 +195,7 @@ impl Plan<'_> {
         Ok(parents)
     }
 
-    fn each_kept(
-        &mut self,
-        mut see: impl FnMut(&mut RowDecision, usize, &EntryRecord),
-    ) -> Result<()> {
+    fn each_kept(&mut self, mut see: impl FnMut(&mut RowDecision, usize, &EntryRecord)) -> Result<()> {
         let verdicts = &mut self.verdicts;
         self.rows.each(self.counters, false, |_, at, row| {
             if verdicts[at].is_kept() {

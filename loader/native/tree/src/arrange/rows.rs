@@ -26,10 +26,7 @@ enum Source {
 }
 
 impl EntryRecords {
-    pub(super) fn of<'a>(
-        paths: impl Iterator<Item = &'a PathBuf>,
-        counters: &Counters,
-    ) -> Result<Self> {
+    pub(super) fn of<'a>(paths: impl Iterator<Item = &'a PathBuf>, counters: &Counters) -> Result<Self> {
         let sources = paths.map(|path| Source::of(path, counters)).collect::<Result<_>>()?;
         Ok(Self { sources })
     }
@@ -106,12 +103,7 @@ impl List {
     }
 
     /// Calls `see` with each row. If `counted`, entries and bytes are added to the counters.
-    fn each(
-        &self,
-        counters: &Counters,
-        counted: bool,
-        mut see: impl FnMut(&EntryRecord),
-    ) -> Result<()> {
+    fn each(&self, counters: &Counters, counted: bool, mut see: impl FnMut(&EntryRecord)) -> Result<()> {
         let mut file = File::open(&self.path).in_file(Some(&self.path))?;
         let mut lot = vec![0; BATCH.min(self.rows) * row::SIZE];
         let mut left = self.rows;

@@ -54,8 +54,7 @@ pub fn put(directory: &Path, name: &str, entries: &[Entry]) -> PathBuf {
 }
 
 pub fn digest(text: &[u8], ignore: &[&str]) -> Digest {
-    let (mut digest, mut printer) =
-        (Digest::new(Names::new(ignore)), Fingerprinter::new(Names::new(ignore)));
+    let (mut digest, mut printer) = (Digest::new(Names::new(ignore)), Fingerprinter::new(Names::new(ignore)));
     ldif::walk::each_record(ldif::Input::from_reader(text), &Counters::default(), |record| {
         digest.add_entry(&printer.print(record)?, &record.entry()?.dn)
     })

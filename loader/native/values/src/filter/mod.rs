@@ -49,11 +49,7 @@ pub fn parse(text: &str, depth: usize) -> Result<Node> {
     }
     let mut parser = Parser { rest: text, depth };
     let node = parser.node(0)?;
-    if parser.rest.trim_matches(' ').is_empty() {
-        Ok(node)
-    } else {
-        refuse("something follows the filter")
-    }
+    if parser.rest.trim_matches(' ').is_empty() { Ok(node) } else { refuse("something follows the filter") }
 }
 
 struct Parser<'a> {
@@ -202,10 +198,7 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
                 (Some(high), Some(low)) => {
                     bytes.next();
                     let digit = |byte: u8| char::from(byte).to_digit(16);
-                    match digit(high)
-                        .zip(digit(low))
-                        .map(|(high, low)| u8::try_from(high * 16 + low))
-                    {
+                    match digit(high).zip(digit(low)).map(|(high, low)| u8::try_from(high * 16 + low)) {
                         Some(Ok(byte)) => byte,
                         _ => return refuse(format!("\"{text}\" has an invalid escape")),
                     }
@@ -256,10 +249,9 @@ mod tests {
 
     #[test]
     fn invalid_filters_are_refused() {
-        for text in
-            ["", "(", "(a)", "(a=b", "(a=b)(c=d)", "(&(a=b)", "(!(a=b)(c=d))", r"(a=\g0)", r"(a=\2"]
-                .into_iter()
-                .chain(["(a =b)", "(a=**)", "(a=b**c)"])
+        for text in ["", "(", "(a)", "(a=b", "(a=b)(c=d)", "(&(a=b)", "(!(a=b)(c=d))", r"(a=\g0)", r"(a=\2"]
+            .into_iter()
+            .chain(["(a =b)", "(a=**)", "(a=b**c)"])
         {
             assert!(parse(text).is_err(), "{text}");
         }

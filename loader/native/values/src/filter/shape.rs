@@ -18,10 +18,9 @@ impl Node {
             Self::And(parts) => Self::And(all(parts).collect()),
             Self::Or(parts) => Self::Or(all(parts).collect()),
             Self::Not(part) => Self::Not(Box::new(part.into_shape(lengths))),
-            Self::Item(Item { attribute, asks }) => Self::Item(Item {
-                attribute: attribute.to_ascii_lowercase(),
-                asks: asks.into_shape(lengths),
-            }),
+            Self::Item(Item { attribute, asks }) => {
+                Self::Item(Item { attribute: attribute.to_ascii_lowercase(), asks: asks.into_shape(lengths) })
+            }
         }
     }
 }

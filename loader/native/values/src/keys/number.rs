@@ -20,8 +20,7 @@ pub fn integer(value: &[u8], length: usize) -> Result<Key> {
     let limit = (8 * length - 1) * 146 / 485 + 3 - usize::from(!negative);
     if !syntax::is_integer(value) {
         let number = lenient(value).filter(|_| value.len() <= limit);
-        let number = number
-            .ok_or(InvalidValue::new("not an integer, and slapd's index key is not known"))?;
+        let number = number.ok_or(InvalidValue::new("not an integer, and slapd's index key is not known"))?;
         let bytes = if negative { -number } else { number }.to_be_bytes();
         // slapd stores one byte for the zero in `-0`.
         let kept = if negative && number == 0 { &[0][..] } else { significant(&bytes) };
@@ -109,12 +108,8 @@ pub fn time(normalised: &[u8]) -> Option<Key> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let before = year - 1;
     let leap_days = if year > 0 { before / 4 - before / 100 + before / 400 + 1 } else { 0 };
-    let days = year * 365
-        + leap_days
-        + MONTHS[usize::try_from(month).ok()? - 1]
-        + i64::from(leap && month > 2)
-        + day
-        - 1;
+    let days =
+        year * 365 + leap_days + MONTHS[usize::try_from(month).ok()? - 1] + i64::from(leap && month > 2) + day - 1;
     // A day has 86,400 seconds, which is 675 times 128.
     let units = days * 675;
     let high = (units >> 25 & 0x7F) ^ 0x40;
@@ -131,12 +126,9 @@ pub fn time_of_2_4(normalised: &[u8]) -> Option<Key> {
     }
     let [year, month, day, hour, minute, second] = parts;
     let leap = year % 4 == 0 && month > 2;
-    let days = (year - 1970) * 365
-        + ((year - 1969) >> 2)
-        + MONTHS[usize::try_from(month).ok()? - 1]
-        + i64::from(leap)
-        + day
-        - 1;
+    let days =
+        (year - 1970) * 365 + ((year - 1969) >> 2) + MONTHS[usize::try_from(month).ok()? - 1] + i64::from(leap) + day
+            - 1;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "slapd has 32 bits")]
     let (units, seconds) = ((days * 675) as u32, ((hour * 60 + minute) * 60 + second) as u32);
     let [high, ..] = (units >> 25 << 24).to_be_bytes();
@@ -156,10 +148,6 @@ fn read_time(text: &[u8]) -> Option<[i64; 6]> {
     let year = number(0) * 100 + number(2);
     let parts = [year, number(4), number(6), number(8), number(10), number(12)];
     let [_, month, day, hour, minute, second] = parts;
-    let valid = (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && hour < 24
-        && minute < 60
-        && second < 62;
+    let valid = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 62;
     valid.then_some(parts)
 }

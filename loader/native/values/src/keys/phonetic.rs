@@ -33,11 +33,8 @@ impl Word {
     /// Reads the letters up to a space, digit or punctuation character; control characters are skipped.
     fn read(text: &[u8]) -> Self {
         let mut letters = [0; 4 + LETTERS + 4];
-        let inside = |byte: &u8| {
-            !(byte.is_ascii_digit() || byte.is_ascii_punctuation() || matches!(byte, 9..=13))
-        };
-        let read =
-            text.iter().copied().take_while(inside).filter(u8::is_ascii_alphabetic).take(LETTERS);
+        let inside = |byte: &u8| !(byte.is_ascii_digit() || byte.is_ascii_punctuation() || matches!(byte, 9..=13));
+        let read = text.iter().copied().take_while(inside).filter(u8::is_ascii_alphabetic).take(LETTERS);
         let mut end = 4;
         for letter in read {
             letters[end] = letter.to_ascii_uppercase();
@@ -121,8 +118,7 @@ impl Word {
 
     /// Whether a `G` is silent: in `GNED`, `DGE`, `DGI` and `DGY`, and before a `J` that no vowel follows.
     fn is_silent_g(&self, at: usize) -> bool {
-        let [before, next, after, last] =
-            [at - 1, at + 1, at + 2, at + 3].map(|at| self.letters[at]);
+        let [before, next, after, last] = [at - 1, at + 1, at + 2, at + 3].map(|at| self.letters[at]);
         match next {
             b'J' => !is_vowel(after),
             b'N' => after == b'E' && last == b'D',

@@ -40,12 +40,7 @@ impl Substrings {
 
     /// Calls `emit` for each length with the keys of [`Self::each`] for the seeds of initial and final.
     #[inline]
-    pub fn each_end(
-        &self,
-        [initial, _, last]: &[Seed; 3],
-        value: &[u8],
-        emit: impl FnMut([u32; 2]),
-    ) {
+    pub fn each_end(&self, [initial, _, last]: &[Seed; 3], value: &[u8], emit: impl FnMut([u32; 2])) {
         self.emit_ends([initial.state32(), last.state32()], value, emit);
     }
 
@@ -66,12 +61,7 @@ impl Substrings {
     }
 
     #[inline]
-    fn emit_ends<S: State>(
-        &self,
-        [initial, last]: [S; 2],
-        value: &[u8],
-        mut emit: impl FnMut([S::Key; 2]),
-    ) {
+    fn emit_ends<S: State>(&self, [initial, last]: [S; 2], value: &[u8], mut emit: impl FnMut([S::Key; 2])) {
         let Some(start) = value.get(..self.min) else { return };
         let mut initial = initial.after(start);
         for length in self.min..=self.max.min(value.len()) {

@@ -101,8 +101,7 @@ mod tests {
 
     #[test]
     fn encoded_code_points_can_be_decoded() {
-        for code in [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd800, 0xffff, 0x1_0000, 0x10_ffff, 0x7fff_ffff]
-        {
+        for code in [0, 0x7f, 0x80, 0x7ff, 0x800, 0xd800, 0xffff, 0x1_0000, 0x10_ffff, 0x7fff_ffff] {
             let mut text = Vec::new();
             encode(code, &mut text);
             assert_eq!(decode(&text), Some((code, &[][..])));

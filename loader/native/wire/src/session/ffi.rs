@@ -65,15 +65,8 @@ pub struct Question {
 /// `ldap_conncb`: callbacks for connections that are opened and closed.
 #[repr(C)]
 pub struct ConnectCallbacks {
-    pub add: Option<
-        unsafe extern "C" fn(
-            *mut Ldap,
-            *mut Sockbuf,
-            *mut c_void,
-            *mut c_void,
-            *mut ConnectCallbacks,
-        ) -> c_int,
-    >,
+    pub add:
+        Option<unsafe extern "C" fn(*mut Ldap, *mut Sockbuf, *mut c_void, *mut c_void, *mut ConnectCallbacks) -> c_int>,
     pub delete: Option<unsafe extern "C" fn(*mut Ldap, *mut Sockbuf, *mut ConnectCallbacks)>,
     pub argument: *mut c_void,
 }
@@ -143,9 +136,7 @@ fn library() -> Result<Library, String> {
             unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL | flags) }.ok()
         })
     };
-    open(libc::RTLD_NOLOAD)
-        .or_else(|| open(0))
-        .ok_or_else(|| format!("none of {} can be loaded", SONAMES.join(", ")))
+    open(libc::RTLD_NOLOAD).or_else(|| open(0)).ok_or_else(|| format!("none of {} can be loaded", SONAMES.join(", ")))
 }
 
 /// Declares functions like a block `extern "C"`, but looks them up in libldap, which also leads to those of liblber.

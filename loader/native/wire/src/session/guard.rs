@@ -44,8 +44,7 @@ impl Guard {
     pub(super) fn new() -> Self {
         let state = Box::new(Mutex::new(State::default()));
         let argument = ptr::from_ref(&*state).cast_mut().cast();
-        let callbacks =
-            Box::new(ConnectCallbacks { add: Some(connected), delete: Some(closing), argument });
+        let callbacks = Box::new(ConnectCallbacks { add: Some(connected), delete: Some(closing), argument });
         Self { state, callbacks }
     }
 
@@ -55,12 +54,7 @@ impl Guard {
     }
 
     /// Runs `work`, and aborts its TLS handshakes if one takes longer than `limit` or the work is cancelled.
-    pub(super) fn watching<T>(
-        &self,
-        stop: &Counters,
-        limit: Duration,
-        work: impl FnOnce() -> T,
-    ) -> T {
+    pub(super) fn watching<T>(&self, stop: &Counters, limit: Duration, work: impl FnOnce() -> T) -> T {
         let (working, over) = channel::<()>();
         thread::scope(|scope| {
             scope.spawn(|| self.watch(over, stop, limit));
@@ -127,11 +121,7 @@ unsafe extern "C" fn connected(
 }
 
 /// libldap calls this before it closes the socket.
-unsafe extern "C" fn closing(
-    _session: *mut Ldap,
-    _sockbuf: *mut Sockbuf,
-    callbacks: *mut ConnectCallbacks,
-) {
+unsafe extern "C" fn closing(_session: *mut Ldap, _sockbuf: *mut Sockbuf, callbacks: *mut ConnectCallbacks) {
     // SAFETY: as in `connected`.
     let state = unsafe { &*(*callbacks).argument.cast::<Mutex<State>>() };
     let mut state = lock(state);

@@ -80,8 +80,7 @@ impl BufferedLayer {
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         forget_error();
         // SAFETY: the layers below read at most `bytes.len()` bytes and modify none.
-        let count =
-            unsafe { write_below(self.layer, bytes.as_ptr().cast_mut().cast(), length(bytes)) };
+        let count = unsafe { write_below(self.layer, bytes.as_ptr().cast_mut().cast(), length(bytes)) };
         self.judge(count)
     }
 

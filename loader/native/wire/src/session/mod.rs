@@ -120,21 +120,16 @@ fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     if link.as_written {
         let on: c_int = 1;
         // SAFETY: the option reads an int, or accepts any pointer except null as "on".
-        unsafe {
-            ffi::ldap_set_option(handle.session, ffi::OPT_SASL_NOCANON, (&raw const on).cast())
-        };
+        unsafe { ffi::ldap_set_option(handle.session, ffi::OPT_SASL_NOCANON, (&raw const on).cast()) };
     }
     let Some(properties) = &link.secprops else { return Ok(()) };
     let properties = text(properties, "the security properties")?;
     // SAFETY: the option reads a string, which libldap parses during the call.
-    let code = unsafe {
-        ffi::ldap_set_option(handle.session, ffi::OPT_SASL_SECPROPS, properties.as_ptr().cast())
-    };
+    let code = unsafe { ffi::ldap_set_option(handle.session, ffi::OPT_SASL_SECPROPS, properties.as_ptr().cast()) };
     if code == ffi::SUCCESS {
         return Ok(());
     }
-    let message =
-        format!("libldap knows no SASL security properties {}", properties.to_string_lossy());
+    let message = format!("libldap knows no SASL security properties {}", properties.to_string_lossy());
     Err(Failure::new(Phase::Bind, PARAM_ERROR, message).into())
 }
 

@@ -40,9 +40,7 @@ impl PendingSession<'_> {
         self.expect_sent(code)?;
         let answer = self.answer(id)?;
         match self.judge(&answer, Phase::Tls) {
-            Err(Error::Ldap(refusal)) if refusal.result > 0 && self.link.start_tls == 1 => {
-                Ok(false)
-            }
+            Err(Error::Ldap(refusal)) if refusal.result > 0 && self.link.start_tls == 1 => Ok(false),
             judged => judged.map(|()| true),
         }
     }
@@ -66,23 +64,13 @@ impl PendingSession<'_> {
 
     fn bind_simply(&self, dn: Option<&CString>) -> Result<()> {
         let secret = self.link.secret.as_ref().map_or(&b""[..], |secret| secret.bytes());
-        let secret = ffi::Berval {
-            length: secret.len().try_into().unwrap_or(0),
-            bytes: secret.as_ptr().cast_mut().cast(),
-        };
+        let secret =
+            ffi::Berval { length: secret.len().try_into().unwrap_or(0), bytes: secret.as_ptr().cast_mut().cast() };
         let (mut id, none) = (0, ptr::null_mut());
         // SAFETY: libldap copies its arguments; no mechanism means a simple bind.
         let code = unsafe {
             let (dn, secret) = (pointer(dn), &raw const secret);
-            ffi::ldap_sasl_bind(
-                self.handle.session,
-                dn,
-                ptr::null(),
-                secret,
-                none,
-                none,
-                &raw mut id,
-            )
+            ffi::ldap_sasl_bind(self.handle.session, dn, ptr::null(), secret, none, none, &raw mut id)
         };
         self.expect_sent(code)?;
         self.judge(&self.answer(id)?, Phase::Bind)
@@ -132,22 +120,14 @@ impl PendingSession<'_> {
             let mut answer = Message(ptr::null_mut());
             let mut timeout = ffi::Timeval { seconds: 0, micros: PATIENCE };
             // SAFETY: writes one pointer, to an answer that we then own.
-            let kind = unsafe {
-                ffi::ldap_result(self.handle.session, id, 1, &raw mut timeout, &raw mut answer.0)
-            };
+            let kind = unsafe { ffi::ldap_result(self.handle.session, id, 1, &raw mut timeout, &raw mut answer.0) };
             if kind > 0 {
                 return Ok(answer);
             }
             if kind < 0 {
                 let mut code: c_int = 0;
                 // SAFETY: writes an int.
-                unsafe {
-                    ffi::ldap_get_option(
-                        self.handle.session,
-                        ffi::OPT_RESULT_CODE,
-                        (&raw mut code).cast(),
-                    )
-                };
+                unsafe { ffi::ldap_get_option(self.handle.session, ffi::OPT_RESULT_CODE, (&raw mut code).cast()) };
                 return Err(self.failure(Phase::Lost, code).into());
             }
             check_silence(begun, self.link.bind_timeout)?;
@@ -160,16 +140,7 @@ impl PendingSession<'_> {
         // SAFETY: writes the result code only. We keep ownership of the answer.
         let parsed = unsafe {
             let (none_text, handle) = (ptr::null_mut(), self.handle.session);
-            ffi::ldap_parse_result(
-                handle,
-                answer.0,
-                &raw mut code,
-                none_text,
-                none_text,
-                none,
-                ptr::null_mut(),
-                0,
-            )
+            ffi::ldap_parse_result(handle, answer.0, &raw mut code, none_text, none_text, none, ptr::null_mut(), 0)
         };
         match if parsed == ffi::SUCCESS { code } else { parsed } {
             ffi::SUCCESS => Ok(()),
@@ -202,9 +173,7 @@ impl PendingSession<'_> {
         let diagnostic = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
         let diagnostic = diagnostic.map(|text| text.to_string_lossy().into_owned());
         match diagnostic.filter(|diagnostic| !diagnostic.is_empty()) {
-            Some(diagnostic) => {
-                Failure::new(phase, code, format!("{}: {diagnostic}", meaning(code)))
-            }
+            Some(diagnostic) => Failure::new(phase, code, format!("{}: {diagnostic}", meaning(code))),
             None => Failure::new(phase, code, meaning(code)),
         }
     }

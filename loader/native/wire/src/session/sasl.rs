@@ -29,8 +29,7 @@ pub(super) struct SaslAnswers<'a> {
 impl<'a> SaslAnswers<'a> {
     pub(super) fn new(link: &'a ConnectionOptions, handle: &Handle) -> Self {
         let given = |text: &Option<String>| CString::new(text.clone()?).ok();
-        let or_default =
-            |given: Option<CString>, option| given.or_else(|| text_option(handle, option));
+        let or_default = |given: Option<CString>, option| given.or_else(|| text_option(handle, option));
         Self {
             link,
             authcid: or_default(given(&link.authcid), ffi::OPT_SASL_AUTHCID),
@@ -49,9 +48,7 @@ impl<'a> SaslAnswers<'a> {
             AUTHCID => known(self.authcid.as_ref()),
             AUTHZID => known(self.authzid.as_ref()),
             REALM => known(self.realm.as_ref()),
-            PASSWORD | NO_ECHO | ECHO => {
-                self.link.secret.as_ref().map_or(b"", |secret| secret.bytes())
-            }
+            PASSWORD | NO_ECHO | ECHO => self.link.secret.as_ref().map_or(b"", |secret| secret.bytes()),
             _ => b"",
         }
     }

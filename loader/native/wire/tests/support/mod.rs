@@ -4,10 +4,7 @@ use wire::ber::{SET, Writer};
 use wire::message::tag;
 
 /// A `SearchResultEntry`.
-pub fn entry(
-    dn: impl AsRef<[u8]>,
-    attributes: &[(impl AsRef<[u8]>, impl AsRef<[Vec<u8>]>)],
-) -> Vec<u8> {
+pub fn entry(dn: impl AsRef<[u8]>, attributes: &[(impl AsRef<[u8]>, impl AsRef<[Vec<u8>]>)]) -> Vec<u8> {
     let mut out = Writer::default();
     out.sequence(|out| {
         out.integer(7);
