@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
-
 from loader import standard
 from loader.cli.options import DryRun, Shown
 from loader.cli.report import show_report, tell_report
@@ -62,9 +60,8 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
     if sends:
         tell_report(operation.send(options, shown.progress), shown.as_json)
         return
-    report: Struct
     if dry_run:
-        report = operation.plan_pipe(options) if receives else operation.plan(options)
-    else:
-        report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
+        show_report(operation.plan_pipe(options) if receives else operation.plan(options), shown.as_json)
+        return
+    report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
     show_report(report, shown.as_json)

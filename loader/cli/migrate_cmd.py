@@ -32,9 +32,9 @@ def command(options: MigrateOptions, run: Run) -> int:
     from loader.operations import migrate as operation
 
     if run.dry_run:
-        plan = operation.plan(options, run.progress)
-        show_report(plan.report(), run.as_json)
-        return EXIT_OK if plan.foreseen and not plan.foreseen.problems else EXIT_DIFFERENT
+        report, would_succeed = operation.plan(options, run.progress)
+        show_report(report, run.as_json)
+        return EXIT_OK if would_succeed else EXIT_DIFFERENT
     done = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
     show_report(done.report(), run.as_json)
     return EXIT_OK

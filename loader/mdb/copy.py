@@ -1,9 +1,9 @@
 """Copies environments consistently, in use or not: page by page, compacted, as a reflink, through a pipe, or as packs
 of pages for a backup repository.
 
-A reader slot protects the snapshot (snapshot.py) while the native core reads its pages. LMDB overwrites no page of the
-snapshot meanwhile. So the pages can be read in any order, and the file system can share them with the copy at any time.
-Only the two meta pages change. The copy gets new meta pages, built from the meta page of the snapshot. MDB_NOSYNC and
+A reader slot protects the snapshot (snapshot.py) while the native core reads its pages: LMDB then overwrites no page of
+the snapshot. So the pages can be read in any order, and the file system can share them with the copy at any time. Only
+the two meta pages change. The copy gets new meta pages, built from the meta page of the snapshot. MDB_NOSYNC and
 MDB_WRITEMAP do no harm, because a read also returns pages that are not on the disk yet. During the copy the writer
 cannot reuse freed pages, so the target should be local and fast. lock.mdb is never copied."""
 
@@ -35,7 +35,7 @@ from loader.storage.held import private
 __all__ = ["KnownPages", "PageBlock", "PageBlocks", "PagePacks", "Seen"]
 
 PARTIAL = meta.DATA + ".partial"
-JOURNAL = PARTIAL + ".have"  # records how much of a stream has been received
+JOURNAL = PARTIAL + ".have"  # name of the file that records how many bytes of a stream have been received
 
 
 class Sizes(Struct, frozen=True):
@@ -51,22 +51,22 @@ class Sizes(Struct, frozen=True):
 
 
 class Copied(Struct, frozen=True):
-    """A finished copy, which the caller renames to its final name. `mode` holds the permissions of the source file.
-    `seen` is the core's record of the pages; with it, a check need not read them. `sound`: the copy checked them."""
+    """A finished copy, which the caller renames to its final name. `mode`: permissions of the source file. `seen`: the
+    core's record of the pages, with which a check need not read them. `sound`: whether the copy checked the pages."""
 
     path: Path
     facts: meta.MetaPage
     source: Sizes
     target: Sizes
     mode: int
-    shared: bool = False  # True for a reflink, which shares its blocks with the source
+    shared: bool = False  # whether the copy is a reflink, which shares its blocks with the source
     seen: Seen | None = None
     sound: bool = False
 
 
 class CopyMode(Struct, frozen=True):
-    """`compact` copies only the pages in use, in key order. `reflink` shares blocks with the source. If that is
-    impossible, "try" copies, and "must" fails. `record_pages` records the pages, so that a check need not read them."""
+    """How to copy. `compact`: copy only the pages in use, in key order. `reflink`: share blocks with the source; if the
+    file system cannot, "try" copies and "must" fails. `record_pages`: record the pages for `Copied.seen`."""
 
     compact: bool = False
     reflink: Literal["never", "try", "must"] = "never"
@@ -79,8 +79,8 @@ _PAGE_BY_PAGE = CopyMode()
 def hot_copy(source: Path, target: Path, meter: Meter, mode: CopyMode = _PAGE_BY_PAGE) -> Copied:
     """Copies the environment in `source` to `target`/data.mdb.partial (mode 0600), which the caller publishes.
 
-    Overwrites the remains of an earlier run. Removes the partial file on any error. Raises NoReflink if `reflink` is
-    "must" and the file system refuses; NoSpace, NotPermitted, NotLmdb, MdbProtected, MdbDamaged."""
+    Overwrites the partial file of an earlier run. Removes the partial file on any error. Raises NoReflink if `reflink`
+    is "must" and the file system refuses; NoSpace, NotPermitted, NotLmdb, MdbProtected, MdbDamaged."""
     forget(target)
     partial = target / PARTIAL
     needed = 0 if mode.reflink == "must" else require_space(source, target)
@@ -125,7 +125,7 @@ def _share(snapshot: Snapshot, partial: Path) -> bool:
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Returns the bytes that a copy of `source` needs, without holes. Raises NoSpace if `target` has less space."""
+    """Returns the number of bytes for a copy of `source` without holes. Raises NoSpace if `target` has less space."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     files.require_space(target, needed)
     return needed
@@ -133,23 +133,17 @@ def require_space(source: Path, target: Path) -> int:
 
 # --- through a pipe --------------------------------------------------------------------------------
 #
-# The stream has a checksum for each block, and at its end one over all blocks. If the stream breaks, the receiver keeps
-# the bytes received and reports a token, which names the copy and the number of bytes. The operator gives the token to
-# the sender. If the snapshot is still the same, the sender skips these bytes. Otherwise it sends everything.
+# The stream has a checksum of each block, and ends with a checksum of all blocks. If the stream breaks, the receiver
+# keeps the bytes received and reports a token, which names the copy and the number of bytes. The operator gives the
+# token to the sender, which skips these bytes if the snapshot is still the same, and otherwise sends the whole file.
 
 
-class SendResult(Struct, frozen=True):
-    """A stream that was sent completely. The receiver had `skipped` bytes already. `length` is the file's size."""
-
-    facts: meta.MetaPage
-    skipped: int
-    length: int
-
-
-def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: Path | None = None) -> SendResult:
-    """Sends the environment in `source` to `descriptor`. If `file` is given, sends this file, which `compacted` has
-    made from `source`. If `token` is of the same copy, skips the bytes that the receiver has. Raises StreamBroken if
-    the receiver has ended, StreamRefused if `token` is invalid."""
+def send(
+    source: Path, descriptor: int, token: str | None, meter: Meter, file: Path | None = None
+) -> tuple[meta.MetaPage, int, int]:
+    """Sends the environment in `source` to `descriptor`, or `file` if `compacted` has written this file from `source`.
+    If `token` names the same copy, skips the bytes that the receiver has. Returns the meta page, the bytes of the file,
+    and the skipped bytes. Raises StreamBroken if the receiver has ended, StreamRefused if `token` is invalid."""
     with ExitStack() as stack:
         compacted = file is not None
         if file is None:
@@ -166,13 +160,13 @@ def send(source: Path, descriptor: int, token: str | None, meter: Meter, file: P
             skipped = _native.clone_send(file, descriptor, head, facts.used, token, counters, compacted=compacted)
         except ValueError as error:
             raise StreamRefused(path=origin, reason=f"{token}: {error}") from error
-        return SendResult(facts, skipped, min(facts.used, file.stat().st_size))
+        return facts, min(facts.used, file.stat().st_size), skipped
 
 
 @contextmanager
 def compacted(source: Path, scratch: Path, meter: Meter) -> Iterator[Path]:
-    """Yields the path of a compacted copy, valid during the body. The copy is an unlinked file in `scratch`. A stream
-    cannot be compacted directly: it begins with the meta pages, which are known only at the end. Raises NoSpace."""
+    """Yields the path of a compacted copy, an unlinked file in `scratch` that exists during the body. Compacted pages
+    cannot be streamed: a stream begins with the meta pages, which are known only at the end. Raises NoSpace."""
     require_space(source, scratch)
     with tempfile.TemporaryFile(dir=scratch, prefix="ditseed-clone-") as file:
         path = Path(f"/proc/self/fd/{file.fileno()}")
@@ -219,7 +213,7 @@ def forget(run_dir: Path) -> None:
 
 
 def advice(run_dir: Path, target: Path) -> str:
-    """Returns sentences that tell the operator what to do after a stream broke."""
+    """Returns the advice to the operator after a stream broke."""
     if (resume := token(run_dir)) is None:
         return "Nothing was received: look at the messages of the sender."
     have = units.size(int(resume.rpartition("-")[2]))
@@ -230,28 +224,28 @@ def advice(run_dir: Path, target: Path) -> str:
 
 
 def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:
-    """Copies a data file page by page, up to `length` bytes and without its holes. `head` contains both meta pages of
-    the copy. The copied pages are recorded in `seen`."""
+    """Copies the first `length` bytes of a data file page by page, without its holes. `head`: both meta pages of the
+    copy. Records the copied pages in `seen`."""
     with _core_call(meter, source, target) as counters:
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
 def page_record(source: Path, page: bytes) -> Seen:
-    """Returns an empty record for the snapshot with meta page `page`. `plain` fills the record for a later check."""
+    """Returns an empty record of the pages of the snapshot with meta page `page`. `plain` fills the record."""
     with meta.explained(source):
         return Seen(source, page)
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Writes a compacted copy, in key order, of the snapshot with meta page `page`. Detects the same problems as
-    `verify` at level pages."""
+    """Writes a compacted copy, in key order, of the snapshot with meta page `page`. Finds the same damage as `verify`
+    at level pages."""
     with _core_call(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
 
 
 @contextmanager
 def _core_call(meter: Meter, source: Path, target: Path | None = None) -> Iterator[Counters]:
-    """Yields counters for a call of the core, and translates the core's errors in the body into LoaderErrors."""
+    """Yields counters for a call of the core. Translates errors of the core in the body into LoaderErrors."""
     target = target or source
     with with_counters(meter) as counters, meta.explained(source):
         try:
@@ -270,12 +264,12 @@ def _core_call(meter: Meter, source: Path, target: Path | None = None) -> Iterat
             raise
 
 
-# --- compacted snapshot in pieces; errors of a backup repository's packs ----------------------------
+# --- compacted snapshots in pieces, and packs of a backup repository --------------------------------
 
 
 class PageStream:
-    """A compacted snapshot in pieces, which can be read once. `head` contains both meta pages; it is empty until the
-    last piece has been read. `entries` is the number of entries. `size` is the number of bytes read so far."""
+    """A compacted snapshot in pieces, which can be read once. `head`: both meta pages; empty until the last piece has
+    been read. `entries`: number of entries in the snapshot. `size`: number of bytes read so far, with `head`."""
 
     def __init__(self, blocks: PageBlocks, head: Future[bytes], image: Snapshot) -> None:
         self._blocks, self._head = blocks, head
@@ -292,8 +286,8 @@ class PageStream:
 
 @contextmanager
 def paged(image: Snapshot, size: int, meter: Meter) -> Iterator[PageStream]:
-    """Yields a compacted snapshot in pieces of `size` bytes, a multiple of 64 KiB. The pages come in key order, and are
-    checked while they are read. `meter` counts the reading. Raises MdbDamaged."""
+    """Yields a compacted snapshot in pieces of `size` bytes, a multiple of 64 KiB. The pages are in key order, and are
+    checked when they are read. `meter` counts the pages that are read. Raises MdbDamaged."""
     blocks = PageBlocks(size)
 
     def compact_in_pieces() -> bytes:

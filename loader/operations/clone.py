@@ -1,7 +1,7 @@
-"""Clones a database directory. slapd may be running. The copy of data.mdb is written beside the target, checked, and
-then renamed. lock.mdb is not copied.
+"""Clones a database directory, on which slapd may be running. The copy of data.mdb is written into a subdirectory of
+the target, checked, and then renamed. lock.mdb is not copied.
 
-Through a pipe, `clone SOURCE -` sends on one host and `clone - TARGET` receives on the other."""
+`clone SOURCE -` sends a clone through a pipe, and `clone - TARGET` receives the clone on another host."""
 
 from __future__ import annotations
 
@@ -22,27 +22,12 @@ from loader.mdb.verify import Verified
 from loader.operations.options import CloneOptions
 from loader.operations.publish import WORKSHOP, BuildDirectory, build_directory, checked, put, require_target
 from loader.progress import Progress
-from loader.run.log import killpoint
+from loader.run.log import Report, killpoint
 from loader.storage import files, holders
 
 
-class ClonePlan(Struct, frozen=True):
-    """What a clone would do. Sizes are in bytes. `free`: free space of the target's file system."""
-
-    source: str
-    target: str
-    format: int
-    txnid: int
-    source_apparent: int
-    source_allocated: int
-    needed: int
-    free: int
-    replaces: bool
-    verify: str
-
-
 class ReceiveReport(Struct, frozen=True):
-    """A finished clone. Sizes are in bytes. `context_csns` is the contextCSN that the clone stores."""
+    """A finished clone. Sizes are in bytes. `context_csns`: the contextCSN that is stored in the clone."""
 
     target: str
     format: int
@@ -57,8 +42,8 @@ class ReceiveReport(Struct, frozen=True):
 
 
 class CloneReport(ReceiveReport, frozen=True, kw_only=True):
-    """`shared`: whether the copy shares blocks with the source. `transactions`: number of transactions that the source
-    committed meanwhile. `grown`: bytes that it grew by."""
+    """`shared`: whether the clone shares blocks with the source. `transactions`, `grown`: number of transactions that
+    the source's slapd committed during the copy, and number of bytes by which the source grew."""
 
     source: str
     source_apparent: int
@@ -69,8 +54,8 @@ class CloneReport(ReceiveReport, frozen=True, kw_only=True):
     grown: int
 
 
-def plan(options: CloneOptions) -> ClonePlan:
-    """Returns what a clone would do, after all checks that a clone makes before it writes."""
+def plan(options: CloneOptions) -> Report:
+    """Returns what a clone would do, after all checks that a clone makes before it writes. Sizes are in bytes."""
     source, target = options.source, options.target
     if options.compact and options.reflink == "always":
         raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
@@ -81,29 +66,30 @@ def plan(options: CloneOptions) -> ClonePlan:
         require_target(target, options.replace)
     facts, sizes = meta.read_meta(source), copy.Sizes.of(meta.data_file(source))
     needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
-    return ClonePlan(
-        source=str(source),
-        target=str(target),
-        format=facts.format,
-        txnid=facts.txnid,
-        source_apparent=sizes.apparent,
-        source_allocated=sizes.allocated,
-        needed=needed,
-        free=require_space(target, needed),
-        replaces=meta.data_file(target).exists(),
-        verify=options.verify or verify.default_level(source),
-    )
+    return {
+        "source": str(source),
+        "target": str(target),
+        "format": facts.format,
+        "txnid": facts.txnid,
+        "source_apparent": sizes.apparent,
+        "source_allocated": sizes.allocated,
+        "needed": needed,
+        "free": require_space(target, needed),
+        "replaces": meta.data_file(target).exists(),
+        "verify": options.verify or verify.default_level(source),
+    }
 
 
 def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     """Clones a directory. If the clone is interrupted, the target is unchanged, and the same call starts over."""
-    planned, source = plan(options), options.source
-    # If a process has the source open, blocks are shared only on request. Each later write to a shared block allocates
-    # a new block, and so fragments the live file.
+    plan(options)
+    source, level = options.source, options.verify or verify.default_level(options.source)
+    # If a process has the source open, blocks are shared only on request, because each later write to a shared block
+    # allocates a new block, which fragments the live file.
     shared: Literal["never", "try", "must"] = "must" if options.reflink == "always" else "never"
     if options.reflink == "auto" and not options.compact and holders.holder(source) is None:
         shared = "try"
-    checks_pages = options.verify is None and planned.verify == "pages"
+    checks_pages = options.verify is None and level == "pages"
     with files.explained(options.target), build_directory(options.target, source) as build:
         try:
             before = meta.read_meta(source)
@@ -114,14 +100,14 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
             if checks_pages and copied.sound:  # the core checked the pages during the copy
                 verified = replace(checked(copied.path, "quick", progress), level="pages")
             else:
-                verified = checked(copied.path, planned.verify, progress, copied.seen)
+                verified = checked(copied.path, level, progress, copied.seen)
             received = _put(copied.path, options, build, copied.mode, verified, seconds)
-        except BaseException:  # at whatever moment a signal arrives, no partial file may stay
+        except BaseException:  # no partial file may stay, even if a signal ends the clone
             copy.forget(build.home)
             raise
     return CloneReport(
         **structs.asdict(received),
-        source=planned.source,
+        source=str(source),
         source_apparent=copied.source.apparent,
         source_allocated=copied.source.allocated,
         compact=options.compact,
@@ -163,13 +149,14 @@ def require_source(directory: Path) -> None:
 
 
 def require_space(directory: Path, needed: int) -> int:
-    """Returns the bytes that are free for a new data file. The remains of a killed run count as free, because the new
-    run overwrites them. Raises NoSpace."""
+    """Returns the free bytes for a new data file. The partial file of a killed run counts as free, because the new run
+    overwrites that file. Raises NoSpace if less than `needed` bytes are free."""
     return files.require_space(directory, needed, leftover=directory / WORKSHOP / copy.PARTIAL)
 
 
 class SendReport(Struct, frozen=True):
-    """A stream that was sent completely. `length`: sent bytes. `skipped`: bytes that the receiver had already."""
+    """A stream that was sent completely. `length`: bytes of the file. `skipped`: bytes that the receiver had
+    already."""
 
     source: str
     format: int
@@ -179,19 +166,8 @@ class SendReport(Struct, frozen=True):
     seconds: float
 
 
-class ReceivePlan(Struct, frozen=True):
-    """The state of the target before a clone is received. `have`: bytes that a broken stream left there. `token`:
-    argument of --skip, with which the sender skips these bytes."""
-
-    target: str
-    have: int
-    token: str | None
-    free: int
-    replaces: bool
-
-
 def send(options: CloneOptions, progress: Progress) -> SendReport:
-    """Sends the clone to stdout. Raises UsageProblem if that is a terminal."""
+    """Sends the clone to stdout. Raises UsageProblem if stdout is a terminal."""
     descriptor = standard.output("the copy")
     source, token = options.source, options.token
     require_source(source)
@@ -206,30 +182,30 @@ def send(options: CloneOptions, progress: Progress) -> SendReport:
                 compacted = stack.enter_context(copy.compacted(source, scratch, meter))
                 seconds = meter.seconds
         with progress.step("send") as meter:
-            sent = copy.send(source, descriptor, token, meter, compacted)
+            facts, length, skipped = copy.send(source, descriptor, token, meter, compacted)
             seconds += meter.seconds
-    if token is not None and not sent.skipped:
+    if token is not None and not skipped:
         progress.say(f"everything was sent: {source} has changed since, or --compact differs from the first attempt")
-    facts = sent.facts
-    return SendReport(str(source), facts.format, facts.txnid, sent.length, sent.skipped, seconds)
+    return SendReport(str(source), facts.format, facts.txnid, length, skipped, seconds)
 
 
-def plan_pipe(options: CloneOptions) -> ReceivePlan:
-    """Returns the state of the target, without reading stdin."""
+def plan_pipe(options: CloneOptions) -> Report:
+    """Returns the state of the target, without reading stdin. `have`: number of bytes that a broken stream left in the
+    target. `token`: argument of --skip, with which the sender skips these bytes."""
     with files.explained(options.target):
         require_target(options.target, options.replace)
         token = copy.token(options.target / WORKSHOP)
-        return ReceivePlan(
-            target=str(options.target),
-            have=int(token.rpartition("-")[2]) if token else 0,
-            token=token,
-            free=files.free_bytes(options.target),
-            replaces=meta.data_file(options.target).exists(),
-        )
+        return {
+            "target": str(options.target),
+            "have": int(token.rpartition("-")[2]) if token else 0,
+            "token": token,
+            "free": files.free_bytes(options.target),
+            "replaces": meta.data_file(options.target).exists(),
+        }
 
 
 def receive(options: CloneOptions, progress: Progress) -> ReceiveReport:
-    """Receives a clone from stdin. If it is interrupted, the target is unchanged."""
+    """Receives a clone from stdin. If the transfer is interrupted, the target is unchanged."""
     descriptor = standard.input("the copy")
     plan_pipe(options)
     like = files.existing(options.target)

@@ -29,7 +29,7 @@ IGNORED = (*COMPUTED, *MOVING, CONTEXT_CSN)
 
 
 class CompareOptions(Struct, frozen=True):
-    """`ignore` names the attributes to ignore. `limit`: maximum number of differing entries to name."""
+    """`ignore`: names of the attributes to ignore. `limit`: maximum number of differing entries in the report."""
 
     a: Comparable
     b: Comparable
@@ -47,8 +47,8 @@ class Side(Struct, frozen=True):
     checksum: str
 
 
-class Sample(Struct, frozen=True):
-    """A differing entry. `attributes` names the attributes that differ. None: they were not compared."""
+class DifferingEntry(Struct, frozen=True):
+    """An entry that differs. `attributes`: names of the attributes that differ; None if they were not compared."""
 
     kind: str  # "only-a", "only-b", "changed"
     dn: str
@@ -68,7 +68,7 @@ class Subtree(Struct, frozen=True):
 
 
 class Hidden(Struct, frozen=True):
-    """Attributes that access control hides at one side. `rule` is a value of olcAccess that lets `who` read them."""
+    """Attributes that access control hides on one side. `rule`: a value of olcAccess that lets `who` read them."""
 
     location: str
     who: str
@@ -84,14 +84,14 @@ class CompareReport(Struct, frozen=True):
     only_a: int
     only_b: int
     changed: int
-    samples: tuple[Sample, ...]
-    subtrees: tuple[Subtree, ...]  # those with the most differences
+    samples: tuple[DifferingEntry, ...]
+    subtrees: tuple[Subtree, ...]  # the subtrees with the most differences
     ignored: tuple[str, ...]
     seconds: float
     local: tuple[str, ...] = ()  # attributes that may differ, because each server stores its own values
-    notes: tuple[str, ...] = ()  # on data that may not have been compared
+    notes: tuple[str, ...] = ()  # notes on data that may not have been compared
     hidden: tuple[Hidden, ...] = ()
-    equal_but_for: tuple[str, ...] = ()  # hidden attributes; everything else is equal
+    equal_but_for: tuple[str, ...] = ()  # hidden attributes, if all other attributes are equal
 
     @property
     def equal(self) -> bool:
@@ -103,14 +103,14 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     start = time.monotonic()
     sides = (options.a, options.b)
     with progress.step("compare") as meter, ThreadPoolExecutor(2) as pool:
-        unseen = pool.map(lambda side: _unseen(side, options, meter), sides)  # begins at once
+        checks = pool.map(lambda side: _visibility(side, options, meter), sides)  # begins at once
         a, b = _digests(options, meter)
-        sights = [(side.label, sight) for side, sight in zip(sides, unseen, strict=True) if sight is not None]
+        visible = [(side.label, report) for side, report in zip(sides, checks, strict=True) if report is not None]
     if not a.entries and not b.entries:
         raise EmptyInput(path=f"{options.a.label} and {options.b.label}")
     difference = a.diff(b, options.limit)
     kinds = {"only-left": "only-a", "only-right": "only-b"}
-    samples = [Sample(kinds.get(kind, kind), name) for kind, name in difference.samples]
+    samples = [DifferingEntry(kinds.get(kind, kind), name) for kind, name in difference.samples]
     names = [sample.dn for sample in samples if sample.kind == "changed"]
     if options.show_attributes and names:
         with progress.step("attributes"):
@@ -119,7 +119,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
             key = dn.key(sample.dn)
             if sample.kind == "changed" and key in in_a and key in in_b:  # otherwise it was deleted meanwhile
                 attributes = differing(in_a[key], in_b[key], options.ignore)
-                samples[index] = Sample("changed", sample.dn, attributes)
+                samples[index] = DifferingEntry("changed", sample.dn, attributes)
     return CompareReport(
         a=Side(options.a.label, a.entries, a.checksum),
         b=Side(options.b.label, b.entries, b.checksum),
@@ -133,42 +133,42 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
         ),
         ignored=options.ignore,
         seconds=time.monotonic() - start,
-        notes=tuple(f"{label}: {note}" for label, sight in sights for note in live.hidden_notes(sight)),
+        notes=tuple(f"{label}: {note}" for label, report in visible for note in live.hidden_notes(report)),
         hidden=tuple(
-            Hidden(label, sight.who, tuple(sorted(sight.hidden)), live.rule(sight.who))
-            for label, sight in sights
-            if sight.hidden
+            Hidden(label, report.who, tuple(sorted(report.hidden)), live.rule(report.who))
+            for label, report in visible
+            if report.hidden
         ),
     )
 
 
-def _unseen(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
-    """Returns what a server hides or alters in a sample of its entries. Returns None if `side` is no server."""
+def _visibility(side: Comparable, options: CompareOptions, meter: Meter) -> VisibilityReport | None:
+    """Checks what a server hides or alters in a sample of its entries. Returns None if `side` is no server."""
     if not isinstance(side, Server):
         return None
-    query, left_out = side.query, {name.lower() for name in options.ignore}
+    query, ignored = side.query, {name.lower() for name in options.ignore}
     listed = {name.lower() for name in query.attributes} if query else {"*"}
-    every = any(name[0] in "*+@" for name in listed)
+    has_wildcard = any(name[0] in "*+@" for name in listed)
 
-    def wants(attribute: str) -> bool:
-        return attribute.lower() not in left_out and (every or attribute.lower() in listed)
+    def is_relevant(attribute: str) -> bool:
+        return attribute.lower() not in ignored and (has_wildcard or attribute.lower() in listed)
 
     try:
         with session(side.connection, meter.cancelled) as server:
-            return visibility.compare_sample(server, query.base if query else server.base(), wants)
+            return visibility.compare_sample(server, query.base if query else server.base(), is_relevant)
     except LoaderError:
         return None  # reading the side raises the same error
 
 
 def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, EntryDigests]:
-    """Digests both sides in two threads. These run in parallel, because the core releases the interpreter lock."""
+    """Digests both sides in parallel: two threads suffice, because the core releases the interpreter lock."""
     with ThreadPoolExecutor(2) as pool:
         sides = [pool.submit(side.digest, options.ignore, meter) for side in (options.a, options.b)]
         try:
             for side in as_completed(sides):
                 side.result()
         except BaseException:
-            # Cancels again and again, because a side that is just reconnecting misses a cancel.
+            # The cancel is repeated, because a side that is reconnecting at that moment misses it.
             while wait(sides, timeout=0.2).not_done:
                 meter.cancel()
             raise

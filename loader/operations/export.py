@@ -8,18 +8,19 @@ files are named `try-CONNECTION-...`. Once it is complete, they are renamed to `
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import csn, defaults, dn, ldif, units
+from loader import csn, defaults, dn, ldif, plain, units
 from loader.declared import ExportLimits
 from loader.errors import EmptyInput, LimitTooLow, LoaderError, ReplicasApart, ServerRefused
 from loader.ldif import Arrangement, ArrangeTask, Manifest
 from loader.operations import live, packaged
 from loader.operations.live import MovedContainers, Providers
-from loader.operations.shards import PARTS, Finished, ShardDirectory, Whole, export_run, require_output
+from loader.operations.shards import PARTS, Finished, ShardDirectory, export_run, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report, killpoint
 from loader.run.steps import Run
@@ -58,8 +59,8 @@ class ExportOptions(ExportLimits):
 
 
 class Start(Struct, frozen=True):
-    """A provider's state before the first entry is read. `uuid` is the entryUUID of `base`. `subentries`: whether
-    subentries are read, too. `attributes` is the attribute list that requests everything."""
+    """A provider's state before the first entry is read. `uuid`: the values of entryUUID of the entry `base`.
+    `subentries`: whether subentries are read, too. `attributes`: the attribute list that requests all attributes."""
 
     base: str
     uuid: list[str]
@@ -72,8 +73,8 @@ class Start(Struct, frozen=True):
 
 class ReadingPlan(Struct, frozen=True):
     """How the tree is read. `expected`: number of entries, or None if unknown. `how` describes the plan for the
-    operator. `containers` has the entryUUIDs of those containers that a sample of the entries has. `hidden` has notes
-    on what the server hides."""
+    operator. `containers`: entryUUIDs of the containers in a sample of the entries. `hidden`: notes on data that the
+    server hides. `partitions`: the pieces, without attribute lists."""
 
     expected: int | None
     how: str
@@ -92,13 +93,13 @@ class ReadingPlan(Struct, frozen=True):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a moving entry may be in two pieces. It cannot if the pieces are ranges of entryUUID."""
-        cut = [piece.search for piece in self.partitions if not piece.search.subentries]
-        return len(cut) > 1 and not all("(entryUUID>=" in search.where for search in cut)
+        """Whether an entry that moves during the read may be in two pieces: not if they are ranges of entryUUID."""
+        searches = [piece.search for piece in self.partitions if not piece.search.subentries]
+        return len(searches) > 1 and not all("(entryUUID>=" in search.where for search in searches)
 
 
 class ReadPiece(Struct, frozen=True):
-    """A piece that was read. `sums`: file name -> checksum. `server` is the number of the provider."""
+    """A piece that was read. `sums`: file name -> checksum. `server`: index of the provider in `providers`."""
 
     entries: int
     bytes: int
@@ -107,8 +108,8 @@ class ReadPiece(Struct, frozen=True):
 
 
 class Arranged(Struct, frozen=True):
-    """The shards. `files` has the name, number of entries and content checksum of each. `taken`: shard name -> name of
-    the part file that became this shard unchanged."""
+    """The arranged shards. `files`: name, number of entries and content checksum of each shard. `taken`: shard name ->
+    name of the part file that became this shard unchanged."""
 
     entries: int
     duplicates: int
@@ -161,7 +162,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
             sample = planner.sample(server, base)
             if not sample.entries:
                 raise EmptyInput(path=f"{connection.uri} {base}")
-            if options.replicas:  # each must show the same entries as the first
+            if options.replicas:  # every provider must show the same entries as the first
                 names = [name for name, _ in sample.entries]
                 for number, csns in replicas.context_csns().items():
                     if options.providers[number] is not connection:
@@ -172,7 +173,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
             pieces, how = planner.plan(server, base, sample, count, entries)
             if narrowing:
                 pieces, attributes = narrowing.pieces(pieces), list(narrowing.restrict(Search(base)).attributes)
-            elif start.subentries:  # no other search returns them; slapd finds them by its objectClass index
+            elif start.subentries:  # only a search with the subentries control returns subentries
                 pieces.append(Piece("subentries", Search(base, subentries=True)))
             hidden = [] if options.is_visibility_checked else _hidden(server, base, sample, narrowing)
             return ReadingPlan(entries, how, sample.containers(), hidden, attributes, pieces)
@@ -181,13 +182,11 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
 
 
 def _hidden(server: Session, base: str, sample: planner.Sample, narrowing: Narrowing | None) -> list[str]:
-    """Returns notes on data that the server hides, judged from a sample."""
-    try:
-        sight = visibility.compare_sample(server, base, narrowing.may_store if narrowing else None)
-    except (LimitTooLow, ServerRefused):
-        sight = None
-    if sight is not None:
-        return live.hidden_notes(sight)
+    """Returns notes on data that the server hides from a sample of its entries."""
+    with suppress(LimitTooLow, ServerRefused):
+        report = visibility.compare_sample(server, base, narrowing.may_store if narrowing else None)
+        if report is not None:
+            return live.hidden_notes(report)
     if sample.lacks_passwords() and (narrowing is None or narrowing.may_store("userPassword")):
         return [f"no entry shows {server.connection.who} a userPassword: access control may hide it"]
     return []
@@ -196,8 +195,8 @@ def _hidden(server: Session, base: str, sample: planner.Sample, narrowing: Narro
 def notes(
     options: ExportOptions, meter: Meter, start: Start, cut: ReadingPlan, entries: int
 ) -> tuple[list[str], list[str]]:
-    """Returns two lists of notes for the operator. The first is on data that the server hides or alters. `entries`:
-    number of entries that were read."""
+    """Returns two lists of notes for the operator: on data that the server hides or alters, and on other differences
+    between the server's entry count and `entries`, the number of entries that were read."""
 
     def attempt() -> tuple[int | None, bool]:
         """Returns the server's entry count, and whether its contextCSN is still that of the start."""
@@ -206,13 +205,13 @@ def notes(
             return counted, live.context_csns(server, start.base) == start.context_csns
 
     hidden = list(cut.hidden)
-    counted, calm = source.with_retries(attempt, meter)
+    counted, is_unchanged = source.with_retries(attempt, meter)
     if counted is not None and not dn.key(start.base) and start.context_csns:
         counted = max(counted, entries)  # the server may not store the root entry yet
     if options.narrowing or counted is None or counted == entries:
         return hidden, []
     counts = f"the server counts {counted:,} entries"
-    if not calm or counted < entries:
+    if not is_unchanged or counted < entries:
         return hidden, [f"{counts}: the tree changed meanwhile; syncrepl brings the rest"]
     others = "" if start.subentries else ", or they are subentries"
     return [*hidden, f"{counts}: access control hides the others from {options.connection.who}{others}"], []
@@ -242,7 +241,7 @@ class ExportSteps(Struct, frozen=True):
         files.remove_tree(self.parts)
         return start_of(self.options)
 
-    def _remove(self, pattern: str) -> None:
+    def remove(self, pattern: str) -> None:
         for path in self.parts.glob(pattern):
             path.unlink()
 
@@ -250,7 +249,7 @@ class ExportSteps(Struct, frozen=True):
         return self.run.catalogue.partitions("read", ReadPiece)
 
     def read(self, meter: Meter, start: Start, cut: ReadingPlan) -> None:
-        """Reads the pieces in parallel, except those that an earlier run has finished."""
+        """Reads, in parallel, the pieces that no earlier run has finished."""
         self.parts.mkdir(exist_ok=True)
         if not dn.key(start.base) and start.context_csns:
             # No search returns the root entry (the empty DN), but it must exist to store the contextCSN.
@@ -270,12 +269,12 @@ class ExportSteps(Struct, frozen=True):
             try:
                 part = source.fetch_part(*how, compress=self.compress, meter=meter, pace=pace, retries=0)
             except LoaderError:
-                self._remove(f"{attempt}[-.]*")
+                self.remove(f"{attempt}[-.]*")
                 raise
 
-            # A piece is recorded after its files are renamed. So older files of this piece were never recorded, or came
-            # from a provider that died.
-            self._remove(f"part-{piece.name}[-.]*")
+            # A piece is recorded after its files are renamed. So existing files of this piece were never recorded, or
+            # came from a provider that died.
+            self.remove(f"part-{piece.name}[-.]*")
             for path in parts.glob(f"{attempt}[-.]*"):
                 path.rename(parts / path.name.replace(attempt, f"part-{piece.name}", 1))
             files.make_durable(parts)
@@ -285,12 +284,12 @@ class ExportSteps(Struct, frozen=True):
             self.run.catalogue.finish_partition("read", piece.name, record)
             killpoint("read.partition")
 
-        self._remove(f"{_TRY}-*")  # left by an interrupted run
+        self.remove(f"{_TRY}-*")  # left by an interrupted run
         slots = [ConnectionSlot(number, n) for n in range(options.jobs) for number in sorted(among)]
         schedule(pieces, slots, read, meter)
 
     def late(self, meter: Meter, start: Start) -> list[str]:
-        """Reads again the subtrees that moved during the read. Returns the contextCSN before the last pass. If no
+        """Rereads the subtrees that moved during the read. Returns the contextCSN before the last pass. If no
         contextCSN has changed, nothing has moved."""
         for _ in self.options.replicas:
             try:
@@ -302,21 +301,19 @@ class ExportSteps(Struct, frozen=True):
         return self._late(meter, start)
 
     def _late(self, meter: Meter, start: Start) -> list[str]:
-        # The files of an interrupted attempt are removed, because the numbers of late files must show the order of
-        # reading.
-        self._remove("late-*")
-        csns_of, looker = self._covering_provider(meter, start)
+        self.remove("late-*")  # from an interrupted attempt; the numbers of late files must show the order of reading
+        csns_of, provider = self._covering_provider(meter, start)
         narrowing = self.options.narrowing
-        containers = self.containers(meter, start, looker, start.context_csns)
+        containers = self.containers(meter, start, provider, start.context_csns)
         killpoint("late.middle")
         if not (narrowing and narrowing.is_flat) and any(csns != start.context_csns for csns in csns_of.values()):
             containers.settle()
         return list(containers.since)
 
     def _covering_provider(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
-        """Returns each provider's contextCSN, and a provider whose contextCSN covers all of them.
+        """Returns each living provider's contextCSN, and a provider whose contextCSN covers all of them.
 
-        If a provider died, changes that only it had may be lost_pieces. So its pieces are read again."""
+        If a provider died, the changes that only it had are lost. So its pieces are read again from the others."""
         replicas = Providers(self.options.providers, start.base, meter)
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:
@@ -331,17 +328,17 @@ class ExportSteps(Struct, frozen=True):
                 if replicas.context_csns().keys() >= csns_of.keys():
                     raise
 
-    def containers(self, meter: Meter, start: Start, looker: Connection, since: Sequence[str]) -> MovedContainers:
-        return MovedContainers(looker, self.options, start, self.parts, since, meter)
+    def containers(self, meter: Meter, start: Start, provider: Connection, since: Sequence[str]) -> MovedContainers:
+        return MovedContainers(provider, self.options, start, self.parts, since, meter)
 
     def arrange(self, meter: Meter, start: Start, since: Sequence[str]) -> Arranged:
         """Writes each entry to the shards once, parents first."""
-        looker = Providers(self.options.providers, start.base, meter).covering(csn.by_server(since))
-        containers = self.containers(meter, start, looker, since)
+        provider = Providers(self.options.providers, start.base, meter).covering(csn.by_server(since))
+        containers = self.containers(meter, start, provider, since)
         narrowing = self.options.narrowing
         if narrowing and since and not narrowing.is_flat:
-            # For a partial replica, glue replaces missing parents, so moved containers cause no orphans. Without this
-            # sign, the containers are always checked once more.
+            # In a partial replica, glue entries replace missing parents. So no orphan reveals a container that moved
+            # after the step `late`, and the containers are checked once more.
             containers.settle()
 
         def attempt(drop_orphans: bool) -> Arrangement:
@@ -371,14 +368,27 @@ class ExportSteps(Struct, frozen=True):
         """Moves the shards to the output directory, and writes the manifest."""
         sums = {name: checksum for piece in self._done().values() for name, checksum in piece.sums.items()}
         self.sink.take([name for name, *_ in arranged.files])
-        shards = [  # the checksum of an unchanged part file is known
+        shards = tuple(  # a part file that became a shard unchanged keeps its checksum
             self.sink.shard(name, entries, content, sums.get(arranged.taken.get(name, "")))
             for name, entries, content in arranged.files
-        ]
+        )
         hidden, others = notes(self.options, meter, start, cut, arranged.entries)
-        counts = (arranged.entries, arranged.checksum, arranged.duplicates, arranged.dropped)
-        whole = Whole(start.base, start.started, start.context_csns, *counts)
-        self.sink.finish(whole, shards, start.uri, cut.how, hidden, others)
+        manifest = Manifest(
+            base=start.base,
+            entries=arranged.entries,
+            content_checksum=arranged.checksum,
+            context_csns=tuple(start.context_csns),
+            shards=shards,
+            source=plain.printable(start.uri),
+            started=start.started,
+            finished="",
+            partitions=cut.how,
+            duplicates=arranged.duplicates,
+            dropped=arranged.dropped,
+            notes=(*hidden, *others),
+            hidden=tuple(hidden),
+        )
+        self.sink.finish(manifest)
 
 
 def export(options: ExportOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Finished:
@@ -422,20 +432,20 @@ def export_steps(options: ExportOptions, run: Run) -> Manifest:
 
 # --- a sample --------------------------------------------------------------------------------------------------------
 #
-# A sample has the entries whose entryUUID is in one of several ranges (windows). slapd generates close entryUUIDs if it
-# loads many entries at once. So the entries in some windows do not show the number of all entries. That number comes
+# A sample has the entries whose entryUUID is in one of several ranges (windows). A bulk load into slapd generates
+# entryUUIDs that are close together. So the number of all entries cannot be extrapolated from the windows: it comes
 # from slapd's monitor, or from a search that requests no attributes.
 
-_COUNT_FOR = 30.0  # seconds for counting; in this time slapd returns the names of some millions of entries
-_READ_WHOLE = 100_000  # entries; a tree of no more entries is read whole, so that no large entry is missed
+_COUNT_FOR = 30.0  # seconds for counting the entries; slapd returns the names of some millions in this time
+_READ_WHOLE = 100_000  # entries; a tree with at most this many is read whole, so that no large entry is missed
 _SPREAD = 16  # minimum number of windows
-_LEAST = 4  # windows with less than 1/4 of the wanted entries are too small
-_WIDER = 8  # factor by which the next windows are larger if the first ones were too small
+_LEAST = 4  # windows are too small if they have less than 1/4 of the wanted entries
+_WIDER = 8  # factor by which the windows of the next attempt are larger
 
 
 def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: Meter) -> Sample:
-    """Returns a sample, with notes on what the server hides. If the entries have no entryUUID, all of them are read.
-    Raises LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
+    """Returns a sample, with notes on data that the server hides. Reads all entries if they have no entryUUID. Raises
+    LimitTooLow, EmptyInput, NoSuchBase, ServerDown."""
     options = ExportOptions(connection, scratch, pieces=1)
     start, cut = trial_plan(options, meter)
     (whole, *_) = cut.pieces(options.page)
@@ -458,7 +468,7 @@ def of_server(connection: Connection, wanted: SampleSize, scratch: Path, meter: 
             how = f"one of {units.number(parts)} parts by entryUUID"
             total = entries if counted else max(entries, parts * read)
             break
-        parts = parts // _WIDER
+        parts //= _WIDER
     else:
         source.fetch(connection, whole.search, path, meter)
         how, total, counted = "all of it was read", 0, True  # `of_part` counts the entries

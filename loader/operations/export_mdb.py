@@ -9,10 +9,10 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import ldif, standard, units
-from loader.ldif import ShardFile
+from loader import ldif, plain, standard, units
+from loader.ldif import Manifest, ShardFile
 from loader.mdb.contents import entry_count
-from loader.operations.shards import Finished, ShardDirectory, Whole, export_run, require_output
+from loader.operations.shards import Finished, ShardDirectory, export_run, require_output
 from loader.progress import Meter, Progress
 from loader.run.log import Report
 from loader.sources import mdb
@@ -23,7 +23,7 @@ STEPS = ("read", "shards")
 
 
 class DumpOptions(Struct, frozen=True):
-    """`part` selects the entries to export. `jobs`: number of workers."""
+    """The options of an export of a database. `part` selects the entries. `jobs`: number of workers."""
 
     part: Part
     output: Path
@@ -59,12 +59,11 @@ def export_database(
         sink = ShardDirectory(output.path, run)
         manifest = sink.done_before()
         if manifest is None:
-            read = run.do("read", lambda meter: _read(options, sink, meter), _ReadFacts)
+            read = run.do("read", lambda meter: _read(options, sink, meter), Manifest)
 
             def publish(_: Meter) -> None:
                 sink.take([shard.name for shard in read.shards])
-                partitions = f"{read.ranges} ranges of entry IDs"
-                sink.finish(read.whole, read.shards, str(options.part.directory), partitions, notes=read.notes)
+                sink.finish(read)
 
             run.do("shards", publish)
         return Finished(manifest or ldif.require_manifest(sink.output), run.done_before())
@@ -94,22 +93,25 @@ def stream_database(part: Part, jobs: int, ldif_format: LdifFormat, progress: Pr
     return StreamReport(export.base, export.entries, export.checksum, csns, export.bytes, seconds, notes)
 
 
-class _ReadFacts(Struct, frozen=True):
-    whole: Whole
-    ranges: int
-    notes: list[str]
-    shards: list[ShardFile]
-
-
-def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> _ReadFacts:
+def _read(options: DumpOptions, sink: ShardDirectory, meter: Meter) -> Manifest:
+    """Writes the shards to the run directory. Returns the manifest without the time at which the export finishes."""
     arranged, start_time = files.emptied(sink.arranged), units.moment()
     export = mdb.export(options.part, arranged, options.ldif_format, options.jobs, meter)
-    shards = [
-        ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)
-        for name, checksum, entries, content in export.files
-    ]
-    whole = Whole(export.base, start_time, list(export.context_csns), export.entries, export.checksum)
-    return _ReadFacts(whole, export.ranges, _notes(export, "are in the last shards"), shards)
+    return Manifest(
+        base=export.base,
+        entries=export.entries,
+        content_checksum=export.checksum,
+        context_csns=tuple(export.context_csns),
+        shards=tuple(
+            ShardFile(name, (arranged / name).stat().st_size, checksum, entries, content)
+            for name, checksum, entries, content in export.files
+        ),
+        source=plain.printable(str(options.part.directory)),  # JSON is UTF-8, but a path may be any bytes
+        started=start_time,
+        finished="",
+        partitions=f"{export.ranges} ranges of entry IDs",
+        notes=tuple(_notes(export, "are in the last shards")),
+    )
 
 
 def _notes(export: Exported, late: str) -> list[str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from loader import defaults, ldif, units
+from loader import defaults, ldif, plain, units
 from loader.defaults import SHARD_ENTRIES
 from loader.errors import OutputNotEmpty, UsageProblem
-from loader.ldif import RUN_DIR
-from loader.operations.shards import Finished, ShardDirectory, Whole
+from loader.ldif import RUN_DIR, Manifest
+from loader.operations.shards import Finished, ShardDirectory
 from loader.progress import Meter, Progress
 from loader.run.log import killpoint
 from loader.run.steps import open_run
@@ -105,10 +105,17 @@ def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -
 
 def _publish(options: GenerateOptions, sink: ShardDirectory, start_time: str) -> None:
     shards_by_name = sink.run.catalogue.partitions("shards", _Shard)
-    shards = [sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(shards_by_name.items())]
-    entries = sum(shard.entries for shard in shards)
-    checksum = ldif.total_of(shard.content_checksum for shard in shards)
-    whole = Whole(options.template.suffix, start_time, (), entries, checksum)
-    piece = f"{options.range.first}:{options.range.end}"
-    source = f"generate {options.recipe.path.stem}, seed {options.recipe.seed}, entries {piece}"
-    sink.finish(whole, shards, source, f"shards of {options.shard_entries} entries")
+    shards = tuple(sink.shard(name, shard.entries, shard.checksum) for name, shard in sorted(shards_by_name.items()))
+    recipe, piece = options.recipe, f"{options.range.first}:{options.range.end}"
+    manifest = Manifest(
+        base=options.template.suffix,
+        entries=sum(shard.entries for shard in shards),
+        content_checksum=ldif.total_of(shard.content_checksum for shard in shards),
+        context_csns=(),
+        shards=shards,
+        source=plain.printable(f"generate {recipe.path.stem}, seed {recipe.seed}, entries {piece}"),
+        started=start_time,
+        finished="",
+        partitions=f"shards of {options.shard_entries} entries",
+    )
+    sink.finish(manifest)

@@ -1,4 +1,4 @@
-"""Identifies the server of a lease, independently of the URI by which it was reached."""
+"""Identifies the server of a lease, whatever URI was used to connect to it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from loader.server.session import Session
 
 
 def mark(config: Config, database: Database) -> str:
-    """Returns the entryUUID of cn=config and the directory of the database. Both are the same under every URI of the
-    server. Returns "" if cn=config shows no entryUUID."""
+    """Returns the entryUUID of cn=config and the directory of the database, which do not depend on the URI. Returns ""
+    if cn=config shows no entryUUID."""
     uuids = config.values("cn=config", "entryUUID")
     return f"{uuids[0]} {database.directory}" if uuids and database.directory else ""
 
@@ -23,7 +23,7 @@ def identity(config: Config) -> ServerIdentity:
 
 
 def of_server(server: Session) -> ServerIdentity:
-    """Returns the identity of a server. If the account may not read cn=config, this is only the URI."""
+    """Returns the identity of a server; only its URI if the account may not read cn=config."""
     try:
         return identity(configuration.read_online(server))
     except ConfigHidden:

@@ -1,11 +1,11 @@
-"""Checks a tree that is read from running servers: whether several providers hold the same tree, what they hide, and
-which containers moved during the read.
+"""Checks a tree that is read from running servers: whether several providers have the same tree, which data they hide,
+and which containers moved during the read.
 
 If a container is renamed, its children move but keep their entryCSN, so syncrepl does not send them. The read records
-the DN of each container (`NAME.inner` beside a part). If the initial contextCSN covers a container's entryCSN, the
-container had that DN from the start. After the read, the subtrees of moved containers are read again, until no other
-container has moved. A container with an unknown former DN counts as moved. syncrepl updates containers that changed but
-did not move.
+the DN of each container (file `NAME.inner` next to the part file). If the contextCSN of the start covers a container's
+entryCSN, the container had that DN from the start. After the read, the subtrees of moved containers are read again,
+until no other container has moved. A container with an unknown former DN counts as moved. syncrepl updates containers
+that changed but did not move.
 """
 
 from __future__ import annotations
@@ -48,21 +48,20 @@ from loader.sources import location
 if TYPE_CHECKING:
     from loader.operations.export import ExportOptions, Start
 
-LOOK = "look.ldif"  # file with the changed containers, in the directory of the parts
+LOOK = "look.ldif"  # name of the file for the changed containers, in the directory of the part files
 INNER_NOTES = ".inner"
 INNER = "(hasSubordinates=TRUE)"
-LOOKS = 20  # maximum number of passes; a tree that moves longer is being rebuilt (TreeRestless)
-AT_ONCE = 200  # entryUUIDs in one search
-COVERING = 60.0  # seconds that one provider has to catch up with the contextCSNs of the others
+LOOKS = 20  # maximum number of passes; then TreeRestless is raised
+AT_ONCE = 200  # maximum number of entryUUIDs in one filter
+COVERING = 60.0  # seconds to wait for a provider whose contextCSN covers those of the others
 _LATELY = datetime.timedelta(hours=1)
 _NAMES_ONLY = ("entryUUID", "entryCSN")
 _INTERVAL = 0.25  # seconds between two polls
-_COMPARED = 12  # entries of a sample that are compared between two providers
-_TRIES = 5  # maximum number of comparisons of one entry, which may be changing
-_NAMED = 8  # attributes named in one message
-_ADD_RULE = (
-    "{ printf 'dn: %s\\nchangetype: modify\\nadd: olcAccess\\n' \"$DB\"; cat; } <<'EOF'"  # shell; $DB: the database
-)
+_COMPARED = 12  # number of sampled entries that are compared between two providers
+_TRIES = 5  # maximum number of comparisons of an entry that may be changing
+_NAMED = 8  # maximum number of attributes named in one message
+# A shell command; `find_database` sets $DB to the DN of the database's entry in cn=config.
+_ADD_RULE = "{ printf 'dn: %s\\nchangetype: modify\\nadd: olcAccess\\n' \"$DB\"; cat; } <<'EOF'"
 
 Answer = TypeVar("Answer")
 
@@ -82,10 +81,8 @@ def context_csns(server: Session, base: str) -> list[str]:
 
 
 class MovedContainers(Struct):
-    """Reads moved subtrees again, into files `late-NNNNN` in `parts`. A file with a higher number was read later.
-
-    `parts` is the directory with the files of the first read and its `.inner` files. `since` is the contextCSN before
-    the last pass. It is empty if the server has none."""
+    """Rereads moved subtrees into files `late-NNNNN` in the directory `parts`, which has the files of the first read. A
+    file with a higher number was read later. `since`: contextCSN before the last pass; empty if the server has none."""
 
     connection: Connection
     options: ExportOptions
@@ -93,16 +90,16 @@ class MovedContainers(Struct):
     parts: Path
     since: Sequence[str]
     meter: Meter
-    _placed: dict[str, str] = {}  # entryUUID of a container -> key of the DN at which it was read again
+    _reread: dict[str, str] = {}  # entryUUID of a container -> key of the DN at which it was read again
     _returned: set[Path] = set()
-    _rounds: int = 0
+    _orphan_calls: int = 0
 
     def __post_init__(self) -> None:
         self._new()
 
     def __call__(self, orphans: Sequence[Orphan]) -> list[Path]:
-        """Returns the newly read files. `loader.sinks.mdb.LiveSource` calls this at the end of the read (`read_again`),
-        and again if there are orphans."""
+        """Returns the files that were read since the last call. This is `read_again` of `loader.sinks.mdb.LiveSource`:
+        the core calls it at the end of the read, and again if there are orphans."""
         if orphans:
             return self.for_orphans(orphans)
         killpoint("stream.read")
@@ -113,20 +110,20 @@ class MovedContainers(Struct):
 
     def for_orphans(self, orphans: Sequence[Orphan]) -> list[Path]:
         """Returns the newly read files. If there are none, syncrepl will update the orphans. Raises MissingParents if a
-        parent is hidden, TreeRestless after LOOKS rounds."""
-        self._rounds += 1
-        if self._rounds > LOOKS:
+        parent is hidden, TreeRestless after LOOKS calls."""
+        self._orphan_calls += 1
+        if self._orphan_calls > LOOKS:
             raise TreeRestless(base=self.start.base, passes=LOOKS)
-        if self._rounds == 1:
-            # A change is visible a moment before the contextCSN covers it, so the last pass may have missed one.
+        if self._orphan_calls == 1:
+            # A change is visible a moment before the contextCSN covers it, so the last pass may have missed a change.
             if self.since:
                 self.settle()
             if new := self._new():
                 return new
-        again = self._missed(orphans)
-        for top in again:
+        tops = self._missed(orphans)
+        for top in tops:
             self._read_below(top)
-        if again and self.since:
+        if tops and self.since:
             self.settle()
         return self._new()
 
@@ -142,11 +139,11 @@ class MovedContainers(Struct):
                 return
             for top in topmost(list(moved)):
                 if self._read_below(top):
-                    self._placed |= {uuid: dn.key(name) for name, uuid in moved.items() if dn.is_below(name, top)}
+                    self._reread |= {uuid: dn.key(name) for name, uuid in moved.items() if dn.is_below(name, top)}
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def require_renamed(self, uuids: Sequence[str]) -> None:
-        """Raises SharedUuid if several entries have one of these entryUUIDs. Each was read under several DNs."""
+        """Raises SharedUuid if several entries share one of these entryUUIDs, which were read with several DNs each."""
         distinct = list(dict.fromkeys(uuids))
         self._with_session(lambda server: require_unshared(server, self.start.base, distinct, self.start.subentries))
 
@@ -172,17 +169,18 @@ class MovedContainers(Struct):
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
         """Returns DN -> entryUUID of the changed containers whose DN differs from the DN at which they were last read.
         If a container changed before it was first read, its former DN is unknown, and it counts as moved."""
-        places, start_csns = {}, csn.by_server(self.start.context_csns)
+        former_dns, start_csns = {}, csn.by_server(self.start.context_csns)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
             for name, entry in location.find(path, list(changed)).items():
                 if csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), start_csns):
-                    places[first_value(entry, "entryuuid")] = name
-        places |= self._placed
+                    former_dns[first_value(entry, "entryuuid")] = name
+        former_dns |= self._reread
         root = dn.key(self.start.base)
-        return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (places.get(uuid), root)}
+        return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (former_dns.get(uuid), root)}
 
     def _read_below(self, top: str) -> bool:
-        """Reads the whole subtree again. Returns False if `top` no longer exists. The next pass finds moved entries."""
+        """Reads the subtree of `top` again. Returns False if `top` no longer exists: the next pass finds where it moved
+        to."""
         exists, compress = False, self.options.compress != "none"
         for subentries in (True, False) if self.start.subentries else (False,):
             search = Search(top, page=self.options.page, subentries=subentries)
@@ -197,9 +195,10 @@ class MovedContainers(Struct):
         return exists
 
     def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
-        """Returns the subtrees to read again. If an orphan is elsewhere but unchanged, a container above it had another
-        name for a time: the orphan's present parent is returned. syncrepl handles orphans that were deleted or renamed
-        themselves. Raises MissingParents if an orphan still has its DN: then its parent is hidden."""
+        """Returns the DNs of the subtrees to read again. If an orphan has another DN but an old entryCSN, a container
+        above it was renamed and renamed back: the orphan's present parent is returned. syncrepl handles orphans that
+        were deleted or renamed themselves. Raises MissingParents if an orphan still has its DN: its parent is
+        hidden."""
 
         def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
             """Returns the current DNs of an orphan, each with its entryCSN by server ID. A deleted orphan has none."""
@@ -209,22 +208,22 @@ class MovedContainers(Struct):
             entries = server.find(*query)
             if not entries and self.start.subentries:
                 entries = server.find(*query, subentries=True)
-            return [(place, _stamps(entry)) for place, entry in entries]
+            return [(new_dn, _entry_csn(entry)) for new_dn, entry in entries]
 
-        hidden, again, began = [], [], csn.by_server(self.start.context_csns)
-        places = self._with_session(lambda server: [current(server, name, uuid) for _, name, uuid in orphans])
-        for (parent, name, _), entries in zip(orphans, places, strict=True):
-            for place, stamps in entries:
-                if dn.key(place) == dn.key(name):
+        hidden, parents, start_csns = [], [], csn.by_server(self.start.context_csns)
+        current_dns = self._with_session(lambda server: [current(server, name, uuid) for _, name, uuid in orphans])
+        for (parent, name, _), entries in zip(orphans, current_dns, strict=True):
+            for new_dn, entry_csn in entries:
+                if dn.key(new_dn) == dn.key(name):
                     hidden.append(parent)
-                elif csn.is_covered_by(stamps, began):
-                    again.append(dn.parent(place))
+                elif csn.is_covered_by(entry_csn, start_csns):
+                    parents.append(dn.parent(new_dn))
         if hidden:
             raise MissingParents(count=len(hidden), first=hidden[0])
-        return topmost(list(dict.fromkeys(again)))
+        return topmost(list(dict.fromkeys(parents)))
 
 
-def _stamps(entry: Attributes) -> dict[str, str]:
+def _entry_csn(entry: Attributes) -> dict[str, str]:
     """Returns the entry's entryCSN by server ID."""
     return csn.by_server(value.decode() for value in entry.get("entrycsn", []))
 
@@ -232,8 +231,8 @@ def _stamps(entry: Attributes) -> dict[str, str]:
 def changed_containers(
     connection: Connection, search: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
 ) -> dict[str, str]:
-    """Returns DN -> entryUUID of the containers that changed between two contextCSNs. The second must be the current
-    one. `search` gives the base and the page size. The search result is written to the file `look`."""
+    """Returns DN -> entryUUID of the containers that changed between two contextCSNs, the second being the current
+    contextCSN. `search` has the base and the page size. The search result is written to the file `look`."""
     since, now = between
     where = f"(&{newer(since, now)}{INNER})"
     source.fetch(connection, replace(search, where=where, attributes=_NAMES_ONLY), look, meter)
@@ -248,12 +247,12 @@ def changed_containers(
 def newer(since: Sequence[str], now: Sequence[str]) -> str:
     """Returns a filter that matches every entry that changed between two contextCSNs, and few others.
 
-    The entryCSN of a changed entry has a server ID whose CSN in the contextCSN advanced. It is later than the old CSN,
-    because syncprov accepts no earlier CSN. But a new server ID may bring changes of any age. If no CSN advanced, a
-    change may still be visible, a moment before the contextCSN covers it.
+    The entryCSN of a changed entry has a server ID whose CSN in the contextCSN advanced. The entryCSN is later than the
+    old CSN, because syncprov accepts no earlier CSN. But changes of a new server ID may be of any age. If no CSN
+    advanced, a change may still be visible, a moment before the contextCSN covers it.
 
-    slapd finds recent entryCSNs in its index quickly, but it collects the entryCSNs of months slowly. For a filter
-    inside a NOT, it skips the index and tests every entry (sources/planner.py)."""
+    slapd finds recent entryCSNs in its index quickly, but needs long to collect the entryCSNs of months. For a filter
+    inside a NOT, slapd skips the index and tests every entry (sources/planner.py)."""
     before = csn.by_server(since)
     changed = {sid for sid, newest in csn.by_server(now).items() if before.get(sid) != newest}
     if not changed <= before.keys():
@@ -266,41 +265,41 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
 
 
 def topmost(names: Sequence[str]) -> list[str]:
-    """Returns the names that are not below another of the names. Their subtrees contain all of the names."""
+    """Returns the DNs that are below no other of the DNs."""
     return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
 
 
 def with_uuids(uuids: Iterable[str | bytes]) -> str:
     """Returns a filter for the entries with these entryUUIDs, given as text or as 16 bytes."""
-    texts = (UUID(bytes=one) if isinstance(one, bytes) else one for one in uuids)
+    texts = (UUID(bytes=uuid) if isinstance(uuid, bytes) else uuid for uuid in uuids)
     return f"(|{''.join(f'(entryUUID={text})' for text in texts)})"
 
 
 def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
-    """Raises SharedUuid if two entries share one of these entryUUIDs. slapadd accepts such entries. Only the server can
-    tell them from an entry that was renamed meanwhile. `subentries`: whether the server returns subentries."""
+    """Raises SharedUuid if two entries share one of these entryUUIDs. slapadd accepts such entries. Only the server
+    distinguishes them from an entry that was renamed meanwhile. `subentries`: whether the server returns subentries."""
     for at in range(0, len(uuids), AT_ONCE):
-        places: dict[str, list[str]] = {}
+        dns: dict[str, list[str]] = {}
         where = with_uuids(uuids[at : at + AT_ONCE])
         for with_subentries in (False, True) if subentries else (False,):
             for name, entry in server.find(base, where, ["entryUUID"], subentries=with_subentries):
-                places.setdefault(first_value(entry, "entryuuid"), []).append(name)
-        for uuid, names in places.items():
-            still = []
-            # A search may return an entry twice if it is renamed during the search.
+                dns.setdefault(first_value(entry, "entryuuid"), []).append(name)
+        for uuid, names in dns.items():
+            present = []
+            # A search may return an entry twice if the entry is renamed during the search.
             for name in dict.fromkeys(names) if len(names) > 1 else ():
                 with suppress(NoSuchBase):
-                    still += [name] if server.matches(name, f"(entryUUID={uuid})") else []
-            if len(still) > 1:
-                raise SharedUuid(uuid=uuid, first=still[0], dn=still[1])
+                    present += [name] if server.matches(name, f"(entryUUID={uuid})") else []
+            if len(present) > 1:
+                raise SharedUuid(uuid=uuid, first=present[0], dn=present[1])
 
 
 # --- several providers -----------------------------------------------------------------------------------------------
 
 
 def lowest(csn_sets: Iterable[Sequence[str]]) -> list[str]:
-    """Returns the contextCSN that all of these contextCSNs cover: the lowest CSN of each server ID. A server ID that
-    one provider lacks is left out, because that provider may lack its changes. A lower contextCSN is always safe."""
+    """Returns the contextCSN that all of these contextCSNs cover: the lowest CSN of each server ID. Omits a server ID
+    that one provider lacks, because that provider may lack its changes. A lower contextCSN is always safe."""
     by_sid = [csn.by_server(csns) for csns in csn_sets]
     common = set.intersection(*map(set, by_sid))
     return sorted(min(csns[sid] for csns in by_sid) for sid in common)
@@ -336,12 +335,12 @@ def require_same_entries(leader: Session, other: Session, names: Sequence[str], 
             return None
 
     def difference(name: str) -> str | None:
-        """Returns how the entry differs. None if it is equal, or if changes after `csns` explain the difference."""
+        """Returns a description of the difference; None if there is none, or if changes after `csns` explain it."""
         theirs, ours = read(other, name), read(leader, name)
         if ours is None:
             return None
         if theirs is None:
-            covered = csn.is_covered_by(_stamps(ours), csn.by_server(csns))
+            covered = csn.is_covered_by(_entry_csn(ours), csn.by_server(csns))
             return f"it does not show {name}" if covered else None
         if theirs.get("entrycsn") != ours.get("entrycsn"):
             return None
@@ -350,17 +349,17 @@ def require_same_entries(leader: Session, other: Session, names: Sequence[str], 
         return f"it shows another {min(differing)} of {name}" if differing else None
 
     for name in names[:: max(1, len(names) // _COMPARED)]:
-        for again in range(_TRIES):
+        for attempt in range(_TRIES):
             reason = difference(name)
             if reason is None:
                 break
-            time.sleep(_INTERVAL * again)
+            time.sleep(_INTERVAL * attempt)
         else:
             raise OtherTree(uri=other.uri, other=leader.uri, reason=reason)
 
 
 class Providers(Struct, frozen=True):
-    """The providers of a read, numbered from 0. Of several providers, those that do not answer are skipped."""
+    """The providers of a read, numbered from 0. If there are several, those that do not answer are skipped."""
 
     connections: Sequence[Connection]
     base: str
@@ -395,12 +394,12 @@ class Providers(Struct, frozen=True):
         ReplicasApart if there is none. If there is only one provider, it is returned at once."""
         if len(self.connections) == 1:
             return self.connections[0]
-        until = time.monotonic() + COVERING
+        end = time.monotonic() + COVERING
         while not self.meter.cancelled.wait(_INTERVAL):
             for number, csns in self.context_csns().items():
                 if csn.is_covered_by(wanted, csn.by_server(csns)):
                     return self.connections[number]
-            if time.monotonic() > until:
+            if time.monotonic() > end:
                 break
         uris = ", ".join(str(connection.uri) for connection in self.connections)
         raise ReplicasApart(seconds=f"{COVERING:g}", uris=uris)
@@ -413,13 +412,13 @@ def require_all_visible(server: Session, base: str, is_relevant: Relevance = Non
     """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change such
     data.
 
-    `is_relevant` tells whether the replica stores an attribute. None: it stores all. `own` has the overlays of the
+    `is_relevant` tells whether the replica stores an attribute; None: it stores all. `own`: the overlays of the
     replica's database. If the provider's overlays cannot be read, they are assumed to be the same."""
-    sight = visibility.compare_sample(server, base, is_relevant)
-    if sight is None:
+    report = visibility.compare_sample(server, base, is_relevant)
+    if report is None:
         return
-    differing = _distorted(sight)
-    if not sight.shows_overlays:
+    differing = _distorted(report)
+    if not report.shows_overlays:
         differing += [
             f"the replica's configuration has the overlay {overlay.name}; if the provider has it as well, it changes "
             f"what a search shows: {overlay.why}"
@@ -427,8 +426,8 @@ def require_all_visible(server: Session, base: str, is_relevant: Relevance = Non
         ]
     if differing:
         raise NotAsStored(uri=server.uri, what="; ".join(differing))
-    if hidden := _hidden(sight):
-        first = rule(sight.who)
+    if hidden := _hidden(report):
+        first = rule(report.who)
         commands = (
             find_database(server.uri, server.context_of(base)),
             f"{_ADD_RULE} | ldapmodify {external(server.uri)}",
@@ -447,29 +446,30 @@ def require_whole(directory: Path) -> None:
 
 
 def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
-    """Raises HiddenFromAccount if `hidden` has notes on what the server `uri` hides."""
+    """Raises HiddenFromAccount if `hidden`, the notes on data that the server `uri` hides, is not empty."""
     if hidden:
         raise HiddenFromAccount(uri=uri, what="; ".join(hidden), rule=rule("ACCOUNT"), commands=())
 
 
 def rule(who: str) -> str:
-    """Returns an olcAccess rule that lets `who` read everything. It must come first, and affects no other account."""
+    """Returns an olcAccess rule that lets `who` read everything. It must be the first rule. It affects no other
+    account."""
     return f"{{0}}to * by {who} read by * break"
 
 
-def hidden_notes(sight: VisibilityReport) -> list[str]:
-    """Returns notes for the operator of an export or a comparison: what is hidden, and what overlays change."""
-    return [*_hidden(sight), *_distorted(sight)]
+def hidden_notes(report: VisibilityReport) -> list[str]:
+    """Returns notes for the operator on data that access control hides or overlays change."""
+    return [*_hidden(report), *_distorted(report)]
 
 
-def _hidden(sight: VisibilityReport) -> list[str]:
-    notes = [f"access control hides {_listed(sight.hidden, f'from {sight.who}')}"] if sight.hidden else []
-    return notes + [f"access control hides the entries below {name} from {sight.who}" for name in sight.below[:1]]
+def _hidden(report: VisibilityReport) -> list[str]:
+    notes = [f"access control hides {_listed(report.hidden, f'from {report.who}')}"] if report.hidden else []
+    return notes + [f"access control hides the entries below {name} from {report.who}" for name in report.below[:1]]
 
 
-def _distorted(sight: VisibilityReport) -> list[str]:
-    notes = [f"the overlay {overlay.name} changes what a search shows: {overlay.why}" for overlay in sight.distorting]
-    computed = [f"an overlay computes {_listed(sight.computed, 'for the answer')}"] if sight.computed else []
+def _distorted(report: VisibilityReport) -> list[str]:
+    notes = [f"the overlay {overlay.name} changes what a search shows: {overlay.why}" for overlay in report.distorting]
+    computed = [f"an overlay computes {_listed(report.computed, 'for the answer')}"] if report.computed else []
     return notes or computed
 
 

@@ -1,9 +1,10 @@
 """Checks whether a data file fits a configuration. slapd assumes this without a check, because the file does not record
 with which configuration it was built.
 
-If the original configuration is known, the two are compared. In any case the core checks entries against the
-configuration, and looks them up in every index. It checks all entries if they can be read in seconds, else a sample
-that includes the newest entries. The core or slapindex can rebuild index tables. Other differences are refused by name.
+If the original configuration is known, the two configurations are compared. In any case the core checks entries against
+the present configuration, and looks them up in every index. It checks all entries if that takes only seconds, otherwise
+a sample that includes the newest entries. Index tables that differ can be rebuilt, by the core or by slapindex. For any
+other difference, the file is refused with the name of the difference.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ from loader.server import tools
 from loader.sinks import changing, mdb
 from loader.sinks.mdb import Schema, Target
 
-SAMPLE = 2048  # entries that are checked if the file is larger than ALL_UP_TO
-ALL_UP_TO = 512 << 20  # bytes; if a file is no larger, all of its entries are checked, which takes seconds
-ROOM = 4  # factor: map size / bytes in use, for a rebuild of indexes in one transaction; the file itself stays smaller
+SAMPLE = 2048  # number of entries that are checked if the file is larger than ALL_UP_TO
+ALL_UP_TO = 512 << 20  # bytes in use; all entries of a file up to this size are checked, which takes seconds
+ROOM = 4  # factor: map size / bytes in use, for a rebuild of indexes in one transaction; the file grows less
 _REPORTED = 10_000  # maximum number of problems of each kind that the core reports
-_SHOWN = 5  # differences named in one message
-# Problems of these kinds mean that the schema or the order of values differs.
-_OTHER = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
+_SHOWN = 5  # maximum number of differences named in one message
+# Kinds of problems which show that the schema or the order of values differs.
+_SCHEMA_PROBLEMS = ("indexes.normal_form", "indexes.no_key", "indexes.order", "indexes.name")
 # Kinds of problems with `multival` and `sortvals`. Values that belong into id2v are in the entry itself, so slapd loses
 # them when it next changes the entry. Or an entry has equal values of a `sortvals` attribute, so slapd cannot read it.
 _SETTINGS = ("indexes.multival", "indexes.sortvals")
-# Values have no normalized form, as if their attribute had no equality rule. Overlays also store such values. So this
-# kind is ignored if the original configuration is known and its rules can be compared.
+# A value has no normalized form, as if its attribute had no equality rule. Overlays also store such values. So this
+# kind is ignored if the original configuration is known, because then the rules themselves are compared.
 _WITHOUT_RULE = "indexes.no_normal_form"
 _SCHEMA = "indexes.schema"
 
 
 class Definition(Struct, frozen=True):
-    """A schema definition. `builtin`: whether it is compiled into slapd. `stored` has the rules that determine how
-    values are stored. `keys` has further rules, which determine only the index keys."""
+    """A schema definition. `builtin`: whether the definition is compiled into slapd. `stored`: the rules that determine
+    how values are stored. `keys`: further rules, which determine only the index keys."""
 
     name: str
     builtin: bool
@@ -57,7 +58,7 @@ class Definition(Struct, frozen=True):
     keys: str
 
     def differs(self, other: Definition) -> bool:
-        """Returns whether data stored with the two definitions differ. Two built-in definitions count as equal."""
+        """Returns whether the two definitions lead to different data. Two built-in definitions count as equal."""
         same = (self.stored, self.keys) == (other.stored, other.keys)
         return not same and not (self.builtin and other.builtin)
 
@@ -84,10 +85,10 @@ class Origin(Struct, frozen=True):
 
 
 class Fit(Struct, frozen=True):
-    """How a file fits a configuration. `rebuild` has the index tables to rebuild. `unknown` has the attribute types and
-    object classes that the configuration lacks. `otherwise` has the differences that cannot be repaired in place.
-    `entries`: number of checked entries. `left_out` has the index tables that the core cannot check. If anything
-    differs, `rebuild` has them, too."""
+    """How a file fits a configuration. `rebuild`: index tables to rebuild. `unknown`: attribute types and object
+    classes that the configuration lacks. `otherwise`: differences that cannot be repaired in place. `entries`: number
+    of checked entries. `left_out`: index tables that the core cannot check; unless both configurations are known and
+    equal, `rebuild` lists them, too."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -108,7 +109,7 @@ def look(
     path: Path, config: Config, database: Database, meter: Meter, origin: Origin | None = None, *, whole: bool = True
 ) -> Fit:
     """Checks `path`: a database directory, which slapd may have open, or a data file that no process writes. If `whole`
-    is false, at most a sample is checked."""
+    is false, a sample is checked, unless only all entries show whether the file fits."""
     target = _target(config, database, path)
     if target is None:
         configured = indexes.configured(database.indexes).values()
@@ -125,7 +126,7 @@ def look(
             before = None if original is None else (original.settings, SchemaFacts.of(original.schema))
 
     compared = _compare(before, target.settings, schema, used)
-    every = compared.asks_for_all or (whole and not compared.is_equal and meta.read_meta(path).used <= ALL_UP_TO)
+    every = compared.needs_all or (whole and not compared.is_equal and meta.read_meta(path).used <= ALL_UP_TO)
     limits = AuditResources(limit=_REPORTED)
     audit = verify.audit(path, "indexes", limits, meter, mdb.Database(checked), sample=0 if every else SAMPLE)
 
@@ -156,12 +157,12 @@ def _target(config: Config, database: Database, path: Path) -> Target | None:
 
 
 class _Comparison(Struct, frozen=True):
-    """The comparison of two configurations. `is_equal`: both are known, and yield the same file. `asks_for_all`: only a
-    check of all entries shows whether the differences matter. `indexes` has the indexes whose keys differ. `otherwise`
-    has all other differences."""
+    """The comparison of two configurations. `is_equal`: both are known, and yield the same file. `needs_all`: only a
+    check of all entries shows whether the differences matter. `indexes`: the indexes whose keys may differ; with
+    `all_indexes`, every index. `otherwise`: differences in how values are stored."""
 
     is_equal: bool = False
-    asks_for_all: bool = False
+    needs_all: bool = False
     all_indexes: bool = False
     indexes: tuple[str, ...] = ()
     otherwise: tuple[str, ...] = ()
@@ -170,16 +171,17 @@ class _Comparison(Struct, frozen=True):
 def _compare(
     before: tuple[Settings, SchemaFacts] | None, now: Settings, schema: SchemaFacts, used: Iterable[str]
 ) -> _Comparison:
-    """Compares the original settings and schema, if known, with the present ones. `used`: the attributes in use."""
+    """Compares `before`, the original settings and schema if known, with the present ones. `used`: attributes in
+    use."""
     if before is None:
-        return _Comparison(asks_for_all=bool(now.multival or now.sortvals))
+        return _Comparison(needs_all=bool(now.multival or now.sortvals))
     settings, former = before
     pairs = [(former.attributes.get(name), schema.attributes.get(name)) for name in map(ldif.type_of, used)]
     attributes = [(old, new) for old, new in pairs if old is not None and new is not None and new.differs(old)]
     classes = [new.differs(former.classes[name]) for name, new in schema.classes.items() if name in former.classes]
     lacks = not former.classes.keys() <= schema.classes.keys()
     resorted = set(now.sortvals) - set(settings.sortvals)
-    # Lists the indexes whose keys may differ or be missing. Superfluous keys do no harm.
+    # An index is listed if its keys may differ or be missing. Superfluous keys do no harm.
     every = (settings.hash64, settings.intlen, settings.attribute_options) != (
         (now.hash64, now.intlen, now.attribute_options)
     ) or now.idlexp < settings.idlexp
@@ -191,7 +193,7 @@ def _compare(
     )
     return _Comparison(
         is_equal=not (attributes or any(classes) or changed or lacks),
-        asks_for_all=lacks or settings.multival != now.multival or bool(resorted),
+        needs_all=lacks or settings.multival != now.multival or bool(resorted),
         # Index keys also depend on the superiors of classes, and on rules that do not affect the stored values.
         all_indexes=any(classes) or any(old.stored == new.stored for old, new in attributes),
         indexes=changed,
@@ -204,15 +206,16 @@ def _compare(
 
 
 def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
-    """Yields the first problem of each attribute. Skips built-in attributes: no configuration changes these, but slapd
-    and its overlays store some values differently. `of_unknown`: the original configuration is unknown."""
+    """Yields the first problem of each attribute. Skips schema problems of built-in attributes: no configuration
+    changes these, but slapd and its overlays store some values differently. `of_unknown`: the original configuration is
+    unknown."""
     for problem in audit.problems:
-        other = problem.kind in _OTHER
-        if other or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
+        of_schema = problem.kind in _SCHEMA_PROBLEMS
+        if of_schema or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
             firsts = {example.attribute: example for example in reversed(problem.examples)}
             for attribute in dict.fromkeys(example.attribute for example in problem.examples):
                 definition = schema.attributes.get(ldif.type_of(attribute or ""))
-                if not (other and definition and definition.builtin):
+                if not (of_schema and definition and definition.builtin):
                     yield str(firsts[attribute])
 
 
@@ -220,15 +223,15 @@ def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> 
 
 
 class Rebuilt(Struct, frozen=True, omit_defaults=True):
-    """`indexed` names the attributes whose indexes were rebuilt. `index_notes` has a note if slapindex rebuilt them."""
+    """`indexed`: attributes whose indexes were rebuilt. `index_notes`: a note if slapindex rebuilt them."""
 
     indexed: tuple[str, ...]
     index_notes: tuple[str, ...] = ()
 
 
 def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> Rebuilt:
-    """Rebuilds indexes of the copy of a database in `directory`. No other process may have this copy open. Raises
-    MapFull, NoSpace, ToolFailed."""
+    """Rebuilds indexes of a copy of the database `place`. The copy is in `directory`, and no other process has it open.
+    Raises MapFull, NoSpace, ToolFailed."""
     if not attributes:
         return Rebuilt(())
     room = max(place.database.maxsize, ROOM * meta.read_meta(directory).used)
@@ -237,7 +240,7 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
         rebuild_by_core(target, directory, attributes, scratch, meter)
         return Rebuilt(tuple(attributes))
     except NotProven as error:
-        why = slapindex_note(error)
+        note = slapindex_note(error)
 
     # slapindex only adds keys, so the index tables must be emptied first.
     edits.empty_indexes(directory, [name.partition(";")[0] for name in attributes])
@@ -252,23 +255,23 @@ def rebuild(place: TargetDatabase, directory: Path, attributes: Sequence[str], s
     with place.private_configuration(scratch, settings) as copy:
         command = tools.server_tool("slapindex", "-q", "-F", str(copy), "-b", place.database.suffix)
         run_slapindex(command, directory, room, meter)
-    return Rebuilt(tuple(attributes), (why,))
+    return Rebuilt(tuple(attributes), (note,))
 
 
 def rebuild_by_core(target: Target, directory: Path, attributes: Sequence[str], scratch: Path, meter: Meter) -> None:
-    """Rebuilds all of the indexes, or none if there is an error. `target.map_size` bounds the size of the file. Raises
-    NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse."""
+    """Rebuilds the indexes of all `attributes`, or of none if there is an error. The file grows to at most
+    `target.map_size` bytes. Raises NotProven, MapFull, NoSpace, MdbDamaged, TargetInUse."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
     changing.rebuild(directory, target, tuple(attributes), limits, meter)
 
 
 def slapindex_note(error: NotProven) -> str:
-    """Returns the note that slapindex was used, and why."""
+    """Returns a note for the operator on why slapindex was used."""
     return f"slapindex built the indexes, which takes longer: {error.facts['reason']}"
 
 
 def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter: Meter) -> None:
-    """Runs the command, which calls slapindex. Raises MapFull, ToolFailed."""
+    """Runs a command that calls slapindex. Raises MapFull, ToolFailed."""
     with Child(command) as child, meter.cancelling(child.kill):
         try:
             child.check()
@@ -279,8 +282,9 @@ def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter:
 
 
 def index_lines_of(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
-    """Returns olcDbIndex values for these attributes only, or none if an attribute is configured by another name. The
-    attributes are not given to slapindex as arguments: it sorts them by memory address, and then skips some of them."""
+    """Returns olcDbIndex values for these attributes only; none if an attribute is configured by another name. These
+    values limit slapindex to the attributes. With attributes as arguments, slapindex sorts them by memory address, and
+    then skips some."""
     names, configured = {name.lower() for name in attributes}, indexes.parse(lines)
     if not names <= configured.keys():
         return []

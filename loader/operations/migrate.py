@@ -1,7 +1,8 @@
 """Rebuilds a database for a slapd of another version, with another LMDB, or with another configuration.
 
-Steps: look, config, load, check, compare, publish. If possible, records are copied from the pages of the old database.
-Else the entries are piped into the native core, which builds the new database as the new slapadd would.
+Steps: look, config, load, check, compare, publish. The records are copied unchanged from the pages of the old database
+if the new slapd would store them in the same way. Otherwise the entries are piped as LDIF into the native core, which
+builds the new database as the new slapadd would.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ STEPS = ("look", "config", "load", "check", "compare", "publish")
 RUN_DIR = ".ditseed-migrate"  # in the target, so that publishing is a rename within one file system
 _SIZE = SampleSize(10_000, 0.0)
 _ROUGH = SampleSize(1000, 0.0)
-_LARGEST = 8  # factor: upper bound for the size of the new database, even with additional indexes
-_SAMPLE = 32 << 20  # bytes of LDIF: about 60,000 entries, built in one or two seconds
+_LARGEST = 8  # factor: upper bound of the new size / the bytes in use in the old database, even with more indexes
+_SAMPLE = 32 << 20  # bytes of LDIF; these are about 60,000 entries, which are built in one or two seconds
 
 
 def _identity(options: MigrateOptions) -> dict[str, object]:
@@ -66,7 +67,7 @@ def _identity(options: MigrateOptions) -> dict[str, object]:
 
 
 def _building(options: MigrateOptions, place: TargetDatabase) -> BuildOptions:
-    """Returns build options that keep the entries unchanged, as for a replica. Invalid values are accepted."""
+    """Returns build options that keep the entries unchanged, as for a replica, and accept invalid values."""
     is_elsewhere = not files.same(place.database.directory, options.target)
     return BuildOptions(
         config_path=options.config_path,
@@ -108,8 +109,9 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The seconds and bytes that a migration needs. They are None if the first entries alone cannot be built. `lacking`
-    has the names that the new schema lacks. `problems` has errors that would stop the migration."""
+    """The forecast of a migration. `seconds`, `needed` (bytes) and `maxsize` are None if the first entries cannot be
+    built without the others. `lacking`: names that the new schema lacks. `problems`: errors that would stop the
+    migration."""
 
     problems: list[str] = []
     seconds: float | None = None
@@ -122,8 +124,8 @@ class Planned(msgspec.Struct, frozen=True):
 def planned(
     options: MigrateOptions, place: TargetDatabase, source: DatabaseSummary, progress: Progress, strict: bool = False
 ) -> Planned:
-    """Returns the time and space that the migration needs, and problems that would stop it. With `strict`, raises these
-    problems. Raises NotProven for a configuration that the core does not support."""
+    """Returns the time and space that the migration needs, and the problems that would stop it. With `strict`, raises
+    the first problem. Raises NotProven for a configuration that the core does not support."""
     place.require_free()
     with (
         files.temporary_directory("plan", configuration.tools_tmpdir()) as scratch,
@@ -143,7 +145,7 @@ def planned(
                 maxsize = choose_maxsize(place, size, options.maxsize, changing=changing)
                 require_room(native.limits_of(work.build_options, place), lambda: size)
             except LoaderError as error:
-                # MissingParents is harmless: an entry may have a newer parent, which is not among the first entries.
+                # MissingParents is no problem here: the parent may be newer, and so not among the first entries.
                 if not isinstance(error, MissingParents) or is_all:
                     if strict:
                         raise
@@ -180,8 +182,9 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter, size: SampleSize = _SIZE) -> int:
-    """Returns the expected bytes of the new database, from a sample. id2e counts with its size in the old database,
-    because a sample may miss a few large entries. Without a sample, returns the bytes in use in the old database."""
+    """Returns the expected bytes of the new database, from a sample. The size of id2e is taken from the old database,
+    because a sample may miss a few large entries. If no sample can be built, returns the bytes in use in the old
+    database."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
@@ -202,9 +205,10 @@ def state_of(source: Path) -> list[int | str]:
 
 
 class MigrateLoaded(NativeLoaded, frozen=True, kw_only=True):
-    """`late`: number of entries that precede their parents. `source_as_read` is the result of `state_of`, `made_for`
-    that of `native.made_for`. `made_again` says why entries were rebuilt instead of copied. If so, `in_source` is the
-    number of entries in the source, and `checksum` the expected checksum of the new tree."""
+    """Facts of the step `load`. `late`: number of entries that precede their parents. `source_as_read`, `made_for`:
+    results of `state_of` and `native.made_for`. `made_again`: why entries were rebuilt; empty if records were copied.
+    Only for rebuilt entries: `in_source`, number of entries in the source, and `checksum`, the expected checksum of the
+    new tree."""
 
     context_csns: list[str]
     late: int
@@ -231,8 +235,8 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return NativeSteps(self.build_options, self.run, self.place)
 
     def load(self, meter: Meter) -> MigrateLoaded:
-        """Copies the records of one snapshot of the source unchanged. If the new slapd would store an entry
-        differently, rebuilds all entries."""
+        """Copies the records of one snapshot of the source unchanged. Rebuilds all entries instead if the new slapd
+        would store a record differently."""
         about: dict[str, object] = {
             "source_as_read": state_of(self.options.source),
             "made_for": made_for(self.place.config, self.place.database, self.build_options),
@@ -278,13 +282,13 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return loaded, reading.result()
 
     def lacking(self, classes: Sequence[str]) -> list[str]:
-        """Returns the names that the new schema lacks, of `classes` and of the attributes in ad2i of the source."""
+        """Returns those of `classes` and of the attributes in the source's ad2i that the new schema lacks."""
         attributes = list(contents.attributes(self.options.source))
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 
     def compare(self, meter: Meter, loaded: MigrateLoaded) -> None:
         """Raises MdbDamaged if the new database differs from the snapshot of the old one. Copied records are compared
-        by checksum. Rebuilt entries are compared by number, and by a checksum without slapadd's changes."""
+        by checksum. Rebuilt entries are compared by number, and by a checksum that ignores slapadd's additions."""
         environment, source = self.building.environment, self.options.source
         if loaded.records:
             equal = self.building.records_checksum(meter) == loaded.records
@@ -363,24 +367,6 @@ class Migrated(msgspec.Struct, frozen=True):
         return report_of(self.loaded, self.examined, {"compared": "equal"}, self.published, speed, self.before)
 
 
-class MigratePlan(msgspec.Struct, frozen=True):
-    """What `migrate` would do. `slaptest` has the lines that slaptest prints. `accepted`: whether slaptest accepts the
-    configuration. If not, `foreseen` is None."""
-
-    examined: Examined
-    directory: str
-    entries: int
-    slaptest: list[str]
-    accepted: bool
-    foreseen: Planned | None
-
-    def report(self) -> Report:
-        own = {
-            name: value for name, value in msgspec.structs.asdict(self).items() if name not in ("examined", "foreseen")
-        }
-        return report_of(self.examined, own, self.foreseen or {"problems": []}, {"dry_run": "nothing was written"})
-
-
 def examine(options: MigrateOptions, source: DatabaseSummary) -> Examined:
     release = tools.release()
     return Examined(
@@ -392,13 +378,19 @@ def examine(options: MigrateOptions, source: DatabaseSummary) -> Examined:
     )
 
 
-def plan(options: MigrateOptions, progress: Progress) -> MigratePlan:
-    """Returns what `migrate` would do. Writes only to a temporary directory. Creates a missing TARGET during the call,
-    because slapd's tools refuse a configuration whose directory is missing."""
+def plan(options: MigrateOptions, progress: Progress) -> tuple[Report, bool]:
+    """Returns what `migrate` would do, and whether it would succeed. Writes only to a temporary directory. Creates a
+    missing TARGET during the call, because slapd's tools refuse a configuration whose directory is missing."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         slaptest = configuration.slaptest(options.config_path)
-        accepted = slaptest.accepted
-        foreseen = planned(options, place_of(options, source), source, progress) if accepted else None
-        examined, directory = examine(options, source), str(options.target)
-        return MigratePlan(examined, directory, source.entries, list(slaptest.lines), accepted, foreseen)
+        foreseen = planned(options, place_of(options, source), source, progress) if slaptest.accepted else None
+        facts = {
+            "directory": str(options.target),
+            "entries": source.entries,
+            "slaptest": list(slaptest.lines),
+            "accepted": slaptest.accepted,
+        }
+        dry_run = {"dry_run": "nothing was written"}
+        report = report_of(examine(options, source), facts, foreseen or {"problems": []}, dry_run)
+        return report, foreseen is not None and not foreseen.problems

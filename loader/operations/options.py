@@ -17,19 +17,19 @@ from loader.server.options import Connection
 if TYPE_CHECKING:
     from loader.indexes import Indexes
 
-FULL = LADDER[-1]  # a level of --verify; reads every entry again and rebuilds every index
+FULL = LADDER[-1]  # the level of --verify that reads every entry again and rebuilds every index
 MOST_SHARDS = 256
 ON_EXISTS = ("error", "skip", "replace", "newer")
 ON, OFF, NONE = "on", "off", "none"
 # The envflags of slapd-mdb(5), except nosync, which is a separate setting.
 FLAGS = ("mapasync", "nometasync", "nordahead", "writemap")
 FILE_SYSTEMS = ("xfs", "ext4")
-PROBES = ("flock", "write")  # probes of `storage watch`, which it times besides the layers
+PROBES = ("flock", "write")  # operations that `storage watch` times in addition to the layers
 STRIPE = 64 * 1024  # bytes; the default of lvcreate
 
 
 class Batch(click.types.IntParamType):
-    """Option type: a number of entries, or `auto`, which is converted to 0."""
+    """Option type: a number of entries, or `auto`, which becomes 0."""
 
     name = "batch"
 
@@ -39,8 +39,8 @@ class Batch(click.types.IntParamType):
 
 @dataclass(frozen=True)
 class MigrateOptions(declared.Placing, declared.Sorting):
-    """`source`, `target`: database directories. `config_path` is the configuration of the new slapd. `suffix` selects
-    its database. None selects the database with the source's suffix. The other fields are as in BuildOptions."""
+    """`source`, `target`: database directories. `config_path`: configuration of the new slapd. `suffix` selects a
+    database of this configuration; if it is None, the source's suffix does. Other fields: as in BuildOptions."""
 
     source: Annotated[Path, declared.Argument()]
     target: Annotated[Path, declared.Argument()]
@@ -52,8 +52,8 @@ class MigrateOptions(declared.Placing, declared.Sorting):
 
 @dataclass(frozen=True)
 class VerifyOptions(declared.AuditResources):
-    """`place` is a database directory or a data file, or None for the configured directory. `level` is a level in
-    loader.defaults.LADDER. None selects the highest level that takes only minutes."""
+    """`place`: a database directory or a data file; None selects the configured directory. `level`: a level in
+    loader.defaults.LADDER; None selects the highest level that takes only minutes."""
 
     place: Annotated[Path | None, declared.Argument("[DIR]")] = None
     config_path: Annotated[
@@ -71,7 +71,7 @@ class VerifyOptions(declared.AuditResources):
 
 @dataclass(frozen=True)
 class CloneOptions:
-    """`source`, `target`: database directories. `verify` is a level of loader.mdb.verify. If it is None, the size
+    """`source`, `target`: database directories. `verify`: a level of loader.mdb.verify; if it is None, the size
     decides, and pages are checked during the copy. `reflink`: "auto" shares blocks if the file system can, and no
     process has the source open."""
 
@@ -96,7 +96,7 @@ class CloneOptions:
 
 @dataclass(frozen=True)
 class IndexChange:
-    """A change of the list of indexes. `wanted`, if not empty, replaces it. Then `add` and `remove` are applied."""
+    """A change of the list of indexes. `wanted`, if not empty, replaces the list; then `add` and `remove` change it."""
 
     wanted: Annotated[
         tuple[str, ...], "--set INDEX", 'Replace the whole list: --set "uid eq" --set "cn,sn eq,sub".'
@@ -130,7 +130,7 @@ class SearchSources:
 
 @dataclass(frozen=True)
 class DeclaredBuild(declared.Placing, declared.Sorting, declared.Rejecting):
-    """The options of the command line. BuildOptions adds options that only other verbs set."""
+    """The command line options of `build`. BuildOptions adds options that only other verbs set."""
 
     config_path: declared.Config
     inputs: tuple[Path, ...] = ()
@@ -163,7 +163,7 @@ class DeclaredBuild(declared.Placing, declared.Sorting, declared.Rejecting):
 
 @dataclass(frozen=True)
 class DeclaredAdd(declared.Rejecting):
-    """The options of the command line. AddOptions adds options that only other verbs set."""
+    """The command line options of `add`. AddOptions adds options that only other verbs set."""
 
     connection: Connection = field(default_factory=Connection)
     inputs: tuple[Path, ...] = ()
@@ -209,7 +209,8 @@ class BenchSizes:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Times are in seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds, or None."""
+    """Times are in seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None: no
+    limit."""
 
     interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
     window: Annotated[int, IntRange(2), "Number of reads over which davg and dstd_dev are computed."] = 100
@@ -221,8 +222,8 @@ class WatchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeOptions:
-    """Sizes are in bytes. If `stripes` is None, all disks are used. If `size` is None, all of their space is used.
-    `redundant`: each stripe is on two disks."""
+    """Sizes are in bytes. `stripes`: None uses all disks. `size`: None uses all space of the disks. `redundant`: each
+    stripe is on two disks."""
 
     database: Annotated[int, "--database-size", declared.Size(), "Size of the database."]
     kind: Annotated[str, "--fs", Choice(FILE_SYSTEMS), "File system."] = "xfs"
@@ -248,10 +249,11 @@ class VolumeOptions:
 
     @property
     def copies(self) -> int:
-        """Number of copies of all data, each on another disk."""
+        """Number of copies of each stripe, on different disks."""
         return 2 if self.redundant else 1
 
     @property
     def raid_extents(self) -> int:
-        """Extents of LVM's metadata subvolume (rmeta) on each leg. One holds the superblock and 2^21 bitmap bits."""
+        """Extents of LVM's metadata subvolume (rmeta) on each mirror leg. One extent has room for the superblock and a
+        bitmap of 2^21 bits."""
         return 1 if self.redundant else 0

@@ -1,6 +1,6 @@
 """Publishes a finished LMDB environment: moves its data file into a server's database directory. The move is atomic,
-and can be repeated after a kill. The file gets the owner and mode that the server needs. A directory that is in use or
-holds entries is refused."""
+and can be repeated after a kill. The file gets the owner and mode that the server needs. Refuses a directory that is in
+use or has a database with entries."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from loader.server import configuration, private, tools
 from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
-REPLACED = f"{DATA}.replaced-"  # prefix of the names of replaced data files; a time follows
-# A subdirectory of the database directory with the files of an unfinished clone. It is on the same file system, so that
+REPLACED = f"{DATA}.replaced-"  # prefix of the names of replaced data files, before the time of the replacement
+# Name of the subdirectory of a database directory in which a clone is written. It is on the same file system, so that
 # publishing is a rename.
 WORKSHOP = ".ditseed-clone"
 _KEPT = "If nobody needs it any more, add --replace: the new database replaces it once it is finished and checked."
 
 
 class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of the step `check`. `identity` is `files.identity` of the file to publish. `maxsize` is the maxsize to
-    configure. `notes` are for the operator."""
+    """Facts of the step `check`. `identity`: `files.identity` of the file to publish. `maxsize`: the maxsize to
+    configure, in bytes. `notes`: for the operator."""
 
     identity: list[int]
     entries: int
@@ -57,8 +57,8 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The state of a database when it was published. A later run compares it to detect writes. `entries` is only for
-    messages. `head`: length and checksum of both meta pages. `modified`: mtime in nanoseconds."""
+    """The state of a database when it was published, by which a later run detects writes. `entries`: for messages only.
+    `head`: length and checksum of both meta pages. `modified`: mtime in nanoseconds."""
 
     entries: int
     head: tuple[int, str]
@@ -84,8 +84,8 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TargetDatabase(msgspec.Struct, frozen=True):
-    """A configured database and the directory to build it in. In a glued build, slapadd gets the name of the superior
-    database. `superior` is that database, also when the superior itself is built; None otherwise."""
+    """A configured database, and the directory in which it is built. `superior`: in the build of a glued tree, the
+    superior database, even if it is `database` itself; otherwise None."""
 
     config: Config
     database: Database
@@ -95,7 +95,7 @@ class TargetDatabase(msgspec.Struct, frozen=True):
 
     @property
     def named(self) -> Database:
-        """The database whose name slapadd gets."""
+        """The database that an operator would name to slapadd (-b): in a glued tree, the superior database."""
         return self.superior or self.database
 
     @property
@@ -109,7 +109,7 @@ class TargetDatabase(msgspec.Struct, frozen=True):
         return private.configured(self.config, self.database, scratch, settings, self.superior)
 
     def require_free(self, checked: Checked | None = None) -> None:
-        """Like `require_target`, but accepts the database that this run itself published before it was killed."""
+        """Like `require_target`, but accepts the database that this run published itself before it was killed."""
         require_target(self.directory, self.replace or self.holds(checked))
 
     def require_still_free(self, run: Run) -> None:
@@ -118,14 +118,14 @@ class TargetDatabase(msgspec.Struct, frozen=True):
             self.require_free(run.catalogue.facts_of("check", Checked))
 
     def holds(self, checked: Checked | None) -> bool:
-        """Returns whether the directory has the data file that the step `check` checked."""
+        """Returns whether the data file in the directory is the one that the step `check` checked."""
         return checked is not None and self.data.exists() and files.identity(self.data) == checked.identity
 
     def begins_anew(self, run_dir: Path, verb: str, options: Mapping[str, object], restart: bool) -> bool:
-        """Returns whether a new run replaces the run in `run_dir`. If so, the target is checked first.
+        """Returns whether a new run replaces the run in `run_dir`. If so, checks the target first.
 
-        A finished run is replaced if its database is gone or the options differ. An unfinished run without any work is
-        replaced if the options differ, so an operator can correct a mistake. Raises ChangedSince."""
+        A finished run is replaced if its database is gone or the options differ. An unfinished run that has done no
+        work is replaced if the options differ, so that an operator can correct a mistake. Raises ChangedSince."""
         anew = restart or self._is_over(run_dir, verb, options)
         if anew:
             self.require_free()
@@ -146,14 +146,14 @@ class TargetDatabase(msgspec.Struct, frozen=True):
 
 
 def head_digest(data: Path, length: int) -> str:
-    """Returns the checksum of the first `length` bytes, which are both meta pages."""
+    """Returns the checksum of the first `length` bytes of a data file, which are both meta pages."""
     with files.reading(data) as file:
         return xxhash.xxh3_128_hexdigest(file.read(length))
 
 
 def require_as_published(directory: Path, before: Mark, finished: str) -> None:
     """Raises ChangedSince if LMDB or another program wrote to the database after `before` was recorded. A slapd with
-    `envflags writemap` changes the length and the mtime just by opening the file. That does not count."""
+    `envflags writemap` lengthens the file and changes its mtime just by opening it, which does not count as a write."""
     with held.checked_file(directory / DATA) as pin:
         length, digest = before.head
         status, same = pin.stat(), head_digest(pin, length) == digest
@@ -168,13 +168,12 @@ def require_as_published(directory: Path, before: Mark, finished: str) -> None:
 
 
 def publish_environment(environment: Path, place: TargetDatabase, checked: Checked) -> Published:
-    """Renames data.mdb of `environment` into the target, then sets the configured maxsize to that of `checked`.
-
-    The call can be repeated after a kill: `checked` shows whether the rename is done."""
+    """Renames data.mdb of `environment` into the target, then sets the configured maxsize to that of `checked`. The
+    call can be repeated after a kill: `checked` identifies the data file, and so shows whether the rename was done."""
     with files.explained(place.directory):
         place.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.holds(checked):
-            # slapadd's writable map leaves a sparse file as long as maxsize. Many backup programs would read all of it.
+            # slapadd's writable map leaves a sparse file of maxsize bytes. Many backup programs would read all of them.
             os.truncate(environment / DATA, meta.read_meta(environment).used)
             put(environment / DATA, place.directory, place.database.mode, place.replace)
     if checked.maxsize != place.database.maxsize:
@@ -185,7 +184,7 @@ def publish_environment(environment: Path, place: TargetDatabase, checked: Check
 
 
 def require_target(directory: Path, replace: bool) -> None:
-    """Raises an error if the directory is in use, is not writable or, without `replace`, holds entries."""
+    """Raises an error if the directory is in use, is not writable or, without `replace`, has entries."""
     if directory.exists() and not directory.is_dir():
         raise UsageProblem(reason=f"{directory} is not a directory")
     files.require_writable(directory)
@@ -208,7 +207,7 @@ def require_empty(directory: Path) -> None:
 
 
 def holds_entries(directory: Path) -> bool:
-    """Returns whether the database has entries: at its first start, slapd creates a database without any. Returns True
+    """Returns whether the database has entries (slapd's first start creates a database without entries). Returns True
     if the file cannot be read."""
     try:
         return contents.entry_count(directory) > 0
@@ -217,14 +216,14 @@ def holds_entries(directory: Path) -> bool:
 
 
 def require_readable_format(path: Path, data_format: int) -> None:
-    """Raises OtherFormat for a data file that the slapd installed here does not open."""
+    """Raises OtherFormat if the slapd installed here cannot open a data file of this format."""
     needed = tools.lmdb_format()
     if needed is not None and needed != data_format:
         raise OtherFormat(path=path, found=data_format, who="the slapd installed here", needed=needed)
 
 
 def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | None = None) -> Verified:
-    """Verifies a data file at `level`. If it is None, the file's size decides. `seen`: as in `mdb.verify`. Raises
+    """Verifies a data file at `level`; if `level` is None, the file's size decides. `seen`: as in `mdb.verify`. Raises
     MdbDamaged."""
     with progress.step("verify") as meter:
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
@@ -232,8 +231,8 @@ def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | N
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
     """Moves a finished data file from a private directory into an environment directory. The file gets `mode` and the
-    directory's owner. The old lock.mdb is removed. With `keep`, an old file with entries is renamed, and its new path
-    is returned. Raises TargetInUse if a process now uses the directory, TargetNotEmpty if it now has entries."""
+    directory's owner. Removes the old lock.mdb. With `keep`, keeps an old data file that has entries under another
+    name, and returns its path. Raises TargetInUse if a process uses the directory, TargetNotEmpty if it has entries."""
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
@@ -250,8 +249,8 @@ def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: 
 
 
 def _link_old_data(target: held.Directory) -> Path | None:
-    """Links the old data file to a second name, so that the directory has a data file at every moment. A second name
-    that a killed call left is removed first. Returns the new path, or None if there are no entries."""
+    """Links the old data file to a second name, so that the directory always has a data.mdb. First removes a second
+    name that a killed call has left. Returns the new path, or None if there are no entries."""
     if not target.exists(DATA) or not holds_entries(target.path):
         return None
     old = os.stat(DATA, dir_fd=target.descriptor, follow_symlinks=False)
@@ -260,7 +259,7 @@ def _link_old_data(target: held.Directory) -> Path | None:
         if os.path.samestat(old, os.stat(name, dir_fd=target.descriptor, follow_symlinks=False)):
             target.remove(name)
     first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # for files of the same second
+    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # if others are of the same second
     name = next(name for name in names if name not in others)
     target.link(DATA, name)
     killpoint("restore.kept")
@@ -268,7 +267,7 @@ def _link_old_data(target: held.Directory) -> Path | None:
 
 
 class BuildDirectory(msgspec.Struct, frozen=True):
-    """`home` is a private directory inside `target`. A data file for `target` is built in it."""
+    """`home`: a private subdirectory of `target`, in which a data file for `target` is built."""
 
     target: Path
     home: Path
@@ -276,8 +275,8 @@ class BuildDirectory(msgspec.Struct, frozen=True):
 
 @contextmanager
 def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
-    """Creates a missing directory with the owner of `like`. Locks the directory against other clones during the body.
-    Files in WORKSHOP stay, so that a run can be resumed. Raises Locked, DirectoryUnsafe."""
+    """Locks a database directory against other clones during the body. Creates a missing directory with the owner of
+    `like`. Files in WORKSHOP stay, so that a later run can resume. Raises Locked, DirectoryUnsafe."""
     with existing(directory, like), held.opened(directory) as target:
         try:
             with held.private(target.path / WORKSHOP) as home, exclusive(home.path / "lock"):
@@ -286,7 +285,7 @@ def build_directory(directory: Path, like: Path) -> Iterator[BuildDirectory]:
                 finally:
                     home.remove("lock")
         finally:
-            with suppress(OSError):  # the directory is not empty: a later run resumes from its files
+            with suppress(OSError):  # not empty: a later run resumes from its files
                 os.rmdir(WORKSHOP, dir_fd=target.descriptor)
 
 
@@ -302,6 +301,6 @@ def existing(directory: Path, like: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError, DirectoryUnsafe):  # the directory is not empty: it holds the database
+        with suppress(OSError, DirectoryUnsafe):  # not empty: the directory has the database
             for path in missing:
                 held.remove_empty(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from loader import ldif, plain, units
+from loader import ldif, units
 from loader.errors import LoaderError, OutputNotEmpty
 from loader.ldif import RUN_DIR, Manifest, ShardFile
 from loader.progress import Progress
@@ -16,20 +16,7 @@ from loader.run.log import Report, killpoint
 from loader.run.steps import Run, open_run
 from loader.storage import files
 
-SCRATCH = PARTS, ARRANGED = "parts", "arranged"  # directories in the run directory
-
-
-class Whole(Struct, frozen=True):
-    """Totals of all shards of an export. `checksum` does not depend on the order of entries. The other fields are as in
-    the manifest."""
-
-    base: str
-    started: str
-    context_csns: Sequence[str]
-    entries: int
-    checksum: str
-    duplicates: int = 0
-    dropped: int = 0
+SCRATCH = PARTS, ARRANGED = "parts", "arranged"  # names of subdirectories of the run directory
 
 
 class Finished(Struct, frozen=True):
@@ -56,8 +43,8 @@ def export_run(
         with open_run(run_dir, "export", identity, progress, timeouts, restart) as run:
             yield run
     except LoaderError:
-        # A refused command must change nothing, so the new directory is removed if nothing was read yet.
-        if is_new and not any((run_dir / name).exists() for name in (PARTS, ARRANGED)):
+        # A command that is refused before it reads anything must leave no new directory.
+        if is_new and not any((run_dir / name).exists() for name in SCRATCH):
             files.remove_tree(output)
         raise
 
@@ -77,12 +64,12 @@ class ShardDirectory(Struct, frozen=True):
 
     @property
     def arranged(self) -> Path:
-        """The directory for shards, parents first, until all of them are complete."""
+        """The directory for the shards until all of them are complete."""
         return self.run.directory / ARRANGED
 
     def done_before(self, last: str = "shards") -> Manifest | None:
-        """Returns the manifest if the run is finished: its last step is `last`. Else returns None. Raises
-        ManifestBroken if a shard is missing or has another size."""
+        """Returns the manifest if the run has finished its last step, `last`; otherwise None. Raises ManifestBroken if
+        a shard is missing or has another size."""
         if not self.run.catalogue.is_done(last):
             return None
         manifest = ldif.require_manifest(self.output)
@@ -97,41 +84,19 @@ class ShardDirectory(Struct, frozen=True):
             if path.name not in names:
                 path.unlink()
         for name in names:
-            if (self.arranged / name).exists():  # otherwise, an earlier run that was killed has moved the shard
+            if (self.arranged / name).exists():  # otherwise a killed run has moved the shard already
                 (self.arranged / name).replace(self.output / name)  # the native core has synced the file
         files.make_durable(self.output)
         killpoint("shards.middle")
 
     def shard(self, name: str, entries: int, content_checksum: str, checksum: str | None = None) -> ShardFile:
-        """Returns the manifest's record of a shard. If `checksum` is None, it is computed from the file."""
+        """Returns the manifest's record of a shard. Computes the checksum of the file if `checksum` is None."""
         path = self.output / name
         return ShardFile(name, path.stat().st_size, checksum or ldif.checksum_of(path), entries, content_checksum)
 
-    def finish(
-        self,
-        whole: Whole,
-        shards: Sequence[ShardFile],
-        source: str,
-        partitions: str,
-        hidden: Sequence[str] = (),
-        notes: Sequence[str] = (),
-    ) -> None:
-        """Writes the manifest, which marks the export as complete."""
-        manifest = Manifest(
-            base=whole.base,
-            entries=whole.entries,
-            content_checksum=whole.checksum,
-            context_csns=tuple(whole.context_csns),
-            shards=tuple(shards),
-            source=plain.printable(source),  # JSON is UTF-8, but a path may be any bytes
-            started=whole.started,
-            finished=units.moment(),
-            partitions=partitions,
-            duplicates=whole.duplicates,
-            dropped=whole.dropped,
-            notes=(*hidden, *notes),
-            hidden=tuple(hidden),
-        )
+    def finish(self, manifest: Manifest) -> None:
+        """Writes the manifest with the present time as `finished`. The manifest marks the export as complete."""
+        manifest = structs.replace(manifest, finished=units.moment())
         files.write_durably(self.output / ldif.MANIFEST, manifest.text())
         for name in SCRATCH:
             files.remove_tree(self.run.directory / name)

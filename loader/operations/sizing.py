@@ -1,14 +1,14 @@
-"""Forecasts the size and build time of a database from builds of a sample, to show whether it fits into its map and
-onto its disk.
+"""Forecasts the size and build time of a database from builds of a sample, to show whether the database fits into its
+map and onto its disk.
 
-`require_room` compares a forecast with maxsize and with the file system; `choose_maxsize` returns the maxsize of a new
-database. Both are called before the work begins.
+`require_room` compares a forecast with maxsize and with the free disk space; `choose_maxsize` returns the maxsize of a
+new database. Both are called before the work begins.
 
 The core builds the sample in a scratch directory. Glue entries replace the parents that the sample lacks, as in slapd.
-These glue entries are also built alone, and the difference between the two builds is the size of the sample.
+The glue entries are also built alone; the difference between the two builds is the size of the sample.
 
-Most tables grow in proportion to the entries. An index does not. An entry ID takes 8 bytes in a key that many entries
-have, and about 26 bytes in a key of its own. A key of more than 65,535 entries becomes a range of three numbers
+Most tables grow in proportion to the entries, but an index does not: an entry ID takes 8 bytes in a key that many
+entries have, and about 26 bytes in a key of its own. A key of more than 65,535 entries becomes a range of three numbers
 (idlexp). So the size of an index is computed from the number of IDs in each key. The number of distinct keys is
 estimated from the numbers of keys that occur once and twice in the sample (Chao's estimator for species, as
 extrapolated by Colwell et al. 2012, Journal of Plant Ecology 5).
@@ -46,15 +46,15 @@ from loader.storage import files, held
 
 GIB = 1 << 30
 LARGEST = 24  # factor: upper bound of database size / LDIF size, with every attribute indexed
-TIMED = 2.0  # seconds of building for the time forecast
+TIMED = 2.0  # seconds for which the sample is built, to forecast the build time
 _HEADER, _NODE, _POINTER, _ID, _RECORD = 16, 8, 2, 8, 48  # bytes, from mdb.c: page header, node, pointer, ID, MDB_db
-_RANGE = 3  # IDs that a range stores: 0, first, last
+_RANGE = 3  # number of IDs that a range stores: 0, first, last
 _EMPTY = 1 << 20  # bytes: upper bound for a database with all tables and no entries
 _COMPRESSED = 20  # factor: upper bound of LDIF size / compressed size
 _OF_FILES = SampleSize(5000, 0.0, seconds=10.0)
 _ROUGH = SampleSize(2000, 0.0, seconds=0.2, whole=32 << 20, windows=32)
 ROUGHLY = 2  # factor: upper bound of a database's size / its size as predicted from a rough sample
-_ROOM = 1 << 44  # bytes; maxsize of the database that is built from the sample
+_ROOM = 1 << 44  # bytes; map size for the builds of the sample
 _NOW = "20260101000000Z"
 _GLUE = """objectClass: glue
 structuralObjectClass: glue
@@ -67,8 +67,8 @@ modifyTimestamp: 20000101000000Z
 
 
 class Limits(Struct, frozen=True):
-    """Bounds of a new database. `maxsize`: bytes, or None if maxsize is chosen once the size is known. The file system
-    of `directory` must hold the database. None: disk space is not checked."""
+    """Bounds of a new database. `maxsize`: bytes, or None if maxsize is chosen once the size is known. `directory`: its
+    file system must have room for the database; None: the disk space is not checked."""
 
     suffix: str
     maxsize: int | None
@@ -76,7 +76,7 @@ class Limits(Struct, frozen=True):
 
 
 def room_in(limits: Limits) -> float:
-    """Returns the bytes that the new database may have; infinite if nothing limits it."""
+    """Returns the maximum bytes of the new database; infinite if nothing limits them."""
     free = math.inf if limits.directory is None else files.free_bytes(limits.directory)
     return min(free, math.inf if limits.maxsize is None else limits.maxsize)
 
@@ -93,8 +93,8 @@ def require_room(limits: Limits, *predictions: Callable[[], float]) -> None:
 
 
 def first_fitting(room: float, *predictions: Callable[[], float]) -> float:
-    """Returns the first prediction of a database's size that fits into `room` bytes, else the last prediction. All but
-    the last are upper bounds that take less time. If an upper bound fits, the later predictions are not called."""
+    """Returns the first prediction of a database's size that fits into `room` bytes, otherwise the last prediction. All
+    but the last are upper bounds that take less time; if one of them fits, the later predictions are not called."""
     needed = 0.0
     for predict in predictions:
         if (needed := predict()) <= room:
@@ -115,8 +115,9 @@ def recommended_size(used: int) -> int:
 
 
 def choose_maxsize(place: TargetDatabase, needed: int, wanted: int | str | None, changing: bool = True) -> int:
-    """Returns the map size of a new database. `wanted`: None keeps the configured maxsize, "auto" computes one. Raises
-    MaxsizeTooSmall. Raises ServerRunning if a slapd.d must change (`changing`) while a slapd runs on it."""
+    """Returns the map size of a new database. `wanted`: None keeps the configured maxsize, "auto" computes a maxsize.
+    `changing`: the maxsize is written to the slapd.d. Raises MaxsizeTooSmall; ServerRunning if the slapd.d must change
+    while a slapd runs on it."""
     database = place.database
     setting = database.maxsize if wanted is None else wanted
     size = max(database.maxsize, recommended_size(needed)) if isinstance(setting, str) else setting
@@ -133,7 +134,7 @@ def at_most(ldif: LdifFiles) -> int:
     return _EMPTY + sum(path.stat().st_size for path in paths) * factor * LARGEST
 
 
-# --- from the tables of a sample to those of the whole ------------------------------------------------
+# --- extrapolation from the tables of a sample --------------------------------------------------------
 
 
 class TableForecast(Struct, frozen=True):
@@ -143,8 +144,8 @@ class TableForecast(Struct, frozen=True):
 
 
 class Growth(Struct, frozen=True):
-    """The tables of a sample, and how many entries the whole has. `before`: tables of the added parents alone, or None
-    if none were added. `sampled`, `wanted`: entries in the sample and in the whole, without these parents. `longest`:
+    """The tables of a sample, for extrapolation. `before`: tables of the added parents alone, or None if no parents
+    were added. `sampled`, `wanted`: number of entries in the sample and in all, without these parents. `longest`:
     maximum number of IDs in a key that is not a range. `is_added`: another forecast includes the parents."""
 
     before: TableSizes | None
@@ -160,15 +161,15 @@ class Growth(Struct, frozen=True):
 
 
 class _IndexPages(Struct, frozen=True):
-    """The pages of an index, which the core fills completely. `longest`: as in Growth."""
+    """The pages of an index; the core fills every page. `longest`: as in Growth."""
 
     page_size: int
     key_bytes: int
     longest: int
 
     def tree(self, ids: float) -> float:
-        """Returns the number of pages of the separate tree that holds one key's IDs. Returns 0 if the key's node holds
-        the IDs: a node may take half a page at most."""
+        """Returns the number of pages of the separate tree for the IDs of one key; 0 if the IDs are in the key's node,
+        which may take half a page at most."""
         room = self.page_size - _HEADER
         if ids > self.longest or _NODE + self.key_bytes + _HEADER + ids * _ID <= room // 2 - _POINTER:
             return 0
@@ -199,7 +200,7 @@ class _IndexPages(Struct, frozen=True):
 
 
 def tables(growth: Growth) -> tuple[TableForecast, ...]:
-    """Returns the forecasts of id2e, of the remaining tables together, and of each index."""
+    """Returns the forecasts of id2e, of the other tables together, and of each index."""
     before, after = growth.before, growth.after
     page_size = after.page_size
 
@@ -210,7 +211,8 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         )
 
     def remaining(sizes: TableSizes) -> int:
-        """Returns the pages outside id2e and the indexes, mainly those of dn2i. No table counts the trees of keys."""
+        """Returns the pages outside id2e and the indexes, mainly of dn2i. The page counts of the indexes do not include
+        the separate trees of their keys."""
         index_pages = sum(sizes.tables[name] for name in sizes.indexes)
         return sizes.pages - sizes.tables.get("id2e", 0) - index_pages - key_trees(sizes)
 
@@ -220,7 +222,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
     forecasts = [
         linear("id2e", before.tables.get("id2e", 0) if before else 0, after.tables["id2e"]),
-        # The indexes of the sample do not include the trees of the parents' keys.
+        # The counts of the sample's index keys exclude the parents, so the trees of the parents' keys are subtracted.
         linear(
             "dn2i and others",
             remaining(before) if before else 0,
@@ -230,7 +232,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
     for name, index in after.indexes.items():
         model = _IndexPages(page_size, index.key_bytes, growth.longest)
         pages = model.whole(_predicted_keys(index.keys, growth))
-        if not growth.is_added:  # add the model's error for the sample itself, due to parents and half-full last pages
+        if not growth.is_added:  # adds the model's error for the sample, due to parents and half-full last pages
             error = after.tables[name] + model.trees(index.keys) - model.whole(index.keys)
             pages += min(max(0.0, error), 4.0)
         forecasts.append(TableForecast(name, round(pages * page_size), is_index=True))
@@ -238,14 +240,14 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
 
 
 def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, float]:
-    """Returns the keys of the whole database: number of IDs -> number of keys with this number of IDs."""
+    """Returns the keys of the complete database: number of IDs -> number of keys with this number of IDs."""
     once, twice, key_count = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
     seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample
     if not seldom:
         return predicted
 
-    distinct = key_count  # a lower bound of the number of distinct keys in the whole
+    distinct = key_count  # a lower bound of the number of distinct keys in the complete database
     unseen = once * once / (2 * twice) if twice else once * (once - 1) / 2
     if once and unseen:
         share = once / (growth.sampled * unseen + once)
@@ -264,7 +266,7 @@ def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, floa
 
 
 class Forecast(Struct, frozen=True):
-    """`bytes`: size of the finished file. `seconds`: its build time. `how` says how the sample was taken."""
+    """`bytes`: size of the finished file. `seconds`: its build time. `how`: the method of sampling, in words."""
 
     entries: int
     is_counted: bool
@@ -288,8 +290,8 @@ def of_files(target: Target, ldif: LdifFiles, meter: Meter, is_rough: bool = Fal
 
 
 def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED) -> Forecast:
-    """Builds the sample again and again for `timed` seconds, because the durations of short builds vary. If `timed` is
-    0, builds once. Raises NotProven, NoSpace, or EmptyInput if no entry of the sample belongs into the database."""
+    """Builds the sample repeatedly for `timed` seconds, because the times of short builds vary; once if `timed` is 0.
+    Raises NotProven, NoSpace, or EmptyInput if no entry of the sample belongs into the database."""
     sizes: dict[str, TableForecast] = {}
     sampled = rejected = 0
     duration = 0.0
@@ -314,8 +316,8 @@ def forecast(sample: Sample, target: Target, meter: Meter, timed: float = TIMED)
 
 
 class _Built(Struct, frozen=True):
-    """A sample that was built with the parents that it lacks. `growth` is None if no entry was accepted. `seconds`:
-    expected build time of all entries without these parents. `fixed`: build time of the parents."""
+    """A sample that was built together with the parents that it lacks. `growth` is None if no entry was accepted.
+    `seconds`: expected build time of all entries without these parents. `fixed`: build time of the parents."""
 
     growth: Growth | None
     rejected: int
@@ -333,10 +335,10 @@ def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path
     files.write_durably(sample_ldif, sample.text, 0o600)
 
     parents = scratch / "parents" if missing else None
-    glued, _, fixed = _build(target, [parents_ldif], parents, meter, timed) if parents else (0, 0, 0.0)
+    glue_entries, _, fixed = _build(target, [parents_ldif], parents, meter, timed) if parents else (0, 0, 0.0)
     whole, inputs = scratch / "sample", [*([parents_ldif] if parents else []), sample_ldif]
     entries, rejected, seconds = _build(target, inputs, whole, meter, timed)
-    sampled = entries - glued
+    sampled = entries - glue_entries
     if sampled <= 0:
         return _Built(None, rejected)
     growth = Growth(
@@ -350,12 +352,12 @@ def _built(sample: Sample | SizeClass, total: int, target: Target, scratch: Path
 
 
 def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, timed: float) -> tuple[int, int, float]:
-    """Builds the inputs again and again for `timed` seconds. Returns the numbers of entries and of rejected records,
-    and the upper quartile of the durations, because a long build also has slow moments. If there are several builds,
-    the first is not timed, because its caches are cold."""
+    """Builds the inputs repeatedly for `timed` seconds. Returns the numbers of entries and of rejected records, and the
+    upper quartile of the build times, because a long build also has slow moments. The first of several builds is not
+    timed, because its caches are cold."""
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), directory)
     rules = BuildRules(_NOW, directory / "rejects.ldif", value_check="skip", check_schema=False, max_rejects=1 << 31)
-    target = replace(target, map_size=_ROOM)  # the copy's schema is compiled in the first build
+    target = replace(target, map_size=_ROOM)  # a copy, whose schema is compiled in the first build
     began, durations = time.monotonic(), list[float]()
     while not durations or time.monotonic() - began < timed or (timed and len(durations) < 2):
         files.emptied(directory)
@@ -368,8 +370,8 @@ def _build(target: Target, inputs: list[Path], directory: Path, meter: Meter, ti
 
 @contextmanager
 def unnamed_file(directory: Path) -> Iterator[int]:
-    """Yields the descriptor of a new file in `directory`, which slapd's account may own. The file's name is removed at
-    once, so the kernel frees the blocks even if the process is killed. Raises LoaderError, OSError."""
+    """Yields the descriptor of a new unlinked file in `directory`, which slapd's account may own. The kernel frees the
+    file's blocks even if the process is killed. Raises LoaderError, OSError."""
     with held.scratch(directory, ".ditseed-write-") as scratch:
         descriptor = scratch.create("written")
         scratch.remove("written")
@@ -378,7 +380,8 @@ def unnamed_file(directory: Path) -> Iterator[int]:
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:
-    """Copies the start of `data` to the descriptor `target` as `clone` does, with fsync. Returns the bytes."""
+    """Copies at most `most` bytes of `data` to the descriptor `target` as `clone` does, with fsync. Returns the number
+    of bytes."""
     facts = meta.read_meta(data)
     size = max(min(facts.used, most) // facts.page_size, 2) * facts.page_size
     copy.plain(data, Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size), size, None, meter)

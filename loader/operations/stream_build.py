@@ -1,8 +1,8 @@
 """Builds a consumer's database while the provider is read. The connections send their LDIF straight to the native core,
 without files in between.
 
-If there are more pieces than connections, finished pieces are also written to files for a resumed run. Else all pieces
-end at about the same time, so files would be useless."""
+If there are more pieces than connections, finished pieces are also written to files, from which a resumed run reads
+them. Otherwise no files are written, because all pieces end at about the same time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from loader.storage import files
 STEPS = ("config", "start", "plan", "stream", "check", "publish")
 HEAD = "head.ldif"  # file with containers, which are read before all other entries
 MOST_CONTAINERS = 500  # maximum number of containers in HEAD
-MEMORY = 3 << 29  # maximum bytes for sorting; more memory does not make it faster
+MEMORY = 3 << 29  # maximum bytes for sorting; more memory does not make the build faster
 
 
 def build(
@@ -46,8 +46,8 @@ def build(
     allow_hidden: bool,
     check: Callable[[Meter], None] | None = None,
 ) -> Report:
-    """Runs the steps. Returns the facts for the report. With `allow_hidden`, the provider may hide entries. `check` is
-    called while the provider is read; its error ends the reading."""
+    """Runs the steps. Returns the facts for the report. Without `allow_hidden`, the build fails if the provider hides
+    entries. `check` is called in a thread while the provider is read; its error ends the reading."""
     building = dataclasses.replace(building, memory=building.memory or min(MEMORY, defaults.sorting_memory()))
     export = ExportSteps(reading, run)
     run.do("config", NativeSteps(building, run, place).config)
@@ -76,28 +76,27 @@ class _StreamStep(Struct, frozen=True):
     check: Callable[[Meter], None] | None
 
     def stream(self, meter: Meter, start: Start, cut: ReadingPlan) -> NativeLoaded:
-        """Reads the entries and builds the database. Entries that moved are read again before they get IDs."""
+        """Reads the entries and builds the database. Entries that moved are reread before entry IDs are assigned."""
         reading, building, provider = self.reading, self.building, self.reading.options.connection
         reading.parts.mkdir(exist_ok=True)
         head = []
         if cut.containers:
-            # If parents come before their children, the core writes nothing twice.
+            # If parents come before their children, the core need not write id2e twice.
             where = live.with_uuids(cut.containers[:MOST_CONTAINERS])
             head = [reading.parts / HEAD]
             source.fetch(provider, Search(start.base, where, attributes=tuple(cut.attributes)), head[0], meter)
-        for path in reading.parts.glob("late-*"):
-            path.unlink()  # left by an interrupted attempt
+        reading.remove("late-*")  # files of an interrupted attempt
         containers = reading.containers(meter, start, provider, start.context_csns)
         live_source = LiveSource(next(iter(head), None), containers, containers.require_renamed)
         with self._checking(meter), self._feeding(meter, cut) as pieces:
             try:
                 loaded = building.make(meter, [*head, *pieces], start.context_csns, live_source)
-            except EntryRefused:  # if the consumer's schema lacks names, report these instead
+            except EntryRefused:  # if the consumer's schema lacks names, `require_known` reports these instead
                 rejected = ldif.scan([building.rejects], Meter("schema"))
                 uses = rejected.attributes, rejected.object_classes
                 require_known(building.place, *uses, building.run.directory)
                 raise
-        # Corrects the count: entries that were also written to a file, such as the containers, were counted twice.
+        # The meter has counted entries twice that were also read from a file, such as the containers.
         meter.add(entries=loaded.read - meter.entries)
         hidden, _ = notes(reading.options, meter, start, cut, loaded.entries)
         if not self.allow_hidden:
@@ -130,8 +129,9 @@ class _StreamStep(Struct, frozen=True):
 
     @contextmanager
     def _feeding(self, meter: Meter, cut: ReadingPlan) -> Iterator[list[Input]]:
-        """Yields the files of finished pieces, and a queue (Feed) of LDIF that a thread reads meanwhile. If the reading
-        fails, the build is stopped, and vice versa. The first error is raised."""
+        """Yields the inputs of the build: the files of finished pieces, and a queue (Feed). A thread reads the other
+        pieces from the server into the queue. If the reading fails, the build is stopped, and vice versa. The first
+        error is raised."""
         finished_pieces, options = self.reading.run.catalogue.partitions("stream", Counted), self.reading.options
         pieces = cut.pieces(options.page)
         writes_files = sum(not piece.search.subentries for piece in pieces) > options.jobs
@@ -161,13 +161,10 @@ class _StreamStep(Struct, frozen=True):
             future.result()
 
     def _read(self, pieces: Sequence[Piece], feed: Feed, writes_files: bool, meter: Meter) -> None:
-        options, tried_names = self.reading.options, set[str]()
+        options = self.reading.options
         pace = RateLimit(options.max_rate)
 
         def read(_: ConnectionSlot, piece: Piece, meter: Meter) -> None:
-            if piece.name in tried_names:
-                feed.repeat()
-            tried_names.add(piece.name)
             inner_notes = self.reading.parts / f"part-{piece.name}{live.INNER_NOTES}"
             copy = self._copy(piece) if writes_files else None
             arguments = (options.connection, piece.search, feed, inner_notes)

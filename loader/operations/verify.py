@@ -25,18 +25,18 @@ from loader.sources.location import Kind, locate
 from loader.storage import files
 
 INDEXES = LADDER[-1]
-# Kinds of problems that affect only indexes.
-_DRIFT = {"indexes.table", "indexes.damaged", "indexes.missing", "indexes.too_much", "indexes.too_long"}
-_EACH_ENTRY = ("tree", INDEXES)
-_NAMING = "indexes.naming"  # an entry without the value of its RDN
-# Level -> size of the largest database that it checks within minutes.
+# Kinds of problems that slapindex repairs.
+_INDEX_PROBLEMS = {"indexes.table", "indexes.damaged", "indexes.missing", "indexes.too_much", "indexes.too_long"}
+_EACH_ENTRY = ("tree", INDEXES)  # levels that read every entry
+_NAMING = "indexes.naming"  # kind of problem: an entry lacks the value of its RDN
+# Level -> bytes of the largest database that can be verified at this level within minutes.
 _UP_TO = {"indexes": 32 << 30, "tree": 128 << 30, "pages": 512 << 30}
-_TABLES: tuple[Table, ...] = ("id2v", "ixck")  # tables that a file may have, whatever release is installed
+_TABLES: tuple[Table, ...] = ("id2v", "ixck")  # optional tables; which ones a file has depends on its slapd's release
 
 
 class VerifyReport(Struct, frozen=True):
-    """`place` is the verified path. `entries` is 0 if no entry can be read. `mending` is the command that rebuilds the
-    damaged indexes while slapd is stopped. It is None if anything else is damaged, too."""
+    """`place`: the verified path. `entries`: 0 if no entry can be read. `mending`: command that rebuilds the damaged
+    indexes while slapd is stopped; None if anything else is damaged, too."""
 
     place: str
     level: str
@@ -50,7 +50,7 @@ class VerifyReport(Struct, frozen=True):
 
 
 def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
-    """Verifies a database. The report has all damage. Raises NotLmdb, NoSuchPath, UsageProblem, IndexesUnknown."""
+    """Verifies a database. Damage is in the report. Raises NotLmdb, NoSuchPath, UsageProblem, IndexesUnknown."""
     path, configured = _subject(options)
     level = options.level or _level(path, options.config_path is not None)
     core_database = None
@@ -102,9 +102,9 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
 def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
-    """Returns the problems of a database that may be a replica, and notes. If its syncrepl leaves out attributes, the
-    consumer stores entries without them, even if the RDN has such an attribute. With suffixmassage, it renames the
-    uppermost entry but keeps its attributes. A note then replaces the problems of missing RDN values."""
+    """Returns the problems without those that syncrepl causes, and a note on the latter. If syncrepl leaves out an
+    attribute, the consumer lacks its values even in RDNs. With suffixmassage, the consumer renames the uppermost entry
+    but keeps its attributes."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")
@@ -127,7 +127,7 @@ def _as_replica(
 
 def _mending(problems: tuple[Problem, ...], config: Config, database: Database) -> str | None:
     """Returns the slapindex command that rebuilds the damaged indexes, or None if anything else is damaged."""
-    if not problems or any(problem.kind not in _DRIFT for problem in problems):
+    if not problems or any(problem.kind not in _INDEX_PROBLEMS for problem in problems):
         return None
     attributes = dict.fromkeys(each.attribute or each.table or "" for problem in problems for each in problem.examples)
     where = ["-F" if config.is_directory else "-f", str(config.path)]
@@ -163,13 +163,13 @@ def _subject(options: VerifyOptions) -> tuple[Path, tuple[Config, Database] | No
 
 
 def _database_of(path: Path, config: Config, suffix: str | None) -> Database:
-    """Returns the database of the configuration to which `path` belongs. `suffix` (option -b), the directory, or the
-    suffix in the file identifies it. If none does, the only database is returned. A file in a configured directory may
-    have another suffix. The check then reports this as damage."""
+    """Returns the configured database to which `path` belongs: the database with the option -b (`suffix`), with this
+    directory, or with the suffix in the file; otherwise the only database. If a file in a configured directory has
+    another suffix, the check reports this as damage."""
     directory = path if path.is_dir() else path.parent
-    here = [database for database in config.mdb_databases if files.same(database.directory, directory)]
-    database = config.database(suffix) if suffix is not None else next(iter(here), None)
-    if database in here:
+    matches = [database for database in config.mdb_databases if files.same(database.directory, directory)]
+    database = config.database(suffix) if suffix is not None else next(iter(matches), None)
+    if database in matches:
         return database
     suffixes: tuple[str, ...] = ()
     with suppress(MdbDamaged):  # the core reports all damage
@@ -187,7 +187,7 @@ def _level(path: Path, has_config: bool) -> str:
 
 
 def core_database_of(config: Config, database: Database, path: Path) -> mdb.Database:
-    """Returns what the core must know of a database to verify its indexes. Raises IndexesUnknown."""
+    """Returns the configured database for a check of its indexes by the core. Raises IndexesUnknown."""
     try:
         return mdb.Database(core_target_of(config, database, path))
     except NotProven as error:

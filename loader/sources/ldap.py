@@ -95,19 +95,17 @@ def feed(
     meter: Meter,
     pace: RateLimit,
 ) -> int:
-    """Sends a search's entries to `target`, and returns their number. After a lost connection it does not retry,
-    because `target` has received some of the entries. `notes` and `copy` are as in `Reader.feed`, but `copy` appears
-    only when complete."""
+    """Sends a search's entries to `target`, and returns their number. Does not retry after a lost connection. `notes`
+    and `copy` are as in `Reader.feed`, but `copy` appears only when it is complete."""
     partial_copy = copy.with_name("partial-" + copy.name) if copy else None
-    tried = False
 
     def search(reader: Reader, query: Search) -> int:
-        nonlocal tried
-        if tried:
+        try:
+            with pace.limiting(reader.counters):
+                return reader.feed(query, target, notes, DROPPED, partial_copy)
+        except LoaderError:  # another attempt sends the same entries again
             target.repeat()
-        tried = True
-        with pace.limiting(reader.counters):
-            return reader.feed(query, target, notes, DROPPED, partial_copy)
+            raise
 
     entries = _search(connection, query, meter, search, retries=0)
     if partial_copy and copy:

@@ -19,7 +19,7 @@ from fixtures.network import Proxy
 from fixtures.slapd import Slapd
 from fixtures.trees import hard_tree
 from loader import errors
-from loader.operations.compare import IGNORED, CompareOptions, CompareReport, Sample, compare
+from loader.operations.compare import IGNORED, CompareOptions, CompareReport, DifferingEntry, compare
 from loader.operations.generate import to_directory
 from loader.overlays import SERVER_ATTRIBUTES
 from loader.progress import Progress
@@ -143,7 +143,7 @@ def test_context_csn_counts_only_when_asked(generated: bytes, tmp_path: Path) ->
     b = written(tmp_path / "b.ldif", generated.replace(b"\n\n", b"\n" + mark, 1))
     assert compared(a, b).equal
     report = compared(a, b, ignore=(), show_attributes=True)
-    assert report.samples == (Sample("changed", SUFFIX, ("contextcsn",)),)
+    assert report.samples == (DifferingEntry("changed", SUFFIX, ("contextcsn",)),)
 
 
 def test_one_branch_of_a_database_and_a_copy_that_needs_no_configuration(server: Slapd, tmp_path: Path) -> None:
