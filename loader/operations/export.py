@@ -30,7 +30,7 @@ from loader.server.session import Session, session
 from loader.sources import ldap as source
 from loader.sources import planner, sampling
 from loader.sources.ldap import Narrowing
-from loader.sources.planner import ConnectionSlot, Piece, RateLimit, schedule
+from loader.sources.planner import ConnectionSlot, FirstEntries, Piece, RateLimit, schedule
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files, held
 
@@ -181,7 +181,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
     return source.with_retries(attempt, meter)
 
 
-def _hidden(server: Session, base: str, sample: planner.Sample, narrowing: Narrowing | None) -> list[str]:
+def _hidden(server: Session, base: str, sample: FirstEntries, narrowing: Narrowing | None) -> list[str]:
     """Returns notes on data that the server hides from a sample of its entries."""
     with suppress(LimitTooLow, ServerRefused):
         report = visibility.compare_sample(server, base, narrowing.may_store if narrowing else None)

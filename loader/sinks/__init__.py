@@ -1,1 +1,1 @@
-"""Stores entries. Each module is for one kind of target, stores entries durably, and reports what it has stored."""
+"""Stores entries durably. Each module is for one kind of target, and reports the numbers of stored entries."""

@@ -1,7 +1,8 @@
-"""Changes an existing database whose slapd is stopped: applies changes of a provider, or rebuilds indexes.
+"""Changes an existing database whose slapd is stopped: applies changes of a provider, or rebuilds indexes. Each change
+is durable, and is made completely or not at all.
 
-Each change is durable, and is made completely or not at all. The native core uses LMDB, which maps the file. So a disk
-error kills the process with a signal. Therefore the core runs in a child process."""
+The native core runs in a child process: it uses LMDB, which maps the file, so a disk error kills the process with a
+signal."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ _COUNTS = ("added", "modified", "renamed", "deleted", "kept")
 
 
 class SyncResult(Struct, frozen=True):
-    """The provider's changes. `changed` are LDIF files. `present` is a file with the entryUUIDs of the present phase;
-    None if there was none. `lost` identifies changed entries that are no longer in the tree. The changes lead from the
-    contextCSN `reached` to the contextCSN `claimed`."""
+    """The provider's changes, which lead from the contextCSN `reached` to the contextCSN `claimed`. `changed`: LDIF
+    files. `present`: file with the entryUUIDs of the present phase; None if there was no such phase. `deleted`: files
+    with entryUUIDs. `lost`: entryUUIDs of changed entries that are no longer in the tree."""
 
     changed: Sequence[Path]
     present: Path | None
@@ -44,7 +45,7 @@ class SyncResult(Struct, frozen=True):
 
 
 class ReplayTask(Struct, frozen=True):
-    """What the core is to replay. The fields are those of `Options` in `native/replay`."""
+    """The options of a replay by the core. The fields are those of `Options` in `native/replay`."""
 
     reached: Sequence[str]
     window: str
@@ -59,7 +60,7 @@ class ReplayTask(Struct, frozen=True):
 
 
 class LogQuery(Struct, frozen=True):
-    """Which operations to find. The fields are those of `Query` in `native/replay`."""
+    """Selects operations of an accesslog. The fields are those of `Query` in `native/replay`."""
 
     since: str
     since_start: str
@@ -80,9 +81,9 @@ def refresh(
     meter: Meter,
 ) -> tuple[dict[str, int], list[bytes]]:
     """Applies a provider's changes in one transaction. Returns the number of entries by kind of change; and the
-    entryUUIDs (16 bytes) of entries whose parent is missing or whose DN is taken. If there are such entries, nothing
-    was changed. `now` is the time for generated attributes. `allowed` runs concurrently; if it raises, the core does
-    not commit. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
+    entryUUIDs (16 bytes) of entries whose parent is missing or whose DN another entry has. If there are such entries,
+    the database is unchanged. `now`: time for generated attributes. `allowed` runs concurrently; if it raises, the core
+    does not commit. Raises RefreshRefused, EntryRefused, MapFull, MdbDamaged, NotProven, OtherFormat."""
     process = isolated.started(_refresh, directory, target, sent, now, limits, meter)
     with process as child, ThreadPoolExecutor(1) as pool:
         permission = pool.submit(_allow, allowed, child)
@@ -94,7 +95,7 @@ def refresh(
 
 
 def _allow(allowed: Callable[[], None], child: Child) -> None:
-    """Writes the byte that the core awaits before a commit. If `allowed` raises, there is no byte, and no commit."""
+    """Writes the byte for which the core waits before the commit. If `allowed` raises, the core does not commit."""
     assert child.process.stdin is not None
     with contextlib.suppress(BrokenPipeError), contextlib.closing(child.process.stdin) as stdin:
         allowed()
@@ -102,8 +103,8 @@ def _allow(allowed: Callable[[], None], child: Child) -> None:
 
 
 def replay(directory: Path, target: Target, log: Sequence[Path], task: ReplayTask, meter: Meter) -> Replayed:
-    """Replays the LDIF files of an accesslog on the entries of a database, which is only read. Writes the results to
-    the files of `task`. Raises LogUnsuitable, MdbDamaged, NoSpace, and the errors of LDIF."""
+    """Replays the LDIF files of an accesslog on the entries of a database, which stays unchanged. Writes the changed
+    and deleted entries to the files of `task`. Raises LogUnsuitable, MdbDamaged, NoSpace, and the errors of LDIF."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.unproven":
@@ -151,8 +152,8 @@ def _refresh(
 @isolated.isolated
 def rebuild(directory: Path, target: Target, attributes: tuple[str, ...], limits: Resources, meter: Meter) -> None:
     """Rebuilds the indexes of `attributes` as `target` configures them. slapd must be stopped. Appends the new tables
-    to the file, up to `target.map_size`; then writes the meta page that makes them valid. Raises NotProven, MapFull,
-    NoSpace, MdbDamaged, TargetInUse."""
+    to the file, up to `target.map_size` bytes; then writes the meta page that makes them valid. Raises NotProven,
+    MapFull, NoSpace, MdbDamaged, TargetInUse."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "build.too_many":

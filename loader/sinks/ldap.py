@@ -1,6 +1,5 @@
-"""Adds entries to a running server over several connections, in LDAP transactions if the server supports them.
-
-The part of loader._native that adds entries does the work."""
+"""Adds entries to a running server over several connections, in LDAP transactions if the server supports them. The
+work is done by native/load."""
 
 from __future__ import annotations
 
@@ -19,26 +18,26 @@ from loader.server.options import Connection
 
 __all__ = ["MEMORY", "WINDOW", "WINDOW_SLAPD", "LoadOptions", "Loaded", "add"]
 
-# A connection has at most this many pending requests: first on a fast network, then on any network. slapd logs a line
-# for each request that it cannot begin at once. A connection gets 8 of 16 threads, and a thread stays busy for a moment
-# after its answer. slapd closes the connection if 100 requests wait (conn_max_pending in slapd.conf(5)). Of 2,000 adds
-# slapd deferred 3 to 14 with four pending, and 110 to 278 with six.
+# Maximum number of pending requests on a connection: on a fast network, and on any network. slapd logs a line for each
+# request that it must defer: a connection gets 8 of 16 threads, and a thread stays busy for a moment after its answer.
+# With 4 pending requests slapd deferred 3 to 14 of 2,000 adds, with 6 it deferred 110 to 278. slapd closes a connection
+# with 100 waiting requests (conn_max_pending in slapd.conf(5)).
 WINDOW_SLAPD = (4, 64)
 WINDOW = (48, 64)
 MEMORY = 64 << 20  # bytes for entries that wait for their parents or for the entries that they name
 
 
 class LoadOptions(Struct, frozen=True):
-    """The options of `add`. `batch`: entries per transaction; 0 finds the number itself, 1 uses no transactions.
+    """The options of `add`. `batch`: entries per transaction; 0: automatic, 1: no transactions.
 
-    `window`: requests that may wait for their answers on a connection, for a fast link and at most. `exists`: what to
-    do with an entry whose DN exists already. `leave_out`: attributes (matched in any case, with any options).
-    `contexts`: the server's suffixes. `aliases`: (other name, name that the server shows) in lower case. `rejects`:
-    LDIF of rejected entries with their reasons, created at the first one. `max_rate`: entries per second, 0 is
-    unlimited. `journal`: created, or continued. `all_uncertain`: any entry may have been added by an earlier load.
-    `references`: attributes that name other entries, which are sent first; `singly`: outside of transactions. `memory`:
-    bytes for entries that wait for others; more of them go to unnamed files in `scratch`. `patience`: seconds for which
-    an unreachable server is retried."""
+    `window`: as WINDOW. `exists`: what to do with an entry whose DN exists already, as --on-exists. `leave_out`: names
+    of attributes that are not sent, in any case and with any attribute options. `contexts`: the server's suffixes.
+    `aliases`: pairs of another name and the name that the server shows, in lower case. `rejects`: file for rejected
+    entries with their reasons, created at the first rejection. `max_rate`: entries per second; 0: no limit. `journal`:
+    file that is created or continued. `all_uncertain`: an earlier load may have added any of the entries. `references`:
+    attributes whose values are DNs of other entries, which are sent first. `singly`: send entries with `references`
+    outside of transactions. `memory`: bytes for entries that wait for other entries; further waiting entries are in
+    unnamed files in `scratch`. `patience`: seconds for which an unreachable server is retried."""
 
     jobs: int
     batch: int
@@ -62,7 +61,7 @@ class LoadOptions(Struct, frozen=True):
 
 
 def add(connection: Connection, inputs: Sequence[Path | int], options: LoadOptions, meter: Meter) -> Loaded:
-    """Adds every entry of `inputs` (an int is the descriptor of a stream) except those that the journal records."""
+    """Adds the entries of `inputs` (an int is the descriptor of a stream) that the journal does not record yet."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         return wire.as_loader_error(error, connection, "") if error.code.startswith("ldap.") else None

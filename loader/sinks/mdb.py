@@ -39,19 +39,19 @@ from loader.server import configuration
 
 __all__ = ["Built", "Database", "Feed", "Resources", "Schema", "SplitResult", "Transferred"]
 
-_VALUE_CHECK = "(value check)"  # the end of the core's message about a value that violates its syntax
+_VALUE_CHECK = "(value check)"  # end of the core's message about a value that violates its syntax
 _UNDEFINED_NAME = re.compile(r'"([^"]+)" is not in the schema')
 _SKIP_CHECK_ADVICE = ", or give --no-value-check: such values are then stored, as slapadd stores them"
 
-Table = Literal["id2v", "ixck"]  # the tables that not every slapd release has
-ValueCheck = Literal["refuse", "count", "skip"]  # what happens to values that violate their syntax
+Table = Literal["id2v", "ixck"]  # tables that not every release of slapd has
+ValueCheck = Literal["refuse", "count", "skip"]  # treatment of values that violate their syntax
 Input: TypeAlias = Path | int | Feed  # an int is the descriptor of a stream
 Orphan = tuple[str, str, str]  # the missing parent's DN, the orphan's DN, the orphan's entryUUID
 
 
 class Target(Struct, frozen=True, dict=True):
-    """The database to be written. It consists of its configuration in slapd and of the optional tables of the installed
-    slapd. It can be pickled. `definitions` and `effects` are the arguments of `schema()`."""
+    """The configuration of the database to write, which can be pickled. `definitions`, `effects`: arguments of
+    `schema`. `tables`: the optional tables that the installed slapd has."""
 
     settings: Settings
     definitions: tuple[Definition, ...]
@@ -67,12 +67,11 @@ class Target(Struct, frozen=True, dict=True):
 
 
 class BuildRules(Struct, frozen=True):
-    """The checks of a build, and its treatment of entries that fail them. `claimed` is as in `ldif.join`.
+    """The checks of a build, and its treatment of entries that fail them. `claimed`: as in `ldif.join`.
 
-    `now` is the time in generated attributes, in createTimestamp's format. `first` is the counter of the first
-    generated entryCSN. `account` counts, in `Built.completed`, the attributes that the build adds to entries or omits
-    from them. `as_slapadd` refuses `version:` and `changetype:`. The file `rejects_path` is created if an entry is
-    rejected."""
+    `now`: time for generated attributes, in createTimestamp's format. `rejects_path`: file that is created if an entry
+    is rejected. `first`: counter of the first generated entryCSN. `account`: compute `Built.completed`, the checksum of
+    the attributes that the build adds or omits. `as_slapadd`: refuse `version:` and `changetype:`."""
 
     now: str
     rejects_path: Path
@@ -89,11 +88,11 @@ class BuildRules(Struct, frozen=True):
 
 
 class LiveSource(Struct, frozen=True):
-    """Callbacks for a server that changes during the build. `head` is the first input. The other inputs repeat its
-    entries.
+    """Callbacks for a server that changes during the build. `head`: the first input, whose entries are repeated in the
+    other inputs.
 
     `read_again` returns LDIF files with entries that were read again. A thread of the core calls it after all inputs,
-    first without orphans, then with the orphans found. If it returns no files, the orphans are omitted. `renamed` is
+    first without orphans, then with the orphans. If it then returns no files, the orphans are omitted. `renamed` is
     called before IDs are assigned, with the entryUUIDs that have several DNs. If it raises, the build ends."""
 
     head: Path | None
@@ -104,7 +103,8 @@ class LiveSource(Struct, frozen=True):
 def schema(
     definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
-    """Compiles a schema, with flags as in `loader.backmdb.Effects`. Raises NotProven, which names a bad definition."""
+    """Compiles a schema, with flags as in `loader.backmdb.Effects`. Raises NotProven with the definition that the core
+    cannot read."""
     try:
         return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:
@@ -117,7 +117,7 @@ def schema_of(config: Config, database: ConfiguredDatabase, attribute_options: S
 
 
 def definitions_of(config: Config) -> list[Definition]:
-    """Returns the schema definitions in the configuration and those compiled into slapd. Raises ConfigUnreadable."""
+    """Returns the schema definitions of the configuration, and those compiled into slapd. Raises ConfigUnreadable."""
     return schemas.definitions(config, configuration.read_compiled_schema(config))
 
 
@@ -130,14 +130,14 @@ def build(
     meter: Meter,
     live: LiveSource | None = None,
 ) -> Built:
-    """Writes the file `out`, mode 0600, from all records of `inputs`, and syncs it."""
+    """Writes a data file (mode 0600) from all records of `inputs`, and syncs it."""
     translate = partial(_build_error, target=target, inputs=inputs, out=out, rejects=rules.rejects_path)
     with with_counters(meter, translate=translate) as counters, meter.following(counters):
         return _native.build(inputs, out, Database(target), rules, limits, live, counters)
 
 
 def transfer(target: Target, source: Snapshot, out: Path, limits: Resources, meter: Meter) -> Transferred:
-    """Writes the file `out`, mode 0600, from the unchanged records of an open snapshot, and syncs it. Raises NotProven,
+    """Writes a data file (mode 0600) with the unchanged records of an open snapshot, and syncs it. Raises NotProven,
     with the details, if the target's slapd would store a record differently; MapFull, NoSpace."""
     translate = partial(_build_error, target=target, inputs=[source.path], out=out)
     with with_counters(meter, str(source.path), translate) as counters, meter.following(counters):
@@ -160,19 +160,18 @@ def split(
     *,
     file_urls: bool = False,
 ) -> list[SplitResult]:
-    """Divides LDIF among databases. `shares` contains the suffixes of each database, and the file for its entries. The
-    first database also gets the entries that belong to no database.
+    """Divides LDIF among databases. `shares`: the suffixes of each database, and the file for its entries. The first
+    database also gets the entries that belong to no database.
 
-    With `file_urls`, files in `include:` lines are read. `claimed` is a DN and a contextCSN. The entry of this DN gets
-    the contextCSN, and newer entryCSNs are lowered to it."""
+    `file_urls`: read the files in `include:` lines. `claimed`: a DN and a contextCSN; the entry with this DN gets the
+    contextCSN, and newer entryCSNs are lowered to it."""
     with with_counters(meter) as counters:
         return _native.split(inputs, known, shares, counters, file_urls=file_urls, claim=claimed)
 
 
 def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Meter, new: bool = True) -> int:
-    """Verifies a data file that no process is writing, and returns its entry count. `full` checks all entries;
-    otherwise, only a sample is checked. `new` says that the core has just written the file. Raises MdbDamaged, which
-    describes the damage."""
+    """Verifies a data file that no process writes, and returns its entry count. `full`: check all entries instead of a
+    sample. `new`: the core has just written the file. Raises MdbDamaged with a description of the damage."""
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.errno is not None and error.code != "build.damaged":
@@ -187,8 +186,8 @@ def verify(target: Target, path: Path, full: bool, limits: Resources, meter: Met
 
 
 def failure(error: _native.NativeError, path: Path, map_size: int = 0) -> LoaderError | None:
-    """Returns the error for codes that mean the same in all calls that read or write a database. Returns None for other
-    codes. `path` is the data file or its directory."""
+    """Returns the LoaderError for a code that means the same in all calls that read or write a database, otherwise
+    None. `path`: the data file or its directory."""
     match error.code:
         case "build.unproven" | "schema.definition":
             return NotProven(reason=error)

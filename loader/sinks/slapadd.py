@@ -1,9 +1,9 @@
-"""Loads LDIF with `slapadd -q` into a private, empty environment. Quick mode implies nosync and syncs once at its end.
-So no setting of the operator's configuration has to be relaxed.
+"""Loads LDIF with `slapadd -q` into a private, empty environment. Quick mode implies nosync and syncs once at its end,
+so that no setting of the operator's configuration needs a change.
 
 Several slapadds may share a load. Each loads one slice of the LDIF. Every slice begins with the shared entries: all
 entries with children, parents first. Each other entry is in exactly one slice, in the order of the input. The merged
-database equals the one that a single slapadd creates from the shared entries followed by all other entries."""
+database equals a database that a single slapadd builds from the shared entries followed by all other entries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Plan", "Slice"]
 Out = TypeVar("Out")
 Cut = tuple[int, int, int, int]  # start of a slice: index of its file, byte and line in the file, entries before it
 # Maps a line of slapadd's input to the path, line and DN of the record in the operator's input.
-Find = Callable[[int], tuple[str, int, str] | None]
+FindRecord = Callable[[int], tuple[str, int, str] | None]
 
 _MISSING = re.compile(r"\s*entry \d+: (.*)")  # a line after "Error, entries missing!"
 _REFUSAL = re.compile(
@@ -45,7 +45,8 @@ _CODE = re.compile(r"^\(\d+\)\s*")
 
 
 class Target(Struct, frozen=True):
-    """The private slapd.d that slapadd uses, in which the database of `suffix` is in `directory`."""
+    """A database for slapadd to load. `config`: a private slapd.d, in which the database of `suffix` has
+    `directory`."""
 
     config: Path
     suffix: str
@@ -68,7 +69,7 @@ def load(
 
     An entry without entryCSN gets an entryCSN with the server's own ID. slapadd by itself would use the ID 0, which no
     contextCSN of that server covers, so consumers would miss deletions of the entry. After success the environment is
-    closed and synced. After an error it is unusable."""
+    closed and synced; after an error it is unusable."""
 
     def feed(descriptor: int) -> int:
         return ldif.join(paths, descriptor, meter, context_csns, target.suffix, aliases)
@@ -77,21 +78,23 @@ def load(
 
 
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:
-    """Loads one slice. Returns the number of entries that only this slice has, and whether its records include the
-    suffix's entry. The error for a refused entry names the entry's file and line in the operator's input."""
+    """Loads one slice. Returns the number of entries that are only in this slice, and whether the slice has the suffix
+    entry. The error for a refused entry names the entry's file and line in the operator's input."""
 
     def feed(descriptor: int) -> tuple[int, bool]:
         with with_counters(meter) as counters:
             return piece.feed(descriptor, counters)
 
-    def find(line: int) -> tuple[str, int, str] | None:
+    def find_record(line: int) -> tuple[str, int, str] | None:
         with with_counters(Meter("find")) as counters:
             return piece.find_line(line, counters)
 
-    return _load(target, feed, find, meter)
+    return _load(target, feed, find_record, meter)
 
 
-def _load(target: Target, feed: Callable[[int], Out], find: Find, meter: Meter, write_context: bool = False) -> Out:
+def _load(
+    target: Target, feed: Callable[[int], Out], find: FindRecord, meter: Meter, write_context: bool = False
+) -> Out:
     arguments = ["-q", "-F", str(target.config), "-b", target.suffix, "-S", str(target.server_id)]
     arguments += ["-w"] if write_context else []
     arguments += [] if target.check_schema else ["-s"]
@@ -102,54 +105,54 @@ def _load(target: Target, feed: Callable[[int], Out], find: Find, meter: Meter, 
             try:
                 result = feed(stdin.fileno())
             except LdifUnreadable:
-                stdin.close()  # slapadd has closed the pipe, and its own message says why
+                stdin.close()
                 if child.wait() == 0:
                     raise
-                raise _judge(child, target, find) from None
+                raise _failure(child, target, find) from None  # slapadd had closed the pipe after an error
         meter.note = "slapadd is syncing to disk"
         if child.wait() != 0:
-            raise _judge(child, target, find)
+            raise _failure(child, target, find)
     return result
 
 
-def _judge(child: Child, target: Target, find: Find) -> LoaderError:
-    """Returns the error for a failed slapadd. The caller must have ruled out that ditseed itself killed slapadd."""
-    status, words = child.wait(), child.stderr_lines
-    text = " ".join(words)
+def _failure(child: Child, target: Target, find: FindRecord) -> LoaderError:
+    """Returns the error of a slapadd that failed, but was not killed by ditseed."""
+    status, lines = child.wait(), child.stderr_lines
+    text = " ".join(lines)
     if "MDB_MAP_FULL" in text or "-30792" in text:
         return MapFull(path=target.directory, map_size=target.maxsize)
-    # With a writable map the kernel reports a full disk only by SIGBUS.
+    # With a writable map, a process learns of a full disk only by SIGBUS.
     if "No space left" in text or status in (-signal.SIGBUS, 128 + signal.SIGBUS):
         return NoSpace(path=target.directory, lack=FULL)
     if "entries missing" in text:
-        parents = (match[1] for match in map(_MISSING.match, words) if match)
+        parents = (match[1] for match in map(_MISSING.match, lines) if match)
         return MissingParents(count="some", first=next(parents, "not named"))
-    matches = (pattern.search(word) for pattern in (_REFUSAL, _FOREIGN_DN, _PARSE_ERROR) for word in words)
+    matches = (pattern.search(line) for pattern in (_REFUSAL, _FOREIGN_DN, _PARSE_ERROR) for line in lines)
     match = next(filter(None, matches), None)
     if match:
         if match.re is _REFUSAL:
-            reason = _CODE.sub("", match["why"]) or "; ".join(words[:2])
+            reason = _CODE.sub("", match["why"]) or "; ".join(lines[:2])
         elif match.re is _FOREIGN_DN:
             reason = "another database holds it" if "did you mean" in match["why"] else "no database holds it"
         else:
-            reason = "; ".join(word for word in words[:3] if word != match.string) or match.string
+            reason = "; ".join(line for line in lines[:3] if line != match.string) or match.string
         where, dn = f"the record ending at line {match['line']} of slapadd's input", "an entry"
         if record := find(int(match["line"])):
-            path, line, dn = record
-            where = f"{path}, line {line}"
+            path, number, dn = record
+            where = f"{path}, line {number}"
         return EntryRefused(dn=match.groupdict().get("dn", dn), reason=reason, where=where, way_out="")
-    return ToolFailed(tool="slapadd", status=status, reason="; ".join(words[-3:]) or "it printed nothing")
+    return ToolFailed(tool="slapadd", status=status, reason="; ".join(lines[-3:]) or "it printed nothing")
 
 
 class SlicedLdif(Struct, frozen=True):
-    """The LDIF for several slapadds. `suffixes` are the suffixes of the database, whose entries have no parent."""
+    """The LDIF for several slapadds. `suffixes`: those of the database. `shared`: file for the shared entries."""
 
     paths: Sequence[Path]
     suffixes: Sequence[str]
-    shared: Path  # the file of shared entries
+    shared: Path
 
     def plan(self, shards: int, meter: Meter) -> Plan:
-        """Writes the file of shared entries (mode 0600), and returns a plan with at most `shards` slices."""
+        """Writes the file `shared` (mode 0600), and returns a plan with at most `shards` slices."""
         with with_counters(meter) as counters:
             return _native.plan(self, shards, counters)
 
@@ -165,9 +168,9 @@ class SlicedLdif(Struct, frozen=True):
         context: str | None,
         jobs: int,
     ) -> int:
-        """Merges the data files of the slices into `out` and syncs it. Returns its entry count. `shared` is the number
-        of shared entries. The entry of the suffix `context` gets a contextCSN, as with slapadd -w. `jobs` threads read
-        the files. Raises EntryRefused if two slices contain an entry."""
+        """Merges the data files of the slices into `out`, and syncs it. Returns the number of entries in `out`.
+        `shared`: number of shared entries. `context`: suffix whose entry gets a contextCSN, as with slapadd -w. `jobs`:
+        number of threads that read the files. Raises EntryRefused if an entry is in two slices."""
 
         def translate(error: _native.NativeError) -> LoaderError | None:
             if error.code != "build.duplicate":
@@ -178,7 +181,6 @@ class SlicedLdif(Struct, frozen=True):
             return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
 
         with with_counters(meter, translate=translate) as counters, meter.following(counters):
-            result = _native.merge(
+            return _native.merge(
                 parts, out, counters, shared=shared, map_size=map_size, idlexp=idlexp, context=context, jobs=jobs
-            )
-        return result.entries
+            ).entries

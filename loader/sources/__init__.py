@@ -1,4 +1,4 @@
-"""Reads entries. Each module is for one kind of source."""
+"""Reads entries of servers, databases, LDIF and synthetic trees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 
-Inputs = Sequence[int | Path]  # files, or descriptors of streams, in loading order
+Inputs = Sequence[int | Path]  # files and descriptors of streams, in loading order
 Entry = dict[str, frozenset[bytes]]  # attribute description in lower case -> values
 Entries = dict[str, Entry]  # dn.key(DN) -> entry
 
@@ -23,7 +23,7 @@ class Source(Protocol):
         ...
 
     def reading(self, meter: Meter) -> AbstractContextManager[Inputs]:
-        """Yields the inputs, which the body reads with `meter`. After the body, raises errors of the inputs."""
+        """Yields the inputs, which the body reads with `meter`. After the body, raises errors of the source."""
         ...
 
 

@@ -25,9 +25,9 @@ SEEDS = range(-(2**63), 2**63)
 class TreeSpec(Struct, frozen=True):
     """The parameters that, together with an entry's number, determine the entry's bytes.
 
-    `path` is the template's file. `lists` are additional directories of word lists. If `suffix` is None, the template's
-    suffix is used. A template may leave the number of one kind of entries open; `entries` is this number. `converted`
-    is TOML that was converted from another program's template."""
+    `path`: the template's file. `lists`: additional directories of word lists. `suffix`: None selects the template's
+    suffix. `entries`: the number of one kind of entries, if the template leaves it open. `converted`: TOML that was
+    converted from another program's template."""
 
     path: Path
     lists: tuple[Path, ...] = ()
@@ -68,7 +68,7 @@ class Range(Struct, frozen=True):
         return self.end - self.first
 
     def cut(self, size: int) -> Iterator[Range]:
-        """Yields consecutive subranges, each up to the next multiple of `size`. The last one ends with the range."""
+        """Yields consecutive subranges, each up to the next multiple of `size` or the end of the range."""
         first = self.first
         while first < self.end:
             end = min(self.end, first - first % size + size)
@@ -93,10 +93,10 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
 
 
 class PlanOptions(Struct, frozen=True):
-    """A plan of operations for a load test. `mix` maps an operation to its share. `miss` is the fraction of searches
-    that find nothing and of binds that fail. `skew` is the Zipf exponent for the choice of entries. `looks` contains
-    kinds of searches: an attribute, True for a prefix search, and a weight. If it is empty, the template decides.
-    `ldif` writes only changes, as LDIF."""
+    """The options of a load plan: operations for a load test. `mix`: operation -> share. `miss`: fraction of searches
+    that find nothing and of binds that fail. `skew`: Zipf exponent for the choice of entries. `looks`: kinds of
+    searches (attribute, True for a prefix search, weight); if empty, the template decides. `ldif`: write only changes,
+    as LDIF."""
 
     operations: int
     mix: Mapping[str, int]
@@ -108,7 +108,8 @@ class PlanOptions(Struct, frozen=True):
 
 
 def plan(template: Template, options: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
-    """Writes a load plan. Raises UsageProblem if it is impossible, BrokenPipeError if the pipe's reader has ended."""
+    """Writes a load plan. Raises UsageProblem if the options do not fit the template, BrokenPipeError if the pipe's
+    reader has ended."""
     with ldif.with_counters(meter, "standard output", _translate_error) as counters:
         template.plan(options, descriptor, jobs, counters)
 
@@ -119,7 +120,7 @@ def _translate_error(error: _native.NativeError) -> Exception | None:
     return UsageProblem(reason=error.message) if error.code == "template.usage" else None
 
 
-MOMENT = "20260101000000Z"  # the time in generated attributes; it is fixed, so that builds are reproducible
+MOMENT = "20260101000000Z"  # the time in generated attributes, which is fixed, so that builds are reproducible
 
 
 class Synthetic(Struct, frozen=True, dict=True):
@@ -150,7 +151,7 @@ class Synthetic(Struct, frozen=True, dict=True):
 
     @contextmanager
     def reading(self, meter: Meter) -> Iterator[Inputs]:
-        """Yields the descriptor of `stream`. Ignores `meter`, because the reader counts the entries."""
+        """Yields the descriptor of `stream`. Ignores `meter`, because the body counts the entries that it reads."""
         with self.stream() as descriptor:
             yield [descriptor]
 

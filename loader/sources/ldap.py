@@ -1,6 +1,7 @@
 """Reads a live server. Concurrent searches each read a piece of the tree (`planner.py`), and can be repeated.
 
-Paged results cost a round trip and time in slapd per page. So they are requested only if a limit requires them."""
+Each page of paged results costs a round trip and time in slapd, so pages are requested only if a limit requires
+them."""
 
 from __future__ import annotations
 
@@ -28,17 +29,18 @@ from loader.sources import Entries
 from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
 
-# Page sizes in entries; 0 means no paging. If a search meets a limit, the next size is tried, because 389-DS also
-# limits the size of pages.
+# Page sizes in entries, from the first attempt to the last; 0: no paging. A search that meets a limit is repeated with
+# the next size. There are several, because 389-DS also limits the size of pages.
 PAGES = (0, 1000, 200)
-_POLL = 0.01  # seconds after which `fetch_for` checks its limits again
+_POLL = 0.01  # seconds between two checks of the limits of `fetch_for`
 Result = TypeVar("Result")
-# Attributes that are not written. After the export, the suffix's entry gets the contextCSN from the export's start.
+# Attributes that are not written. The suffix entry later gets the contextCSN of the start of the export.
 DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 
 def fetch(connection: Connection, query: Search, target: Path, meter: Meter) -> Part:
-    """Writes a search's entries to `target`, which appears only when it is complete. Retries after lost connections."""
+    """Writes a search's entries to the file `target`, which appears only when it is complete. Retries after lost
+    connections."""
     partial_file = target.with_name("partial-" + target.name)
     part = _search(connection, query, meter, lambda reader, query: reader.file(query, partial_file, DROPPED))
     files.publish(partial_file, target)
@@ -48,8 +50,8 @@ def fetch(connection: Connection, query: Search, target: Path, meter: Meter) -> 
 def fetch_for(
     seconds: float, connection: Connection, searches: Mapping[Path, Search], meter: Meter, most: float = math.inf
 ) -> tuple[int, float, bool]:
-    """Runs searches in parallel until `seconds` have passed, or `most` bytes of LDIF have arrived. Returns the number
-    of entries, the seconds, and whether all entries were read. `searches` maps a target file to its search."""
+    """Runs searches in parallel until `seconds` have passed, or `most` bytes of LDIF have arrived. `searches`: target
+    file -> search. Returns the number of entries, the seconds, and whether all entries were read."""
     search_meter = Meter(meter.name)
     with ThreadPoolExecutor(len(searches)) as pool, meter.cancelling(search_meter.cancel):
         fetches = [pool.submit(fetch, connection, query, target, search_meter) for target, query in searches.items()]
@@ -120,7 +122,7 @@ def _search(
     search: Callable[[Reader, Search], Result],
     retries: int = defaults.RETRIES,
 ) -> Result:
-    """Runs a search. Repeats it after a lost connection. If it meets a limit, repeats it with smaller pages."""
+    """Runs a search. Repeats the search after a lost connection, and with smaller pages if it meets a limit."""
 
     def attempt(query: Search) -> Result:
         with reading(connection, meter) as reader:
@@ -130,7 +132,7 @@ def _search(
 
 
 def _in_pages(query: Search, page: int, search: Callable[[Search], Result], meter: Meter | None = None) -> Result:
-    """Searches with pages of `page` entries. If the search meets a limit, repeats it with each smaller size of PAGES.
+    """Searches with pages of `page` entries, then with the smaller sizes of PAGES until the search meets no limit.
     Raises LimitTooLow if even the smallest pages meet a limit."""
     for size in (page, *(size for size in PAGES[1:-1] if not page or size < page)):
         try:
@@ -142,7 +144,7 @@ def _in_pages(query: Search, page: int, search: Callable[[Search], Result], mete
 
 
 def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = defaults.RETRIES) -> Result:
-    """Calls `attempt`. After a retryable error, calls it again, with growing pauses. ServerSilent is not retried: each
+    """Calls `attempt`, and again after each retryable error, with growing pauses. ServerSilent is not retried: each
     attempt would last the full timeout, so twenty attempts would take hours."""
     for failures in range(retries):
         try:
@@ -160,7 +162,7 @@ def with_retries(attempt: Callable[[], Result], meter: Meter, retries: int = def
 
 
 class Server(Struct, frozen=True):
-    """The entries of a running server that `query` finds; without `query`, all entries below the connection's base."""
+    """The entries of a running server that `query` finds, or all entries below the connection's base."""
 
     connection: Connection
     query: Search | None = None
@@ -200,17 +202,16 @@ class Server(Struct, frozen=True):
 # --- limits ----------------------------------------------------------------------------------------------------------
 
 
-_REQUESTED = 100_000  # entries that the check requests
+_REQUESTED = 100_000  # number of entries that `require_readable` requests
 
 
 def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> None:
-    """Raises LimitTooLow if a piece meets a limit with pages of `page` entries and with all smaller PAGES. --dry-run
-    calls this.
+    """Raises LimitTooLow if a piece meets a limit with pages of `page` entries and with all smaller PAGES.
 
-    A client learns of a limit in slapd only when the limit ends a search. A search without attributes returns a hundred
-    thousand entries in half a second, so the check finds lower limits (the default is 500). The export meets a higher
-    limit only after that many entries. Other refusals are ignored, because the export can avoid their causes: OpenDJ,
-    for example, requires a privilege for unindexed searches."""
+    A client learns of a limit in slapd only when the limit ends a search. A search without attributes returns 100,000
+    entries in half a second, so --dry-run finds any limit below this number (the default is 500). Only the export
+    itself can meet a higher limit. Other refusals are ignored, because the export can avoid their causes: OpenDJ, for
+    example, requires a privilege for unindexed searches."""
 
     def look(search: Search) -> None:
         with suppress(ServerRefused):
@@ -222,22 +223,24 @@ def require_readable(server: Session, pieces: Iterable[Piece], page: int) -> Non
 
 # --- narrowing -------------------------------------------------------------------------------------------------------
 #
-# The export itself needs these attributes: it identifies an entry, finds the newer of two copies, and records parents.
+# The export reads these attributes to identify an entry, to find the newer of two copies, and to record containers.
 NEEDED = ("entryUUID", "entryCSN", "hasSubordinates")
 _ON_THE_WIRE = {"subordinate": "children"}
 
 
 class Narrowing(Struct, frozen=True):
-    """The content of a partial replica. `where` is its filter. `scope` is its syncrepl scope. `attributes` are read."""
+    """The content of a partial replica, as its syncrepl requests it. `where`: filter. `scope`: scope in the terms of
+    syncrepl. `excluded`: attributes that are received but not stored."""
 
     base: str
     where: str
     scope: str
     attributes: tuple[str, ...]
-    excluded: tuple[str, ...] = ()  # attributes that are received but not stored
+    excluded: tuple[str, ...] = ()
 
     def may_store(self, attribute: str) -> bool:
-        """Returns whether the replica may store the attribute. Any listed wildcard or object class may include it."""
+        """Returns whether the replica may store the attribute. A wildcard or object class in `attributes` may include
+        any attribute."""
         if attribute.lower() in map(str.lower, self.excluded):
             return False
         names = {name.lower() for name in self.attributes}
@@ -245,16 +248,16 @@ class Narrowing(Struct, frozen=True):
 
     @property
     def is_flat(self) -> bool:
-        """Returns True if renaming an entry in scope never changes the DN of another entry in scope."""
+        """Whether a renamed entry in scope never changes the DN of another entry in scope."""
         return self.scope in ("base", "one")
 
     def restrict(self, query: Search) -> Search:
-        """Returns `query`, restricted to the replica's content. If the query has another base, it keeps its scope."""
+        """Returns `query`, restricted to the replica's content. A query with another base keeps its scope."""
         attributes = (*self.attributes, *(name for name in NEEDED if name not in self.attributes))
         scope = query.scope
         if dn.key(query.base) == dn.key(self.base) and scope == "sub":
             scope = _ON_THE_WIRE.get(self.scope, self.scope)
-        # slapd's configuration also accepts a simple filter without parentheses.
+        # In slapd's configuration, a simple filter may lack its parentheses.
         where = self.where if self.where.startswith("(") else f"({self.where})"
         return replace(query, where=f"(&{where}{query.where})", scope=scope, attributes=attributes)
 

@@ -1,6 +1,6 @@
 """Determines what a command line argument names: a server, a database, LDIF, a configuration or a template.
 
-Each command calls `locate` with the kinds that it accepts. For any other kind, `locate` suggests an alternative."""
+Each command calls `locate` with the kinds that it accepts. The error for any other kind suggests an alternative."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from loader.sources import Comparable, Entries, Entry, Inputs, mdb
 from loader.sources.mdb import Part
 from loader.storage import files
 
-_DATABASE = "mdb:"  # a directory with this prefix is a database, whatever it contains
+_DATABASE = "mdb:"  # prefix of an argument that names a database directory, whatever the directory contains
 
 
 class Kind(Enum):
-    """The kinds of arguments. The values appear in messages."""
+    """The kinds of arguments. The values are used in messages."""
 
     SERVER = "a server"
     DATABASE = "a database directory"
@@ -52,8 +52,8 @@ _INSTEAD = {
 
 
 class Location(Struct, frozen=True):
-    """The thing that an argument names. `paths` are files or directories; a server has none. `lists` are directories
-    with word lists for a template. `convert` converts another program's template to TOML, given its parameters."""
+    """The object that an argument names. `paths`: files or directories; empty for a server. `lists`: directories with
+    word lists for a template. `convert`: converts another program's template, with its parameters, to TOML."""
 
     kind: Kind
     text: str
@@ -63,13 +63,13 @@ class Location(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """Returns the first path. A server has none. A pattern of file names may have several."""
+        """The only path, or the first of several that match a pattern. A server has no path."""
         return self.paths[0]
 
 
 def locate(text: str, *accepted: Kind) -> Location:
-    """Returns what `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an export is
-    incomplete; UsageProblem if the kind is not among `accepted`."""
+    """Returns the object that `text` names. Raises NoSuchPath, NotPermitted, NoSuchTemplate; ManifestBroken if an
+    export is incomplete; UsageProblem if the kind is not among `accepted`."""
     location = _template(text) if accepted == (Kind.TEMPLATE,) else _location(text)
     kind = location.kind
     if kind not in accepted:
@@ -86,7 +86,7 @@ def locate(text: str, *accepted: Kind) -> Location:
 
 
 def ldif_inputs(texts: Iterable[str]) -> tuple[Path, ...]:
-    """Returns the paths of LDIF arguments, in the form that `ldif.input_files` accepts. Raises what `locate` raises."""
+    """Returns the paths of LDIF arguments, for `ldif.input_files`. Raises the errors of `locate`."""
     return tuple(path for text in texts for path in locate(text, Kind.LDIF, Kind.STREAM).paths)
 
 
@@ -97,7 +97,7 @@ def require_once(texts: Iterable[str]) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns True if `path` can be read only once."""
+    """Returns whether `path` can be read only once: standard input, a pipe, or a socket."""
     return str(path) == STDIN or (path.exists() and not path.is_file() and not path.is_dir())
 
 
@@ -130,8 +130,8 @@ def _kind(path: Path) -> Kind:
 
 
 def _template(name: str) -> Location:
-    """Returns the template of this name from an installed package. If no package has it, returns the template file of
-    this path. Packages declare the entry point `ditseed.templates`, so `loader` need not import them."""
+    """Returns the template `name` of an installed package, or else the template file with the path `name`. Packages
+    declare the entry point `ditseed.templates`, so that `loader` need not import them."""
     from importlib.metadata import entry_points  # imported here: it takes a third of a command's start-up time
 
     try:
@@ -147,8 +147,8 @@ def _template(name: str) -> Location:
 
 
 def comparable(text: str, connection: Connection, read_twice: bool = False) -> Comparable:
-    """Returns the side of `ditseed compare` that `text` names. `connection` has the bind options, and the base or
-    suffix. With `read_twice`, a stream is refused, because it can be read only once. Raises the errors of `locate`."""
+    """Returns the side of `ditseed compare` that `text` names. `connection`: the bind options, and the base or suffix.
+    `read_twice` refuses a stream, because it can be read only once. Raises the errors of `locate`."""
     from loader.sources.ldap import Server  # imported here: python-ldap takes 40 ms to load
 
     streams = () if read_twice else (Kind.STREAM,)
@@ -164,7 +164,7 @@ def comparable(text: str, connection: Connection, read_twice: bool = False) -> C
 
 
 class LdifFiles(Struct, frozen=True):
-    """LDIF as an operator gives it: files, directories of files, exports, or `-`."""
+    """LDIF on the command line: files, directories of files, exports, or `-`."""
 
     given: tuple[Path, ...]
     label: str = ""
@@ -174,7 +174,7 @@ class LdifFiles(Struct, frozen=True):
         return any(map(is_stream, self.given))
 
     def entries(self) -> int | None:
-        """Returns the entry count in the manifests, or None if it is unknown. Raises ManifestBroken, UsageProblem."""
+        """Returns the entry count from the manifests; None without a manifest. Raises ManifestBroken, UsageProblem."""
         return ldif.entries_of(self.given)
 
     def paths(self) -> list[Path]:
@@ -182,7 +182,8 @@ class LdifFiles(Struct, frozen=True):
         return ldif.input_files(self.given)
 
     def fingerprints(self) -> list[list[object]]:
-        """Returns each file's path, size and modification time, to recognize changes; the path alone for a stream."""
+        """Returns each file's path, size and modification time, by which changes are recognized; the path alone for a
+        stream."""
         fingerprints: list[list[object]] = []
         for path in self.paths():
             if is_stream(path):
@@ -217,14 +218,13 @@ class LdifFiles(Struct, frozen=True):
 
 
 def find(source: bytes | Path, names: Sequence[str]) -> Entries:
-    """Returns the first record of each DN, by `dn.key`. Omits missing DNs."""
+    """Returns `dn.key` -> entry for each of the DNs `names` that is in the LDIF."""
     return {dn.key(name): entry for name, entry in entries(source, names)}
 
 
 def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int = 0) -> list[tuple[str, Entry]]:
-    """Returns the records in LDIF text or in a file, which may be compressed: each with its DN, as spelled in the LDIF,
-    and its attributes. `names` are the DNs of the records to return; None means all. `most` is the maximum number of
-    records; 0 means no limit."""
+    """Returns DN, as spelled in the LDIF, and attributes of the records in LDIF text or in a file, which may be
+    compressed. `names`: DNs of the records to return; None: all. `most`: maximum number of records; 0: no limit."""
     if isinstance(source, bytes):
         records = ldif.records(source, "LDIF", names, most)
     else:
@@ -243,9 +243,9 @@ def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int 
 
 
 class ConfiguredDatabase(Struct, frozen=True):
-    """The entries of a database below `base`. slapd may be running. `path` is the database directory, or a
-    configuration of slapd. In a configuration, `base` selects the mdb database (None selects the only one), and glued
-    subordinate databases are included, as slapcat does."""
+    """The entries of a database below `base`; slapd may be running. `path`: the database directory, or a configuration
+    of slapd. In a configuration, `base` selects the mdb database (None: the only one), and the databases glued to it
+    are included, as by slapcat."""
 
     path: Path
     base: str | None = None
@@ -255,7 +255,7 @@ class ConfiguredDatabase(Struct, frozen=True):
         return str(self.path)
 
     def parts(self) -> list[Part]:
-        """Returns the database directories to read. Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, NotLmdb."""
+        """Returns the parts of databases to read. Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, NotLmdb."""
         base = self.base
         if mdb.is_database(self.path):
             return [Part(self.path, base)]

@@ -1,4 +1,4 @@
-"""Reads a back-mdb database through the native core; slapd may be running. No configuration and no schema is needed."""
+"""Reads a back-mdb database through the native core, without configuration and schema. slapd may be running."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from loader.storage.files import require_readable
 
 __all__ = ["Exported", "Sample"]
 
-DATA = "data.mdb"
-
 
 class Part(Struct, frozen=True):
-    """The part of a database to read: the entry `base` and its subtree; if `base` is None or "", the whole database.
-    Entries up to the ID `after` are left out."""
+    """The part of a database to read. `base`: DN of the top entry; None or "": the whole database. `after`: entries up
+    to this ID are left out."""
 
     directory: Path
     base: str | None = None
@@ -31,8 +29,8 @@ class Part(Struct, frozen=True):
 
 
 class LdifFormat(Struct, frozen=True):
-    """How an export writes its LDIF. The native core reads these fields. `compress`: with zstd. `as_slapcat`,
-    only for a stream: in the order of entry IDs, with lines folded after so many characters (0: never)."""
+    """How an export writes its LDIF. The native core reads these fields. `compress`: with zstd. `as_slapcat`, only for
+    a stream: write the entries in the order of their IDs, and fold lines after this many characters (0: never)."""
 
     compress: bool = False
     as_slapcat: int | None = None
@@ -42,7 +40,7 @@ PLAIN = LdifFormat()
 
 
 def is_database(path: Path) -> bool:
-    return (path / DATA).exists()
+    return (path / meta.DATA).exists()
 
 
 def export(part: Part, output: Path, ldif_format: LdifFormat, jobs: int, meter: Meter) -> Exported:
@@ -54,8 +52,8 @@ def export(part: Part, output: Path, ldif_format: LdifFormat, jobs: int, meter: 
 def stream(
     part: Part, descriptor: int, jobs: int, meter: Meter, ldif_format: LdifFormat = PLAIN, scratch: Path | None = None
 ) -> Exported:
-    """Writes one stream of LDIF, parents first. Raises ReaderGone if the reader closes the pipe. After any other error,
-    the stream ends so that an LDIF parser rejects it. The directory `scratch` is for entries before their parents."""
+    """Writes one stream of LDIF, parents first. `scratch`: directory for entries that precede their parents. Raises
+    ReaderGone if the reader closes the pipe. After any other error, the end of the stream is invalid LDIF."""
     scratch = scratch or Path(tempfile.gettempdir())
     with _reading(part, meter, jobs, origin="standard output", counted=True) as (dump, counters):
         return dump.stream(descriptor, ldif_format, scratch, counters)
@@ -82,10 +80,10 @@ def find(part: Part, names: Sequence[str]) -> bytes:
 def _reading(
     part: Part, meter: Meter, jobs: int | None = None, origin: str | None = None, counted: bool = False
 ) -> Iterator[tuple[Dump, Counters]]:
-    """Opens a snapshot for the body, and converts the core's errors to LoaderErrors. `origin` stands for the file name
-    in errors that concern no file. `counted` sets `meter.total`."""
+    """Opens a snapshot for the body, and converts the core's errors to LoaderErrors. `origin`: name for errors that
+    concern no file. `counted`: set `meter.total`."""
     require_database(part.directory)
-    path = part.directory / DATA
+    path = part.directory / meta.DATA
 
     def translate(error: _native.NativeError) -> LoaderError | None:
         if error.code == "ldif.pipe":
@@ -109,6 +107,6 @@ def require_database(directory: Path) -> None:
     """Raises NoSuchPath, NotPermitted, NotLmdb, MdbProtected or MdbDamaged if there is no readable database."""
     require_readable(directory)
     if not is_database(directory):
-        raise NotLmdb(path=directory, reason=f"it contains no {DATA}")
-    require_readable(directory / DATA)
+        raise NotLmdb(path=directory, reason=f"it contains no {meta.DATA}")
+    require_readable(directory / meta.DATA)
     meta.read_meta(directory)

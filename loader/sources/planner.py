@@ -1,13 +1,13 @@
 """Divides a live server's tree among connections. Cuts the tree into pieces by ranges of entryUUID, whose bounds are
 estimated from a sample; assigns the pieces to connections; and limits the rate of reading.
 
-The cost of a search in slapd decides how the tree is cut (back-mdb; `bin/bench export` measures the cost):
+The cost of searches in back-mdb decides how the tree is cut (`bin/bench export` measures the cost):
 
 - Rejecting an entry by the filter costs a sixth of sending an entry. So a few searches may each evaluate every entry,
   and the best number of pieces is the number of connections.
 - For an inequality on an indexed attribute, slapd merges the IDs of the keys one by one (`inequality_candidates`). Up
   to 131,072 IDs, the time of the merge is quadratic: with entryCSNs of ten years it takes 17 seconds of processor time
-  before the first entry is sent. For a NOT slapd uses no index, so every range here is written with NOT.
+  before the first entry is sent. For a NOT slapd uses no index, so every filter here uses NOT.
 - `(!(entryUUID>=x))` also matches an entry without entryUUID, so each entry is in exactly one piece.
 
 An entryUUID never changes, so an entry stays in the same piece even if it is modified or moved during the reading.
@@ -36,7 +36,7 @@ from loader.server.session import Attributes, Session, first_value
 SAMPLE = 2000  # maximum number of sampled entries
 _SAMPLE_ATTRIBUTES = ("entryUUID", "userPassword", "objectClass", "hasSubordinates")
 _PASSWORD_CLASSES = {b"person", b"organizationalperson", b"inetorgperson", b"simplesecurityobject"}
-_TESTS = 3  # number of sampled entries; the server must confirm that exactly one piece's filter matches each of them
+_TESTS = 3  # number of sampled entries for which the server must confirm that exactly one piece's filter matches
 
 
 class Piece(Struct, frozen=True):
@@ -46,45 +46,47 @@ class Piece(Struct, frozen=True):
     search: Search
 
 
-class Sample(Struct, frozen=True):
-    """The first entries of a tree. `whole` is True if the tree has no further entries."""
+class FirstEntries(Struct, frozen=True):
+    """The first entries of a tree, as a sample. `whole`: whether the tree has no further entries."""
 
     entries: Sequence[tuple[str, Attributes]]
     whole: bool
 
     def uuids(self) -> list[uuid.UUID] | None:
-        """Returns the entryUUIDs; None if an entry has none, or a value that is not a UUID."""
+        """Returns the entryUUIDs; None if an entry has no entryUUID, or a value that is not a UUID."""
         try:
             return [uuid.UUID(first_value(entry, "entryuuid")) for _, entry in self.entries]
         except ValueError:
             return None
 
     def containers(self) -> list[str]:
-        """Returns the entryUUIDs of sampled entries with children. Entries with many children are usually sampled."""
+        """Returns the entryUUIDs of the entries with children."""
         containers = (entry for _, entry in self.entries if first_value(entry, "hassubordinates") == "TRUE")
         return [uuid for entry in containers if (uuid := first_value(entry, "entryuuid"))]
 
     def lacks_passwords(self) -> bool:
-        """Returns True if no sampled entry shows a userPassword, although the classes of some entries allow it."""
+        """Returns whether no entry shows a userPassword, although the object classes of some entries allow it."""
         classes = {value.lower() for _, entry in self.entries for value in entry["objectclass"]}
         has_password = any(first_value(entry, "userpassword") for _, entry in self.entries)
         return not has_password and not classes.isdisjoint(_PASSWORD_CLASSES)
 
 
-def sample(server: Session, base: str) -> Sample:
+def sample(server: Session, base: str) -> FirstEntries:
     """Returns the first entries below `base`, in the server's order. Raises NoSuchBase, LimitTooLow."""
     entries, whole = server.first(base, SAMPLE, _SAMPLE_ATTRIBUTES)
-    return Sample([(dn, {"objectclass": [], **shown}) for dn, shown in entries], whole)
+    return FirstEntries([(dn, {"objectclass": [], **shown}) for dn, shown in entries], whole)
 
 
-def plan(server: Session, base: str, sampled: Sample, pieces: int, entries: int | None) -> tuple[list[Piece], str]:
+def plan(
+    server: Session, base: str, sampled: FirstEntries, pieces: int, entries: int | None
+) -> tuple[list[Piece], str]:
     """Divides the tree. Returns its pieces, and a description of the division for messages and for the manifest.
-    `entries` is the tree's entry count, or None if unknown."""
+    `entries`: the tree's entry count; None if unknown."""
     if pieces == 1:
         return [Piece("all", Search(base))], "one piece"
 
     def in_one(name: str) -> bool:
-        """Returns True if exactly one range matches the entry, or if the entry was moved or deleted meanwhile."""
+        """Returns whether exactly one range matches the entry; True if the entry was moved or deleted meanwhile."""
         try:
             return sum(server.matches(name, piece.search.where) for piece in ranges) == 1
         except NoSuchBase:
@@ -106,7 +108,7 @@ def plan(server: Session, base: str, sampled: Sample, pieces: int, entries: int 
 
 
 def expected(server: Session, base: str) -> int | None:
-    """Returns the server's own count of the entries in the database of `base`; None if the count cannot be read."""
+    """Returns the server's own entry count of the database with `base`; None if the count cannot be read."""
     try:
         return server.entry_count(base)
     except NoSuchBase:
@@ -125,14 +127,14 @@ def expected(server: Session, base: str) -> int | None:
 
 RING = 1 << 128  # number of possible UUIDs
 EVERYTHING = "(objectClass=*)"
-_STEPS = 140  # bisection steps; they suffice even for the shortest arc, _LEAST
+_STEPS = 140  # number of bisection steps, which suffices even for the shortest arc, _LEAST
 
 
 class UuidDistribution(Struct, frozen=True):
-    """An estimate of how entryUUIDs are distributed on the ring. Offsets and lengths are in turns of the ring.
+    """An estimate of the distribution of entryUUIDs on the ring. Offsets and lengths are in turns of the ring.
 
-    The fraction `share` of the entryUUIDs lies in an arc that begins at `start` and is between `least` and `most` long.
-    The others are spread evenly. Each piece gets `each` windows. All pieces together get at least `all` windows."""
+    The fraction `share` of the entryUUIDs is in an arc that begins at `start` and is between `least` and `most` long.
+    The other entryUUIDs are spread evenly. Each piece gets `each` windows; all pieces together, at least `all`."""
 
     why: str
     share: float = 0.0
@@ -143,7 +145,7 @@ class UuidDistribution(Struct, frozen=True):
     all: int = 0
 
     def below(self, offset: float) -> float:
-        """Returns the fraction of all UUIDs that lie within `offset` (at most 1) after the start."""
+        """Returns the fraction of all entryUUIDs that are within `offset` (at most 1) after the start."""
         if self.least < self.most:  # the logarithm of the length is assumed to be evenly distributed
             long = math.log(self.most / self.least)
             more = min(long, math.log(max(offset / self.least, 1)))
@@ -162,14 +164,14 @@ class UuidDistribution(Struct, frozen=True):
             for _ in range(_STEPS):
                 middle = (low + high) / 2
                 low, high = (middle, high) if self.below(middle) < number / count else (low, middle)
-            # The pieces are 0 1 2 2 1 0 0 1 ..., so that a density that rises or falls is divided evenly.
+            # Windows go to the pieces 0 1 2 2 1 0 0 1 ..., so that a rising or falling density is divided evenly.
             turn, owner = divmod(number, pieces)
             cuts.append(((self.start + int(high * RING)) % RING, pieces - 1 - owner if turn % 2 else owner))
         return sorted(cuts)
 
 
 def filters(spread: UuidDistribution, pieces: int) -> list[str]:
-    """Returns one filter per piece. Exactly one of them matches each entry, even an entry without entryUUID."""
+    """Returns one filter per piece. Each entry, even without entryUUID, matches exactly one of the filters."""
     cuts = spread.cuts(pieces)
     if cuts[0][0] > 0:
         cuts.insert(0, (0, cuts[-1][1]))  # the last window continues at the beginning of the ring
@@ -182,8 +184,8 @@ def filters(spread: UuidDistribution, pieces: int) -> list[str]:
 
 
 def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
-    """Returns a filter that matches the windows marked True. Adjacent windows have different marks. If all entries
-    match, the result is ""; if no entry matches, it is None."""
+    """Returns a filter that matches the windows marked True; "" if all entries match, None if no entry matches.
+    Adjacent windows have different marks."""
     if len(windows) == 1:
         return "" if windows[0][1] else None
     middle = len(windows) // 2
@@ -192,7 +194,8 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
     branches = []
     for guard, half, next_to_cut in ((f"(!{is_high})", low, low[-1][1]), (f"(!(!{is_high}))", high, high[0][1])):
         inner = _tree(half)
-        # A guard is needed if the half matches next to the cut. If the half is large, a guard saves comparisons.
+        # Without a guard, a filter that is true next to the cut is also true beyond the cut. For a large half, a guard
+        # saves comparisons.
         if inner is not None:
             branches.append(guard if not inner else f"(&{guard}{inner})" if len(half) > 2 or next_to_cut else inner)
     return branches[0] if len(branches) == 1 else f"(|{''.join(branches)})"
@@ -205,25 +208,25 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
 # Random UUIDs are spread evenly. UUIDs of version 1 (slapd's own) count units of 100 ns in their first 32 bits, which
 # wrap around every 429 s. So they are spread evenly, too, if the tree grew over time. A bulk load of less than 429 s
 # fills only an arc of the ring, which begins with the first entries. The length of the arc is roughly the distance
-# between two of the first entries times the number of entries. If that number is unknown, all orders of magnitude
-# between _FEW and _MANY are assumed to be equally likely.
+# between two of the first entries times the number of entries. If the number of entries is unknown, all orders of
+# magnitude between _FEW and _MANY are assumed to be equally likely.
 
 
 # UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
-_RARE = 20  # if fewer than one entry in 20 has a kind of UUID, all UUIDs of this kind may be in one piece
+_RARE = 20  # UUIDs of a kind that fewer than one entry in 20 has may all be in one piece
 _GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap this large
 _FEW = 1e3  # entries; an arc with fewer entries need not be divided evenly
-_MANY = 1e9  # entries; the largest tree that is expected
+_MANY = 1e9  # number of entries of the largest tree that is expected
 _LONG = 3.0  # turns; UUIDs on a longer arc, which overlaps itself, count as spread evenly
-_LEAST = 2.0**-126  # turns; the minimum length of an arc
+_LEAST = 2.0**-126  # turns; minimum length of an arc
 
 EVENLY = UuidDistribution("spread evenly")
 
 
 def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
-    """Estimates the distribution from the first entryUUIDs, in the server's order. `entries` is the tree's entry count,
-    or None if unknown."""
+    """Estimates the distribution from the first entryUUIDs, in the server's order. `entries`: the tree's entry count;
+    None if unknown."""
     timed = [each for each in uuids if each.version == 1]
     rest = [each for each in uuids if each.version != 1]
     rare_count = len(uuids) // _RARE
@@ -243,7 +246,7 @@ def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
     if not entries:
         least = min(0.5, max(_LEAST, pace * _FEW))
         return UuidDistribution(why, share, start, least, min(1.0, max(2 * least, pace * _MANY)), each=8, all=32)
-    # This is twice the length that the pace implies, because an overestimate does less harm than an underestimate.
+    # Twice the length that the pace implies, because an overestimate does less harm than an underestimate.
     length = max(_LEAST, 2 * pace * share * entries)
     return EVENLY if length > _LONG else UuidDistribution(why, share, start, length, length, each=4)
 
@@ -258,16 +261,16 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
 
 # --- schedule --------------------------------------------------------------------------------------------------------
 #
-# The functions here assign pieces to connections, which may lead to several servers. If a server fails, the next free
-# connection reads the piece. The failed server is tried again after growing pauses.
+# The functions here assign pieces to connections to one or several servers. If a server fails, the next free connection
+# reads the piece. The failed server is tried again after growing pauses.
 
 
 LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
-_POLL = 0.5  # seconds after which an idle connection looks for a piece again
+_POLL = 0.5  # seconds between two looks of an idle connection for a piece
 
 
 class ConnectionSlot(Struct, frozen=True):
-    """A future connection. `server` is the index of its server, and `number` its index at this server."""
+    """A connection that `schedule` may use. `server`: index of its server. `number`: its index at this server."""
 
     server: int
     number: int
@@ -276,14 +279,14 @@ class ConnectionSlot(Struct, frozen=True):
         return f"{self.server}-{self.number}"
 
 
-# Reads a whole piece and stores it. Raises a retryable LoaderError if the server fails. If the meter is cancelled, it
-# may raise any error.
+# Reads a whole piece and stores it. Raises a retryable LoaderError if the server fails. May raise any error if the
+# meter is cancelled.
 ReadPiece = Callable[[ConnectionSlot, Piece, Meter], None]
 
 
 def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: ReadPiece, meter: Meter) -> None:
-    """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable. If every
-    connection has exceeded RETRIES consecutive failures, raises the last error."""
+    """Reads all pieces and counts their entries in `meter`. Raises the first error that is not retryable, or the last
+    error if every connection has had more than RETRIES consecutive failures."""
     state = _Schedule(read, meter, list(pieces), len(pieces), len(slots))
     threads = [threading.Thread(target=state.work, args=(slot,), daemon=True) for slot in slots]
     for thread in threads:
@@ -303,8 +306,8 @@ def schedule(pieces: Sequence[Piece], slots: Sequence[ConnectionSlot], read: Rea
 
 
 class _Schedule(Struct):
-    """The state that the connections' threads share, guarded by `changed`. `alive` is the number of connections that
-    have not given up. `running` are the meters of the pieces that are being read."""
+    """The state that the threads of the connections share, guarded by `changed`. `alive`: number of connections that
+    have not given up. `running`: meters of the pieces that are being read."""
 
     read: ReadPiece
     meter: Meter
@@ -327,7 +330,7 @@ class _Schedule(Struct):
             self.changed.notify_all()
 
     def work(self, slot: ConnectionSlot) -> None:
-        failures = 0  # the number of consecutive failures
+        failures = 0  # consecutive failures
         try:
             while failures <= defaults.RETRIES and (piece := self._next()) is not None:
                 failure = self._try(slot, piece)
@@ -347,7 +350,7 @@ class _Schedule(Struct):
         return None
 
     def _try(self, slot: ConnectionSlot, piece: Piece) -> LoaderError | None:
-        """Reads the piece. Returns None; or, after a retryable error, puts the piece back and returns the error."""
+        """Reads the piece. After a retryable error, puts the piece back and returns the error; otherwise None."""
         meter, failure = Meter(piece.name), None
         with self.changed:
             self.running.append(meter)
@@ -383,7 +386,7 @@ class _Schedule(Struct):
 
 
 class RateLimit:
-    """The rate limit that the connections of an export share. `rate` is in entries per second; 0 means no limit."""
+    """The rate limit of all connections of an export. `rate`: entries per second; 0: no limit."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate

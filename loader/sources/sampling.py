@@ -2,8 +2,9 @@
 
 The first records alone would be biased: containers, old accounts and service entries come first. Choosing records by
 byte position would be biased, too: a few large records (a group with all members, photos) can contain most of the
-bytes. So records are classified by size. Of common records (up to a page long), every nth is taken. From each class of
-larger records, a few megabytes are taken, or all records if they are few. Each sample is scaled to its class."""
+bytes. So records are classified by size. Common records (up to a page long) are sampled by taking every nth. From each
+class of larger records, a few megabytes are taken, or all records if they are few. Each sample is scaled to the size of
+its class."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from loader.progress import Meter
 from loader.sources import mdb
 from loader.sources.mdb import Part
 
-COMMON = 4 << 10  # maximum bytes of a common record; a larger record is in a size class
+COMMON = 4 << 10  # maximum bytes of a common record; larger records are in classes by the bits of their size
 _LARGE = 8 << 20  # bytes of LDIF that are taken from each class of larger records
 _CHUNK = 1 << 20  # bytes per read
 _SMALL_READ = 4 << 10  # bytes of a compressed file per read
@@ -35,8 +36,8 @@ _MAGICS = (b"\x28\xb5\x2f\xfd", b"\x1f\x8b")  # the first bytes of a zstd and of
 
 class SampleSize(Struct, frozen=True):
     """The size of a sample, which is kept in memory: at least `records` records and the fraction `share` of all
-    records, but at most about `most` records. After `seconds`, reading of files stops, and the rest is extrapolated. If
-    there are more than `whole` bytes of uncompressed LDIF, only `windows` windows of one chunk each are read."""
+    records, but at most about `most` records. The reading of files stops after `seconds`, and the rest is extrapolated.
+    If there are more than `whole` bytes of uncompressed LDIF, only `windows` windows of _CHUNK bytes are read."""
 
     records: int = 10_000
     share: float = 0.01
@@ -50,7 +51,8 @@ class SampleSize(Struct, frozen=True):
 
 
 class SizeClass(Struct, frozen=True):
-    """A class of large records. `text` contains the sampled records, `names` their DNs. `total` is the class's size."""
+    """A class of large records. `text`: the sampled records as LDIF. `names`: their DNs. `total`: number of records in
+    the class."""
 
     text: bytes
     names: Sequence[str]
@@ -58,11 +60,11 @@ class SizeClass(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """A sample. `text` contains whole records. `total` is the number of records in the source, or an estimate of it if
-    `is_counted` is False. `how` is the method in words. `notes` are limitations. `larger` samples large records."""
+    """A sample. `text`: LDIF of common records. `names`: their DNs. `total`: number of records in the source, which is
+    an estimate if `is_counted` is False. `how`: the method in words. `notes`: limitations. `larger`: large records."""
 
     text: bytes
-    names: Sequence[str]  # DNs of the records in `text`
+    names: Sequence[str]
     total: int
     is_counted: bool
     how: str
@@ -71,19 +73,19 @@ class Sample(Struct, frozen=True):
 
     @property
     def common(self) -> int:
-        """Returns the number of records that `text` represents."""
+        """The number of records that `text` represents."""
         return max(len(self.names), self.total - sum(size_class.total for size_class in self.larger))
 
     @property
     def ldif_bytes(self) -> int:
-        """Returns an estimate of the bytes of LDIF of all records."""
+        """An estimate of the bytes of LDIF of all records."""
         larger = sum(len(each.text) * each.total / len(each.names) for each in self.larger)
         return round(len(self.text) * max(1.0, self.common / len(self.names)) + larger)
 
 
 def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter: Meter) -> Sample:
-    """Returns a sample of LDIF files. `known` is the number of records according to manifests, or None. Raises
-    EmptyInput if there are no records; LdifTruncated, LdifUnreadable."""
+    """Returns a sample of LDIF files. `known`: number of records according to manifests, or None. Raises EmptyInput if
+    there are no records; LdifTruncated, LdifUnreadable."""
     origin, size = ", ".join(map(str, paths)), sum(path.stat().st_size for path in paths)
     sampler = _Sampler(wanted)
     if size > wanted.whole and not any(map(is_compressed, paths)):
@@ -110,14 +112,14 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
                 raise LdifUnreadable(path=path, reason=str(error)) from error
             bytes_before += file.tell()
     if zstd := [path for path in paths if _magic(path).startswith(_MAGICS[0])]:
-        with suppress(LdifSyntax):  # the load reports syntax errors, and may allow what `scan` does not (URLs)
+        with suppress(LdifSyntax):  # the load reports syntax errors, and may accept URLs, which `scan` refuses
             ldif.scan(zstd, Meter("scan"))  # raises LdifTruncated if a file ends within a frame; zstandard does not
     return sampler.sample(origin, "all of it was read", 1.0, None)
 
 
 def of_part(paths: Sequence[Path], total: float, wanted: SampleSize, how: str, is_counted: bool = True) -> Sample:
-    """Returns a sample of files with a part of `total` records, such as the output of a search. The last record of a
-    file may be incomplete. Raises EmptyInput if there are no records."""
+    """Returns a sample of files with some of `total` records, such as the output of a search. The last record of a file
+    may be incomplete. Raises EmptyInput if there are no records."""
     sampler = _Sampler(wanted)
     for path in paths:
         with path.open("rb") as file:
@@ -135,7 +137,7 @@ def count(path: Path) -> int:
 
 
 class _ClassSample:
-    """A sample of a class: every `each`th record. While `is_full` returns True, every other record is dropped."""
+    """A sample of a size class: every `each`th record. While `is_full` returns True, every other record is dropped."""
 
     def __init__(self, is_full: Callable[[_ClassSample], bool]) -> None:
         self.records: list[bytes] = []
@@ -155,7 +157,7 @@ class _ClassSample:
 
 
 class _Sampler:
-    """Receives all records, and keeps some of each size class."""
+    """Receives all records, and keeps a sample of each size class."""
 
     def __init__(self, wanted: SampleSize) -> None:
         self._size = wanted
@@ -185,11 +187,11 @@ class _Sampler:
         return [self._common_sample, *self._larger_samples.values()]
 
     def sample(self, origin: str, how: str, scale: float, known: int | None) -> Sample:
-        """Returns the sample. The source has `scale` records per received record. `known` is as in `of_files`."""
+        """Returns the sample. The source has `scale` records per received record. `known`: as in `of_files`."""
         kept_classes = [subset for subset in self.classes if subset.records]
         if not kept_classes:
             raise EmptyInput(path=origin)
-        # If all records of a class were kept, it needs no scaling of its own. Such classes are combined.
+        # Classes of which all records were kept are combined, because they need no scaling of their own.
         whole = [subset for subset in kept_classes if subset.each == 1]
         groups = [[subset] for subset in kept_classes if subset.each > 1] + ([whole] if whole else [])
         groups.sort(key=lambda group: (group[0] is not self._common_sample, -group[0].count))
@@ -218,7 +220,7 @@ def _entries(records: list[bytes]) -> list[bytes]:
 
 
 def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[list[bytes]]:
-    """Yields records without the blank line that ends them. If the last record lacks this line, yields it only with
+    """Yields records without the blank lines that end them. Yields a last record without a blank line only with
     `to_end`. Reads CR LF as LF."""
     rest: list[bytes] = []
     while chunk := read(_CHUNK):
@@ -239,8 +241,8 @@ def _batches(read: Callable[[int], bytes], to_end: bool = False) -> Iterator[lis
 
 
 def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
-    """Divides the files, as if they were one, into equal steps. Yields the records that begin in a window in the middle
-    of each step. The last record of a window is read to its end, so that large records are not underrepresented."""
+    """Divides the concatenated files into equal steps. Yields the records that begin in a window in the middle of each
+    step. The last record of a window is read to its end, so that large records are not underrepresented."""
     start = 0
     for path in paths:
         size = path.stat().st_size
@@ -250,7 +252,7 @@ def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
                 file.seek(position)
                 chunk = file.read(_CHUNK).replace(b"\r\n", b"\n")
                 begin = chunk.find(b"\n\n") + 2 if position else 0
-                if begin == 1:  # the window is inside one record
+                if begin == 1:  # the window is inside a record
                     continue
                 chunks = [chunk[begin:]]
                 while (more := file.read(_CHUNK).replace(b"\r\n", b"\n")) and (end := more.find(b"\n\n")) < 0:
@@ -261,7 +263,7 @@ def _windows(paths: Sequence[Path], step: int) -> Iterator[list[bytes]]:
 
 
 def _decompress(file: IO[bytes]) -> IO[bytes]:
-    """Returns the decompressed content. Reads little ahead, so the position in `file` shows how much was read."""
+    """Returns the decompressed content. Reads little ahead, so that the position in `file` shows the progress."""
     magic = file.read(4)
     file.seek(0)
     if magic.startswith(_MAGICS[0]):

@@ -1,7 +1,7 @@
 """Selects the part of a provider's entries that a consumer stores.
 
-The native core (native/select) reads and writes LDIF. It applies the filter, the attribute list, the scope and
-suffixmassage. Like slapd's consumer, it creates glue entries for ancestors that are not selected."""
+The native core (native/select) applies the filter, the attribute list, the scope and suffixmassage to LDIF. Like
+slapd's consumer, it creates glue entries for ancestors that are not selected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN = ("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp")
 
 
 def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluate: bool) -> Selection:
-    """Returns the selection for a syncrepl. `evaluate` applies its filter. Raises PartialReplica, NotProven."""
+    """Returns the selection for a syncrepl; with its filter only if `evaluate`. Raises PartialReplica, NotProven."""
     settings = backmdb.settings(config, database)
     schema = schema_of(config, database, settings.attribute_options)
     try:
@@ -56,8 +56,8 @@ def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluat
 def select(
     paths: Sequence[Path], entries: Path, glue: Path, chosen: Selection, context_csns: Sequence[str], meter: Meter
 ) -> Selected:
-    """Writes the selected entries of `paths` to `entries`, and glue entries to `glue`, and syncs both files. The
-    suffix's entry gets `context_csns`."""
+    """Writes the selected entries of `paths` to `entries`, and glue entries to `glue`, and syncs both files. The suffix
+    entry gets `context_csns`."""
     with with_counters(meter) as counters:
         return _native.select(
             [str(path) for path in paths], str(entries), str(glue), chosen, list(context_csns), counters
@@ -66,16 +66,16 @@ def select(
 
 # --- searches --------------------------------------------------------------------------------------------------------
 #
-# The native core reads the log lines of searches (native/select/src/searches), and finds the indexes that the searches
-# use, and those that they lack.
+# The native core reads the log lines of searches (native/select/src/searches). It finds the indexes that the searches
+# use and the indexes that they lack.
 
 
 def read(
     config: Config, database: Database, logs: Sequence[Path], filters: Sequence[Path], meter: Meter
 ) -> list[SearchesFound]:
-    """Reads slapd's logs (loglevel stats), and files with one filter per line. Returns a result for the logs, and one
-    for the files with filters; without any logs or files, their result is omitted. Raises NotProven if the core cannot
-    read the schema; ConfigUnreadable, NoSuchPath, and errors of compressed files."""
+    """Reads slapd's logs (loglevel stats), and files with one filter per line. Returns a result for `logs`, then a
+    result for `filters`, each only if there are such files. Raises NotProven if the core cannot read the schema;
+    ConfigUnreadable, NoSuchPath, and errors of compressed files."""
     settings = backmdb.settings(config, database)
     schema = schema_of(config, database, settings.attribute_options)
     configured = indexes.configured(database.indexes).values()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from loader.operations import live
-from loader.sources.planner import EVENLY, RING, Sample, UuidDistribution, filters, spread
+from loader.sources.planner import EVENLY, RING, FirstEntries, UuidDistribution, filters, spread
 
 ENTRIES = 50_000
 SAMPLE = 2000
@@ -155,7 +155,7 @@ def test_little_to_go_by() -> None:
 @pytest.mark.parametrize(("values", "known"), [(["first"], False), ([""], False), ([str(_timed(1))], True)])
 def test_what_is_no_uuid(values: list[str], known: bool) -> None:
     entries = [("", {"entryuuid": [value.encode()] if value else []}) for value in values]
-    assert (Sample(entries, whole=False).uuids() is not None) == known
+    assert (FirstEntries(entries, whole=False).uuids() is not None) == known
 
 
 BULK = "20260101000000.000000Z#000000#000#000000"

@@ -46,18 +46,18 @@ from loader.storage import files
 
 log = logging.getLogger(__name__)
 
-LOOSER = 1.5  # factor: a forecast assumes full pages, as `build` writes them; slapd leaves its pages about half full
+LOOSER = 1.5  # factor: size with slapd's half-full pages / forecast, which assumes the full pages of `build`
 # A record of the journal (journal.rs in loader/native/load/src): kind, first position, position after the last, XXH3 of
 # these three numbers.
 _RECORD = struct.Struct("<4Q")
-_SETTLED = (2, 3, 4)  # added, present, replaced
+_SETTLED = (2, 3, 4)  # kinds of records: added, present, replaced
 JOURNAL = "journal"
 STEPS = ("start", "scan", "load")
 # slapd accepts these protected attributes with the relax control (draft-zeilenga-ldap-relax). schema_prep.c and
 # overlays/ppolicy.c of OpenLDAP 2.5 mark them "manageable".
 KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
 KEPT_PREFIX = "pwd"
-# Defaults for a server whose schema cannot be read.
+# The attributes with DNs as values, if the server's schema cannot be read.
 NAMING = (
     *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
     *("secretary", "seealso", "uniquemember"),
@@ -66,10 +66,10 @@ NAMING = (
 
 @dataclass(frozen=True)
 class AddOptions(DeclaredAdd, LdifInputs):
-    """Options for adding LDIF files, directories of LDIF files, or a generated `tree` to a running server.
+    """The options for adding LDIF files, directories of LDIF files, or a generated `tree` to a running server.
 
-    `batch`: entries per transaction. 0 means automatic, 1 means no transactions. `max_rate`: entries per second. 0
-    means no limit. `as_replication`: every attribute except contextCSN is sent unchanged (lending.py)."""
+    `batch`: entries per transaction; 0: automatic, 1: no transactions. `max_rate`: entries per second; 0: no limit.
+    `as_replication`: send every attribute except contextCSN unchanged (lending.py)."""
 
     as_replication: bool = False
     tree: Synthetic | None = None  # replaces `inputs`
@@ -88,7 +88,8 @@ class AddOptions(DeclaredAdd, LdifInputs):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options that a resumed run must share. If only the input files change, the run begins anew."""
+        """Returns the options that must not change between a run and its resumption. If only the input files have
+        changed, a new run replaces the old run."""
         return {
             "uri": self.connection.uri,
             "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
@@ -107,7 +108,7 @@ def loads_of(uri: str) -> list[RunStatus]:
 
 
 def settled(load: RunStatus) -> int:
-    """Returns the number of entries that are on the server. After a finished load, rejected entries are included."""
+    """Returns the number of entries that are on the server; after a finished load, including rejected entries."""
     loaded = load.catalogue.facts_of("load", Added)
     if loaded is not None:
         return loaded.counts.read
@@ -130,8 +131,9 @@ def expected(load: RunStatus) -> int | None:
 
 
 class LoadedDatabase(msgspec.Struct, frozen=True):
-    """Identifies the database of a server. `first` is the DN of the first entry of the LDIF, or "". `uuids` has the
-    entryUUID of the suffix entry and of the entry `first`; "" if unreadable. `entries`: the server's count, or None."""
+    """Identifies the database of a server. `first`: DN of the first entry of the LDIF, or "". `uuids`: entryUUIDs of
+    the suffix entry and of the entry `first`; "" if unreadable. `entries`: the server's entry count; None if
+    unknown."""
 
     suffix: str
     first: str
@@ -141,7 +143,7 @@ class LoadedDatabase(msgspec.Struct, frozen=True):
 
 
 class _Scan(msgspec.Struct, frozen=True):
-    """Facts of the step `scan`. `attributes` is None for a tree or a stream, which are not scanned."""
+    """Facts of the step `scan`. `attributes`: None for a tree or a stream, which is not scanned."""
 
     entries: int | None = None
     first_dn: str | None = None
@@ -149,7 +151,8 @@ class _Scan(msgspec.Struct, frozen=True):
 
 
 class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The report. `present`: entries that existed already. `before`: entries that an interrupted run added or found."""
+    """The report, in numbers of entries. `present`: entries that existed already. `before`: entries that an interrupted
+    run added or found on the server."""
 
     read: int
     added: int
@@ -170,14 +173,14 @@ class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """Facts of the step `load`. `bound` is the loaded database, or None if the first entry is unknown or missing."""
+    """Facts of the step `load`. `bound`: the loaded database; None if the first entry is unknown or missing."""
 
     counts: AddCounts
     bound: LoadedDatabase | None
 
 
 def loaded_database(connection: Connection, name: str, first: str = "") -> LoadedDatabase | None:
-    """Returns the database that holds the entry `name`. Returns None if the suffix entry or `first` is missing."""
+    """Returns the database to which the DN `name` belongs; None if the suffix entry or the entry `first` is missing."""
     with session(connection) as server:
         suffix = server.context_of(name)
         names = [name for name in (suffix, first) if name]
@@ -188,16 +191,16 @@ def loaded_database(connection: Connection, name: str, first: str = "") -> Loade
 
 
 def is_still_loaded(connection: Connection, before: LoadedDatabase | None) -> bool:
-    """Returns whether the server still has the database of a finished load. The same URI may now lead to a new server
-    or another database. Later writes by other clients do not matter."""
+    """Returns whether the server still has the database of a finished load, with or without later writes by other
+    clients. The same URI may now lead to another server or database."""
     if before is None:
-        return True  # the load recorded no database to compare
+        return True  # the load has recorded no database
     now = loaded_database(connection, before.suffix, before.first)
     if now is None or (now.suffix, now.uuids) != (before.suffix, before.uuids):
         return False
     then, today = csn.by_server(before.context_csns), csn.by_server(now.context_csns)
     if not csn.is_covered_by(then, today):
-        return False  # the database has an older state, for instance from a backup
+        return False  # the database was reset to an older state, for instance from a backup
     counts = {before.entries, now.entries}
     return not then or then != today or None in counts or len(counts) == 1
 
@@ -242,7 +245,7 @@ def plan(options: AddOptions, progress: Progress) -> Report:
 
 
 def _configured_overlays(connection: Connection, offer: SubschemaInfo) -> tuple[str, ...] | None:
-    """Returns the overlays in slapd's configuration. Returns None if it is unreadable, or the server is not slapd."""
+    """Returns the overlays in slapd's configuration; None if cn=config is unreadable or the server is not slapd."""
     if offer.openldap:
         with suppress(LoaderError), session(connection) as server:
             return configuration.read_online(server).overlays
@@ -250,7 +253,7 @@ def _configured_overlays(connection: Connection, offer: SubschemaInfo) -> tuple[
 
 
 def _takes_transactions(offer: SubschemaInfo, configured: Sequence[str] | None) -> bool:
-    """Returns whether entries may be added in transactions: not with slapo-accesslog, where slapd may deadlock.
+    """Returns whether entries may be added in transactions: not with slapo-accesslog, with which slapd may deadlock.
 
     The overlay's mutex is locked during each write (accesslog_op_mod and accesslog_response in accesslog.c), and LMDB's
     during a whole transaction (txn_end_extop in txn.c). Between two adds of a transaction, another client's write locks
@@ -260,8 +263,9 @@ def _takes_transactions(offer: SubschemaInfo, configured: Sequence[str] | None) 
 
 
 def _require_access(server: Session, name: str) -> None:
-    """Raises NoWriteAccess if the account may not add the first entry `name`. Accepts rights that cannot be checked."""
-    existing = next((place for place in (dn.parent(name), name) if place and server.exists(place)), None)
+    """Raises NoWriteAccess if the account may not add the first entry `name`. Raises nothing if the rights cannot be
+    checked."""
+    existing = next((each for each in (dn.parent(name), name) if each and server.exists(each)), None)
     if existing is not None:
         visibility.require_below(server, existing)
         return
@@ -274,8 +278,8 @@ def _require_access(server: Session, name: str) -> None:
 
 
 def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool:
-    """Returns whether a new run replaces the run in `directory`. This is so if that run finished with other options, if
-    only the input files have changed, or if the database that the run loaded is no longer on the server."""
+    """Returns whether a new run replaces the run in `directory`: if that run has finished with other options, if only
+    the input files have changed, or if the database that the run has loaded is no longer on the server."""
     with recorded(directory) as catalogue:
         if catalogue is None:
             return False
@@ -287,7 +291,7 @@ def _begins_anew(options: AddOptions, directory: Path, identity: Report) -> bool
 
 
 def left_out(options: AddOptions, offer: SubschemaInfo) -> list[str]:
-    """Returns the attributes that are not sent, because the server refuses them from clients."""
+    """Returns the attributes that are not sent, because the server does not accept them from clients."""
     if options.as_replication:
         return sorted({*map(str.lower, overlays.COMPUTED), "contextcsn"})
     protected = offer.unwritable()
@@ -346,20 +350,20 @@ class _AddSteps(msgspec.Struct, frozen=True):
             log.warning(message, database.suffix, units.size(needed), units.size(room.available))
 
     def lease(self) -> AbstractContextManager[None]:
-        """Returns a context that switches nosync on if the options request it. Does nothing if the load is finished."""
+        """Returns a context that switches nosync on, if the options request this and the load is not finished yet."""
         if not self.options.nosync or self.run.catalogue.is_done("load"):
             return nullcontext()
         return lending.nosync_on(self.options.connection)
 
     def start(self, meter: Meter) -> bool:
-        """Discards the journal of an earlier run, which had other files or a stream. Returns whether there was a
-        journal: then the earlier run may have added entries that this load finds on the server."""
+        """Discards the journal of an earlier run with other files or a stream. Returns whether there was a journal, so
+        that the earlier run may have added entries which this load finds on the server."""
         uncertain = self.journal.exists()
         self.journal.unlink(missing_ok=True)
         return uncertain
 
     def scan(self, meter: Meter) -> _Scan:
-        """Checks that every file is complete, and counts the entries before any is sent. Raises EmptyInput."""
+        """Checks that every file is complete, and counts the entries, before an entry is sent. Raises EmptyInput."""
         if self.options.tree is not None:
             tree = self.options.tree.compiled
             return _Scan(tree.entries, tree.suffix)
@@ -374,14 +378,13 @@ class _AddSteps(msgspec.Struct, frozen=True):
             options.reject_file.unlink(missing_ok=True)
         with options.source.reading(meter) as read:
             loaded = sink.add(options.connection, read, self._load_options(uncertain, scan), meter)
-            # This must be inside the `with`: an AddRefused takes precedence over errors that closing the input would
-            # raise.
+            # Inside the `with`, because AddRefused takes precedence over an error of the input, which is closed early.
             counts = self._counts(loaded, round(meter.seconds, 3))
         killpoint("load.middle")
         server, first = options.connection, scan.first_dn
         if first is None:
             return Added(counts, None)
-        # The suffix alone identifies the database if the first entry was refused.
+        # If the first entry was refused, the suffix alone identifies the database.
         bound = with_retries(lambda: loaded_database(server, first, first) or loaded_database(server, first), meter)
         return Added(counts, bound)
 
@@ -391,12 +394,13 @@ class _AddSteps(msgspec.Struct, frozen=True):
         if scan.attributes is not None:
             without = sorted(set(without).intersection(scan.attributes))
             naming = tuple(sorted(set(naming).intersection(scan.attributes)))
-        # Values of the attributes `naming` are DNs. `looks`: the server may look these DNs up. `singly`: entries with
-        # these attributes must be added one at a time. If slapd's overlays are unknown, the worst is assumed.
-        looks, singly = True, bool(naming) and offer.openldap and offer.memberof
+        # The values of the attributes `naming` are DNs. `must_exist`: the server may refuse an entry if the entries
+        # with these DNs do not exist yet. `singly`: entries with these attributes must be added outside of
+        # transactions. Both are assumed if slapd's overlays are unknown.
+        must_exist, singly = True, bool(naming) and offer.openldap and offer.memberof
         configured = _configured_overlays(options.connection, offer)
         if naming and configured is not None:
-            looks, singly = overlays.require_named_entries(configured), overlays.change_named_entries(configured)
+            must_exist, singly = overlays.require_named_entries(configured), overlays.change_named_entries(configured)
         return sink.LoadOptions(
             exists=options.on_exists,
             leave_out=without,
@@ -408,7 +412,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
             transactions=_takes_transactions(offer, configured),
             contexts=offer.contexts,
             aliases=offer.aliases,
-            references=sorted(naming) if looks else [],
+            references=sorted(naming) if must_exist else [],
             singly=singly and offer.of_2_7,
             window=sink.WINDOW_SLAPD if offer.openldap else sink.WINDOW,
             journal=self.journal,
@@ -420,7 +424,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         )
 
     def _counts(self, loaded: Counts, seconds: float) -> AddCounts:
-        """Returns the report. Raises AddRefused if the load was stopped, and AddLost if the counts do not add up."""
+        """Returns the report. Raises AddRefused if the load was stopped, AddLost if the counts do not add up."""
         if loaded.stopped:
             first = loaded.rejections[0]
             where = f"{first.path or 'standard input'}, line {first.line}; also in {self.options.reject_file}"
@@ -451,7 +455,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
         )
 
 
-# Pattern of the first rejection's reason -> advice. A reason begins with the name of the LDAP result code.
+# Pattern of the reason of the first rejection -> advice. A reason begins with the name of the LDAP result code.
 _ADVICE = {
     "entryAlreadyExists": "To keep existing entries, give the same command with --on-exists skip; to "
     "bring them up to the LDIF, with --on-exists replace or newer ({where}).",

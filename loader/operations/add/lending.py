@@ -1,13 +1,12 @@
-"""Changes settings of a running server for a time, through cn=config, and restores them whatever happens.
+"""Changes settings of a running server temporarily, through cn=config.
 
 nosync, envflags and checkpoint are changed for a load, or until a time (`ditseed tune sync --lease`). olcUpdateDN is
-changed for a load that writes as replication does. slapd lets the account in olcUpdateDN write entryUUID, entryCSN,
-contextCSN and other attributes that otherwise only syncrepl may write. Meanwhile it refuses all other writes ("shadow
-context"; be_isupdate in servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
+changed for a load that writes as replication does: slapd lets the account in olcUpdateDN write entryUUID, entryCSN,
+contextCSN and other attributes that otherwise only syncrepl may write, and refuses all other writes ("shadow context";
+be_isupdate in servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
 
-Such a change is a lease, which is recorded before the change (loader/run/lease.py). If a run was killed, or a lease
-expired, the next start of `ditseed add` or `ditseed tune` against that server restores the setting.
-"""
+Each change is a lease, which is recorded before the change (loader/run/lease.py). If a run is killed or a lease
+expires, the next start of `ditseed add` or `ditseed tune` against that server restores the setting. """
 
 from __future__ import annotations
 
@@ -37,9 +36,8 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def nosync_on(connection: Connection) -> Iterator[None]:
-    """Runs the body with nosync on. Afterwards, all commits are on the server's disk.
-
-    If nosync was on without a lease, it stays on. Raises ConfigHidden, and SettingNotRestored if restoring it fails."""
+    """Runs the body with nosync on, then restores nosync and flushes all commits to the server's disk. If nosync was on
+    without a lease, changes nothing. Raises ConfigHidden, SettingNotRestored."""
     nosync, database = _sync_lease(connection, syncing.NOSYNC, "ditseed add")
     if database.nosync and nosync.name not in {other.name for other in lease.all_leases()}:
         log.warning("%s has nosync on already, and keeps it", database.suffix)
@@ -66,7 +64,6 @@ def update_dn_set(connection: Connection, suffix: str) -> Iterator[None]:
 
 def lend(connection: Connection, kind: str, value: str, seconds: float, why: str) -> None:
     """Changes a setting. After `seconds`, or after a boot, the next start of ditseed on this host restores the setting.
-
     Raises ConfigHidden, ConfigNotEditable, and UsageProblem if the setting has that value already, without a lease."""
     setting, database = _sync_lease(connection, kind, why)
     is_lent = setting.name in {other.name for other in lease.all_leases()}
@@ -76,14 +73,14 @@ def lend(connection: Connection, kind: str, value: str, seconds: float, why: str
 
 
 def release(connection: Connection, *kinds: str) -> None:
-    """Restores the settings that killed runs have left changed. If no lease is recorded, no server is contacted."""
+    """Restores the settings that killed runs have left changed. Contacts no server if no lease is recorded."""
     if not lease.all_leases():
         return
     with session(connection) as server:
         uri, identity = server.uri, leases.of_server(server)
     for kind in kinds or KINDS:
         for lent in lease.abandoned(identity, kind):
-            if lent.target != uri:  # the lease may be of another server with a copy of this configuration
+            if lent.target != uri:  # the lease may be of another server, which has a copy of this configuration
                 with opened(connection) as target:
                     database = target.config.database(lent.database)
                     update_dn = "".join(target.config.values(database.entry_dn, _UPDATE_DN))
@@ -95,7 +92,8 @@ def release(connection: Connection, *kinds: str) -> None:
 
 
 def put_back(lent: Lease, access: Connection) -> str:
-    """Restores the setting of one lease. Uses `access` if its URI is the lease's, else ldapi. Returns the outcome."""
+    """Restores the setting of a lease, through `access` if that has the lease's URI, otherwise through ldapi. Returns
+    the outcome in words."""
     if access.uri == lent.target:
         connection = access
     elif is_local(lent):
@@ -123,7 +121,7 @@ def restore(connection: Connection, lent: Lease) -> None:
     """Restores the former value, and flushes all commits to the server's disk. Raises SettingNotRestored."""
     try:
         database = _set(connection, lent, lent.before)
-        if lent.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # the other settings do not stop LMDB from syncing commits
+        if lent.kind in (syncing.NOSYNC, syncing.ENV_FLAGS):  # with other settings, LMDB syncs every commit itself
             with session(connection) as server:
                 flush(server, database)
     except LoaderError as error:
@@ -140,17 +138,15 @@ def require_free(config: Config, database: Database) -> None:
 
 
 def flush(server: Session, database: Database) -> None:
-    """Flushes all commits to the server's disk. LMDB syncs the whole file at each commit, so an entry is added and
-    deleted. If the database refuses that (a consumer, or read-only) and is on this host, its file is flushed from
-    outside.
-
+    """Flushes all commits to the server's disk: adds and deletes an entry, because LMDB syncs the whole file at each
+    commit. If the database refuses this (a consumer, or read-only) and is on this host, flushes its file from outside.
     Does nothing if the suffix has no entry."""
     if not server.exists(database.suffix):
         return
     name = "ditseed-sync"
     marker = f"cn={name},{database.suffix}"
     try:
-        if not server.exists(marker):  # a killed run may have left it
+        if not server.exists(marker):  # a killed run may have left the entry
             server.add(marker, {"objectClass": [b"organizationalRole"], "cn": [name.encode()]})
         server.delete(marker)
     except ServerRefused:
@@ -160,10 +156,10 @@ def flush(server: Session, database: Database) -> None:
 
 
 def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Database]:
-    """Returns a new lease, whose `before` is the value to restore, and the database."""
+    """Returns the database, and a new lease with the value to restore as `before`."""
     with opened(connection) as target:
         database, uri = target.config.database(connection.base), target.config.uri or ""
-        # If nosync is on, another run has a lease for it, and it was off before.
+        # If nosync is on, another run has switched it on under a lease, so off is the value to restore.
         before = OFF if kind == syncing.NOSYNC else syncing.SETTINGS[kind].of(database)
         options = (*target.arguments, "-b", database.suffix, f"--{kind}", before, "--apply")
         undo, mark = shlex.join(("ditseed", "tune", "sync", *options)), leases.mark(target.config, database)

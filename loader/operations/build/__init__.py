@@ -1,4 +1,5 @@
-"""Builds a database from LDIF offline, beside the present database. Publishes it once it is complete and checked.
+"""Builds a database from LDIF offline, in a run directory inside the database directory. Publishes the database once it
+is complete and checked.
 
 The steps are in the engine's module (native.py, slapadd.py). `replica seed` and `restore` also call `build_steps`.
 """
@@ -35,14 +36,14 @@ def build(options: BuildOptions, progress: Progress, timeouts: dict[str, float],
     options = options.below(place.database.suffix)
     identity = {**options.identity(), "configuration": made_for(place.config, place.database, options)}
     run_dir = place.directory / RUN_DIR
-    # A run with a stream starts over, because another stream may have other content.
+    # A run that reads a stream starts over, because the stream may have other content now.
     anew = place.begins_anew(run_dir, "build", identity, restart or options.files.streamed)
     with open_run(run_dir, "build", identity, progress, timeouts, anew) as run:
         return {**build_steps(options, run, place), **run.done_before()}
 
 
 def target_database(config_path: Path, suffix: str | None, replace: bool, target: Path | None = None) -> TargetDatabase:
-    """Returns the configured database as a build target. If `target` is set, it replaces the configured directory."""
+    """Returns the configured database as a build target. `target` replaces the configured directory."""
     config = configuration.read(config_path)
     database = config.database(suffix)
     if target is not None:
@@ -65,7 +66,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Checks options, configuration and target. Needs no input yet. Raises UsageProblem, NotProven, GlueRefused,
+    """Checks options, configuration and target before there is any input. Raises UsageProblem, NotProven, GlueRefused,
     TargetNotEmpty."""
     options.require_fitting()
     engine = _ENGINES[options.engine]

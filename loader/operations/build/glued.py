@@ -2,8 +2,7 @@
 from its share.
 
 Each entry goes to the database in which slapd would search for it, as with `slapadd -b SUPERIOR` without -g. All
-databases are built and checked before the first is published. The superior is published last, because it has the
-contextCSN.
+databases are built and checked before the first is published.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def require(options: BuildOptions, place: TargetDatabase, engine: Engine) -> Non
 
 
 def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> Report:
-    """Returns the part of the report that is known before the LDIF is divided."""
+    """Returns the facts that are known before the LDIF is divided."""
     require(options, place, engine)
     work = BuildSteps(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
@@ -56,7 +55,7 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine)
     return {"entries": scan.entries, "databases": databases}
 
 
-class _PartReport(msgspec.Struct, frozen=True):
+class _DatabaseReport(msgspec.Struct, frozen=True):
     suffix: str
     entries: int
     rejected: int
@@ -71,7 +70,7 @@ class _Glued(Loaded, frozen=True, kw_only=True):
 
     bytes: int
     directory: str
-    databases: list[_PartReport]
+    databases: list[_DatabaseReport]
     notes: list[str] = msgspec.field(default_factory=list)
     seconds: float
 
@@ -80,7 +79,7 @@ class _Glued(Loaded, frozen=True, kw_only=True):
 
 
 def build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engine) -> _Glued:
-    """Runs or resumes the build. Raises GlueRefused or ChangedSince if a published database is gone or was changed."""
+    """Runs or resumes the build. Raises GlueRefused if a published database is gone, ChangedSince if it was changed."""
     built = run.catalogue.facts_of("report", _Glued)
     if built is None:
         report = _build(options, run, place, engine)
@@ -105,14 +104,15 @@ class _Share(msgspec.Struct, frozen=True):
 
 
 class _Split(msgspec.Struct, frozen=True):
-    """Facts of the step `split`. `now`: time for generated attributes. `shares` is indexed by database number."""
+    """Facts of the step `split`. `now`: time for generated attributes. `shares`: one for each of
+    `_GluedBuild.places`."""
 
     now: str
     shares: list[_Share]
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """A database that is built and checked, with its run and the function that publishes it."""
+    """A database that is built and checked. `publish` publishes it."""
 
     suffix: str
     run: Run
@@ -153,7 +153,9 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
         bytes=sum(database.bytes for database in published),
         directory=str(place.directory),
         databases=[
-            _PartReport(part.suffix, load.entries, load.rejected, new.bytes, new.maxsize, new.directory, new.published)
+            _DatabaseReport(
+                part.suffix, load.entries, load.rejected, new.bytes, new.maxsize, new.directory, new.published
+            )
             for part, load, new in zip(parts, loads, published, strict=True)
         ],
         notes=[text for database in published for text in database.notes],
@@ -162,7 +164,7 @@ def _build(options: BuildOptions, run: Run, place: TargetDatabase, engine: Engin
 
 
 class _GluedBuild(msgspec.Struct, frozen=True):
-    """The bodies of the steps. `places` has the superior's target, then those of the databases glued to it."""
+    """The bodies of the steps. `places`: the superior database (number 0), then the databases glued to it."""
 
     options: BuildOptions
     run: Run
@@ -173,7 +175,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         return self.run.directory / SPLIT / f"{number}.ldif.zst"
 
     def claim(self, meter: Meter) -> tuple[str, ...]:
-        """Scans all of the LDIF. Returns the contextCSN of the tree for a consumer. No entryCSN may exceed it."""
+        """Scans the LDIF. Returns the contextCSN of a consumer's tree, which no entryCSN may exceed."""
         work = BuildSteps(self.options, self.run, self.places[0])
         scan = work.scan(meter)
         work.require_schema(scan)
@@ -192,8 +194,9 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         return _Split(options.input_time(), [_Share(share.entries, dict(share.newest)) for share in split])
 
     def require_entries(self, split: _Split) -> None:
-        """Raises EmptyInput if the LDIF has no entries. Raises GlueRefused if it has none for a database that holds
-        entries or must get the contextCSN. If it has none for another database, that database stays unchanged."""
+        """Raises EmptyInput if the LDIF has no entries. Raises GlueRefused if the LDIF has no entries for a database
+        that has entries now or must get the contextCSN. Any other database without entries in the LDIF stays
+        unchanged."""
         empty = [number for number, share in enumerate(split.shares) if not share.entries]
         if len(empty) == len(self.places):
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))
@@ -226,9 +229,8 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         writes_context = options.write_context and is_superior
         reached: list[str] = []
         if writes_context:
-            # Collects the greatest entryCSNs of the other databases: from the LDIF, then from the builds, which may
-            # generate some. If an environment is gone, it was published. Then the superior is built and has its
-            # contextCSN.
+            # The contextCSN covers the greatest entryCSNs of the LDIF, and those that the builds of the other databases
+            # have generated. An environment that is gone was published: the superior is already built then.
             reached += (text for share in split.shares for text in share.newest.values())
             for data in (part.run.directory / "environment" / DATA for part in parts):
                 if data.exists():
@@ -265,7 +267,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
 
 
 def _schema(superior: TargetDatabase) -> mdb.Schema:
-    """Returns the schema, which is needed to compare DNs. Raises GlueRefused if the core cannot read it."""
+    """Returns the schema, by which DNs are compared. Raises GlueRefused if the core cannot read the schema."""
     try:
         return schema_of(superior.config, superior.database)
     except NotProven as error:

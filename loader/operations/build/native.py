@@ -1,6 +1,6 @@
 """The steps of a build by the native core: one call reads the input once, and writes the data file.
 
-A configuration is refused, with the name of the setting, if the core's output is not proven to equal slapd's.
+A configuration is refused, with the name of the setting, if the core is not proven to build the same database as slapd.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Ta
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
-LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map that much
-OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first supported release, and the first later release that is not supported
-MOST_ENTRIES = 2**32 - 3  # entries per database; positions.rs of the core has the same limit
-LONGEST_INTLEN = 8  # bytes of an integer key; longer keys were never compared with slapd's
+LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map this many
+OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first supported release, and the first release that is too new
+MOST_ENTRIES = 2**32 - 3  # maximum number of entries in a database, as in the core's positions.rs
+LONGEST_INTLEN = 8  # maximum bytes of an integer key; longer keys were never compared with slapd's
 _SINCE: dict[Table, Release] = {"id2v": (2, 5, 0), "ixck": (2, 6, 0)}
-# These settings of cn=config do not change how entries are stored.
+# Settings of cn=config that do not change how entries are stored.
 _INDIFFERENT = ("olcaccess", "olclimits", "olcrootpw", "olcsyncrepl")
 _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # slapd-mdb(5)
 
@@ -60,7 +60,8 @@ _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # sl
 def proven_settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
-    """Returns the settings of the database. Raises NotProven or SettingRefused if the core does not support one."""
+    """Returns the settings of the database. Raises NotProven or SettingRefused for a setting that the core does not
+    support."""
     backmdb.require_supported(config, database, superior or database)
     of_2_7 = (tools.release() or OLDEST) >= (2, 7, 0)
     settings = backmdb.settings(config, database, superior, of_2_7)
@@ -82,8 +83,8 @@ def require_keys(settings: Settings) -> None:
 
 
 def require_numbers(entries: int | None, options: BuildOptions, source: str = "") -> None:
-    """Raises TooManyEntries if a database cannot hold `entries`, which is None if unknown. If the entries are not in
-    files, `source` names their source in the message."""
+    """Raises TooManyEntries if `entries` (None: unknown) do not fit into a database. `source`: the name of their source
+    in the message, if the entries are not in input files."""
     if entries is not None and entries > MOST_ENTRIES:
         path = source or ", ".join(map(str, options.inputs)) or "the template"
         counts = f"{units.number(entries)} entries, at most {units.number(MOST_ENTRIES)} in a database"
@@ -92,8 +93,8 @@ def require_numbers(entries: int | None, options: BuildOptions, source: str = ""
 
 def require_rules(foreign: Mapping[str, str], unproven: Mapping[str, str]) -> None:
     """Raises NotProven if an attribute type has a rule or syntax that the core cannot apply. Both parameters map
-    attribute types to such rules. A rule in `foreign` is not OpenLDAP's own. A rule in `unproven` is needed for an
-    index, multival or sortvals, but the core does not have it."""
+    attribute types to rules: `foreign` to rules that are not OpenLDAP's own, `unproven` to rules that an index,
+    multival or sortvals needs but the core does not have."""
     for name, rule in sorted(foreign.items()):
         raise NotProven(reason=f"{name} has {rule}, which a module that is not OpenLDAP's defines")
     for name, rule in sorted(unproven.items()):
@@ -112,8 +113,8 @@ def tables() -> tuple[Table, ...]:
 
 
 def made_for(config: Config, database: Database, options: BuildOptions) -> str:
-    """Returns a checksum of slapd's release, the schema and the settings that determine how entries are stored. If the
-    core does not support them, all settings count. A run is resumed only if the checksum is the same."""
+    """Returns a checksum of slapd's release, the schema, and the settings that determine how entries are stored (all
+    settings, if the core does not support the configuration). A run is resumed only if the checksum is the same."""
     try:
         settings: object = proven_settings(config, database, options)
     except NotProven:
@@ -124,8 +125,9 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
 
 class NativeLoaded(Loaded, frozen=True, kw_only=True):
     """`left_out`: number of entries that were read but not stored, the sum of `read_twice` and `without_parent`.
-    `tables`: table -> number of values. `records`: checksum of copied records. The build may add attributes;
-    `completed` is their part of the tree's checksum. `stale`: number of entries that were removed after the build."""
+    `tables`: table -> number of values. `records`: checksum of copied records. `completed`: the part of the tree's
+    checksum that comes from attributes which the build added. `stale`: number of entries that were removed after the
+    build."""
 
     left_out: int
     tables: dict[str, int]
@@ -159,8 +161,8 @@ def require(options: BuildOptions, place: TargetDatabase) -> None:
 
 
 def target_of(options: BuildOptions, place: TargetDatabase) -> Target:
-    """Returns the target for the core. Raises NotProven. A replica may contain dynamic objects without slapo-dds,
-    because syncrepl does not check the schema."""
+    """Returns the target for the core. Raises NotProven. A replica may have dynamic objects without slapo-dds, because
+    syncrepl does not check the schema."""
     config, maxsize = place.config, limits_of(options, place).maxsize
     settings = proven_settings(config, place.database, options, place.superior)
     effects = schema_effects(config, place.named)
@@ -186,7 +188,7 @@ def limits_of(options: BuildOptions, place: TargetDatabase) -> Limits:
 
 def predicted(options: BuildOptions, target: Target, meter: Meter, is_rough: bool = False) -> int:
     """Returns the expected bytes of the database, from a sample of the files. Returns 0 for a generated tree, and for
-    faulty input, because the load reports the fault with its line."""
+    invalid input, which the load reports with its line."""
     if options.tree is not None:
         return 0
     try:
@@ -208,15 +210,15 @@ class NativeSteps(BuildSteps):
         return target_of(self.options, self.place)
 
     def config(self, meter: Meter) -> None:
-        """Checks the configuration and the directory for rejects. No input is read before that."""
+        """Checks the configuration, and the directory of the file for rejects, before any input is read."""
         with files.explained(self.rejects):
             self.rejects.parent.stat()
         files.require_writable(self.rejects.parent)
         _ = self.target
 
     def load(self, meter: Meter, claimed: Sequence[str] | None) -> NativeLoaded:
-        """Reads the input with one native call. Before that, samples input files, and raises MaxsizeTooSmall or NoSpace
-        if the database would not fit."""
+        """Samples the input files, and raises MaxsizeTooSmall or NoSpace if the database would not fit. Then builds the
+        database with one native call."""
         options = self.options
         if options.tree is None and not options.files.streamed:
             require_room(
@@ -290,14 +292,15 @@ class NativeSteps(BuildSteps):
         )
 
     def transfer(self, meter: Meter, source: Snapshot) -> NativeLoaded:
-        """Copies the records of another database. Raises NotProven if the new slapd would store one differently."""
+        """Copies the records of another database. Raises NotProven if the new slapd would store a record
+        differently."""
         with self._making() as (partial, limits):
             copied = mdb.transfer(self.target, source, partial, limits, meter)
         entries, checksum = copied.entries, copied.checksum
         return NativeLoaded(entries, entries, 0, _invalid(copied), left_out=0, tables=copied.tables, records=checksum)
 
     def records_checksum(self, meter: Meter) -> str:
-        """Reads the records that `transfer` wrote from the file, and returns their checksum."""
+        """Reads the records that `transfer` wrote to the file, and returns their checksum."""
         jobs = self.options.jobs or defaults.processors()
         return mdb.records_checksum(self.data, jobs, meter)
 
@@ -315,8 +318,8 @@ class NativeSteps(BuildSteps):
 
     @contextmanager
     def _limits(self) -> Iterator[Resources]:
-        """Yields memory, threads, and a directory for data that memory cannot hold. The directory is below --tmp, with
-        a random name, or in the run directory. The next run removes a directory that a killed run left."""
+        """Yields memory, threads, and a directory for data that memory cannot hold: in the directory of --tmp, with a
+        random name, or in the run directory, where the next run removes the files of a killed run."""
         options, scratch = self.options, self.run.directory / "sort"
         with ExitStack() as stack:
             with files.explained(options.scratch or scratch):
@@ -330,7 +333,7 @@ class NativeSteps(BuildSteps):
 
     def check(self, meter: Meter, loaded: NativeLoaded) -> Checked:
         """Checks that each entry that was read is in the database, left out or rejected, and that the database is
-        sound. At the level `none`, only the counts are compared."""
+        sound. The level `none` only compares the counts."""
         (notes, maxsize), level, written = self.complete(meter), self.options.verify, loaded.entries
         if level in verify.DEEPER:
             verify.verify(self.data, level, meter)
@@ -344,5 +347,5 @@ class NativeSteps(BuildSteps):
 
 
 def _invalid(built: Built | Transferred) -> list[str]:
-    """Returns lines for the report that say how many values of each attribute violate their syntax."""
+    """Returns a line for each attribute: how many of its values violate their syntax."""
     return [f"{count} of {name} ({syntax})" for name, syntax, count in built.misfits]

@@ -1,8 +1,8 @@
 """The steps of a build by slapadd. The input is read three times, because slapadd reports errors late and briefly.
 
-Several slapadds may share a load. Each gets a slice of the input and an LMDB environment of its own. At the end, the
+Several slapadds may share a load. Each loads a slice of the input into an LMDB environment of its own, and then the
 environments are merged. A single slapadd -q uses one processor and inserts index keys in place, so it becomes very slow
-once its database outgrows memory. But the database of a slice fits into memory, and each processor can load a slice.
+once its database outgrows memory. The database of a slice fits into memory, and each processor can load a slice.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ from loader.storage import files
 
 SPOOL = "spool"  # name of a step, and of its directory in the run directory
 STEPS = (SPOOL, "scan", "schema", "size", "slice", "load", "slices", "merge", "check", "publish")
-_MARGIN = 1.25  # factor: a large index has deeper B-trees, and more new substring keys than the prediction assumes
-# Bytes of the map if the size cannot be predicted. slapadd makes a sparse file as long as its map, and a file of ext4
-# must be shorter than 16 TiB.
+_MARGIN = 1.25  # factor: large indexes have deeper B-trees, and more new substring keys than the prediction assumes
+# Bytes of the map if the size cannot be predicted. slapadd creates a sparse file of the size of its map, and a file on
+# ext4 must be smaller than 16 TiB.
 _LARGEST = 8 << 40
 _FEW = 50_000  # entries per slice; smaller slices need too many starts of slapadd, larger slices load more slowly
 _MANY = 64  # maximum number of slices if they fit into memory
-_LEAST = 5_000  # minimum entries per slice if memory is short
+_LEAST = 5_000  # minimum number of entries per slice if memory is short
 _SHARE = 2  # the environments that are being loaded may fill 1/2 of the memory
-_WORTH = 4  # all copies of the shared entries together are at most 1/4 of the other entries
+_WORTH = 4  # the shared entries, counted once per slice, are at most 1/4 of the other entries
 
 
 class _Size(msgspec.Struct, frozen=True):
-    """`estimate`: predicted bytes, or 0 if unknown. `maxsize`: bytes of slapadd's map. `shards`: number of slices."""
+    """`estimate`: predicted bytes of the database; 0 if unknown. `maxsize`: bytes of slapadd's map. `shards`: number of
+    slices."""
 
     estimate: int
     maxsize: int
@@ -59,8 +60,8 @@ class _Size(msgspec.Struct, frozen=True):
 
 
 class _Slices(msgspec.Struct, frozen=True):
-    """`cuts` has the start of each slice. If it is empty, one slapadd loads all entries. `shared`: number of entries
-    that every slice has. `leaves`: number of entries that only one slice has."""
+    """`cuts`: the start of each slice; empty if one slapadd loads all entries. `shared`: number of entries that are in
+    every slice. `leaves`: number of entries that are in one slice only."""
 
     shared: int = 0
     leaves: int = 0
@@ -68,7 +69,7 @@ class _Slices(msgspec.Struct, frozen=True):
 
 
 class _LoadedSlice(msgspec.Struct, frozen=True):
-    """`rooted`: whether the slice contains the suffix entry. `identity` is `files.identity` of its data file."""
+    """`rooted`: whether the slice contains the suffix entry. `identity`: `files.identity` of the slice's data file."""
 
     entries: int
     rooted: bool
@@ -111,7 +112,8 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
 
 
 def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
-    """Runs the steps before the load. The dictionary maps attribute names in the LDIF to names in the schema."""
+    """Runs the steps before the load. Returns their facts. The dictionary maps attribute names in the LDIF to names in
+    the schema."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
@@ -119,8 +121,8 @@ def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scan
 
 
 def _spooled(options: BuildOptions, run: Run) -> BuildOptions:
-    """Copies streams to compressed files (mode 0600) in the run directory. Returns the options with these files.
-    Messages name lines of these files, so they stay until the load has ended. They have no folded lines."""
+    """Copies streams to compressed files (mode 0600) in the run directory, without folded lines. Returns the options
+    with these files as inputs. The files stay until the load has ended, because messages name their lines."""
     if not options.files.streamed:
         return options
     spool = run.directory / SPOOL
@@ -179,7 +181,7 @@ class _Sizing(BuildSteps):
 
         can_slice = options.shards != 1 and not options.tree and options.engine == "slapadd"
         if not scan.first_dn:
-            can_slice = False  # the empty DN has no node in dn2i, and the merge works on nodes
+            can_slice = False  # the entry of the empty DN has no node in dn2i, which the merge needs
         if can_slice and self.writes_context and backmdb.settings(place.config, place.database).subentry:
             can_slice = False  # with sync_use_subentry, one slapadd must read all entries to write the contextCSN
         count = options.shards or 1
@@ -196,7 +198,7 @@ class _Sizing(BuildSteps):
 
 @dataclass(frozen=True)
 class _Loading(BuildSteps):
-    """The bodies of the load and the later steps. `load_slices` skips slices that an earlier run has loaded."""
+    """The bodies of the load and of the later steps."""
 
     scanned: Scanned
     size: _Size
@@ -211,7 +213,7 @@ class _Loading(BuildSteps):
 
     @contextmanager
     def _target(self, directory: Path, scratch: Path) -> Iterator[slapadd.Target]:
-        """Yields a target for slapadd. Its directory is empty, and its private configuration is in `scratch`."""
+        """Yields a target for slapadd: the emptied `directory`, with a private configuration in `scratch`."""
         files.emptied(directory)
         maxsize = self.size.maxsize
         settings = {"olcDbDirectory": [bytes(directory)], "olcDbMaxSize": [str(maxsize).encode()]}
@@ -233,11 +235,11 @@ class _Loading(BuildSteps):
         return backmdb.settings(self.place.config, self.place.database, self.place.superior)
 
     def slice(self, meter: Meter) -> _Slices:
-        """Divides the input into slices. Returns no cuts if one slapadd should load all of it."""
+        """Divides the input into slices. Returns no cuts if one slapadd should load the whole input."""
         files.emptied(self.slices)
         plan = self.source.plan(self.size.shards, meter)
         cuts, count, shared = plan.cuts, len(plan.cuts), units.number(plan.shared)
-        if not self.options.shards:  # cut fewer slices, so that they do not load mostly shared entries
+        if not self.options.shards:  # fewer slices, so that shared entries are only a small part of each
             count = min(count, 1 + plan.leaves // (_WORTH * max(plan.shared, 1)))
         if plan.unknown or count < 2:
             reason = f"{shared} entries have children"
@@ -250,22 +252,23 @@ class _Loading(BuildSteps):
         return _Slices(plan.shared, plan.leaves, [cuts[at * len(cuts) // count] for at in range(count)])
 
     def load_slices(self, meter: Meter, plan: _Slices) -> None:
-        """Loads each slice into its own environment. The first failure ends all slapadds. One slapadd runs per
-        processor, or fewer if their environments would not fit into memory."""
-        loaded_slices, count, inner = self._done(), len(plan.cuts), Meter(meter.name)
+        """Loads each slice into its own environment, except the slices that an earlier run has loaded. The first
+        failure ends all slapadds. One slapadd runs per processor, or fewer if their environments would not fit into
+        memory."""
+        loaded_slices, count, slices_meter = self._done(), len(plan.cuts), Meter(meter.name)
         meter.add(entries=sum(part.entries for part in loaded_slices.values()))
         fitting = defaults.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)
         threads = max(1, min(defaults.processors(), count, fitting))
-        with meter.counting(inner), ThreadPoolExecutor(threads) as pool:
+        with meter.counting(slices_meter), ThreadPoolExecutor(threads) as pool:
             todo = [number for number in range(count) if _name(number) not in loaded_slices]
-            futures = [pool.submit(self._load_slice, number, plan, inner) for number in todo]
+            futures = [pool.submit(self._load_slice, number, plan, slices_meter) for number in todo]
             try:
                 for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                     future.result()
             except BaseException:
                 for future in futures:
                     future.cancel()
-                inner.cancel()
+                slices_meter.cancel()
                 raise
         killpoint("slices.middle")
         if self.scanned.claimed and not any(part.rooted for part in self._done().values()):
@@ -273,7 +276,7 @@ class _Loading(BuildSteps):
             raise LdifUnreadable(path=self.source.paths[0], reason=reason)
 
     def _done(self) -> dict[str, _LoadedSlice]:
-        """Returns the loaded slices whose data file is still the one that was recorded."""
+        """Returns the loaded slices whose recorded data file is still there."""
         recorded = self.run.catalogue.partitions("slices", _LoadedSlice)
         data = {name: self.slices / name / DATA for name in recorded}
         return {
@@ -300,7 +303,7 @@ class _Loading(BuildSteps):
         with self._target(directory, directory) as target:
             leaves, rooted = slapadd.load_slice(target, piece, meter)
         files.make_durable(directory / DATA)
-        entries = leaves + (plan.shared if number == 0 else 0)  # shared entries count once
+        entries = leaves + (plan.shared if number == 0 else 0)  # the shared entries are counted in the first slice only
         loaded = _LoadedSlice(entries, rooted, files.identity(directory / DATA))
         self.run.catalogue.finish_partition("slices", name, loaded)
         killpoint("slices.each")

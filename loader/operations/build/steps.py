@@ -42,12 +42,12 @@ _NATIVE = {
     "rejects": "--rejects",
     "file_urls": "--allow-file-urls",
 }
-_SHOWN = 10  # names listed in one message
+_SHOWN = 10  # maximum number of names listed in one message
 _UNKNOWN = re.compile(r"str2ad\(([^)]+)\): attribute type undefined|unrecognized objectClass '([^']+)'", re.IGNORECASE)
 
 
 class LdifInputs:
-    """Options of a verb that loads LDIF files or a generated tree."""
+    """The inputs of a verb that loads LDIF files or a generated tree."""
 
     inputs: tuple[Path, ...]
     tree: Synthetic | None
@@ -61,7 +61,7 @@ class LdifInputs:
         return self.tree or self.files
 
     def scanned(self, meter: Meter) -> ldif.ScanResult:
-        """Reads all input once, and checks that every file is complete."""
+        """Scans the whole input, and checks that every file is complete."""
         with self.source.reading(meter) as read:
             result = ldif.scan(names(read), meter)
         ldif.require_read(self.inputs, result.entries)
@@ -72,23 +72,23 @@ class LdifInputs:
 class BuildOptions(DeclaredBuild, LdifInputs):
     """The input (LDIF files, directories of LDIF files, or a `tree`), and the configuration of the database to build.
 
-    `maxsize`: None keeps the configured maxsize. "auto" or a number changes it in the slapd.d, unless `target` replaces
-    the configured directory. `seeding`: the database is for a consumer. It then needs a contextCSN, and no entry may be
-    newer. The contextCSN is in the LDIF or, with `write_context`, is computed from the entries."""
+    `maxsize`: None keeps the configured maxsize; "auto" or a number changes it in the slapd.d, unless `target` replaces
+    the configured directory. `seeding`: the database is for a consumer, and so needs a contextCSN, which no entryCSN
+    may exceed. The contextCSN is in the LDIF or, with `write_context`, is computed from the entries."""
 
     seeding: bool = False
     check_schema: bool = True  # False: store entries unchecked, as slapadd -s and slapd's consumers do
     complete_naming: bool = True  # add missing RDN values to entries, as slapadd does
     as_slapadd: bool = False  # refuse `version:` and `changetype:`, as slapadd does
     tree: Synthetic | None = None  # replaces `inputs`
-    # These are set only if the database is part of a glued tree:
-    now: str | None = None  # the time for generated attributes; None: `input_time` computes it
-    claimed: tuple[str, ...] | None = None  # contextCSN of a tree for a consumer; None: the input contains it
+    now: str | None = None  # time for generated attributes; None: computed by `input_time`
+    # The other fields are set only for the databases of a glued tree.
+    claimed: tuple[str, ...] | None = None  # contextCSN of a consumer's tree; None: the input contains it
     first: int = 0  # counter of the first generated entryCSN
-    reached: tuple[str, ...] = ()  # CSNs of the other databases; the contextCSN of -w must cover them
+    reached: tuple[str, ...] = ()  # CSNs of the other databases, which the contextCSN of -w must cover
 
     def below(self, suffix: str) -> BuildOptions:
-        """Returns the options with the generated tree moved below `suffix`."""
+        """Returns the options with `suffix` as the suffix of the generated tree."""
         return replace(self, tree=self.tree.with_suffix(suffix)) if self.tree else self
 
     def identity(self) -> dict[str, object]:
@@ -113,11 +113,11 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
     @property
     def copies_provider(self) -> bool:
-        """Whether the database belongs to a consumer. It then gets all values of the provider, even invalid ones."""
+        """Whether the database belongs to a consumer, which gets all values of its provider, even invalid values."""
         return self.seeding or self.claimed is not None
 
     def subordinates(self, place: TargetDatabase) -> list[Database]:
-        """Returns the mdb databases that are glued to that of `place`. Raises GlueRefused if one cannot be built."""
+        """Returns the mdb databases glued to the database of `place`. Raises GlueRefused if one cannot be built."""
         if not self.glue or self.target is not None:
             return []
         glued = [each for each in configs.subordinates(place.config, place.database) if each.backend == "mdb"]
@@ -132,9 +132,9 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         return glued
 
     def input_time(self) -> str:
-        """Returns the time for generated attributes such as createTimestamp. It is the time of the newest input file,
-        so that equal input yields an equal database. For a stream, it is the present time. For a tree, it is a fixed
-        time. SOURCE_DATE_EPOCH (reproducible-builds.org) overrides it."""
+        """Returns the time for generated attributes such as createTimestamp: `now`, SOURCE_DATE_EPOCH
+        (reproducible-builds.org), a fixed time for a tree, the present time for a stream, or the mtime of the newest
+        input file, so that the same files always yield the same database."""
         if self.now is not None:
             return self.now
         seconds = os.environ.get(ENV_EPOCH)
@@ -149,7 +149,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         return time.strftime("%Y%m%d%H%M%SZ", time.gmtime(moment))
 
     def require_fitting(self, dry: bool = False) -> None:
-        """Raises UsageProblem if options exclude each other. `dry` means --dry-run, which reads the input twice."""
+        """Raises UsageProblem if options exclude each other. `dry`: for --dry-run, which reads the input twice."""
         unsupported: list[str] = []
         if self.engine == "slapadd":
             default = BuildOptions(Path())
@@ -169,8 +169,8 @@ class BuildOptions(DeclaredBuild, LdifInputs):
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """The result of a scan. Each name has the file and line of its first use. No entryCSN may exceed the contextCSN
-    `claimed`."""
+    """The result of a scan. `attributes`, `object_classes`: name -> file and line of its first use. `claimed`: for a
+    consumer, the contextCSN that no entryCSN may exceed."""
 
     entries: int
     bytes: int
@@ -181,7 +181,7 @@ class Scanned(msgspec.Struct, frozen=True):
 
 
 def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
-    """Reads all input once. Checks that every file is complete, counts the entries and collects the names."""
+    """Reads the whole input once: checks that every file is complete, counts the entries and collects the names."""
     result = options.scanned(meter)
     if not result.entries:
         raise EmptyInput(path=", ".join(map(str, options.inputs)))
@@ -196,8 +196,8 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
 def claimed_csns(
     scan: ldif.ScanResult, where: Path, suffix: str, write_context: bool, advice: str = NO_CONTEXT
 ) -> list[str]:
-    """Returns the contextCSN of scanned LDIF. If the LDIF has none and `write_context` is set, returns the highest
-    entryCSNs. Else raises NoContextCSN, which names `where`."""
+    """Returns the contextCSN of scanned LDIF; with `write_context`, if the LDIF has none, the highest entryCSNs. Raises
+    NoContextCSN with the path `where` if there are none either."""
     csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if write_context else {})
     if not csns:
         raise NoContextCSN(where=where, suffix=suffix, advice=advice, commands=())
@@ -205,8 +205,8 @@ def claimed_csns(
 
 
 class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The counts of a load. `entries`: number of entries in the new database. `invalid` counts loaded values that
-    violate their syntax. `rejects` is the file of the rejected records, or "" if there are none."""
+    """The counts of a load. `entries`: number of entries in the new database. `invalid`: for each attribute, how many
+    loaded values violate their syntax. `rejects`: file with the rejected records; "" if there are none."""
 
     read: int
     entries: int
@@ -217,7 +217,7 @@ class Loaded(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a build. `more` has facts for the report that only this engine has."""
+    """The result of a build. `more`: further facts for the report, which only this engine has."""
 
     loaded: Loaded
     published: Published
@@ -258,8 +258,8 @@ class BuildSteps:
 
     @property
     def data(self) -> Path:
-        """The data file of the new environment. No other process writes it, so that it is read without a reader slot,
-        which would take a child process."""
+        """The data file of the new environment. No other process writes it, so it is read without a reader slot, which
+        would need a child process."""
         return self.environment / DATA
 
     @property
@@ -276,7 +276,8 @@ class BuildSteps:
         return scan(self.options, self.place, meter)
 
     def require_schema(self, scan: Scanned) -> None:
-        """Raises NoSuchSuffix if the first entry is below no suffix, SchemaMissing if the schema lacks a name."""
+        """Raises NoSuchSuffix if the first entry is below none of the suffixes, SchemaMissing if the schema lacks a
+        name."""
         suffixes, first = self.place.database.suffixes, scan.first_dn
         # In a glued tree, the step `split` has already chosen the entries by suffix.
         if self.place.superior is None and not any(dn.is_below(first, suffix) for suffix in suffixes):
@@ -284,8 +285,8 @@ class BuildSteps:
         require_known(self.place, scan.attributes, scan.object_classes, self.run.directory)
 
     def complete(self, meter: Meter) -> tuple[list[str], int]:
-        """Writes the contextCSN of a glued tree (with -w). Sets the file's map size to maxsize. Returns notes for the
-        operator, and the maxsize. Raises MaxsizeTooSmall, ServerRunning or, for a consumer, SharedUuid."""
+        """Writes the contextCSN of a glued tree (with -w), and sets the file's map size to maxsize. Returns notes for
+        the operator, and the maxsize. Raises MaxsizeTooSmall, ServerRunning or, for a consumer, SharedUuid."""
         options, place, suffix = self.options, self.place, self.place.database.suffix
         if options.copies_provider:
             verify.require_unique_uuids(self.data, meter, self.run.directory)
@@ -319,7 +320,7 @@ FirstUse = Mapping[str, tuple[str, int]]  # name -> file and line of its first u
 
 
 def require_known(place: TargetDatabase, attributes: FirstUse, object_classes: FirstUse, scratch: Path) -> None:
-    """Raises SchemaMissing if the schema lacks names. The error says where each of them is first used."""
+    """Raises SchemaMissing, with the first use of each name, if the schema lacks names."""
     uses = {**object_classes, **attributes}
     unknown = unknown_names(place, list(attributes), list(object_classes), scratch)
     require_none_lacking(place.config, [f"{name} ({uses[name][0]}, line {uses[name][1]})" for name in unknown])
@@ -334,8 +335,7 @@ def unknown_names(
     place: TargetDatabase, attributes: Sequence[str], object_classes: Sequence[str], scratch: Path
 ) -> list[str]:
     """Returns the names that slapadd does not know. slapadd -u writes nothing, and -c continues after errors."""
-
-    # slapadd rejects these records for various reasons, but its messages show only unknown names.
+    # slapadd rejects all of these records for some reason, but only unknown names match `_UNKNOWN`.
     top = f"dn: {place.database.suffix}\nobjectClass: "
     probes = [f"{top}top\n{name}: x\n\n" for name in attributes] + [f"{top}{name}\n\n" for name in object_classes]
     with place.private_configuration(scratch) as copy:
@@ -343,14 +343,14 @@ def unknown_names(
         answer = child.run(command, stdin="".join(probes).encode())
     reported = _UNKNOWN.findall("\n".join(answer.stderr_lines))
     unknown = {(attribute or object_class).lower() for attribute, object_class in reported}
-    # slapadd may also report the value "x" of a probe where a DN is required. So only the given names count.
+    # slapadd may also report the value "x" of a record, if a DN is required there. So other names are dropped.
     return [name for name in (*attributes, *object_classes) if name.lower() in unknown]
 
 
 def member_of_notes(config: Config, database: Database, path: Path) -> list[str]:
-    """Returns a note for each instance of slapo-memberof if `path`, an environment directory or a data file, has values
-    of its member attribute but none of its memberOf attribute. slapo-memberof does not run during an offline load. Its
-    manual page has the defaults."""
+    """Returns a note for each slapo-memberof whose member attribute is stored in `path` (an environment directory or a
+    data file) but whose memberOf attribute is not: the overlay does not run during an offline load. The defaults of
+    both are in slapo-memberof(5)."""
     notes = []
     for name, _ in config.entries:
         rdn, _, above = name.lower().partition(",")
