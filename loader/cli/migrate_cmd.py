@@ -35,6 +35,6 @@ def command(options: MigrateOptions, run: Run) -> int:
         report, would_succeed = operation.plan(options, run.progress)
         show_report(report, run.as_json)
         return EXIT_OK if would_succeed else EXIT_DIFFERENT
-    done = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
-    show_report(done.report(), run.as_json)
+    report = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+    show_report(report, run.as_json)
     return EXIT_OK

@@ -1,7 +1,7 @@
 """Reads the contents of a database (entries, suffixes, contextCSN, tables, indexes) from a snapshot.
 
-A running provider writes its contextCSN only at checkpoints and when it stops. So a copy of its database contains an
-outdated contextCSN."""
+The contextCSN in a copy of a running provider's database is outdated, because slapd writes the contextCSN only at
+checkpoints and when it stops."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["Contents", "IndexCost", "IndexCosts"]
 CONTEXT, ENTRY = "contextCSN", "entryCSN"
 ENTRIES = "id2e"
 _NO_INDEXES = {"ad2i", "dn2i", "id2e", "id2v", "ixck"}
-_SUMMARY_ENTRIES = 5000  # the most entries that `summarise` reads for newest_csns; this takes a quarter of a second
+_SUMMARY_ENTRIES = 5000  # maximum number of entries that `summarise` reads for newest_csns, in a quarter of a second
 
 
 @contextmanager
 def reading(env: Path) -> Iterator[Contents]:
-    """Yields the current contents of an environment directory, which slapd may be using, or of a data file that nobody
-    writes. Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused."""
+    """Yields the current contents of an environment directory, which slapd may be using, or of a data file that no
+    process writes. Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted, ReadersFull, NoSuchPath, LockUnused."""
     with snapshot.protected(env, clears=False) as image, meta.explained(meta.data_file(env), image.path):
         yield Contents(image.path, txn=image.txn)
 
@@ -61,7 +61,7 @@ def attributes(env: Path) -> list[str]:
 
 
 def number_of(contents: Contents, name: str) -> int | None:
-    """Returns the number of an attribute description in ad2i; None if no entry has used it yet."""
+    """Returns the number of an attribute description in ad2i; None if no entry has used the description yet."""
     return next((number for number, text in contents.attributes().items() if text.lower() == name.lower()), None)
 
 
@@ -69,8 +69,8 @@ def number_of(contents: Contents, name: str) -> int | None:
 
 
 def suffix_id(contents: Contents, suffix: str | None) -> int | None:
-    """Returns the entry ID of `suffix`, or None if it has no entry. Without `suffix`, returns the ID of the only
-    suffix, or None if there are several. The suffix "" has the ID 0, because its entry is the root of dn2i."""
+    """Returns the entry ID of `suffix`; None if there is no such entry. If `suffix` is None, returns the ID of the only
+    suffix; None if there are several. The suffix "" has the ID 0, because its entry is the root of dn2i."""
     is_root = suffix is None or dn.key(suffix) == ""
     if is_root and contents.values(0, "objectClass") is not None:
         return 0
@@ -101,10 +101,10 @@ def newest_csns(env: Path, suffix: str | None = None, whole: bool = True, most: 
     """Returns server ID -> greatest CSN, from the stored contextCSN and from the entries that changed later.
 
     No returned CSN is too great. A late change from another server can be missed; syncrepl then sends the change again.
-    The entryCSN index is read backwards, down to the stored contextCSN. If there is no such index or no contextCSN, all
-    entries are read, which takes minutes for ten million. Without a contextCSN, `whole=False` reads only the last
-    second. `most` limits the entries that are read through the index. If entries have the same second, those with the
-    highest IDs are read, because a bulk load adds the newest entries last."""
+    Reads the index of entryCSN backwards, down to the stored contextCSN. Without this index or a contextCSN, reads all
+    entries, which takes minutes for ten million; but if the contextCSN is missing and `whole` is false, reads only the
+    entries of the last second. `most`: maximum number of entries that are read through the index. Of the entries of a
+    second, those with the highest IDs are read, because a bulk load adds the newest entries last."""
     with reading(env) as contents:
         return _newest_by_server(contents, _stored_csns(contents, suffix, env), whole, most)
 
@@ -115,7 +115,7 @@ def _newest_by_server(contents: Contents, stored: list[str], whole: bool, most: 
 
 
 class DatabaseSummary(Struct, frozen=True):
-    """`context_csns` are the stored values. `newest_csns` are the newest CSNs found. Both ascend by server ID."""
+    """`context_csns`: the stored contextCSN. `newest_csns`: see that function. Both ascend by server ID."""
 
     entries: int
     suffixes: tuple[str, ...]
@@ -124,8 +124,8 @@ class DatabaseSummary(Struct, frozen=True):
 
 
 def summarise(env: Path, suffix: str | None = None, newest: bool = True) -> DatabaseSummary:
-    """Summarises an environment directory, live or not, or a data file. `newest` fills newest_csns, which is otherwise
-    empty. For speed, it reads at most `_SUMMARY_ENTRIES` entries, and only if entryCSN is indexed."""
+    """Summarises an environment directory, which slapd may be using, or a data file. Without `newest`, newest_csns is
+    empty. At most `_SUMMARY_ENTRIES` entries are read for newest_csns, and only if entryCSN is indexed."""
     with reading(env) as contents:
         tables = contents.tables
         stored_csns = _stored_csns(contents, suffix, env)
@@ -160,21 +160,21 @@ def indexes(env: Path) -> dict[str, int]:
 
 
 def table_bytes(env: Path) -> dict[str, int]:
-    """Returns table -> bytes. Sub-databases of duplicate values are missing, because LMDB's statistics omit them."""
+    """Returns table -> bytes, without the sub-databases of duplicate values, which LMDB's statistics omit."""
     page_size = meta.read_meta(env).page_size
     with reading(env) as contents:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
 
 
 class IndexCounts(Struct, frozen=True):
-    """`keys` maps a number n to the number of index keys that have n entry IDs. `key_bytes` is the size of one key."""
+    """`keys`: number of entry IDs -> number of index keys with this number of IDs. `key_bytes`: bytes of a key."""
 
     keys: dict[int, int]
     key_bytes: int
 
 
 class TableSizes(Struct, frozen=True):
-    """The sizes in a data file. `tables` maps a table to its pages, counted as in `table_bytes`."""
+    """The sizes in a data file. `tables`: table -> pages, counted as in `table_bytes`."""
 
     pages: int
     page_size: int
@@ -183,8 +183,8 @@ class TableSizes(Struct, frozen=True):
 
 
 def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
-    """Returns the sizes in a data file that nobody writes. If the file `without` is given, its entry IDs are subtracted
-    from the counts of each index key: an estimate of sizes thus excludes the ancestors of sampled entries."""
+    """Returns the sizes in a data file that no process writes. The entry IDs in the data file `without` are subtracted
+    from the counts of each index key, so that a forecast excludes the ancestors of sampled entries."""
     facts = meta.read_meta(data)
     tables, counts = _key_counts(data)
     subset_counts = _key_counts(without)[1] if without else {}
@@ -197,7 +197,7 @@ def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
 
 
 def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:
-    """Returns two mappings: table -> pages, and index -> key -> number of its IDs."""
+    """Returns two mappings: table -> pages, and index -> key -> number of entry IDs."""
     with reading(data) as contents:
         tables = contents.tables
         counts = {name: dict(contents.index_counts(name)) for name in _indexes(tables)}
@@ -205,7 +205,7 @@ def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]
 
 
 def index_costs(env: Path, meter: Meter) -> IndexCosts:
-    """Returns the space that each index of an environment directory occupies. Raises the errors of `reading`."""
+    """Returns the space of each index of an environment directory. Raises the errors of `reading`."""
     path = meta.data_file(env)
     with snapshot.protected(env) as view, with_counters(meter, str(path)) as counters, meta.explained(path, view.path):
         return _native.index_costs(view.path, counters, txn=view.txn)

@@ -237,8 +237,8 @@ def page_record(source: Path, page: bytes) -> Seen:
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Writes a compacted copy, in key order, of the snapshot with meta page `page`. Finds the same damage as `verify`
-    at level pages."""
+    """Writes a compacted copy, in key order, of the snapshot with meta page `page`. Finds the damage that level
+    pages finds."""
     with _core_call(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
 

@@ -1,10 +1,10 @@
 """Makes small changes to a database that no process has open, each in one durable transaction of a child process.
 
-`stamp` writes a contextCSN into a copy of the provider's database: the one that the provider had before the copy began.
-`cap_entry_csns` lowers each entryCSN that is newer than this contextCSN. A consumer sends its contextCSN as a cookie,
-and ignores the deletion of entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback). So if the
-provider deletes such an entry before the consumer starts, the consumer would keep the entry for ever. With the lower
-entryCSN the consumer deletes the entry. If the provider still has the entry, the consumer receives it again."""
+`stamp` writes the contextCSN that the provider had before a copy began into the copy. `cap_entry_csns` lowers each
+entryCSN that is newer than this contextCSN. A consumer sends its contextCSN as a cookie, and ignores the deletion of
+entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback). So if the provider deleted such an entry
+before the consumer starts, the consumer would keep the entry for ever. With the lower entryCSN the consumer deletes the
+entry. If the provider still has the entry, the consumer receives it again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loader.progress import Meter
 
 _GLUE = ("objectClass", "structuralObjectClass")
 _GLUE_FLAGS = 0x120  # slap.h: SLAP_OC_GLUE | SLAP_OC__END (marks the flags as computed)
-_YEAR_0 = 365  # back-mdb counts the days from 0000-01-01; date.toordinal counts them from 0000-12-31
+_YEAR_0 = 365  # days; back-mdb counts from 0000-01-01, and date.toordinal from 0000-12-31
 
 
 def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
@@ -47,8 +47,8 @@ def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
 
 @isolated.isolated
 def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: list[int], values: list[str]) -> None:
-    """`owner` is the ID of the suffix entry; if None, the entry of the empty DN is created, as slapd does. `glue`
-    contains the numbers of the glue attributes in ad2i. `number` is contextCSN's number in ad2i, or None."""
+    """`owner`: ID of the suffix entry; None: create the entry of the empty DN, as slapd does. `number`: number of
+    contextCSN in ad2i, or None. `glue`: numbers of the glue attributes in ad2i."""
     with opened(env, writable=True) as environment:
         entries, names = require_table(environment, ENTRIES), require_table(environment, "ad2i")
         with explained(env), environment.begin(write=True) as transaction:
@@ -75,7 +75,7 @@ def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: 
 
 def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
     """Lowers every entryCSN that is greater than the CSN of the same server ID in `claimed` to this CSN, in the entry
-    and in the index. Returns the number of changed entries. `idlexp` is the setting of the copy's slapd."""
+    and in the index. Returns the number of changed entries. `idlexp`: setting of the slapd that will use the copy."""
     limits = csn.by_server(claimed)
     if not limits:
         return 0
@@ -94,8 +94,8 @@ def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter)
 
 @isolated.isolated
 def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: int, meter: Meter) -> None:
-    """`changes` contains the ID, entryCSN and new entryCSN of each entry. `number` is entryCSN's number in ad2i. An
-    index key lists at most `longest` IDs. back-mdb replaces a longer list by the range (0, lowest, highest)."""
+    """`number`: number of entryCSN in ad2i. `changes`: ID, entryCSN and new entryCSN of each entry. `longest`: maximum
+    number of IDs in an index key; back-mdb replaces a longer list by the range (0, lowest, highest)."""
     with opened(env, writable=True) as environment:
         entries, index = require_table(environment, ENTRIES), table(environment, ENTRY)
         with meta.explained(meta.data_file(env)), environment.begin(write=True) as transaction:
@@ -111,8 +111,8 @@ def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: i
 
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
-    """Moves an ID from the first index key in `keys` to the second. If the second key would list more than `longest`
-    IDs, its list becomes a range, whose first value is 0, as in back-mdb (idl.c)."""
+    """Moves an ID from the first index key in `keys` to the second. If the second key would have more than `longest`
+    IDs, they are replaced by a range, whose first value is 0, as in back-mdb (idl.c)."""
     before, after = keys
     cursor = transaction.cursor(index)
     if not cursor.set_key(before) or ID.unpack(cursor.value()) != (0,):
@@ -138,7 +138,7 @@ def time_key(text: str) -> bytes:
 
 @isolated.isolated
 def remove_entries(env: Path, ids: Sequence[int]) -> None:
-    """Removes entries from id2e: the outdated entries of a build from a live server, which are in no other table."""
+    """Removes entries from id2e only: outdated entries of a build from a live server, which are in no other table."""
     with opened(env, writable=True) as environment:
         entries = require_table(environment, ENTRIES)
         with explained(env), environment.begin(write=True) as transaction:
@@ -146,14 +146,11 @@ def remove_entries(env: Path, ids: Sequence[int]) -> None:
                 transaction.delete(ID.pack(number), db=entries)
 
 
+@isolated.isolated
 def empty_indexes(env: Path, attributes: Sequence[str]) -> None:
     """Empties the indexes of `attributes`. Skips an attribute without an index."""
     chosen = {name.lower() for name in attributes}
-    _empty(env, [name for name in contents.indexes(meta.data_file(env)) if name.lower() in chosen])
-
-
-@isolated.isolated
-def _empty(env: Path, names: list[str]) -> None:
+    names = [name for name in contents.indexes(meta.data_file(env)) if name.lower() in chosen]
     with opened(env, writable=True) as environment:
         handles = [require_table(environment, name) for name in names]
         with explained(env), environment.begin(write=True) as transaction:

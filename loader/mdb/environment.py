@@ -1,4 +1,4 @@
-"""Opens LMDB environments through py-lmdb. Only this module does so, and only in a child process (isolated.py).
+"""Opens LMDB environments through py-lmdb, in child processes only (isolated.py). No other module uses py-lmdb.
 
 liblmdb maps the file, so a truncated file kills the process. A process must not open an environment twice: fcntl locks
 belong to the process, so closing one of the two environments would drop the locks of both."""
@@ -38,8 +38,8 @@ from loader.storage.files import Owner
 
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as a key and as a value in a table
-MANY = 512  # the most named tables that an environment may have; slapd allows 128 or 256
-_LAG = 1.0  # the most seconds that a writer takes to update lock.mdb after it has written the meta page
+MANY = 512  # maximum number of named tables in an environment; slapd allows 128 or 256
+_LAG = 1.0  # maximum seconds between a writer's meta page and its update of lock.mdb
 
 LOCK_UNUSED = "a process that does not use its lock.mdb wrote to it while ditseed read it"
 
@@ -52,10 +52,9 @@ _open_inodes: set[tuple[int, int]] = set()
 
 @contextmanager
 def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
-    """Opens an environment directory, which slapd may be using; or a data file without a lock, if nobody else uses it.
-
-    Call this in a child process only: LMDB maps the file, and a process dies if a file it has mapped is cut. Raises
-    UsageProblem if this process has the environment open already; NotLmdb, MdbDamaged, NotPermitted, MapFull."""
+    """Opens an environment directory, which slapd may be using; or, without a lock, a data file that no other process
+    uses. Raises RuntimeError outside of a child process; UsageProblem if this process has the environment open already;
+    NotLmdb, MdbDamaged, NotPermitted, MapFull."""
     if not isolated.is_inside():
         raise RuntimeError("only a child process may map a file, because truncation of the file kills it")
     facts = meta.read_meta(env)
@@ -88,8 +87,8 @@ def opened(env: Path, writable: bool = False) -> Iterator[Environment]:
 
 
 def _require_lock_used(environment: Environment, path: Path) -> None:
-    """Raises LockUnused if a writer has ignored lock.mdb. A new transaction takes its ID from lock.mdb. If a writer has
-    ignored lock.mdb, this ID is lower than the transaction ID in the data file's meta page."""
+    """Raises LockUnused if a writer has ignored lock.mdb: a new transaction takes its ID from lock.mdb, and this ID is
+    then lower than the transaction ID in the data file's meta page."""
     txnid = meta.read_meta(path).txnid
     until = time.monotonic() + _LAG
     while True:
@@ -105,7 +104,7 @@ def _require_lock_used(environment: Environment, path: Path) -> None:
 def linked(directory: Path, writable: bool) -> Iterator[Path]:
     """Yields a private directory with links to the checked data.mdb and lock.mdb of `directory`. liblmdb opens the
     files through these links, because it must not follow unchecked names: it creates missing files, and empties a
-    lock.mdb that nobody has locked. An open environment needs no directory. Raises FileUnsafe, NotPermitted."""
+    lock.mdb that no process has locked. An open environment needs no links. Raises FileUnsafe, NotPermitted."""
     with ExitStack() as stack:
         open_dir = stack.enter_context(held.opened(directory))
         private = stack.enter_context(files.temporary_directory("env"))
@@ -122,8 +121,8 @@ def linked(directory: Path, writable: bool) -> Iterator[Path]:
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[Path]:
-    """Like `linked`, but the body changes data.mdb without liblmdb. The environment is locked exclusively: other
-    processes that open it wait. At the end, lock.mdb is updated. Also raises TargetInUse if the environment is open."""
+    """Like `linked`, for a body that changes data.mdb without liblmdb. Locks the environment exclusively, so that other
+    processes wait when they open it, and updates lock.mdb at the end. Raises TargetInUse if the environment is open."""
     with linked(directory, writable=True) as links, ExitStack() as stack:
         if (links / LOCK).exists():
             lock = os.open(links / LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -133,9 +132,8 @@ def exclusive(directory: Path) -> Iterator[Path]:
             except (BlockingIOError, PermissionError):
                 raise TargetInUse(path=directory, process="") from None
         yield links
-        # The first process that opens the environment writes the newest transaction ID into lock.mdb. All later
-        # processes trust this ID. So this process opens the environment now. Its own lock does not hinder it, because
-        # fcntl locks bind only other processes.
+        # The first process that opens the environment writes the newest transaction ID into lock.mdb, and later
+        # processes trust this ID. So this process opens the environment now. Its own fcntl lock does not block it.
         facts = meta.read_meta(links)
         size = max(facts.map_size, facts.used)
         with explained(links, facts):
@@ -143,7 +141,7 @@ def exclusive(directory: Path) -> Iterator[Path]:
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:
-    """Creates a missing lock.mdb for the owner of data.mdb: slapd could not open one that root's liblmdb creates."""
+    """Creates a missing lock.mdb with the owner of data.mdb: slapd could not open the lock.mdb of a root process."""
     try:
         descriptor = directory.create(LOCK)
     except FileExistsError:
@@ -152,7 +150,7 @@ def _prepare_lock(directory: held.Directory, data: Path) -> None:
         owner = files.owner_name(data)
         raise NotPermitted(action="make lock.mdb in", path=directory.name, owner=owner) from None
     except OSError:
-        return  # read-only file system: liblmdb works without lock.mdb
+        return  # on a read-only file system, liblmdb works without lock.mdb
     with held.closing_descriptor(descriptor):
         Owner.of(data).apply_to(descriptor)
 

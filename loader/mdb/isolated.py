@@ -1,9 +1,9 @@
 """Runs functions in child processes, because liblmdb maps the files that it opens. If a mapped file is truncated, or
-its disk fails, a signal kills the process. With a child process only the child dies; the parent reports an error and
-cleans up. A new process for each call also ensures that no process opens an environment twice.
+its disk fails, a signal kills the process. Then only the child dies; the parent reports an error and cleans up. A new
+process for each call also ensures that no process opens an environment twice.
 
-A function decorated with `isolated` is called like any other, but runs in a child process. environment.py opens
-environments only in such processes."""
+A function decorated with `isolated` is called like any other function, but runs in a child process. environment.py
+opens environments only in such processes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from loader.progress import Meter, WholeFile, alongside
 if TYPE_CHECKING:
     from loader.child import Child
 
-# The child imports this module, and the parent waits until the child has started. So modules that only the parent needs
-# are imported inside functions. -I: root must import nothing from the working directory. -S: the child uses the
-# parent's sys.path, so it need not compute its own.
+# The program of the child (python -IS -c). It imports this module while the parent waits, so modules that only the
+# parent needs are imported inside functions. -I: root must import nothing from the working directory. -S: the child
+# gets the parent's sys.path, so it need not compute its own.
 START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from loader.mdb import isolated; isolated.main()"
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
 _ERROR, _METER = "ditseed-error: ", "ditseed-meter"
-_EVERY = 0.25  # seconds between two reports of progress
+_INTERVAL = 0.25  # seconds between two reports of progress
 _LENGTH = struct.Struct("=Q")
 
 Work = TypeVar("Work", bound=Callable[..., Any])
@@ -50,8 +50,8 @@ def is_inside() -> bool:
 
 
 def isolated(work: Work) -> Work:
-    """Decorates a function `work(directory, ...)`, which then runs in a child process. The result must be JSON. A Meter
-    among the arguments shows the child's progress."""
+    """Decorates a function `work(directory, ...)`, which then runs in a child process. Its result must be convertible
+    to JSON. A Meter among the arguments shows the child's progress."""
 
     @functools.wraps(work)
     def run_in_child(directory: Path, *arguments: Any) -> Any:
@@ -81,8 +81,8 @@ def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
     call = pickle.dumps([_METER if isinstance(argument, Meter) else argument for argument in arguments])
     with ExitStack() as stack:
         child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))
-        # LMDB knows a reader only by the number of its process, and a slapd in another container may have the same. In
-        # that case another child is started, while this one still occupies its number.
+        # LMDB identifies a reader by its PID only, and a slapd in another container may have the same PID. Then another
+        # child is started, while this one still has its PID.
         with contextlib.suppress(LoaderError, OSError):  # the child reports why lock.mdb cannot be opened
             while holders.locker(arguments[0], child.process.pid) is not None:
                 child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))
@@ -94,7 +94,7 @@ def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
 
 
 class _Progress:
-    """The progress of the child. It has the interface that `Meter` expects of a native call."""
+    """The progress of the child, with the interface that `Meter` expects of a native call."""
 
     def __init__(self, child: Child) -> None:
         self.cancel = child.kill
@@ -104,7 +104,7 @@ class _Progress:
 
 
 def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> Any:
-    """Returns the result of the child's work. Raises the child's LoaderError; MdbDamaged for `origin` after a crash."""
+    """Returns the result of the child's work. Raises the errors of `finish`."""
     assert child.process.stdout is not None
     meter, progress, result = meter or Meter(""), _Progress(child), None
     with meter.counting(progress), meter.following(progress):
@@ -119,7 +119,7 @@ def receive_result(child: Child, origin: Path, meter: Meter | None = None) -> An
 
 
 def finish(child: Child, origin: Path) -> None:
-    """Waits for the child. Raises the child's LoaderError, or MdbDamaged for `origin` after a crash, or ToolFailed."""
+    """Waits for the child. Raises the child's LoaderError, or ToolFailed; after a crash, MdbDamaged with `origin`."""
     status = child.wait()
     if status == 0:
         return
@@ -162,7 +162,7 @@ def send(report: object) -> None:
 
 
 def _read(count: int) -> bytes:
-    """Returns exactly `count` bytes of stdin. Reads no byte more, because the work reads the rest from descriptor 0."""
+    """Returns the next `count` bytes of stdin. Does not read ahead, because the work may read the rest of stdin."""
     received = b""
     while len(received) < count:
         piece = os.read(0, count - len(received))
@@ -174,12 +174,12 @@ def _read(count: int) -> bytes:
 
 @contextmanager
 def _sending(meter: Meter) -> Iterator[None]:
-    """Sends the meter's counts to the parent's meter while the body runs, and once more at its end."""
+    """Sends the counts of the meter to the parent while the body runs, and once more at its end."""
 
     def report(ended: threading.Event) -> None:
         is_last = False
         while not is_last:
-            is_last = ended.wait(_EVERY)
+            is_last = ended.wait(_INTERVAL)
             send({"progress": [meter.entries, meter.bytes, meter.stage]})
 
     with alongside(report):
@@ -188,7 +188,7 @@ def _sending(meter: Meter) -> Iterator[None]:
 
 @contextmanager
 def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Runs `check` after the body, even if the body raised one of `errors`: `check` may raise the cause instead."""
+    """Runs `check` after the body, also after one of `errors`, whose cause `check` may raise instead."""
     try:
         yield
     except errors:

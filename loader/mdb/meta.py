@@ -1,7 +1,7 @@
 """Reads the meta pages of a data.mdb, and translates the core's errors about data files into LoaderErrors.
 
-The native core reads the meta pages from bytes. So a hostile or truncated file causes an error; with a memory map, the
-file would kill the process."""
+The native core parses the meta pages in a buffer. So a hostile or truncated file causes an error; with a memory map, it
+would kill the process."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _log = logging.getLogger(__name__)
 DATA = "data.mdb"
 MAGIC = 0xBEEFC0DE
 _MAGIC = MAGIC.to_bytes(4, sys.byteorder)
-HEAD_BYTES = 65536 + 160  # both meta pages: one page of the largest size, and the used bytes of the next page
+HEAD_BYTES = 65536 + 160  # bytes with both meta pages: a page of the largest size, and the used part of the next page
 _PROTECTED = {"lmdb.encrypted": "encryption", "lmdb.checksums": "page checksums"}
 
 
 def data_file(path: Path) -> Path:
-    """Returns the data file of an environment directory, or `path` itself if it is a file (a copy under any name)."""
+    """Returns the data file of an environment directory, or `path` itself if it is no directory."""
     return path / DATA if path.is_dir() else path
 
 
@@ -81,8 +81,8 @@ def parse(head: bytes, origin: str, *, alone: bool = False) -> MetaPage:
 
 @contextmanager
 def explained(path: Path, pin: Path | None = None) -> Iterator[None]:
-    """Translates the core's errors about the data file `path` into LoaderErrors. If the core has opened the file under
-    another name, `pin` is that name, and is removed from the messages."""
+    """Translates the core's errors about the data file `path` into LoaderErrors. `pin`: the name under which the core
+    has opened the file, if it is not `path`; it is removed from the messages."""
     try:
         yield
     except _native.NativeError as error:

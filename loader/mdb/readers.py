@@ -1,5 +1,5 @@
 """Reports the readers of an environment (from the slots in lock.mdb), the free pages that LMDB cannot reuse because of
-these readers, and how fast the file grows meanwhile.
+these readers, and the growth of the file meanwhile.
 
 lock.mdb is read as bytes: if py-lmdb opened the environment, liblmdb would clear the slots of dead processes. Only
 `clear` changes anything. The layout is that of MDB_txninfo and MDB_reader in LMDB 0.9 and 1.0, with glibc's mutexes. In
@@ -28,17 +28,17 @@ from loader.storage import files, held, holders
 _FORMAT = 0x00010001  # MDB_LOCK_FORMAT of LMDB 0.9 on Linux
 # MDB_LOCK_FORMAT of LMDB 1.0 has the version in its lower 12 bits, and the layout of the slots in the other bits.
 _VERSION, _VERSION_BITS = 2, 12
-_LINE_KINDS = 6  # the lower layout bits modulo 6 are a code for the size of a cache line; code 0 is 64 bytes
+_LINE_KINDS = 6  # the lower layout bits modulo 6 encode the size of a cache line; 0: 64 bytes
 _LONG_IDS, _LARGE_SLOTS, _PID_LOCKS = 1 << 15, 1 << 16, 1 << 17
 _LINE = 64  # bytes of a processor's cache line; each mutex and each slot is padded to this size
 _MUTEX = {"aarch64": 48}.get(platform.machine(), 40)  # bytes of a pthread_mutex_t
 _HEAD, _SLOT = struct.Struct("=II"), struct.Struct("=QI")
-_IDLE_SLOT = 2**64 - 1  # the transaction in a slot whose thread has no read transaction
-_READ_BYTES = 4 << 20  # bytes; only this part of a lock.mdb is read, which has room for 65,000 slots
+_IDLE_SLOT = 2**64 - 1  # transaction ID in a slot whose thread has no read transaction
+_READ_BYTES = 4 << 20  # maximum bytes of a lock.mdb that are read, which has room for 65,000 slots
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """A used reader slot. `txnid` is the transaction of its snapshot; None if it has no read transaction now."""
+    """A used reader slot. `txnid`: transaction of its snapshot; None if it has no read transaction now."""
 
     pid: int
     txnid: int | None
@@ -80,7 +80,7 @@ def capacity(directory: Path) -> int:
 
 
 def _is_of_1_0(lock_format: int) -> bool:
-    """Returns whether this is LMDB 1.0's lock format with PID locks and 64-byte slots that begin with a 64-bit ID."""
+    """Returns whether this is LMDB 1.0's format with PID locks and 64-byte slots that begin with a 64-bit ID."""
     layout = lock_format >> _VERSION_BITS
     return (
         lock_format & (1 << _VERSION_BITS) - 1 == _VERSION
@@ -89,12 +89,12 @@ def _is_of_1_0(lock_format: int) -> bool:
     )
 
 
-# This is the offset of the first slot. The head and the mutexes are each padded to a cache line.
+# The offset of the first slot. The head and the mutexes are each padded to a cache line.
 _START = -(-(_HEAD.size + _MUTEX + 12) // _LINE) * _LINE + -(-_MUTEX // _LINE) * _LINE
 
 
 def clear(directory: Path) -> int:
-    """Releases the slots of dead processes (mdb_reader_check), and returns how many it released. Raises LoaderError."""
+    """Releases the slots of dead processes (mdb_reader_check). Returns their number. Raises LoaderError."""
     dead_slots = sum(not slot.is_alive for slot in slots(directory))
     if dead_slots:
         _check(directory)
@@ -113,12 +113,11 @@ _TRIES = 20
 
 
 def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
-    """Returns the newest meta page; and, for each transaction, the number of pages that it freed and that are still
-    free.
+    """Returns the newest meta page, and transaction -> number of pages that it freed and that are still free.
 
-    LMDB overwrites the pages of a snapshot only from the third transaction after it. So the result is consistent if at
-    most one transaction ended meanwhile. If the server is too busy for that, `free_list` takes a reader slot, which
-    clears the slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath."""
+    LMDB overwrites the pages of a snapshot only from the third transaction after the snapshot. So the result is
+    consistent if at most one transaction ended meanwhile. On a busier server, takes a reader slot, which clears the
+    slots of dead readers. Raises NotLmdb, MdbProtected, MdbDamaged, MdbBusy, NotPermitted, NoSuchPath."""
     for _ in range(_TRIES):
         facts = meta.read_meta(directory)
         try:
@@ -143,15 +142,15 @@ def _pages_freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, 
 
 # --- growth ----------------------------------------------------------------------------------------
 
-PAGES = 25  # new pages per transaction; this is assumed if no transaction was observed
+PAGES = 25  # new pages per transaction that are assumed if no transaction was observed
 MARGIN = 1.25  # factor for the observed pages per transaction, because later transactions may need more
-_OBSERVATION = 0.5  # seconds of observation
+_OBSERVATION = 0.5  # seconds of the whole observation
 _PAUSE = 0.02  # seconds between two observations
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """The growth of a busy environment while a reader slot protects a snapshot. `transactions` counts per second.
-    `pages` are new pages per transaction, with a margin. `rate` is in bytes per second."""
+    """The growth of a busy environment while a reader slot protects a snapshot. `transactions`: per second. `pages`:
+    new pages per transaction, with a margin. `rate`: bytes per second."""
 
     transactions: float
     pages: float
@@ -161,9 +160,9 @@ class Growth(msgspec.Struct, frozen=True):
 def measure_growth(source: Path) -> Growth:
     """Measures the growth over half a second, from the meta pages and from the end of the free list.
 
-    A change copies every page on the path from the root. While a reader may need the replaced pages, they cannot be
-    reused. So the file grows by as many pages as the transactions free. A modification by slapd frees 8 to 11 pages in
-    a database of 100,000 entries, and 20 with 2.3 million."""
+    A change copies every page on the path from the root. The replaced pages cannot be reused while a reader may need
+    them, so the file grows by the number of pages that the transactions free. A modification by slapd frees 8 to 11
+    pages in a database of 100,000 entries, and 20 with 2.3 million."""
     first, start_time, freed = meta.read_meta(source), time.monotonic(), dict[int, int]()
     while time.monotonic() - start_time < _OBSERVATION:
         time.sleep(_PAUSE)
@@ -183,7 +182,7 @@ def measure_growth(source: Path) -> Growth:
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A process with a snapshot of the database. `lag` is the number of transactions since that snapshot."""
+    """A process with a snapshot of the database. `lag`: number of transactions since that snapshot."""
 
     pid: int
     process: str
@@ -194,10 +193,10 @@ class Reader(msgspec.Struct, frozen=True):
 class Room(msgspec.Struct, frozen=True):
     """The sizes in bytes that decide when LMDB reports MDB_MAP_FULL.
 
-    `maxsize` is the configured size, but at least `used`, because LMDB maps no less. `used` is the file up to the last
-    page that was ever used. `reusable` are free pages that the next transactions may use. `held` are free pages that
-    the oldest reader may still need. `disk_free` is the free space on the file system, plus the file's blocks beyond
-    `used`. `growth` is in bytes per second. If every reader is up to date, it is None: LMDB then reuses pages."""
+    `maxsize`: the configured size, but at least `used`, because LMDB maps no less. `used`: the file up to the last page
+    that was ever used. `reusable`: free pages for the next transactions. `held`: free pages that the oldest reader may
+    still need. `disk_free`: free space on the file system, plus the file's blocks beyond `used`. `growth`: bytes per
+    second; None if every reader is up to date, because LMDB then reuses pages."""
 
     maxsize: int
     used: int
@@ -208,7 +207,7 @@ class Room(msgspec.Struct, frozen=True):
 
     @property
     def unused(self) -> int:
-        """Returns the unused part of the map, as far as the disk has room for it."""
+        """The unused part of the map, at most as large as the free disk space."""
         return max(0, min(self.maxsize - self.used, self.disk_free))
 
     @property
@@ -218,7 +217,7 @@ class Room(msgspec.Struct, frozen=True):
 
 def measure(database: Database) -> tuple[Room, tuple[Reader, ...]]:
     """Measures the free space in the map of a database that slapd may be using. Raises LockUnused if a process writes
-    to the data file and does not use its lock.mdb; other LoaderErrors."""
+    to the data file without using its lock.mdb; other LoaderErrors."""
     directory = database.directory
     assert directory is not None
     holders.require_lock_used(directory)

@@ -1,15 +1,15 @@
 """Takes snapshots of databases, protected by a reader slot while the native core reads their pages.
 
 A child process takes the reader slot through py-lmdb, which maps the file. The core reads the pages without mapping.
-While the slot is taken, LMDB writes changed pages elsewhere (mdb_page_touch). LMDB reuses a page only if all readers
+While the slot is taken, LMDB writes changed pages elsewhere (mdb_page_touch): it reuses a page only if all readers
 began after the transaction that freed the page (mdb_find_oldest). The slot of a killed process stays taken until a
 process opens the environment, as each child process here does.
 
 `images` takes snapshots of several databases at one moment, for a backup set. An accesslog and its database are two
-environments, so no transaction spans both. slapd commits a write to the database first and then to the log, and the log
-has the writes in the same order (slapo-accesslog). ditseed takes the log's snapshot first, so the database's snapshot
-contains every write that is in the log's. Then ditseed reads which write was logged next. If the database's snapshot
-lacks that write, both snapshots have the same last write. Otherwise ditseed takes both again."""
+environments, so no transaction spans both. slapd commits a write first to the database and then to the log, and the log
+has the writes in the same order (slapo-accesslog). The log's snapshot is taken first, so the database's snapshot has
+every write that is in the log's snapshot. Then the next write is read from the log. If the database's snapshot lacks
+that write, both snapshots have the same last write. Otherwise both are taken again."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from loader.storage import files, holders
 from loader.storage.held import checked_file
 
 _log = logging.getLogger(__name__)
-_IGNORED_LOCK = (MdbBusy, MdbDamaged)  # errors that a reader may meet if a writer ignores lock.mdb
+_IGNORED_LOCK = (MdbBusy, MdbDamaged)  # errors of a reader that may be due to a writer that ignores lock.mdb
 
 
 class Snapshot(Struct, frozen=True, dict=True):
     """A data file with a reader slot. LMDB overwrites no page of the snapshot of transaction `txn`, nor of later
-    snapshots. `page` is the snapshot's meta page if the snapshot is to be copied, and otherwise empty."""
+    snapshots. `page`: the snapshot's meta page; empty if the snapshot is not for a copy."""
 
     path: Path
     txn: int
@@ -51,12 +51,12 @@ class Snapshot(Struct, frozen=True, dict=True):
 
     @property
     def head(self) -> bytes:
-        """Returns both meta pages of an uncompacted copy, written identically: LMDB can start from either."""
+        """Both meta pages of an uncompacted copy, which are identical: LMDB can start from either."""
         return self.facts.of_copy()
 
     @contextmanager
     def contents(self) -> Iterator[Contents]:
-        """Yields the contents of the snapshot. If `page` is empty, they may be those of a later snapshot."""
+        """Yields the contents of the snapshot or, if `page` is empty, perhaps of a later snapshot."""
         with meta.explained(self.path):
             yield Contents(self.path, meta=self.page) if self.page else Contents(self.path, txn=self.txn)
 
@@ -69,8 +69,8 @@ class Snapshot(Struct, frozen=True, dict=True):
 
 @contextmanager
 def protected(env: Path, clears: bool = True) -> Iterator[Snapshot]:
-    """Yields the current snapshot of an environment directory, in use or not, or of a data file that nobody writes.
-    `clears` releases the slots of dead processes first. Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted,
+    """Yields the current snapshot of an environment directory, in use or not, or of a data file that no process writes.
+    `clears`: first release the slots of dead processes. Raises NotLmdb, MdbProtected, MdbDamaged, NotPermitted,
     ReadersFull, NoSuchPath, LockUnused."""
     txn = meta.read_meta(env).txnid
     if env.is_dir():
@@ -90,20 +90,20 @@ def image(env: Path) -> Iterator[Snapshot]:
 
 @contextmanager
 def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
-    """Starts a child process with a reader slot of the environment directory `env`. Yields a function that replaces the
-    previous snapshot by the current one. Its argument "slot" first releases the slots of dead processes. "image" does
-    so, too, and reads the meta page. "look" does neither. Raises LockUnused if a writer does not use lock.mdb."""
+    """Starts a child process that takes a reader slot of the environment directory `env`. Yields a function that
+    replaces the previous snapshot by the current one. Its argument is "look"; or "slot", to release the slots of dead
+    processes first; or "image", to read the meta page, too. Raises LockUnused if a writer does not use lock.mdb."""
     if env.is_dir():
         holders.require_lock_used(env)
     data = meta.data_file(env)
-    with isolated.started(_hold, env) as child:
+    with isolated.started(_serve_snapshots, env) as child:
         stdin, stdout = child.process.stdin, child.process.stdout
         assert stdin is not None
         assert stdout is not None
 
-        def take(what: str) -> Snapshot:
+        def take(kind: str) -> Snapshot:
             with suppress(BrokenPipeError):  # `finish` reports why the child ended
-                stdin.write(what.encode() + b"\n")
+                stdin.write(kind.encode() + b"\n")
                 stdin.flush()
             line = stdout.readline()
             if not line:
@@ -118,7 +118,7 @@ def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
         try:
             with isolated.afterwards(release, _IGNORED_LOCK), checked_file(data) as path:
                 yield take
-        finally:  # a slot that is not released blocks the reuse of pages
+        finally:  # the child must end: its slot blocks the reuse of pages
             with suppress(BrokenPipeError):
                 stdin.close()
             child.process.wait()
@@ -127,7 +127,7 @@ def _slot(env: Path) -> Iterator[Callable[[str], Snapshot]]:
 @contextmanager
 def unlocked(env: Path) -> Iterator[None]:
     """Lets the body read an environment directory without a reader slot. Raises LockUnused before the body if a writer
-    ignores lock.mdb; and after the body if the file has changed while no process had lock.mdb locked."""
+    ignores lock.mdb, and after the body if the file has changed while no process had lock.mdb locked."""
     holders.require_lock_used(env)
     txnid = meta.read_meta(env).txnid
 
@@ -143,15 +143,15 @@ def unlocked(env: Path) -> Iterator[None]:
 
 PATIENCE = 60.0  # seconds after which NoCommonMoment is raised
 _INTERVAL = 0.01  # seconds between two reads of the log
-_LOG_DELAY = 5.0  # seconds; if a committed write is logged at all, it is in the log within this time
-_LEAVE_CSN = {"add", "modify", "modrdn"}  # values of reqType; such an operation sets the entry's entryCSN
-_WRITES = _LEAVE_CSN | {"delete"}
+_LOG_DELAY = 5.0  # maximum seconds between the commit of a write and its entry in the log
+_SET_CSN = {"add", "modify", "modrdn"}  # values of reqType for operations that set the entry's entryCSN
+_WRITES = _SET_CSN | {"delete"}
 _READ_ENTRIES = 1000  # log entries per read
 _ENTRY_CSN = "entryCSN"
 
 
 class AccessLog(Struct, frozen=True):
-    """`log` is the directory of an accesslog. `database` is the directory of the database that it records."""
+    """`log`: directory of an accesslog. `database`, `suffix`: directory and suffix of the database that it records."""
 
     log: Path
     database: Path
@@ -188,7 +188,7 @@ def _has_csn_index(snapshot: Snapshot) -> bool:
 
 
 def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
-    """Returns whether both snapshots have the same last write. Waits up to `_LOG_DELAY` seconds for the next write."""
+    """Returns whether both snapshots have the same last write. Waits up to `_LOG_DELAY` seconds for another."""
     database = snapshots[log.database]
     if not _has_csn_index(database):
         return True
@@ -199,7 +199,7 @@ def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
         time.sleep(_INTERVAL)
     kind, text = write
     server = csn.server_id(text)
-    if kind not in _LEAVE_CSN or server is None:
+    if kind not in _SET_CSN or server is None:
         return False
     with database.contents() as contents:
         newest_csns = csn.by_server(contents.newest_csns(text))
@@ -207,8 +207,8 @@ def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
 
 
 def _first_write(log: Snapshot, suffix: str) -> tuple[str, str] | None:
-    """Returns reqType and entryCSN of the first write below `suffix` that was logged after the log's snapshot; None if
-    there is none. Entry IDs of a log ascend with time."""
+    """Returns reqType and entryCSN of the first write below `suffix` that was logged after the log's snapshot, or None.
+    The entry IDs of a log ascend with time."""
     with log.contents() as contents:
         last_id = contents.last_id()
     with replace(log, page=b"").contents() as contents:
@@ -222,10 +222,10 @@ def _first_write(log: Snapshot, suffix: str) -> tuple[str, str] | None:
 
 # --- in the child process ------------------------------------------------------------------------
 
-_TRIES = 10_000  # attempts to read a meta page that a busy writer may overwrite
+_TRIES = 10_000  # maximum number of attempts to read a meta page that a busy writer may overwrite
 
 
-def _hold(directory: Path) -> None:
+def _serve_snapshots(directory: Path) -> None:
     """Takes a snapshot for each line of stdin, until stdin ends."""
     path = meta.data_file(directory)
     with opened(directory) as environment, explained(path), os.fdopen(os.dup(0), "rb") as lines:
@@ -248,8 +248,8 @@ def _hold(directory: Path) -> None:
 
 
 def _begin(environment: Environment, path: Path) -> tuple[Transaction, bytes]:
-    """Returns a read transaction and its meta page. The second commit after a transaction may overwrite its meta page.
-    So the attempt is repeated if a transaction was committed meanwhile. Raises MdbBusy after `_TRIES` attempts."""
+    """Returns a read transaction and its meta page, which the second commit after the transaction overwrites. So the
+    attempt is repeated if a transaction was committed meanwhile. Raises MdbBusy after `_TRIES` attempts."""
     for _ in range(_TRIES):
         transaction = environment.begin()
         txnid = int(transaction.id())

@@ -1,6 +1,6 @@
-"""Checks a database at one of several levels. Each level includes the checks of the levels that are listed above it.
+"""Checks a database at one of several levels. Each level includes the checks of the levels above it in this list.
 
-none     no check at all
+none     no check
 quick    meta pages, tables and their flags; id2e has as many entries as dn2i has nodes (the core's level meta)
 pages    every page is either free or reachable exactly once, and keys are in order
 tree     every entry can be decoded and has its node, every node is in its parent's list, subtree counts are right
@@ -29,21 +29,21 @@ from loader.progress import Meter
 from loader.storage.held import checked_file
 
 DEEPER = ("pages", "tree")  # levels deeper than quick
-PAGES_UP_TO = 16 << 30  # bytes in use; a database with more bytes gets level quick by default
-MEMORIES = 8  # level pages needs memory of 1/30 of the database; one larger than 8 times the memory gets level quick
-# slapd tolerates these problems, so `verify` accepts them.
+PAGES_UP_TO = 16 << 30  # bytes in use; the default level of larger databases is quick
+MEMORIES = 8  # factor; the default level is quick above this multiple of the memory, because level pages needs 1/30
+# Kinds of problems that `verify` accepts, because slapd tolerates them.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
 
 class Verified(Struct, frozen=True):
-    """`level` is the level of the check. `entries` is the number of entries; None at level none."""
+    """`level`: the level of the check. `entries`: number of entries; None at level none."""
 
     level: str
     entries: int | None = None
 
 
 class Finding(Struct, frozen=True):
-    """A problem and what is known of its location. `id` is an entry ID, `table` a name, and `page` a page number."""
+    """A problem and its location, as far as it is known. `id`: an entry ID. `page`: a page number."""
 
     message: str
     id: int | None = None
@@ -63,7 +63,7 @@ class Finding(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """All problems of one kind. `count` is their number. `examples` are the first of them."""
+    """All problems of one kind. `count`: their number. `examples`: the first of them."""
 
     kind: str
     count: int
@@ -71,8 +71,8 @@ class Problem(Struct, frozen=True):
 
 
 class AuditReport(Struct, frozen=True):
-    """`entries` and `txn` are 0 if the file does not show them. `notes` names parts that were not checked, and harmless
-    oddities. `drifted` names index tables that make searches miss entries. `left_out` names unchecked index tables."""
+    """`entries`, `txn`: 0 if they cannot be read. `notes`: on parts that were not checked, and on harmless problems.
+    `drifted`: index tables with which searches miss entries. `left_out`: unchecked index tables."""
 
     entries: int
     txn: int
@@ -93,8 +93,8 @@ def default_level(env: Path) -> str:
 
 
 def verify(env: Path, level: str, meter: Meter, seen: _native.Seen | None = None) -> Verified:
-    """Checks a copy or a new database. `seen` contains what was recorded of the pages while the file was written; these
-    pages are not read again. Raises MdbDamaged, NotLmdb, and UsageProblem for an unknown level."""
+    """Checks a copy or a new database. `seen`: record of the pages from the time when the file was written; these pages
+    are not read again. Raises MdbDamaged, NotLmdb, and UsageProblem for an unknown level."""
     if level not in LEVELS:
         raise UsageProblem(reason=f"verify {level}: must be one of {', '.join(LEVELS)}")
     if level == "none":
@@ -128,11 +128,10 @@ def audit(
     seen: _native.Seen | None = None,
     sample: int = 0,
 ) -> AuditReport:
-    """Checks an environment directory, even under a running slapd, or a data file that nobody writes.
+    """Checks an environment directory, even under a running slapd, or a data file that no process writes.
 
-    `database` contains the schema and configuration, which level indexes needs. `sample` makes level indexes check only
-    this many entries and nothing else; 0 means all. Damage is reported in the result. An exception (NotPermitted,
-    SystemFailed ...) means that the check could not be done."""
+    `database`: schema and configuration, which level indexes needs. `sample`: level indexes checks only this many
+    entries and nothing else; 0: all. Damage is in the result; only other errors (NotPermitted ...) are raised."""
     with _reading(env, meter) as (pin, txn, counters), meter.following(counters):
         result = _native.audit(
             pin,
@@ -175,9 +174,8 @@ def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -
 @contextmanager
 def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
-
-    If `env` is a directory with lock.mdb and sound meta pages, a reader slot is taken. Damaged meta pages raise no
-    error here, because the core reports them."""
+    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. Damaged meta pages raise no error
+    here, because the core reports them."""
     path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
         is_readable = env.is_dir() and bool(meta.read_meta(env))

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from loader import standard
-from loader.errors import LoaderError, NoSuchPath, NotLmdb, UsageProblem
+from loader.errors import LoaderError, NotLmdb, UsageProblem
 from loader.mdb import copy, meta, verify
 from loader.mdb.contents import summarise
 from loader.mdb.copy import CopyMode
@@ -139,11 +139,9 @@ def _put(
 
 def require_source(directory: Path) -> None:
     """Raises NoSuchPath, NotLmdb or NotPermitted if `directory` is not a readable LMDB environment."""
-    if not directory.exists():
-        raise NoSuchPath(path=directory)
+    files.require_readable(directory)
     if not directory.is_dir():
         raise NotLmdb(path=directory, reason="give the directory that holds data.mdb")
-    files.require_readable(directory)
     meta.read_meta(directory)
     holders.require_lock_used(directory)
 
@@ -155,8 +153,7 @@ def require_space(directory: Path, needed: int) -> int:
 
 
 class SendReport(Struct, frozen=True):
-    """A stream that was sent completely. `length`: bytes of the file. `skipped`: bytes that the receiver had
-    already."""
+    """A stream that was sent completely. `length`: bytes of the file. `skipped`: bytes that were sent before."""
 
     source: str
     format: int

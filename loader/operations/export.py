@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct, structs
@@ -102,7 +103,6 @@ class ReadPiece(Struct, frozen=True):
     """A piece that was read. `sums`: file name -> checksum. `server`: index of the provider in `providers`."""
 
     entries: int
-    bytes: int
     sums: dict[str, str]
     server: int = 0
 
@@ -280,8 +280,7 @@ class ExportSteps(Struct, frozen=True):
             files.make_durable(parts)
             names = (Path(file).name.replace(attempt, f"part-{piece.name}", 1) for file in part.files)
             sums = dict(zip(names, part.sums, strict=True))
-            record = ReadPiece(part.entries, part.bytes, sums, slot.server)
-            self.run.catalogue.finish_partition("read", piece.name, record)
+            self.run.catalogue.finish_partition("read", piece.name, ReadPiece(part.entries, sums, slot.server))
             killpoint("read.partition")
 
         self.remove(f"{_TRY}-*")  # left by an interrupted run
@@ -323,7 +322,7 @@ class ExportSteps(Struct, frozen=True):
                 self._read(lost_pieces, meter, csns_of)
                 continue
             try:
-                return csns_of, replicas.covering(live.highest(csns_of.values()))
+                return csns_of, replicas.covering(csn.by_server(chain.from_iterable(csns_of.values())))
             except ReplicasApart:
                 if replicas.context_csns().keys() >= csns_of.keys():
                     raise

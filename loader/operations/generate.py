@@ -35,11 +35,7 @@ class GenerateOptions(Struct, frozen=True):
     def identity(self) -> dict[str, object]:
         """Returns the options that must not change between a run and its resumption."""
         return {
-            "template": self.template.fingerprint,
-            "seed": self.recipe.seed,
-            "suffix": self.template.suffix,
-            "operational": self.recipe.operational,
-            "entries": self.template.entries,
+            **self.recipe.identity(self.template),
             "range": [self.range.first, self.range.end],
             "compress": self.compress,
             "shard_entries": self.shard_entries,
@@ -75,7 +71,6 @@ def to_directory(options: GenerateOptions, output: Path, progress: Progress, res
 
 class _Shard(Struct, frozen=True):
     entries: int
-    bytes: int
     checksum: str
 
 
@@ -99,7 +94,7 @@ def _make_shards(options: GenerateOptions, sink: ShardDirectory, meter: Meter) -
         with files.explained(sink.output):
             shard = dit.shard(options.template, piece, partial, options.jobs, meter)
             files.publish(partial, sink.output / name)
-        catalogue.finish_partition("shards", name, _Shard(shard.entries, shard.bytes, shard.checksum))
+        catalogue.finish_partition("shards", name, _Shard(shard.entries, shard.checksum))
         killpoint("shards.one")
 
 

@@ -26,7 +26,6 @@ from loader.errors import (
     HiddenFromAccount,
     LoaderError,
     MissingParents,
-    NoContextCSN,
     NoSuchBase,
     NotAsStored,
     OtherTree,
@@ -70,10 +69,7 @@ def context_csns(server: Session, base: str) -> list[str]:
     """Returns the contextCSN of the suffix that holds `base`. Returns an empty list if the server stores none."""
     for suffix in server.naming_contexts():
         if dn.is_below(base, suffix):
-            try:
-                return server.context_csns(suffix)
-            except NoContextCSN:
-                return []
+            return server.visible_csns(suffix)
     return []
 
 
@@ -179,8 +175,7 @@ class MovedContainers(Struct):
         return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (former_dns.get(uuid), root)}
 
     def _read_below(self, top: str) -> bool:
-        """Reads the subtree of `top` again. Returns False if `top` no longer exists: the next pass finds where it moved
-        to."""
+        """Reads the subtree of `top` again. Returns False if `top` is gone: the next pass finds its new DN."""
         exists, compress = False, self.options.compress != "none"
         for subentries in (True, False) if self.start.subentries else (False,):
             search = Search(top, page=self.options.page, subentries=subentries)
@@ -197,8 +192,7 @@ class MovedContainers(Struct):
     def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
         """Returns the DNs of the subtrees to read again. If an orphan has another DN but an old entryCSN, a container
         above it was renamed and renamed back: the orphan's present parent is returned. syncrepl handles orphans that
-        were deleted or renamed themselves. Raises MissingParents if an orphan still has its DN: its parent is
-        hidden."""
+        were deleted or renamed themselves. Raises MissingParents if an orphan has its old DN: its parent is hidden."""
 
         def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
             """Returns the current DNs of an orphan, each with its entryCSN by server ID. A deleted orphan has none."""
@@ -305,11 +299,6 @@ def lowest(csn_sets: Iterable[Sequence[str]]) -> list[str]:
     return sorted(min(csns[sid] for csns in by_sid) for sid in common)
 
 
-def highest(csn_sets: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Returns the highest CSN of each server ID in these contextCSNs."""
-    return csn.by_server(text for csns in csn_sets for text in csns)
-
-
 def require_same(starts: Sequence[Start]) -> None:
     """Raises OtherTree if the providers' bases differ in DN or entryUUID, or their contextCSNs share no server ID."""
     first, *others = starts
@@ -409,8 +398,7 @@ class Providers(Struct, frozen=True):
 
 
 def require_all_visible(server: Session, base: str, is_relevant: Relevance = None, own: Sequence[str] = ()) -> None:
-    """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change such
-    data.
+    """Raises HiddenFromAccount if access control hides data that a replica needs, NotAsStored if overlays change it.
 
     `is_relevant` tells whether the replica stores an attribute; None: it stores all. `own`: the overlays of the
     replica's database. If the provider's overlays cannot be read, they are assumed to be the same."""
@@ -452,8 +440,7 @@ def require_nothing_hidden(uri: str, hidden: Sequence[str]) -> None:
 
 
 def rule(who: str) -> str:
-    """Returns an olcAccess rule that lets `who` read everything. It must be the first rule. It affects no other
-    account."""
+    """Returns an olcAccess rule that, as the first rule, lets `who` read everything, and affects no other account."""
     return f"{{0}}to * by {who} read by * break"
 
 

@@ -87,8 +87,8 @@ class Origin(Struct, frozen=True):
 class Fit(Struct, frozen=True):
     """How a file fits a configuration. `rebuild`: index tables to rebuild. `unknown`: attribute types and object
     classes that the configuration lacks. `otherwise`: differences that cannot be repaired in place. `entries`: number
-    of checked entries. `left_out`: index tables that the core cannot check; unless both configurations are known and
-    equal, `rebuild` lists them, too."""
+    of checked entries. `left_out`: index tables that the core cannot check; if anything may differ, also in
+    `rebuild`."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -171,8 +171,7 @@ class _Comparison(Struct, frozen=True):
 def _compare(
     before: tuple[Settings, SchemaFacts] | None, now: Settings, schema: SchemaFacts, used: Iterable[str]
 ) -> _Comparison:
-    """Compares `before`, the original settings and schema if known, with the present ones. `used`: attributes in
-    use."""
+    """Compares the original settings and schema, if known, with the present ones. `used`: attributes in use."""
     if before is None:
         return _Comparison(needs_all=bool(now.multival or now.sortvals))
     settings, former = before
@@ -207,8 +206,7 @@ def _compare(
 
 def _otherwise(audit: AuditReport, schema: SchemaFacts, *, of_unknown: bool) -> Iterator[str]:
     """Yields the first problem of each attribute. Skips schema problems of built-in attributes: no configuration
-    changes these, but slapd and its overlays store some values differently. `of_unknown`: the original configuration is
-    unknown."""
+    changes these, but slapd stores some values differently. `of_unknown`: the original configuration is unknown."""
     for problem in audit.problems:
         of_schema = problem.kind in _SCHEMA_PROBLEMS
         if of_schema or problem.kind in _SETTINGS or (of_unknown and problem.kind == _WITHOUT_RULE):
@@ -282,9 +280,8 @@ def run_slapindex(command: Sequence[str], directory: Path, map_size: int, meter:
 
 
 def index_lines_of(lines: Sequence[str], attributes: Sequence[str]) -> list[bytes]:
-    """Returns olcDbIndex values for these attributes only; none if an attribute is configured by another name. These
-    values limit slapindex to the attributes. With attributes as arguments, slapindex sorts them by memory address, and
-    then skips some."""
+    """Returns olcDbIndex values for these attributes only; none if an attribute is configured by another name.
+    slapindex gets no attributes as arguments, because it sorts these by memory address, and then skips some."""
     names, configured = {name.lower() for name in attributes}, indexes.parse(lines)
     if not names <= configured.keys():
         return []

@@ -110,8 +110,7 @@ def place_of(options: MigrateOptions, source: DatabaseSummary) -> TargetDatabase
 
 class Planned(msgspec.Struct, frozen=True):
     """The forecast of a migration. `seconds`, `needed` (bytes) and `maxsize` are None if the first entries cannot be
-    built without the others. `lacking`: names that the new schema lacks. `problems`: errors that would stop the
-    migration."""
+    built without the others. `lacking`: names that the new schema lacks. `problems`: errors that would stop it."""
 
     problems: list[str] = []
     seconds: float | None = None
@@ -183,8 +182,7 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter, size: SampleSize = _SIZE) -> int:
     """Returns the expected bytes of the new database, from a sample. The size of id2e is taken from the old database,
-    because a sample may miss a few large entries. If no sample can be built, returns the bytes in use in the old
-    database."""
+    because a sample may miss a few large entries. Returns the bytes in use there if no sample can be built."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
@@ -207,8 +205,7 @@ def state_of(source: Path) -> list[int | str]:
 class MigrateLoaded(NativeLoaded, frozen=True, kw_only=True):
     """Facts of the step `load`. `late`: number of entries that precede their parents. `source_as_read`, `made_for`:
     results of `state_of` and `native.made_for`. `made_again`: why entries were rebuilt; empty if records were copied.
-    Only for rebuilt entries: `in_source`, number of entries in the source, and `checksum`, the expected checksum of the
-    new tree."""
+    Only for rebuilt entries: `in_source`, number of entries in the source; `checksum`, expected for the new tree."""
 
     context_csns: list[str]
     late: int
@@ -303,7 +300,8 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         raise MdbDamaged(path=environment, reason=f"it differs from {source}{since}: `{command}` shows the entries")
 
 
-def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Migrated:
+def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, float], restart: bool = False) -> Report:
+    """Runs or resumes a migration. Returns the facts of its steps."""
     source = source_of(options)
     with existing(options.target.absolute(), options.source):
         place = place_of(options, source)
@@ -320,7 +318,7 @@ def migrate(options: MigrateOptions, progress: Progress, timeouts: dict[str, flo
             return _steps(options, run, place, source)
 
 
-def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Migrated:
+def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: DatabaseSummary) -> Report:
     place.require_still_free(run)
     work = MigrateSteps(options, run, place)
     examined = run.do("look", lambda meter: examine(options, source), Examined)
@@ -339,7 +337,8 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
     run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)
     published = run.do("publish", lambda meter: work.building.put_into_place(checked), Published)
     seconds = sum(step.seconds for step in run.catalogue.steps())
-    return Migrated(loaded, examined, published, round(seconds, 3), round(loaded.entries / seconds), run.done_before())
+    speed = {"seconds": round(seconds, 3), "rate": round(loaded.entries / seconds)}
+    return report_of(loaded, examined, {"compared": "equal"}, published, speed, run.done_before())
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -350,21 +349,6 @@ class Examined(msgspec.Struct, frozen=True):
     format_before: int
     format: int | None
     slapd: str | None
-
-
-class Migrated(msgspec.Struct, frozen=True):
-    """A finished migration. `before` is the result of `Run.done_before`, for the report."""
-
-    loaded: MigrateLoaded
-    examined: Examined
-    published: Published
-    seconds: float
-    rate: int
-    before: Report
-
-    def report(self) -> Report:
-        speed = {"seconds": self.seconds, "rate": self.rate}
-        return report_of(self.loaded, self.examined, {"compared": "equal"}, self.published, speed, self.before)
 
 
 def examine(options: MigrateOptions, source: DatabaseSummary) -> Examined:

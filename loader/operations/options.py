@@ -1,4 +1,4 @@
-"""The options of `build`, `add`, `migrate`, `verify`, `clone`, `tune` and `storage`. Imports no operations, for a quick
+"""Options of `build`, `add`, `migrate`, `verify`, `clone`, `tune`, `storage`. Imports no operations, for a quick
 --help."""
 
 from __future__ import annotations
@@ -209,8 +209,7 @@ class BenchSizes:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Times are in seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds; None: no
-    limit."""
+    """Times are in seconds. `window`: number of reads for davg and dstd_dev. `samples`: number of rounds, or None."""
 
     interval: Annotated[float, "--interval SECONDS", FloatRange(0.05), "Time between two reads of a layer."] = 3.0
     window: Annotated[int, IntRange(2), "Number of reads over which davg and dstd_dev are computed."] = 100
@@ -254,6 +253,6 @@ class VolumeOptions:
 
     @property
     def raid_extents(self) -> int:
-        """Extents of LVM's metadata subvolume (rmeta) on each mirror leg. One extent has room for the superblock and a
-        bitmap of 2^21 bits."""
+        """Extents of LVM's metadata subvolume (rmeta) on each mirror leg: a superblock and 2^21 bitmap bits fit into
+        1."""
         return 1 if self.redundant else 0

@@ -40,8 +40,7 @@ from loader.storage import files, held, holders
 from loader.storage.files import Owner
 
 REPLACED = f"{DATA}.replaced-"  # prefix of the names of replaced data files, before the time of the replacement
-# Name of the subdirectory of a database directory in which a clone is written. It is on the same file system, so that
-# publishing is a rename.
+# Name of the subdirectory of a database directory in which a clone is written, so that publishing is a rename.
 WORKSHOP = ".ditseed-clone"
 _KEPT = "If nobody needs it any more, add --replace: the new database replaces it once it is finished and checked."
 
@@ -207,8 +206,7 @@ def require_empty(directory: Path) -> None:
 
 
 def holds_entries(directory: Path) -> bool:
-    """Returns whether the database has entries (slapd's first start creates a database without entries). Returns True
-    if the file cannot be read."""
+    """Returns whether there are entries (slapd's first start creates an empty database); True if it is unreadable."""
     try:
         return contents.entry_count(directory) > 0
     except LoaderError:
@@ -223,8 +221,7 @@ def require_readable_format(path: Path, data_format: int) -> None:
 
 
 def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | None = None) -> Verified:
-    """Verifies a data file at `level`; if `level` is None, the file's size decides. `seen`: as in `mdb.verify`. Raises
-    MdbDamaged."""
+    """Verifies a data file. `level`: if None, its size decides. `seen`: as in `mdb.verify`. Raises MdbDamaged."""
     with progress.step("verify") as meter:
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
 

@@ -116,8 +116,7 @@ def recommended_size(used: int) -> int:
 
 def choose_maxsize(place: TargetDatabase, needed: int, wanted: int | str | None, changing: bool = True) -> int:
     """Returns the map size of a new database. `wanted`: None keeps the configured maxsize, "auto" computes a maxsize.
-    `changing`: the maxsize is written to the slapd.d. Raises MaxsizeTooSmall; ServerRunning if the slapd.d must change
-    while a slapd runs on it."""
+    Raises MaxsizeTooSmall; ServerRunning if a slapd.d must change (`changing`) while a slapd runs on it."""
     database = place.database
     setting = database.maxsize if wanted is None else wanted
     size = max(database.maxsize, recommended_size(needed)) if isinstance(setting, str) else setting
@@ -211,8 +210,8 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         )
 
     def remaining(sizes: TableSizes) -> int:
-        """Returns the pages outside id2e and the indexes, mainly of dn2i. The page counts of the indexes do not include
-        the separate trees of their keys."""
+        """Returns the pages outside id2e and the indexes, mainly of dn2i. No table counts the trees of
+        keys."""
         index_pages = sum(sizes.tables[name] for name in sizes.indexes)
         return sizes.pages - sizes.tables.get("id2e", 0) - index_pages - key_trees(sizes)
 
@@ -380,8 +379,7 @@ def unnamed_file(directory: Path) -> Iterator[int]:
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:
-    """Copies at most `most` bytes of `data` to the descriptor `target` as `clone` does, with fsync. Returns the number
-    of bytes."""
+    """Copies up to `most` bytes of `data` to the descriptor `target`, as `clone` with fsync. Returns their number."""
     facts = meta.read_meta(data)
     size = max(min(facts.used, most) // facts.page_size, 2) * facts.page_size
     copy.plain(data, Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size), size, None, meter)

@@ -130,8 +130,7 @@ class _StreamStep(Struct, frozen=True):
     @contextmanager
     def _feeding(self, meter: Meter, cut: ReadingPlan) -> Iterator[list[Input]]:
         """Yields the inputs of the build: the files of finished pieces, and a queue (Feed). A thread reads the other
-        pieces from the server into the queue. If the reading fails, the build is stopped, and vice versa. The first
-        error is raised."""
+        pieces into the queue. If the reading fails, the build is stopped, and vice versa; the first error is raised."""
         finished_pieces, options = self.reading.run.catalogue.partitions("stream", Counted), self.reading.options
         pieces = cut.pieces(options.page)
         writes_files = sum(not piece.search.subentries for piece in pieces) > options.jobs

@@ -1,8 +1,7 @@
 """Changes an existing database whose slapd is stopped: applies changes of a provider, or rebuilds indexes. Each change
 is durable, and is made completely or not at all.
 
-The native core runs in a child process: it uses LMDB, which maps the file, so a disk error kills the process with a
-signal."""
+The native core runs in a child process, because it uses LMDB, which maps the file: a disk error kills the process."""
 
 from __future__ import annotations
 

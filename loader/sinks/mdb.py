@@ -88,8 +88,7 @@ class BuildRules(Struct, frozen=True):
 
 
 class LiveSource(Struct, frozen=True):
-    """Callbacks for a server that changes during the build. `head`: the first input, whose entries are repeated in the
-    other inputs.
+    """Callbacks for a server that changes during the build. `head`: the first input; the others repeat its entries.
 
     `read_again` returns LDIF files with entries that were read again. A thread of the core calls it after all inputs,
     first without orphans, then with the orphans. If it then returns no files, the orphans are omitted. `renamed` is
@@ -103,8 +102,7 @@ class LiveSource(Struct, frozen=True):
 def schema(
     definitions: Sequence[Definition], options: Sequence[str], dynamic_objects: bool, password_policy: bool = False
 ) -> Schema:
-    """Compiles a schema, with flags as in `loader.backmdb.Effects`. Raises NotProven with the definition that the core
-    cannot read."""
+    """Compiles a schema, with flags as in `loader.backmdb.Effects`. Raises NotProven for a bad definition."""
     try:
         return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:

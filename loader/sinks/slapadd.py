@@ -45,8 +45,7 @@ _CODE = re.compile(r"^\(\d+\)\s*")
 
 
 class Target(Struct, frozen=True):
-    """A database for slapadd to load. `config`: a private slapd.d, in which the database of `suffix` has
-    `directory`."""
+    """A database to load. `config`: a private slapd.d, which has the database of `suffix` in `directory`."""
 
     config: Path
     suffix: str

@@ -37,6 +37,16 @@ class TreeSpec(Struct, frozen=True):
     converted: str | None = None
     operational: bool = False
 
+    def identity(self, template: Template) -> dict[str, object]:
+        """Returns the values that determine the bytes of the tree. `template` is compiled from this."""
+        return {
+            "template": template.fingerprint,
+            "entries": template.entries,
+            "seed": self.seed,
+            "suffix": template.suffix,
+            "operational": self.operational,
+        }
+
     def text(self) -> str:
         if self.converted is not None:
             return self.converted
@@ -95,8 +105,7 @@ def shard(template: Template, piece: Range, path: Path, jobs: int, meter: Meter)
 class PlanOptions(Struct, frozen=True):
     """The options of a load plan: operations for a load test. `mix`: operation -> share. `miss`: fraction of searches
     that find nothing and of binds that fail. `skew`: Zipf exponent for the choice of entries. `looks`: kinds of
-    searches (attribute, True for a prefix search, weight); if empty, the template decides. `ldif`: write only changes,
-    as LDIF."""
+    searches (attribute, True for a prefix search, weight), or empty for the template's. `ldif`: write LDIF changes."""
 
     operations: int
     mix: Mapping[str, int]
@@ -108,8 +117,7 @@ class PlanOptions(Struct, frozen=True):
 
 
 def plan(template: Template, options: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
-    """Writes a load plan. Raises UsageProblem if the options do not fit the template, BrokenPipeError if the pipe's
-    reader has ended."""
+    """Writes a load plan. Raises UsageProblem if it is impossible, BrokenPipeError if the pipe's reader has ended."""
     with ldif.with_counters(meter, "standard output", _translate_error) as counters:
         template.plan(options, descriptor, jobs, counters)
 
@@ -137,14 +145,7 @@ class Synthetic(Struct, frozen=True, dict=True):
         return Synthetic(structs.replace(self.recipe, suffix=suffix))
 
     def identity(self) -> dict[str, object]:
-        """Returns the values that determine the tree's bytes."""
-        return {
-            "template": self.compiled.fingerprint,
-            "entries": self.compiled.entries,
-            "seed": self.recipe.seed,
-            "suffix": self.compiled.suffix,
-            "operational": self.recipe.operational,
-        }
+        return self.recipe.identity(self.compiled)
 
     def entries(self) -> int:
         return self.compiled.entries

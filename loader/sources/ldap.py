@@ -1,7 +1,6 @@
 """Reads a live server. Concurrent searches each read a piece of the tree (`planner.py`), and can be repeated.
 
-Each page of paged results costs a round trip and time in slapd, so pages are requested only if a limit requires
-them."""
+Paged results cost a round trip and time in slapd per page, so they are requested only if a limit requires them."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 
 
 def fetch(connection: Connection, query: Search, target: Path, meter: Meter) -> Part:
-    """Writes a search's entries to the file `target`, which appears only when it is complete. Retries after lost
-    connections."""
+    """Writes a search's entries to `target`, which appears only when complete. Retries after lost connections."""
     partial_file = target.with_name("partial-" + target.name)
     part = _search(connection, query, meter, lambda reader, query: reader.file(query, partial_file, DROPPED))
     files.publish(partial_file, target)
@@ -239,8 +237,7 @@ class Narrowing(Struct, frozen=True):
     excluded: tuple[str, ...] = ()
 
     def may_store(self, attribute: str) -> bool:
-        """Returns whether the replica may store the attribute. A wildcard or object class in `attributes` may include
-        any attribute."""
+        """Returns whether the replica may store the attribute. Any wildcard or object class may include it."""
         if attribute.lower() in map(str.lower, self.excluded):
             return False
         names = {name.lower() for name in self.attributes}

@@ -182,8 +182,7 @@ class LdifFiles(Struct, frozen=True):
         return ldif.input_files(self.given)
 
     def fingerprints(self) -> list[list[object]]:
-        """Returns each file's path, size and modification time, by which changes are recognized; the path alone for a
-        stream."""
+        """Returns each file's path, size and mtime, by which changes are recognized; of a stream, only the path."""
         fingerprints: list[list[object]] = []
         for path in self.paths():
             if is_stream(path):

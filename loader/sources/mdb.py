@@ -20,8 +20,8 @@ __all__ = ["Exported", "Sample"]
 
 
 class Part(Struct, frozen=True):
-    """The part of a database to read. `base`: DN of the top entry; None or "": the whole database. `after`: entries up
-    to this ID are left out."""
+    """The part of a database to read. `base`: DN of its top entry; None or "": all. `after`: omit entries up to this
+    ID."""
 
     directory: Path
     base: str | None = None

@@ -194,8 +194,7 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
     branches = []
     for guard, half, next_to_cut in ((f"(!{is_high})", low, low[-1][1]), (f"(!(!{is_high}))", high, high[0][1])):
         inner = _tree(half)
-        # Without a guard, a filter that is true next to the cut is also true beyond the cut. For a large half, a guard
-        # saves comparisons.
+        # A guard ends a match at the cut. In a large half without such a match, a guard saves comparisons.
         if inner is not None:
             branches.append(guard if not inner else f"(&{guard}{inner})" if len(half) > 2 or next_to_cut else inner)
     return branches[0] if len(branches) == 1 else f"(|{''.join(branches)})"

@@ -2,9 +2,8 @@
 
 The first records alone would be biased: containers, old accounts and service entries come first. Choosing records by
 byte position would be biased, too: a few large records (a group with all members, photos) can contain most of the
-bytes. So records are classified by size. Common records (up to a page long) are sampled by taking every nth. From each
-class of larger records, a few megabytes are taken, or all records if they are few. Each sample is scaled to the size of
-its class."""
+bytes. So records are classified by size. Every nth common record (up to a page long) is taken. From each class of
+larger records, a few megabytes are taken, or all records if they are few. Each sample is scaled to its class."""
 
 from __future__ import annotations
 
@@ -51,8 +50,7 @@ class SampleSize(Struct, frozen=True):
 
 
 class SizeClass(Struct, frozen=True):
-    """A class of large records. `text`: the sampled records as LDIF. `names`: their DNs. `total`: number of records in
-    the class."""
+    """A class of large records. `text`: the sampled records as LDIF. `names`: their DNs. `total`: size of the class."""
 
     text: bytes
     names: Sequence[str]

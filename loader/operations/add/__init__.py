@@ -132,8 +132,7 @@ def expected(load: RunStatus) -> int | None:
 
 class LoadedDatabase(msgspec.Struct, frozen=True):
     """Identifies the database of a server. `first`: DN of the first entry of the LDIF, or "". `uuids`: entryUUIDs of
-    the suffix entry and of the entry `first`; "" if unreadable. `entries`: the server's entry count; None if
-    unknown."""
+    the suffix entry and of the entry `first`; "" if unreadable. `entries`: the server's count, or None."""
 
     suffix: str
     first: str
@@ -263,8 +262,7 @@ def _takes_transactions(offer: SubschemaInfo, configured: Sequence[str] | None) 
 
 
 def _require_access(server: Session, name: str) -> None:
-    """Raises NoWriteAccess if the account may not add the first entry `name`. Raises nothing if the rights cannot be
-    checked."""
+    """Raises NoWriteAccess if the account, as far as can be checked, may not add the first entry `name`."""
     existing = next((each for each in (dn.parent(name), name) if each and server.exists(each)), None)
     if existing is not None:
         visibility.require_below(server, existing)

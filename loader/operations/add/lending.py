@@ -6,7 +6,7 @@ contextCSN and other attributes that otherwise only syncrepl may write, and refu
 be_isupdate in servers/slapd/add.c and modify.c of OpenLDAP 2.4 to 2.6).
 
 Each change is a lease, which is recorded before the change (loader/run/lease.py). If a run is killed or a lease
-expires, the next start of `ditseed add` or `ditseed tune` against that server restores the setting. """
+expires, the next start of `ditseed add` or `ditseed tune` against that server restores the setting."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ def release(connection: Connection, *kinds: str) -> None:
 
 
 def put_back(lent: Lease, access: Connection) -> str:
-    """Restores the setting of a lease, through `access` if that has the lease's URI, otherwise through ldapi. Returns
-    the outcome in words."""
+    """Restores the setting of a lease, through `access` if its URI is the lease's, else ldapi. Returns the outcome."""
     if access.uri == lent.target:
         connection = access
     elif is_local(lent):

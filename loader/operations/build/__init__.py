@@ -1,5 +1,4 @@
-"""Builds a database from LDIF offline, in a run directory inside the database directory. Publishes the database once it
-is complete and checked.
+"""Builds a database from LDIF offline, beside the present database. Publishes it once it is complete and checked.
 
 The steps are in the engine's module (native.py, slapadd.py). `replica seed` and `restore` also call `build_steps`.
 """
@@ -66,7 +65,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Checks options, configuration and target before there is any input. Raises UsageProblem, NotProven, GlueRefused,
+    """Checks options, configuration and target, but no input. Raises UsageProblem, NotProven, GlueRefused,
     TargetNotEmpty."""
     options.require_fitting()
     engine = _ENGINES[options.engine]

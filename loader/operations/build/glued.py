@@ -104,8 +104,7 @@ class _Share(msgspec.Struct, frozen=True):
 
 
 class _Split(msgspec.Struct, frozen=True):
-    """Facts of the step `split`. `now`: time for generated attributes. `shares`: one for each of
-    `_GluedBuild.places`."""
+    """Facts of the step `split`. `now`: time for generated attributes. `shares`: in the order of `places`."""
 
     now: str
     shares: list[_Share]
@@ -194,9 +193,8 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         return _Split(options.input_time(), [_Share(share.entries, dict(share.newest)) for share in split])
 
     def require_entries(self, split: _Split) -> None:
-        """Raises EmptyInput if the LDIF has no entries. Raises GlueRefused if the LDIF has no entries for a database
-        that has entries now or must get the contextCSN. Any other database without entries in the LDIF stays
-        unchanged."""
+        """Raises EmptyInput if the LDIF has no entries, GlueRefused if it has none for a database that has entries now
+        or must get the contextCSN. Any other database without entries in the LDIF stays unchanged."""
         empty = [number for number, share in enumerate(split.shares) if not share.entries]
         if len(empty) == len(self.places):
             raise EmptyInput(path=", ".join(map(str, self.options.inputs)))

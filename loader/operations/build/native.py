@@ -60,8 +60,7 @@ _ENV_FLAGS = {"nosync", "nometasync", "writemap", "mapasync", "nordahead"}  # sl
 def proven_settings(
     config: Config, database: Database, options: BuildOptions, superior: Database | None = None
 ) -> Settings:
-    """Returns the settings of the database. Raises NotProven or SettingRefused for a setting that the core does not
-    support."""
+    """Returns the settings of the database. Raises NotProven or SettingRefused for an unsupported setting."""
     backmdb.require_supported(config, database, superior or database)
     of_2_7 = (tools.release() or OLDEST) >= (2, 7, 0)
     settings = backmdb.settings(config, database, superior, of_2_7)
@@ -125,9 +124,8 @@ def made_for(config: Config, database: Database, options: BuildOptions) -> str:
 
 class NativeLoaded(Loaded, frozen=True, kw_only=True):
     """`left_out`: number of entries that were read but not stored, the sum of `read_twice` and `without_parent`.
-    `tables`: table -> number of values. `records`: checksum of copied records. `completed`: the part of the tree's
-    checksum that comes from attributes which the build added. `stale`: number of entries that were removed after the
-    build."""
+    `tables`: table -> number of values. `records`: checksum of copied records. `completed`: checksum of
+    the attributes that the build added. `stale`: number of entries that were removed after the build."""
 
     left_out: int
     tables: dict[str, int]

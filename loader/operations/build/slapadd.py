@@ -51,8 +51,7 @@ _WORTH = 4  # the shared entries, counted once per slice, are at most 1/4 of the
 
 
 class _Size(msgspec.Struct, frozen=True):
-    """`estimate`: predicted bytes of the database; 0 if unknown. `maxsize`: bytes of slapadd's map. `shards`: number of
-    slices."""
+    """`estimate`: predicted bytes, or 0 if unknown. `maxsize`: bytes of slapadd's map. `shards`: number of slices."""
 
     estimate: int
     maxsize: int
@@ -252,9 +251,8 @@ class _Loading(BuildSteps):
         return _Slices(plan.shared, plan.leaves, [cuts[at * len(cuts) // count] for at in range(count)])
 
     def load_slices(self, meter: Meter, plan: _Slices) -> None:
-        """Loads each slice into its own environment, except the slices that an earlier run has loaded. The first
-        failure ends all slapadds. One slapadd runs per processor, or fewer if their environments would not fit into
-        memory."""
+        """Loads each slice that no earlier run has loaded into its own environment. The first failure ends all
+        slapadds. One slapadd runs per processor, or fewer if their environments would not fit into memory."""
         loaded_slices, count, slices_meter = self._done(), len(plan.cuts), Meter(meter.name)
         meter.add(entries=sum(part.entries for part in loaded_slices.values()))
         fitting = defaults.memory() // _SHARE * count // (self.size.estimate or self.scanned.bytes)

@@ -276,8 +276,7 @@ class BuildSteps:
         return scan(self.options, self.place, meter)
 
     def require_schema(self, scan: Scanned) -> None:
-        """Raises NoSuchSuffix if the first entry is below none of the suffixes, SchemaMissing if the schema lacks a
-        name."""
+        """Raises NoSuchSuffix if the first entry is below no suffix, SchemaMissing if the schema lacks a name."""
         suffixes, first = self.place.database.suffixes, scan.first_dn
         # In a glued tree, the step `split` has already chosen the entries by suffix.
         if self.place.superior is None and not any(dn.is_below(first, suffix) for suffix in suffixes):
@@ -348,9 +347,8 @@ def unknown_names(
 
 
 def member_of_notes(config: Config, database: Database, path: Path) -> list[str]:
-    """Returns a note for each slapo-memberof whose member attribute is stored in `path` (an environment directory or a
-    data file) but whose memberOf attribute is not: the overlay does not run during an offline load. The defaults of
-    both are in slapo-memberof(5)."""
+    """Returns a note for each slapo-memberof whose member attribute is stored in `path` (environment or data file) but
+    whose memberOf attribute is not: no overlay runs during an offline load. slapo-memberof(5) has the defaults."""
     notes = []
     for name, _ in config.entries:
         rdn, _, above = name.lower().partition(",")
