@@ -1,7 +1,7 @@
 """Reads the contents of a database (entries, suffixes, contextCSN, tables, indexes) from a snapshot.
 
-The contextCSN in a copy of a running provider's database is outdated, because slapd writes the contextCSN only at
-checkpoints and when it stops."""
+slapd writes the contextCSN only at checkpoints and when it stops, so a copy of a live database has an old
+contextCSN."""
 
 from __future__ import annotations
 

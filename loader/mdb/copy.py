@@ -1,5 +1,4 @@
-"""Copies environments consistently, in use or not: page by page, compacted, as a reflink, through a pipe, or as packs
-of pages for a backup repository.
+"""Copies environments consistently, in use or not: page by page, compacted, as a reflink, through a pipe, or in pieces.
 
 A reader slot protects the snapshot (snapshot.py) while the native core reads its pages: LMDB then overwrites no page of
 the snapshot. So the pages can be read in any order, and the file system can share them with the copy at any time. Only
@@ -237,8 +236,7 @@ def page_record(source: Path, page: bytes) -> Seen:
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Writes a compacted copy, in key order, of the snapshot with meta page `page`. Finds the damage that level
-    pages finds."""
+    """Writes a compacted copy of the snapshot with meta page `page`. Finds the same damage as level pages."""
     with _core_call(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
 

@@ -1,7 +1,6 @@
 """Reads the meta pages of a data.mdb, and translates the core's errors about data files into LoaderErrors.
 
-The native core parses the meta pages in a buffer. So a hostile or truncated file causes an error; with a memory map, it
-would kill the process."""
+The core parses the meta pages in a buffer: with a memory map, a truncated file would kill the process."""
 
 from __future__ import annotations
 

@@ -174,8 +174,7 @@ def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -
 @contextmanager
 def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
-    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. Damaged meta pages raise no error
-    here, because the core reports them."""
+    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. The core reports damaged ones."""
     path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
         is_readable = env.is_dir() and bool(meta.read_meta(env))

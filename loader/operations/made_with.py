@@ -87,8 +87,7 @@ class Origin(Struct, frozen=True):
 class Fit(Struct, frozen=True):
     """How a file fits a configuration. `rebuild`: index tables to rebuild. `unknown`: attribute types and object
     classes that the configuration lacks. `otherwise`: differences that cannot be repaired in place. `entries`: number
-    of checked entries. `left_out`: index tables that the core cannot check; if anything may differ, also in
-    `rebuild`."""
+    of checked entries. `left_out`: index tables that the core cannot check (in `rebuild`, too, if they may differ)."""
 
     rebuild: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()

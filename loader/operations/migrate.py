@@ -232,8 +232,8 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return NativeSteps(self.build_options, self.run, self.place)
 
     def load(self, meter: Meter) -> MigrateLoaded:
-        """Copies the records of one snapshot of the source unchanged. Rebuilds all entries instead if the new slapd
-        would store a record differently."""
+        """Copies the records of a snapshot, or rebuilds all entries if the new slapd would store a record
+        differently."""
         about: dict[str, object] = {
             "source_as_read": state_of(self.options.source),
             "made_for": made_for(self.place.config, self.place.database, self.build_options),

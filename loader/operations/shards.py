@@ -68,8 +68,8 @@ class ShardDirectory(Struct, frozen=True):
         return self.run.directory / ARRANGED
 
     def done_before(self, last: str = "shards") -> Manifest | None:
-        """Returns the manifest if the run has finished its last step, `last`; otherwise None. Raises ManifestBroken if
-        a shard is missing or has another size."""
+        """Returns the manifest if the step `last` is done, otherwise None. Raises ManifestBroken if a shard is missing
+        or has another size."""
         if not self.run.catalogue.is_done(last):
             return None
         manifest = ldif.require_manifest(self.output)

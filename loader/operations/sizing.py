@@ -1,5 +1,4 @@
-"""Forecasts the size and build time of a database from builds of a sample, to show whether the database fits into its
-map and onto its disk.
+"""Forecasts the size and build time of a database from builds of a sample.
 
 `require_room` compares a forecast with maxsize and with the free disk space; `choose_maxsize` returns the maxsize of a
 new database. Both are called before the work begins.
@@ -210,8 +209,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         )
 
     def remaining(sizes: TableSizes) -> int:
-        """Returns the pages outside id2e and the indexes, mainly of dn2i. No table counts the trees of
-        keys."""
+        """Returns the pages outside id2e and the indexes, mainly of dn2i. No table counts the trees of its keys."""
         index_pages = sum(sizes.tables[name] for name in sizes.indexes)
         return sizes.pages - sizes.tables.get("id2e", 0) - index_pages - key_trees(sizes)
 
@@ -282,8 +280,8 @@ class Forecast(Struct, frozen=True):
 
 
 def of_files(target: Target, ldif: LdifFiles, meter: Meter, is_rough: bool = False) -> Forecast:
-    """Forecasts only the size. Takes up to ten seconds, or half a second if `is_rough`. Raises EmptyInput, NotProven,
-    and the errors of reading LDIF."""
+    """Forecasts only the size, in up to 10 seconds, or half a second if `is_rough`. Raises EmptyInput, NotProven, and
+    the errors of reading LDIF."""
     sample = sampling.of_files(ldif.paths(), ldif.entries(), _ROUGH if is_rough else _OF_FILES, meter)
     return forecast(sample, target, meter, timed=0.0)
 

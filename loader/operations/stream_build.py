@@ -1,5 +1,4 @@
-"""Builds a consumer's database while the provider is read. The connections send their LDIF straight to the native core,
-without files in between.
+"""Builds a consumer's database while the provider is read. The connections send their LDIF straight to the native core.
 
 If there are more pieces than connections, finished pieces are also written to files, from which a resumed run reads
 them. Otherwise no files are written, because all pieces end at about the same time."""

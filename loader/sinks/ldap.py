@@ -1,5 +1,4 @@
-"""Adds entries to a running server over several connections, in LDAP transactions if the server supports them. The
-work is done by native/load."""
+"""Adds entries to a running server with native/load: over several connections, in LDAP transactions if possible."""
 
 from __future__ import annotations
 

@@ -88,8 +88,7 @@ class AddOptions(DeclaredAdd, LdifInputs):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options that must not change between a run and its resumption. If only the input files have
-        changed, a new run replaces the old run."""
+        """Returns the options of a run. A run with other options is not resumed; with other "files", it is replaced."""
         return {
             "uri": self.connection.uri,
             "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
@@ -150,8 +149,7 @@ class _Scan(msgspec.Struct, frozen=True):
 
 
 class AddCounts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The report, in numbers of entries. `present`: entries that existed already. `before`: entries that an interrupted
-    run added or found on the server."""
+    """The report. `present`: entries that existed already. `before`: entries that an interrupted run added or found."""
 
     read: int
     added: int

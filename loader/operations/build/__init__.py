@@ -65,8 +65,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Checks options, configuration and target, but no input. Raises UsageProblem, NotProven, GlueRefused,
-    TargetNotEmpty."""
+    """Checks all but the input. Raises UsageProblem, NotProven, GlueRefused, TargetNotEmpty."""
     options.require_fitting()
     engine = _ENGINES[options.engine]
     if options.subordinates(place):

@@ -1,5 +1,4 @@
-"""Builds databases that are glued together (`subordinate` in slapd.conf). Divides the LDIF, and builds each database
-from its share.
+"""Builds databases that are glued together (`subordinate` in slapd.conf), each from its share of the LDIF.
 
 Each entry goes to the database in which slapd would search for it, as with `slapadd -b SUPERIOR` without -g. All
 databases are built and checked before the first is published.

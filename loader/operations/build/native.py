@@ -290,8 +290,7 @@ class NativeSteps(BuildSteps):
         )
 
     def transfer(self, meter: Meter, source: Snapshot) -> NativeLoaded:
-        """Copies the records of another database. Raises NotProven if the new slapd would store a record
-        differently."""
+        """Copies the records of a database. Raises NotProven if the new slapd would store a record differently."""
         with self._making() as (partial, limits):
             copied = mdb.transfer(self.target, source, partial, limits, meter)
         entries, checksum = copied.entries, copied.checksum

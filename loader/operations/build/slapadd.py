@@ -111,8 +111,7 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
 
 
 def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
-    """Runs the steps before the load. Returns their facts. The dictionary maps attribute names in the LDIF to names in
-    the schema."""
+    """Runs the steps before the load. The dictionary maps attribute names in the LDIF to names in the schema."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
