@@ -173,7 +173,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
             pieces, how = planner.plan(server, base, sample, count, entries)
             if narrowing:
                 pieces, attributes = narrowing.pieces(pieces), list(narrowing.restrict(Search(base)).attributes)
-            elif start.subentries:  # only a search with the subentries control returns subentries
+            elif start.subentries:  # no other search returns subentries; slapd finds them by its objectClass index
                 pieces.append(Piece("subentries", Search(base, subentries=True)))
             hidden = [] if options.is_visibility_checked else _hidden(server, base, sample, narrowing)
             return ReadingPlan(entries, how, sample.containers(), hidden, attributes, pieces)
@@ -312,7 +312,7 @@ class ExportSteps(Struct, frozen=True):
     def _covering_provider(self, meter: Meter, start: Start) -> tuple[dict[int, list[str]], Connection]:
         """Returns each living provider's contextCSN, and a provider whose contextCSN covers all of them.
 
-        If a provider died, the changes that only it had are lost. So its pieces are read again from the others."""
+        If a provider died, changes that only it had may be lost. So its pieces are read again from the others."""
         replicas = Providers(self.options.providers, start.base, meter)
         cut = self.run.catalogue.facts_of("plan", ReadingPlan)
         while True:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 LOOK = "look.ldif"  # name of the file for the changed containers, in the directory of the part files
 INNER_NOTES = ".inner"
 INNER = "(hasSubordinates=TRUE)"
-LOOKS = 20  # maximum number of passes; then TreeRestless is raised
+LOOKS = 20  # maximum number of passes; a tree that moves for longer is being rebuilt (TreeRestless)
 AT_ONCE = 200  # maximum number of entryUUIDs in one filter
 COVERING = 60.0  # seconds to wait for a provider whose contextCSN covers those of the others
 _LATELY = datetime.timedelta(hours=1)

@@ -103,7 +103,7 @@ def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
     """Returns the problems without those that syncrepl causes, and a note on the latter. If syncrepl leaves out an
-    attribute, the consumer lacks its values even in RDNs. With suffixmassage, the top entry's RDN changes alone."""
+    attribute, the consumer lacks its values even in RDNs. With suffixmassage, it keeps the renamed top entry's values."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")

@@ -348,7 +348,7 @@ def unknown_names(
 
 def member_of_notes(config: Config, database: Database, path: Path) -> list[str]:
     """Returns a note for each slapo-memberof whose member attribute is stored in `path` (environment or data file) but
-    whose memberOf attribute is not: no overlay runs during an offline load. slapo-memberof(5) has the defaults."""
+    whose memberOf attribute is not: the overlay is inactive in an offline load. slapo-memberof(5) has the defaults."""
     notes = []
     for name, _ in config.entries:
         rdn, _, above = name.lower().partition(",")
