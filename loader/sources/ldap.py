@@ -103,7 +103,7 @@ def feed(
         try:
             with pace.limiting(reader.counters):
                 return reader.feed(query, target, notes, DROPPED, partial_copy)
-        except LoaderError:  # another attempt sends the same entries again
+        except BaseException:  # another attempt sends the same entries again
             target.repeat()
             raise
 
