@@ -17,12 +17,12 @@ from msgspec import Struct
 from loader.errors import PackageMissing, UsageProblem
 from loader.storage import files, held
 
-SUFFIX = ".age"  # ends the name of an encrypted file
-_KEY_FILE_LIMIT = 1 << 20  # bytes; limit for a key file
+SUFFIX = ".age"  # of the name of an encrypted file
+_KEY_FILE_LIMIT = 1 << 20  # bytes; a larger key file is rejected
 _READ = 1 << 20  # bytes per read
 _PASSPHRASE_HEADERS = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
 _SSH_HEADER = b"-----BEGIN "
-_NO_MATCH = "No matching keys"  # identifies the error by its text; pyrage has one class for all decryption errors
+_NO_MATCH = "No matching keys"  # text of the error for foreign files: pyrage has one class for all decryption errors
 
 
 class NotARecipient(Exception):
@@ -34,14 +34,14 @@ class Broken(Exception):
 
 
 class Recipients(Struct, frozen=True):
-    """The public keys for which files are encrypted, also as text (`names`). Each recipient alone can decrypt them."""
+    """Public keys, also as text (`names`). The owner of any one of them can decrypt the files."""
 
     names: tuple[str, ...]
     keys: tuple[Any, ...]
 
     def encrypt_stream(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
-        """Encrypts `content` to one age file, and passes its bytes to `put`. The length of the file varies, because
-        rage adds a random stanza. pyrage holds the GIL meanwhile. Raises the exceptions of `content` and `put`."""
+        """Encrypts `content` to one age file, and passes its bytes to `put`. Its length varies, because rage adds a
+        random stanza. pyrage holds the GIL meanwhile. Raises the exceptions of `content` and `put`."""
         pyrage, stream = _pyrage(), _Stream(content, put)
         try:
             pyrage.encrypt_io(stream, stream, self.keys)
@@ -64,8 +64,8 @@ class Identities(Struct, frozen=True):
 
 
 class _Stream:
-    """The input and output file of pyrage. `failure`: the exception of `content` or `put` that stopped pyrage, which
-    itself reports only its text."""
+    """The input and output file of pyrage, which reports only the text of an exception raised here. `failure`: the
+    exception itself."""
 
     def __init__(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
         self._content, self._put = iter(content), put
@@ -97,8 +97,8 @@ class _Stream:
 
 
 def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None:
-    """Returns the public keys in `words` and in the recipient files `paths`; None if both are empty. Messages do not
-    quote an invalid key, as it may be a secret one. Raises UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
+    """Returns the public keys in `words` and in the recipient files `paths`, or None if both are empty. No message
+    quotes an invalid key: it may be a secret key. Raises UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
     if not words and not paths:
         return None
     texts = [(word.strip(), "a recipient") for word in words]
@@ -146,7 +146,7 @@ def identities(paths: Sequence[Path]) -> Identities:
 
 
 def _lines(content: bytes, path: Path) -> Iterator[tuple[str, str]]:
-    """Yields each key in a key file, and its path and line for messages."""
+    """Yields each key in a key file, and its source (path and line) for messages."""
     for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
         if (text := line.strip()) and not text.startswith("#"):
             yield text, f"{path}, line {number},"

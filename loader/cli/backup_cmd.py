@@ -62,8 +62,6 @@ def command() -> None:
     """Back up databases while slapd is running; list, check, verify, drill, prune and restore the backups."""
 
 
-# --- init, run --------------------------------------------------------------------------------------
-
 LocalFiles = Annotated[
     Scratch, "Local directory for the files of a repository on another host (default: $TMPDIR or /tmp)."
 ]
@@ -98,15 +96,10 @@ class _Encryption:
         "Encrypt for every public key in this file (one per line, as for `age -R`); may be given several times.",
     ] = ()
 
-    def keys(self) -> age.Recipients | None:
-        """Returns None if nothing is encrypted."""
-        given = self.recipients or self.recipients_files
-        return age.recipients(self.recipients, self.recipients_files) if given else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions(_Encryption):
-    """Options of `backup run`: the hosts and the role that take a backup, its kind, and its recipients."""
+    """Options of `backup run`: which hosts take a backup, and of which kind."""
 
     init: Annotated[bool, "Create the repository first, if it is not there (see `ditseed backup init`)."] = False
     kind: Annotated[
@@ -133,10 +126,11 @@ class _Conditions(_Encryption):
         if options.incremental and (self.recipients or self.recipients_files):
             reason = "it reads the pages of earlier backups, which needs an identity on this host"
             raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full backup")
-        return replace(packing, recipients=self.keys(), ldif=self.kind == LDIF)
+        recipients = age.recipients(self.recipients, self.recipients_files)
+        return replace(packing, recipients=recipients, ldif=self.kind == LDIF)
 
     def reason_to_skip(self, options: BackupOptions) -> str:
-        """Returns why this host takes no backup; empty if it takes one."""
+        """Returns the reason why this host takes no backup, or "" if it takes one."""
         own_names = {socket.gethostname(), socket.getfqdn()}
         own_names |= {name.partition(".")[0] for name in own_names}
         if self.hosts and own_names.isdisjoint(self.hosts):
@@ -243,7 +237,7 @@ def log_command(
     from loader.operations.backup import repository, segments
 
     reports, progress = _for_cron(shown)
-    packing = replace(packing, recipients=encryption.keys())
+    packing = replace(packing, recipients=age.recipients(encryption.recipients, encryption.recipients_files))
     with repository.at(options.repo, progress, scratch, traffic=traffic, backups=False) as repo:
         logged = segments.run(replace(options, repo=repo, packing=packing), progress)
     if reports or shown.as_json:
@@ -251,7 +245,7 @@ def log_command(
 
 
 def _for_cron(shown: Shown) -> tuple[bool, Progress]:
-    """Returns whether to print a report, and the progress. Without -v, both are shown on a terminal only."""
+    """Returns whether to print a report, and the progress display. Without -v, both appear only on a terminal."""
     reports = sys.stdout.isatty() or log.verbosity() > 0
     return reports, progress_of("none" if shown.progress_mode == "auto" and not reports else shown.progress_mode)
 
@@ -278,11 +272,8 @@ def _kind(backup: Backup) -> str:
 
 
 def _newest(backup: Backup) -> str:
-    """Returns the time in the newest CSN. Complete CSNs are too long for a table; --json prints them."""
+    """Returns the time in the newest CSN: a whole CSN is too long for a table. --json prints CSNs."""
     return max((csn[:14] + "Z" for csn in backup.newest_csns), default="-")
-
-
-# --- list, show -------------------------------------------------------------------------------------
 
 
 @declare("list", command)
@@ -358,7 +349,7 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
 
 
 def _proof(proof: Verification | Drill | None) -> dict[str, object] | str:
-    """Returns the facts of a proof for a printed report; --json has its seal as well."""
+    """Returns the fields of a record for a printed report. Only --json prints its seal and format."""
     if proof is None:
         return "never"
     result = getattr(proof, "problems", proof.problem) or "good"
@@ -366,13 +357,6 @@ def _proof(proof: Verification | Drill | None) -> dict[str, object] | str:
     if (replay := facts.get("replay")) and not replay.live:
         facts["would be lost"] = "at most the seconds of the replay, because no live server was found"
     return facts
-
-
-def part_read(proof: Verification) -> str:
-    return f"{units.size(proof.read)} of {units.size(proof.stored)} read"
-
-
-# --- check, prune -----------------------------------------------------------------------------------
 
 
 @declare("check", command)
@@ -464,9 +448,6 @@ def pin_command(
     show_report({"backup": backup.id, "pinned_until": pinned}, as_json)
 
 
-# --- restore, verify, drill, extract -----------------------------------------------------------------
-
-
 @declare("restore", command)
 def restore_command(
     backup: WhichBackup, options: RestoreOptions, scratch: LocalFiles, download: Download, dry_run: DryRun, shown: Shown
@@ -499,7 +480,7 @@ def restore_command(
     if options.until is None and (options.log or options.skip or options.accept_gaps):
         raise UsageProblem(reason="--log, --skip and --accept-gaps need --until")
     progress = shown.progress
-    with repository.at(options.repo, progress, scratch, traffic=Traffic(download.download)) as repo:
+    with repository.at(options.repo, progress, scratch, traffic=download) as repo:
         options = replace(options, repo=repo, which=backup.which)
         reports: Sequence[RestorePlan | RestoreReport] = (
             restore.plan(options) if dry_run else restore.restore(options, progress)
@@ -546,10 +527,7 @@ def undo_command(options: UndoOptions, download: Download, progress_mode: Progre
 
     standard.reserve_output()
     progress = progress_of(progress_mode)
-    opened = (
-        repository.at(options.repo, progress, traffic=Traffic(download.download)) if options.repo else nullcontext()
-    )
-    with opened as repo:
+    with repository.at(options.repo, progress, traffic=download) if options.repo else nullcontext() as repo:
         undone = undo.undo(replace(options, repo=repo), progress)
     for note in undone.notes:
         _log.warning("%s", note)
@@ -584,10 +562,13 @@ def verify_command(
 
     progress = shown.progress
     outcomes = Outcomes("backup verify", hooks, [options.repo])
-    with repository.at(options.repo, progress, scratch, traffic=Traffic(download.download)) as repo:
+    with repository.at(options.repo, progress, scratch, traffic=download) as repo:
         proofs = verify(replace(options, repo=repo, names=names or options.names), progress)
     outcomes.add(options.repo, (proof.backup for proof in proofs))
-    rows = [(proof.backup, part_read(proof), proof.problem or "good") for proof in proofs]
+    rows = [
+        (proof.backup, f"{units.size(proof.read)} of {units.size(proof.stored)} read", proof.problem or "good")
+        for proof in proofs
+    ]
     show_report({"verified": proofs}, shown.as_json, lambda: show_table(("id", "read", "result"), rows))
     return EXIT_OK if all(proof.is_good for proof in proofs) else EXIT_DIFFERENT
 
@@ -630,7 +611,7 @@ def drill_command(
     options = replace(options, live=connection_of(account, uri) if uri else None)
     progress = shown.progress
     outcomes = Outcomes("backup drill", hooks, [options.repo])
-    with repository.at(options.repo, progress, options.scratch, traffic=Traffic(download.download)) as repo:
+    with repository.at(options.repo, progress, options.scratch, traffic=download) as repo:
         proofs = drill(replace(options, repo=repo, which=backup.which), progress)
     outcomes.add(options.repo, (proof.backup for proof in proofs))
     if shown.as_json:
@@ -681,7 +662,7 @@ def extract_command(
     running = connection_of(server, server.uri) if options.changes else None
     standard.reserve_output()
     progress = progress_of(progress_mode)
-    with repository.at(options.repo, progress, options.scratch, traffic=Traffic(download.download)) as repo:
+    with repository.at(options.repo, progress, options.scratch, traffic=download) as repo:
         extracted = extract(replace(options, repo=repo, which=backup.which), progress, running)
     if isinstance(extracted, int):
         if log.verbosity() >= 0:

@@ -130,13 +130,13 @@ class _Recording(Struct):
 
     def write(self, end: ending.Ending) -> None:
         """Writes the files. The metrics come first, because the HTML page is more likely to fail."""
-        from loader.operations import reports  # imported here, because few runs are recorded
+        from loader.operations import monitoring, reports  # imported here, because few runs are recorded
 
         seconds = self.recorder.seconds
         report = reports.RunReport(self.verb, self.recorder, seconds, end.status, end.error, self.facts)
         if self.metrics is not None:
             with files.explained(self.metrics):
-                reports.write_metrics(report, self.metrics)
+                monitoring.write(reports.families(report), self.metrics)
         if self.report is not None:
             with files.explained(self.report):
                 reports.write_page(report, shlex.join(["ditseed", *sys.argv[1:]]), self.report)

@@ -26,12 +26,12 @@ class Status(IntEnum):
 
 
 class Check(Struct, frozen=True):
-    """The result of a monitoring plugin."""
+    """The result of a check. `ditseed` verbs that are monitoring plugins print it."""
 
     status: Status
 
     def text(self) -> tuple[str, ...]:
-        """Returns the lines of the plugin's output. The first line has the performance data."""
+        """Returns the lines that the plugin prints. The first line has the performance data."""
         raise NotImplementedError
 
 
@@ -44,7 +44,7 @@ class Finding(Check, frozen=True):
     numbers: tuple[str, ...] = ()
 
     def text(self) -> tuple[str, ...]:
-        """Replaces vertical bars, because a monitoring system reads the text after a bar as performance data."""
+        """Replaces vertical bars: monitoring systems read the text after a vertical bar as performance data."""
         first, *more = (plain.printable(line.replace("|", "/")) for line in (self.summary, *self.lines))
         numbers = f" | {' '.join(self.numbers)}" if self.numbers else ""
         return (f"{self.name} {self.status.name} - {first}{numbers}", *more)
@@ -52,7 +52,7 @@ class Finding(Check, frozen=True):
 
 def write(metrics: Iterable[Metric], path: Path) -> None:
     """Atomically writes a file of metrics for the textfile collector of node_exporter."""
-    from prometheus_client import CollectorRegistry, generate_latest  # takes long to import
+    from prometheus_client import CollectorRegistry, generate_latest  # imported here because the import is slow
 
     collected = tuple(metrics)
 

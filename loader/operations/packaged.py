@@ -1,6 +1,6 @@
-"""Recognizes the entries that the installation of Debian's slapd package creates: the suffix entry and, up to OpenLDAP
-2.4, an administrator. slapd.scripts-common of the package gives the suffix entry only `dc` and `o`. Only the operator
-can decide to replace these entries. The module also writes the root entry of a database with an empty suffix."""
+"""Recognizes the entries that the installation of Debian's slapd package creates (see its slapd.scripts-common): the
+suffix entry with `dc` and `o` and, up to OpenLDAP 2.4, an administrator. A database with only these entries is replaced
+only if the operator says so. This module also writes the root entry of a database with an empty suffix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADMIN = (
 
 
 def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
-    """Returns whether `entries` are those of the package, unchanged. Their operational attributes must be included."""
+    """Returns whether `entries` are those of the package, unchanged. They must include their operational attributes."""
     if not 1 <= len(entries) <= MOST:
         return False
     expected = ((entries[0][0], *_SUFFIX), (f"cn=admin,{entries[0][0]}", *_ADMIN))
@@ -42,8 +42,8 @@ def is_unchanged(entries: Sequence[tuple[str, Entry]]) -> bool:
 
 
 def suffix_in(directory: Path) -> str | None:
-    """Returns the suffix if the database has only the entries that the Debian package of slapd creates. Returns None
-    otherwise. Raises LoaderError."""
+    """Returns the suffix of a database that has only unchanged entries of Debian's slapd package, else None.
+    Raises LoaderError."""
     if contents.entry_count(directory) > MOST:
         return None
     descriptor = os.memfd_create("entries", os.MFD_CLOEXEC)
@@ -53,25 +53,23 @@ def suffix_in(directory: Path) -> str | None:
     return entries[0][0] if is_unchanged(entries) else None
 
 
-# --- empty suffix ----------------------------------------------------------------------------------------------------
-
-# The root entry of a database whose suffix is the empty DN (`suffix ""`, as in Zimbra). This entry stores the
-# contextCSN. No search returns it, because a search with the base "" returns the root DSE. slapd adds the entry as glue
-# when it first stores a contextCSN (syncrepl.c, `syncrepl_add_glue`). The seeding of a replica must do the same.
+# The root entry of a database whose suffix is the empty DN (`suffix ""`, as in Zimbra), which stores the contextCSN. No
+# search returns the root entry, because a search with the base "" returns the root DSE. slapd adds it as glue when it
+# first stores a contextCSN (syncrepl.c, `syncrepl_add_glue`). So a seeding must add it, too.
 GLUE = b"dn:\nobjectClass: glue\nstructuralObjectClass: glue\n\n"
 FILE = "root.ldif"
 
 
 def write_root_entry(path: Path) -> Path:
-    """Writes the root entry as LDIF with mtime 0, so that the file does not change the time of a build."""
+    """Writes the root entry as LDIF. Its mtime is 0, because the newest mtime of the inputs dates a build."""
     path.write_bytes(GLUE)
     os.utime(path, (0, 0))
     return path
 
 
 def with_root_entry(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
-    """Returns `sources`, preceded by a file with the root entry if `first`, the source that is read first, lacks this
-    entry. A file that slapcat wrote begins with the root entry."""
+    """Returns `sources`, preceded by a new file with the root entry if `first`, the source that is read first, does not
+    begin with that entry, as a file written by slapcat does."""
     if [name for name, _ in location.entries(first, most=1)] == [""]:
         return tuple(sources)
     return (write_root_entry(scratch / FILE), *sources)

@@ -1,5 +1,5 @@
-"""Reads and writes files on another host: in an S3 bucket, or in a directory over SFTP. Callers must check what they
-read.
+"""Reads and writes files on another host: in an S3 bucket, or in a directory over SFTP. The content of files is not
+checked.
 
 Names and messages contain no secrets. Keys come from the files and environment variables of S3 and SSH clients."""
 
@@ -24,12 +24,12 @@ from loader.errors import FULL, FULL_ERRNOS, PackageMissing, RemoteFailed, Remot
 
 _log = logging.getLogger(__name__)
 
-SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # module names: the modules are optional
-_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the form of ditseed's own file names
-_BLOCK = 8 << 20  # bytes of a part of an upload
-_PARTS = 9000  # parts of an upload; S3 takes at most 10,000
+SCHEMES = {"s3": "s3fs", "sftp": "loader.storage.sftp"}  # modules, imported when used: their packages are optional
+_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]+")  # the names of ditseed's own files match this
+_BLOCK = 8 << 20  # minimum bytes of a part of an upload
+_PARTS = 9000  # maximum parts of an upload; S3 accepts at most 10,000
 _SSH_REFUSED = ("AuthenticationException", "BadHostKeyException", "PasswordRequiredException")
-# The exceptions of these packages are errors of the transport. They have no common base class.
+# Packages whose exceptions are errors of the transport. They have no common base class.
 _TRANSPORTS = {"botocore", "aiobotocore", "aiohttp", "paramiko", "fsspec", "s3fs"}
 _S3_HINT = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write them to ~/.aws/credentials."
 _BUCKET_HINT = "Create the bucket with the tools of the provider, or correct its name after s3://."
@@ -52,7 +52,7 @@ class Location(Struct, frozen=True):
 
 
 def parse(text: str) -> Location:
-    """Returns the location in a URL. Raises UsageProblem, whose message never contains a possible password."""
+    """Returns the location that a URL names. Raises UsageProblem, whose message never shows a possible password."""
     split = urlsplit(text)
     if split.scheme not in SCHEMES or "::" in text:
         schemes = " and ".join(f"{scheme}://" for scheme in SCHEMES)
@@ -76,15 +76,15 @@ def parse(text: str) -> Location:
 
 
 class Listed(NamedTuple):
-    """A file or directory on the server. `size`: its bytes, or -1 for a directory. `modified`: when it was written,
-    which a client of an S3 server cannot choose. S3 directories have no such time."""
+    """A file or directory on the server. `size`: bytes of the file, or -1 for a directory. `modified`: time of the last
+    write, which a client of an S3 server cannot choose; None for an S3 directory."""
 
     size: int
     modified: datetime.datetime | None
 
 
 class Store(Struct, frozen=True):
-    """A connected location. Names are relative to the location: `DIRECTORY/FILE` or `FILE`."""
+    """An open connection to a location. File names are relative to the location: `DIRECTORY/FILE` or `FILE`."""
 
     location: Location
     system: Any
@@ -92,12 +92,12 @@ class Store(Struct, frozen=True):
 
     @property
     def serves_threads(self) -> bool:
-        """Whether several threads can use this store at the same time. An S3 client has a connection for each."""
+        """Whether several threads can use this store at the same time: an S3 client opens several connections."""
         return self.location.scheme == "s3"
 
     def names(self, directory: str = "") -> dict[str, Listed]:
-        """Returns the files and directories in a directory by name. Omits names that ditseed never gives, because they
-        may contain a path. Raises FileNotFoundError."""
+        """Returns the files and directories in a directory by name. Omits names that ditseed never uses: a hostile
+        server could send a path. Raises FileNotFoundError."""
         with _translate_errors(self.location):
             entries = self.system.ls(self._path(directory), detail=True)
         return {
@@ -111,8 +111,8 @@ class Store(Struct, frozen=True):
         }
 
     def read(self, name: str, most: int) -> bytes:
-        """Returns a small file, or the first `most` + 1 bytes of a larger file. Raises FileNotFoundError."""
-        with suppress(RemoteFailed):  # a shorter file may replace it between the two requests: try again
+        """Returns the content of a file, or its first `most` + 1 bytes if it is larger. Raises FileNotFoundError."""
+        with suppress(RemoteFailed):  # if a shorter file replaces it between the two requests, try again
             return self.part(name, 0, min(self._size(name), most + 1))
         return self.part(name, 0, min(self._size(name), most + 1))
 
@@ -121,14 +121,14 @@ class Store(Struct, frozen=True):
             return int(self.system.info(self._path(name))["size"])
 
     def modified(self, name: str) -> datetime.datetime:
-        """Returns when a file was last written. Raises FileNotFoundError."""
+        """Returns the time of the last write to a file. Raises FileNotFoundError."""
         with _translate_errors(self.location):
             time: datetime.datetime = self.system.modified(self._path(name))
         return time
 
     def part(self, name: str, start: int, size: int) -> bytes:
         """Returns `size` bytes of a file from `start`, or fewer at its end. Raises FileNotFoundError."""
-        import asyncio  # imported here: --help needs no network, and it takes 30 ms
+        import asyncio  # imported here because the import takes 30 ms
 
         if not size:
             return b""
@@ -147,13 +147,13 @@ class Store(Struct, frozen=True):
                 self.running.discard(request)
 
     def cancel(self) -> None:
-        """Ends the calls of `part` that run in other threads. For SFTP, close the connection instead."""
+        """Ends the calls of `part` in other threads, for S3 only: an SFTP connection must be closed instead."""
         for request in list(self.running):
             request.cancel()
 
     def put(self, source: Path, name: str, new: bool = False, content: Iterable[bytes] | None = None) -> None:
-        """Uploads a file. Its name appears on the server only when the file is complete. `content` yields the content
-        of `source` at the rate of the upload. `new`: as in `write`."""
+        """Uploads a file, whose name appears on the server only when it is complete. `content` yields the content of
+        `source` at a limited rate, or is None for no limit. `new`: as in `write`."""
         with self._writing(name, new):
             mode = "create" if new else "overwrite"
             if content is None:
@@ -169,7 +169,7 @@ class Store(Struct, frozen=True):
             )
 
     def _put_parts(self, name: str, mode: str, content: Iterable[bytes], size: int) -> None:
-        """Uploads an S3 object. After an error, nothing of it remains: closing the file would publish a part of it."""
+        """Uploads an S3 object. Discards it after an error, because closing the file would publish a part of it."""
         file = self.system.open(self._path(name), mode, block_size=max(_BLOCK, size // _PARTS))
         try:
             for chunk in content:
@@ -182,12 +182,12 @@ class Store(Struct, frozen=True):
         file.close()
 
     def write(self, name: str, content: bytes, new: bool = False) -> None:
-        """Writes a small file. With `new`, raises FileExistsError if it exists, though some S3 servers replace it."""
+        """Writes a small file. With `new`, raises FileExistsError if it exists; some S3 servers replace it anyway."""
         with self._writing(name, new):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
     def require_space(self, needed: int) -> None:
-        """Raises RemoteFull if too little space is free. Some servers, among them all S3 servers, do not report it."""
+        """Raises RemoteFull if less than `needed` bytes are free. S3 and some other servers do not report them."""
         if self.location.scheme == "s3":
             return
         with _translate_errors(self.location):
@@ -215,8 +215,8 @@ class Store(Struct, frozen=True):
 
     @contextmanager
     def _writing(self, name: str, new: bool) -> Iterator[None]:
-        """Creates the file's directory before the body. Raises RemoteFailed if the directory or bucket is missing. With
-        `new`, raises FileExistsError if the server refuses the body because the file exists."""
+        """Creates the file's directory before the body, which writes the file. Raises RemoteFailed if the directory or
+        bucket is missing, and FileExistsError if, with `new`, the server refuses because the file exists."""
         with _translate_errors(self.location):
             try:
                 if self.location.scheme == "sftp":
@@ -255,9 +255,9 @@ def opened(location: Location) -> Iterator[Store]:
             system.close()
 
 
-@cache  # warns once in a run, which may open a repository several times
+@cache  # warns only once, although a run may open a repository several times
 def _warn_if_clear(endpoint: str) -> None:
-    """Warns if the endpoint is not encrypted, such as http://minio:9000, and not on this host."""
+    """Warns if the endpoint is on another host and not encrypted, such as http://minio:9000."""
     url = urlsplit(endpoint)
     try:
         is_loopback = ip_address(url.hostname or "").is_loopback

@@ -1,6 +1,6 @@
 """Extends fsspec's SFTP. Connects as ssh(1) does: only to hosts whose keys are in known_hosts.
 
-The packages are optional (the extra `remote`), so other modules import this module only when it is used."""
+Its packages are optional (the extra `remote`), so this module must be imported only when it is used."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from paramiko.sftp import CMD_EXTENDED
 KNOWN_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 _PARTIAL = ".partial"
 _FULL = 1 << 20  # bytes; if a write fails with less free space, the server is assumed to be full
-_WINDOW = 8 << 20  # bytes that the server may send before it waits for an answer
-_PATIENCE = 60.0  # seconds within which a server must begin its answer
+_WINDOW = 8 << 20  # bytes that the server may send before it waits for an acknowledgement
+_PATIENCE = 60.0  # maximum seconds until a server begins its answer
 
 
 class Sftp(SFTPFileSystem):  # type: ignore[misc]
-    """Takes host keys from known_hosts of the account and of the host. Takes its own keys from the agent and ~/.ssh."""
+    """Reads host keys from known_hosts of the account and of the host, and its own keys from the agent and ~/.ssh."""
 
     def _connect(self) -> None:
         self.client = paramiko.SSHClient()
@@ -68,8 +68,8 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
     def put_file(
         self, lpath: str, rpath: str, mode: str = "overwrite", content: Iterable[bytes] | None = None, **options: object
     ) -> None:
-        """Uploads a file, whose name appears only when it is complete. `content` yields the content of `lpath`. If
-        `mode` is "create" and the file exists, raises FileExistsError."""
+        """Uploads a file, whose name appears only when it is complete. `content` yields the content of `lpath`, or is
+        None. If `mode` is "create" and the file exists, raises FileExistsError."""
         if mode == "create" and self.exists(rpath):
             raise FileExistsError(rpath)
         with self._remove_on_error(partial := f"{rpath}{_PARTIAL}"):
@@ -81,22 +81,21 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
                 self.ftp.put(lpath, partial)
             try:
                 self.ftp.posix_rename(partial, rpath)
-            except (
-                PermissionError
-            ):  # `sftp-server -P posix-rename`; a link never replaces a file, the partial name stays
+            except PermissionError:  # `sftp-server -P posix-rename`
+                # A hard link cannot replace an existing file. The partial name stays.
                 self.ftp._request(CMD_EXTENDED, "hardlink@openssh.com", partial, rpath)
 
     @contextmanager
     def _private(self, path: str) -> Iterator[paramiko.SFTPFile]:
         with self.ftp.open(path, "wb") as file:
-            with suppress(PermissionError):  # `sftp-server -P fsetstat`; the umask of the server decides
+            with suppress(PermissionError):  # with `sftp-server -P fsetstat`, the umask of the server decides
                 file.chmod(0o600)
             yield file
 
     @contextmanager
     def _remove_on_error(self, path: str) -> Iterator[None]:
-        """Removes the file if the body fails: a partial file would keep a full server full, or act as a lock. SFTP has
-        no error for a full server, but an extension of sshd reports free space."""
+        """Removes the file if the body fails: a partial file would keep a full server full, or count as a lock. Raises
+        ENOSPC if the server seems full: SFTP has no error for that, but an extension of sshd reports the free space."""
         try:
             yield
         except OSError as error:
@@ -111,7 +110,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
             raise
 
     def free_bytes(self, path: str) -> int | None:
-        """Returns the free bytes of a file system; None if the server lacks the extension statvfs@openssh.com."""
+        """Returns the free bytes of a file system, or None if the server lacks the extension statvfs@openssh.com."""
         try:
             _, answer = self.ftp._request(CMD_EXTENDED, "statvfs@openssh.com", path)
         except OSError as error:
@@ -122,6 +121,6 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
         return int(unit * free)
 
     def cat_file(self, path: str, start: int = 0, end: int = 0, **options: object) -> bytes:
-        """Returns the bytes from `start` to `end`. All requests are sent before the first answer is awaited."""
+        """Returns the bytes from `start` to `end`. Sends all requests before it waits for the first answer."""
         with self.ftp.open(path, "rb") as file:
             return b"".join(file.readv([(start, end - start)]))

@@ -1,7 +1,8 @@
-"""Change records: their text, and those that bring a server's entries back to the entries of a backup.
+"""Writes change records, among them those that bring a server's entries back to the entries of a backup.
 
-Digests find the entries that differ; only these are held in memory. An entry of the backup is that of the server with
-its entryUUID, wherever it is now; if there is none, the one with its DN. An entry gets its DN after its parent.
+Digests show which entries differ; only these are kept in memory. An entry of the backup is compared with the entry of
+the server that has its entryUUID, at any DN, or else with the one that has its DN. Parents are renamed before their
+children.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ def addition(entry: Values) -> list[str]:
 
 
 def renaming(target: str, keeps_old: bool, moves: bool) -> list[str]:
-    """Returns the lines that give an entry the DN `target`. `keeps_old`: whether the values of its old RDN remain."""
+    """Returns the lines that give an entry the DN `target`. With `keeps_old`, the values of its old RDN stay. With
+    `moves`, its parent changes."""
     parent = dn.parent(target)
     lines = ["changetype: modrdn", text_line("newrdn", rdn(target)), f"deleteoldrdn: {0 if keeps_old else 1}"]
     return lines + ([text_line("newsuperior", parent)] if moves else [])
 
 
 def modification(name: str, *changes: tuple[str, Sequence[bytes]]) -> list[str]:
-    """Returns the lines of the changes (operation, values) to an attribute. Only a `replace` may be without values."""
+    """Returns the lines of the changes (operation, values) of an attribute. Skips an add or delete without values."""
     lines = list[str]()
     for operation, values in changes:
         if values or operation == "replace":
@@ -71,12 +73,9 @@ def ava_of(name: str, value: bytes) -> str:
     return dn.key(f"{name}=" + "".join(f"\\{byte:02x}" for byte in value))
 
 
-# --- from a server to a backup ----------------------------------------------------------------------------------------
-
-
 class Changes(Struct, frozen=True):
-    """`conflicts`: DNs of entries that are not brought back, each with the reason. `new`: DNs that the backup
-    lacks, as they are after the change records."""
+    """`records`: number of change records. `conflicts`: DNs of entries that are not brought back, each with the reason.
+    `new`: DNs of the server's entries that the backup lacks, as they are after the change records."""
 
     records: int
     conflicts: Sequence[tuple[str, str]]
@@ -86,8 +85,9 @@ class Changes(Struct, frozen=True):
 def write(
     source: BinaryIO, target: BinaryIO, connection: Connection, suffix: str, base: str | None, meter: Meter
 ) -> Changes:
-    """Writes the change records for the entries of `source`, LDIF with parents first. `base`: they are a whole subtree,
-    and entries of the server that it lacks are listed. None: they are any entries below `suffix`."""
+    """Writes the change records for the entries of `source`, LDIF with parents first. If `base` is given, `source` is
+    its whole subtree, and entries below it that only the server has are listed. Otherwise `source` has any entries of
+    the database `suffix`."""
     with session(connection, meter.cancelled) as server:
         comparison = _Comparison(server, suffix)
         names, new = None, list[str]()
@@ -100,7 +100,7 @@ def write(
             comparison.match(entries)
         records = 0
         pending, stuck = [(name, entry, "") for name, entry in entries], False
-        while pending and not stuck:  # a DN may become free by a later record
+        while pending and not stuck:  # several passes, because a later record may free the DN of an entry
             comparison.blocked.clear()
             waiting = list[tuple[str, Values, str]]()
             for name, entry, _ in pending:
@@ -117,8 +117,8 @@ def write(
 
 
 class _Comparison:
-    """`matched`: keys of the DNs, on the server, of entries that the backup has. `moved`: key of a DN on the
-    server -> DN after the records so far. `blocked`: keys of the DNs of entries that cannot be brought back now."""
+    """`matched`: keys (see `dn.key`) of the DNs on the server of entries that the backup has. `moved`: key of a DN on
+    the server -> DN after the records so far. `blocked`: keys of the DNs of entries that cannot be brought back yet."""
 
     def __init__(self, server: Session, suffix: str) -> None:
         self._server = server
@@ -129,8 +129,8 @@ class _Comparison:
         self.matched: set[str] = set()
         self.blocked: set[str] = set()
         self.moved: dict[str, str] = {}
-        self._by_uuid: dict[str, tuple[str, Attributes]] = {}
-        self._origins: dict[str, str] = {}  # the reverse of `moved`
+        self._by_uuid: dict[str, tuple[str, Attributes]] = {}  # entryUUID -> DN and entry on the server
+        self._origins: dict[str, str] = {}  # the reverse of `moved`: key of a new DN -> DN on the server
         self._present: set[str] = set()  # keys of DNs that exist after the records so far
         with suppress(NoSuchBase):
             sight = visibility.compare_sample(server, self._suffix, lambda name: self._may_write(name))
@@ -142,17 +142,17 @@ class _Comparison:
         return ldif.type_of(name) not in self._protected
 
     def differing(self, source: BinaryIO, base: str, meter: Meter) -> tuple[list[str], list[str]]:
-        """Returns the DNs of the backup's entries that differ, and the DNs that only the server has."""
+        """Returns the DNs of the backup's entries that differ or are missing, and the DNs that only the server has."""
         ignored = sorted(self._protected - {"entryuuid"})
-        theirs = Server(structs.replace(self._server.connection, base=base)).digest(ignored, meter)
-        with ldif.digesting(ignored, meter) as ours:
-            ours.add_path(held.through(source.fileno()))
-        samples = ours.diff(theirs, ours.entries + theirs.entries).samples
+        remote_digests = Server(structs.replace(self._server.connection, base=base)).digest(ignored, meter)
+        with ldif.digesting(ignored, meter) as digests:
+            digests.add_path(held.through(source.fileno()))
+        samples = digests.diff(remote_digests, digests.entries + remote_digests.entries).samples
         names = [name for kind, name in samples if kind != "only-right"]
         return names, [name for kind, name in samples if kind == "only-right"]
 
     def match(self, entries: Sequence[tuple[str, Values]]) -> None:
-        """Reads the entries of the server that have the entryUUIDs of these."""
+        """Reads the entries of the server that have the entryUUIDs of `entries`."""
         uuids = [uuid for _, entry in entries if (uuid := first_value(entry, "entryUUID"))]
         kinds = (False, True) if self._server.offers_subentries(self._suffix) else (False,)
         for at in range(0, len(uuids), live.AT_ONCE):
@@ -163,7 +163,7 @@ class _Comparison:
                     self.matched.add(dn.key(name))
 
     def _at(self, name: str) -> tuple[str, Attributes] | None:
-        """Returns the entry that has this DN after the records so far, and its DN on the server."""
+        """Returns the entry that has the DN `name` after the records so far, preceded by its DN on the server."""
         origin = _mapped(name, self._origins)
         with suppress(NoSuchBase):
             if dn.key(_mapped(origin, self.moved)) == dn.key(name):
@@ -171,7 +171,7 @@ class _Comparison:
         return None
 
     def bring_back(self, name: str, wanted: Values) -> tuple[str, list[str]]:
-        """Returns why the entry cannot be brought back now, or "", and the change records that bring it back."""
+        """Returns the reason why an entry cannot be brought back yet, or "", and the records that bring it back."""
         key, match, occupant = dn.key(name), self._by_uuid.get(first_value(wanted, "entryUUID")), None
         current = _mapped(match[0], self.moved) if match else ""
         if dn.key(current) != key:
@@ -205,10 +205,10 @@ class _Comparison:
             moves = dn.key(dn.parent(current)) != dn.key(dn.parent(name))
             records.append(record(f"renamed since the backup: {name}", current, renaming(name, keeps_old, moves)))
             naming = {ava.partition("=")[0] for ava in (*old, *new)}
-            for one in naming:  # as after the modrdn
-                kept = [value for value in present.get(one, ()) if keeps_old or ava_of(one, value) not in old]
-                spelled = [value for value in lowered.get(one, ()) if value.decode(errors="replace") in rdn(name)]
-                present[one] = [*kept, *(value for value in spelled if ava_of(one, value) in new and value not in kept)]
+            for attribute in naming:  # makes `present` the state after the modrdn
+                kept = [v for v in present.get(attribute, ()) if keeps_old or ava_of(attribute, v) not in old]
+                spelled = [v for v in lowered.get(attribute, ()) if v.decode(errors="replace") in rdn(name)]
+                present[attribute] = kept + [v for v in spelled if ava_of(attribute, v) in new and v not in kept]
         if lines := self._modifications(present, lowered, naming, {name.lower(): name for name in wanted}):
             since = "changed since the backup" + (", and has another entryUUID now" if occupant else "")
             records.append(record(since, name, ["changetype: modify", *lines]))
@@ -217,8 +217,9 @@ class _Comparison:
     def _modifications(
         self, present: Values, wanted: Values, naming: Collection[str], spelled: Mapping[str, str]
     ) -> list[str]:
-        """Returns the lines that replace `present` by `wanted`. If some values remain, they name the others, deletions
-        first. Values that are ordered, or have no equality rule, can only be replaced together."""
+        """Returns the lines that change `present` to `wanted`. If some values of an attribute stay, they delete and add
+        the others. Values that are ordered, of an RDN, or without an equality rule are replaced together. `spelled`:
+        attribute in lower case -> description in the backup."""
         lines = list[str]()
         for name in sorted({*present, *wanted}):
             old, new = present.get(name, ()), wanted.get(name, ())
@@ -241,7 +242,7 @@ def _unnumbered(value: bytes) -> bytes:
 
 
 def _mapped(name: str, moves: Mapping[str, str]) -> str:
-    """Returns the DN after the renames `moves` (key -> DN) of the entry and of those above it."""
+    """Returns the DN of an entry after the renames `moves` (key -> DN) of this entry and of those above it."""
     if not name or not moves:
         return name
     parent = dn.parent(name)

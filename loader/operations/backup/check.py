@@ -1,4 +1,4 @@
-"""Checks whether there is a complete, recent backup. The states are those of the Monitoring Plugins guidelines."""
+"""Checks whether there is a complete, recent backup. Returns a status of the Monitoring Plugins guidelines."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _EARLIER = 7  # number of earlier backups whose numbers of entries are compared 
 
 
 class Check(monitoring.Check, frozen=True):
-    """`latest` is the latest backup, or None. `members` has the backups of its set. `count`: number of restorable
-    backups, where a set counts as one. `age`: age of the latest backup. `verify_age`, `drill_age`: ages of the last
-    successful verification and drill of any backup, or None. Ages are in seconds. `loss`: seconds of changes that would
-    be lost, as the last drill with --replay found, or None."""
+    """`latest` is the latest backup, or None; `age` its age, `members` the backups of its set. `count`: number of
+    restorable backups; a set counts once. `verify_age`, `drill_age`: ages of the last successful verification and
+    drill of any backup, or None. `loss`: by the last drill with --replay, how many seconds of changes would be lost, or
+    None. Ages are in seconds."""
 
     reason: str
     count: int
@@ -35,7 +35,7 @@ class Check(monitoring.Check, frozen=True):
     loss: float | None = None
 
     def text(self) -> tuple[str, ...]:
-        """Returns the plugin's line: `BACKUP OK - ... | age=...`."""
+        """Returns one line: `BACKUP OK - ... | age=...`."""
         numbers = [f"count={self.count};{self.limits.min_count}:"]
         if self.age is not None and self.latest is not None:
             numbers.insert(0, f"age={self.age:.0f}s;;{self.limits.max_age:.0f};0")
@@ -50,7 +50,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
-    """Calls `judged`. If that raises an error, returns the status UNKNOWN with the error."""
+    """Calls `judged`. Returns the status UNKNOWN if that raises an error."""
     try:
         return judged(repo, limits, suffix)
     except LoaderError as error:
@@ -60,7 +60,7 @@ def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
 
 
 def each(repo: Where, limits: Limits, suffix: str | None = None) -> dict[str, Check]:
-    """Returns a check for each suffix that has backups, or only for `suffix`. Raises NoSuchPath."""
+    """Returns suffix -> check, for each suffix that has backups or only for `suffix`. Raises NoSuchPath."""
     suffixes = {dn.key(backup.suffix): backup.suffix for backup in repository.listing(repo, suffix).every}
     return {name: check(repo, limits, name) for name in suffixes.values()}
 
@@ -138,8 +138,8 @@ def _unproven(kind: str, age: float | None, limit: float | None) -> str:
 
 
 def _lost(drill: Drill | None, limits: Limits) -> str:
-    """Returns a warning if the last replay failed, would lose more than `max_loss` or is too old to tell, or if there
-    was none, else ""."""
+    """Returns a warning if the last replay failed, would lose more than `max_loss`, or is older than `drill_age`, or if
+    there was no replay; else ""."""
     limit = limits.max_loss
     if drill is None or drill.replay is None:
         return "no backup was ever drilled with --replay" if limit else ""
@@ -150,8 +150,6 @@ def _lost(drill: Drill | None, limits: Limits) -> str:
         return f"changes of {units.duration(lost)} would be lost"
     return _unproven("drilled with --replay", repository.age_of(drill), limits.drill_age) if limit else ""
 
-
-# --- for Prometheus -------------------------------------------------------------------------------
 
 _METRIC = "ditseed_backup"
 _GAUGES = {
@@ -171,14 +169,14 @@ _GAUGES = {
 
 
 def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
-    """Writes a metrics file atomically. `checks` is by suffix. The key "" stands for all suffixes."""
+    """Writes a file of metrics for Prometheus atomically. `checks`: suffix, or "" for all suffixes -> check."""
     from prometheus_client.core import GaugeMetricFamily  # imported here because the import is slow
 
     now = repository.now().timestamp()
     name = f"{_METRIC}_written_timestamp_seconds"
     families = [GaugeMetricFamily(name, "When this file was written, as Unix time.", value=now)]
     families += [GaugeMetricFamily(f"{_METRIC}_{name}", text, labels=["suffix"]) for name, text in _GAUGES.items()]
-    for suffix, result in checks.items():  # values in the order of _GAUGES; None: unknown
+    for suffix, result in checks.items():  # `values` has the order of _GAUGES; an unknown value is None
         ages = (result.age, result.verify_age, result.drill_age)
         times = (0.0 if age is None else now - age for age in ages)
         sizes = (getattr(result.latest, name, None) for name in ("stored_bytes", "data_bytes", "entries", "seconds"))

@@ -1,11 +1,12 @@
 """Verifies, drills and extracts backups.
 
-A drill restores a backup into a temporary directory, starts a slapd on it, and searches it. It measures how long a
-restore takes, and checks that the restored database is the one that was backed up. This host's slapd is not touched.
-The drill's slapd listens on a socket that only its account can reach. It has one database and no syncrepl. With
---replay it also has the logged changes, and a second slapd follows it. An extract writes entries of a backup (a
-subtree, or the matches of a filter) as LDIF for ldapadd, or the changes that bring a server's entries back to these as
-LDIF for ldapmodify.
+A drill restores a backup into a temporary directory, starts a slapd on it, and searches it. It measures the duration of
+the restore, and checks that the restored database is the one that was backed up. The slapd of this host is not touched.
+That of the drill listens on a socket that only its account can reach. It has one database and no syncrepl. With
+--replay, the accesslog is replayed before slapd starts, and a second slapd follows the first as a consumer.
+
+An extract writes entries of a backup (a subtree, or the matches of a filter) as LDIF for ldapadd; or, as LDIF for
+ldapmodify, the changes that bring a server's entries back to those of the backup.
 """
 
 from __future__ import annotations
@@ -70,12 +71,10 @@ _LOOKUPS = 200  # entries that a drill looks up
 _PATIENCE = 300.0  # maximum seconds until a consumer has a change
 
 
-# --- verify ---------------------------------------------------------------------------------------
-
-
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
-    """Compares the stored files with their checksums. Returns the records, and stores them in the repository. With
-    "all", an unreadable manifest yields a record, too. Else it raises ManifestBroken. Raises NoSuchBackup."""
+    """Compares the stored files with their checksums. Returns the records, and stores them in the repository. For
+    "all", also returns a record for each unreadable manifest. Raises NoSuchBackup, or ManifestBroken for a named
+    backup."""
     repo, compared, chance = repository.of(options.repo), Compared(), random.Random()
 
     def is_chosen(number: int) -> bool:
@@ -103,12 +102,9 @@ def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
         return [*map(verified, backups), *unreadable]
 
 
-# --- drill ----------------------------------------------------------------------------------------
-
-
 def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
-    """Drills a backup. If neither a suffix nor an ID is given, drills every backup of the set. Stores and returns the
-    records. Raises LoaderError if a drill could not be tried."""
+    """Drills a backup or, if neither a suffix nor an ID is given, all backups of its set. Stores and returns the
+    records. Raises LoaderError if a drill could not be started."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         records = list[Drill]()
@@ -130,7 +126,6 @@ def drill(options: DrillOptions, progress: Progress) -> list[Drill]:
 def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progress: Progress) -> Drill:
     config, backup, replayed = contents.config(), contents.backup, None
     database = config.database(backup.suffix)
-    # The account is never root.
     owner = tools.slapd_account(options.user, [database.directory] if database.directory else [])
     if not backup.is_ldif:
         require_readable_format(contents.file, backup.lmdb_format)
@@ -150,7 +145,7 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
             csns, entries = summary.context_csns, summary.entries if replayed else backup.entries
             settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
             provides = replayed is not None and not replayed.problem and "syncprov" in database.overlays
-            if provides:  # the consumer has a directory of its own, because root gives `directory` to another account
+            if provides:  # not below `directory`, which root gives to the account of the first slapd
                 consumer_directory = stack.enter_context(files.temporary_directory("drill", top))
                 settings |= {"olcReadOnly": [b"FALSE"], "olcAccess": [b"{0}to * by * write"]}
                 with progress.step("copy") as meter:
@@ -174,7 +169,7 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
                         replayed = structs.replace(replayed, problem=problem, has_consumer=not problem)
         except (MdbDamaged, ToolFailed, ServerDown, ConnectionLost) as error:
             return Drill(backup=backup.id, problem=str(error), replay=replayed)
-    # slapd shows no contextCSN if the database has no suffix entry.
+    # If the database has no suffix entry, slapd returns no contextCSN.
     csns = result.context_csns or tuple(csns)
     newest, manifest_csns = csn.by_server(csns), csn.by_server(backup.context_csns)
     lost_csn = next((value for server, value in manifest_csns.items() if newest.get(server, "") < value), "")
@@ -183,12 +178,9 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
     return structs.replace(result, restore_seconds=seconds, context_csns=csns, problem=problem, replay=replayed)
 
 
-# --- drill --replay -------------------------------------------------------------------------------
-
-
 def _replayed(options: DrillOptions, repo: Repository, origin: Origin, data: Path, progress: Progress) -> Replayed:
-    """Replays the log to its end on the restored database. If that is refused, the database stays as it is."""
-    # The live server is read first, so that the duration of the drill does not count as lost.
+    """Replays the whole log on the restored database. If the log is refused, the database stays unchanged."""
+    # First, so that changes made during the drill do not count as lost.
     now = datetime.datetime.now(datetime.timezone.utc)
     live, live_csns = _live_csns(options, origin.config, origin.database)
     csns, operations, problem = origin.backup.newest_csns, 0, ""
@@ -205,8 +197,9 @@ def _replayed(options: DrillOptions, repo: Repository, origin: Origin, data: Pat
 
 
 def _live_csns(options: DrillOptions, config: Config, database: Database) -> tuple[str, dict[str, str]]:
-    """Returns the URI or database directory of the live server, and its newest CSNs; "" if there is none. A directory
-    is read with that of its log: slapd writes contextCSN only at checkpoints, and a deleted entry has no entryCSN."""
+    """Returns the URI or database directory of the live server, or "" if there is none, and its newest CSNs. CSNs are
+    also read from the directory of the log: slapd writes contextCSN only at checkpoints, and a deletion leaves no
+    entryCSN in the database."""
     if options.live is not None:
         with session(options.live) as server:
             return server.uri, csn.by_server(server.context_csns(database.suffix))
@@ -222,11 +215,11 @@ def _live_csns(options: DrillOptions, config: Config, database: Database) -> tup
 
 
 def _lost(reached: Mapping[str, str], live: Mapping[str, str]) -> float:
-    """Returns the seconds by which `live` is ahead, for the server ID with the most. A server ID that was not reached,
-    such as "", is compared with the newest CSN of all."""
+    """Returns the seconds by which `live` is ahead of `reached`: the maximum over all server IDs. A server ID that
+    `reached` lacks, such as "", is compared with the newest CSN in `reached`."""
     newest, seconds = max(reached.values(), default=""), 0.0
     for server, text in live.items():
-        with suppress(ValueError):  # a CSN contains an invalid time
+        with suppress(ValueError):  # the time in a CSN may be invalid
             seconds = max(seconds, (csn.time(text) - csn.time(reached.get(server, newest))).total_seconds())
     return seconds
 
@@ -234,8 +227,8 @@ def _lost(reached: Mapping[str, str], live: Mapping[str, str]) -> float:
 def _followed(
     provider: Session, config: Config, database: Database, directory: Path, owner: Owner | None, entries: int
 ) -> str:
-    """Lets a consumer with a copy of the database in `directory` follow the drill's slapd, and changes an entry there.
-    Returns what is wrong, or ""."""
+    """Starts a consumer on the copy of the database in `directory`, changes an entry of `provider`, the slapd of the
+    drill, and waits until the consumer has the change. Returns a problem, or ""."""
     suffix = database.suffix
     base = suffix.replace("\\", "\\\\").replace('"', '\\"')
     syncrepl = f'{{0}}rid=001 provider={provider.uri} searchbase="{base}" type=refreshAndPersist bindmethod=simple'
@@ -249,7 +242,7 @@ def _followed(
     with private.configured(config, database, directory, settings) as config_dir:
         tools.change_owner(owner, directory)
         with private.running(config_dir, owner, configuration.tools_tmpdir()) as consumer:
-            # A replaced objectClass, with the same values, gets the entry a new entryCSN.
+            # Replacing objectClass by the same values gives the entry a new entryCSN.
             with session(structs.replace(provider.connection, mechanism="EXTERNAL")) as writer:
                 writer.replace(suffix, {"objectClass": writer.read(suffix, ["objectClass"])["objectclass"]})
             written, deadline = _csns(provider, suffix), time.monotonic() + _PATIENCE
@@ -275,8 +268,8 @@ def _names(session: Session, database: Database) -> Iterator[str]:
 
 
 def _searched(session: Session, backup: Backup, database: Database, expected: tuple[int, bool], meter: Meter) -> Drill:
-    """Counts all entries. Looks up some of them by DN and, if entryUUID is indexed, by entryUUID. `expected`: number of
-    entries, and whether entryUUID is indexed."""
+    """Counts all entries. Looks up some by DN and, if possible, by entryUUID. `expected`: number of entries, and
+    whether entryUUID is indexed."""
     entries, is_indexed = expected
     count, sample, problems, chance = 0, list[str](), list[str](), random.Random()
     for count, name in enumerate(_names(session, database), 1):  # reservoir sampling: all names are equally likely
@@ -308,19 +301,16 @@ def _searched(session: Session, backup: Backup, database: Database, expected: tu
 
 @contextmanager
 def _scratch(kind: str, top: Path, room: int) -> Iterator[Path]:
-    """Yields a temporary directory with a subdirectory `data` for a database. `room`: in bytes. Raises NoSpace."""
+    """Yields a temporary directory with a subdirectory `data`. Raises NoSpace if less than `room` bytes are free."""
     files.require_space(top, room)
     with files.temporary_directory(kind, top) as directory, files.explained(top):
         (directory / "data").mkdir(mode=0o700)
         yield directory
 
 
-# --- extract --------------------------------------------------------------------------------------
-
-
 def extract(options: ExtractOptions, progress: Progress, running: Connection | None = None) -> int | Changes:
-    """Writes the entries to standard output and returns their number; with `running`, a server, writes the changes that
-    bring its entries back to these. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+    """Writes the entries to standard output, and returns their number. With `running`, writes the changes that bring
+    the entries of this server back to those of the backup. Raises NoEntry, NoSuchBackup, BackupDamaged."""
     if (options.dn is None) == (options.where is None):
         raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     output, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
@@ -328,7 +318,7 @@ def extract(options: ExtractOptions, progress: Progress, running: Connection | N
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         repo.bring(backup.stored())
-    # The error names the repository, because the directory of the unpacked database is temporary.
+    # Names the repository, because the directory of the unpacked database is temporary.
     missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     with _scratch("extract", top, backup.room) as directory, tempfile.TemporaryFile(dir=top) as extracted:
@@ -346,7 +336,7 @@ def extract(options: ExtractOptions, progress: Progress, running: Connection | N
                 raise missing
             source.seek(0)
             result: int | Changes
-            # A second meter, because the first has already counted these entries.
+            # These steps need a meter of their own, because `meter` has already counted the entries.
             if running is not None:
                 result = changes.write(source, extracted, running, backup.suffix, options.dn, Meter("compare"))
             else:
@@ -360,9 +350,9 @@ def extract(options: ExtractOptions, progress: Progress, running: Connection | N
 
 
 def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
-    """Writes the matches with slapcat, which supports all of slapd's filters. Searches the whole tree, because slapcat
-    2.5.13 crashes with -s. slapcat writes entries in the order of their IDs. An entry that was moved below a newer
-    parent thus precedes its parent, so the output is sorted."""
+    """Writes the matches of a filter, parents first. Uses slapcat, which supports all filters of slapd, on the whole
+    tree, because slapcat 2.5.13 crashes with -s. Its output is in the order of the IDs, in which an entry that was
+    moved below a newer entry precedes its parent. So the output is sorted."""
     config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
     database = config.database(suffix)
     owner = tools.of_directories([database.directory] if database.directory else [])
@@ -379,8 +369,8 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
 
 
 def left_out(read_config: Callable[[], Config] | None) -> list[str]:
-    """Returns the attributes that clients may not write. Attributes of the configured modules are included, such as
-    memberOf of slapo-memberof. If the configuration cannot be read, those of well-known modules are included."""
+    """Returns the attributes that clients may not write, including those of configured modules, such as memberOf of
+    slapo-memberof. If the configuration cannot be read, includes those of well-known modules."""
     names = {*overlays.PROTECTED, *map(str.lower, overlays.COMPUTED)}
     if read_config is not None:
         try:

@@ -46,9 +46,9 @@ PAGES = "pages"  # the directory of the packs that incremental backups share
 LOG = "log"  # the directory of the segments of accesslogs
 SEGMENT = re.compile(r"(\d{8}T\d{12}Z)-(.*)-[0-9a-f]{8}\.(json|ldif\.zst(\.age)?)")
 SEGMENT_TIME = "%Y%m%dT%H%M%S%fZ"
-LOG_DELAY = datetime.timedelta(seconds=5)  # if a committed write is logged at all, it is in the log within this time
+LOG_DELAY = datetime.timedelta(seconds=5)  # maximum time from the commit of a write to its entry in the accesslog
 PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # a pack's name is the SHA-256 of its index
-_LAST_YEAR = 9000  # a later `follows` would leave no time for the next backup
+_LAST_YEAR = 9000  # later times are rejected: `follows` of the next backup must be a valid date, too
 CHUNK = 64 << 20  # bytes that one checksum covers; the manifest of a 1 TB backup thus takes 1 MB
 
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
@@ -149,12 +149,11 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Entries of an accesslog, which `backup log` stored. `entries`: their number; the LDIF may have later ones, too.
-
-    `after`: ID of the entry before them; 0 for the whole log. `last_id` and `last_uuid` identify the last entry,
-    `log_uuid` the suffix entry of the log. `oldest_csns`, `newest_csns`: of each server ID in this segment. `reached`:
-    the newest of this segment and of all that it follows. `follows`: `reached` of the segment before, if nothing is
-    missing between the two; None after a gap."""
+    """Log entries that a run of `backup log` stored. `entries`: number of log entries when the run began; the LDIF may
+    also have later ones. `after`: ID of the last log entry before them, or 0 if the whole log was stored. `last_id` and
+    `last_uuid` identify the last entry, `log_uuid` the suffix entry of the log. `reached`: the newest CSN of each
+    server ID in this segment and in those that it follows. `follows`: `reached` of the previous segment; None if log
+    entries between the two are missing."""
 
     made: str
     suffix: str
@@ -164,8 +163,6 @@ class Segment(msgspec.Struct, frozen=True):
     after: Count = 0
     last_id: Count = 0
     last_uuid: str = ""
-    oldest_csns: tuple[Csn, ...] = ()
-    newest_csns: tuple[Csn, ...] = ()
     reached: tuple[Csn, ...] = ()
     follows: tuple[Csn, ...] | None = None
     files: tuple[StoredFile, ...] = ()
@@ -183,7 +180,7 @@ class Segment(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> datetime.datetime:
-        """A time up to which the segment certainly has all changes."""
+        """The time up to which all changes are certain to be in the segment."""
         return datetime.datetime.fromisoformat(self.made) - LOG_DELAY
 
 
@@ -224,15 +221,12 @@ def _require_consistent(backup: Backup) -> None:
         raise Unfit("not a manifest: a time has no time zone, or is too late")
 
 
-# --- records --------------------------------------------------------------------------------------
-
-
 def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of both records. `problem` is empty if none was found."""
+    """The fields that both kinds of record have; a pin has no others. `problem` is empty if the backup is good."""
 
     backup: Name
     made: str = msgspec.field(default_factory=lambda: now().isoformat())
@@ -247,7 +241,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(Proof, frozen=True, kw_only=True):
-    """The result of a verification. `read`: bytes that were compared with checksums. `stored`: bytes of all files."""
+    """The result of `backup verify`. `read`: bytes compared with checksums. `stored`: bytes of all files."""
 
     read: Count = 0
     stored: Count = 0
@@ -258,10 +252,10 @@ class Verification(Proof, frozen=True, kw_only=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """The replay of a drill. `newest_csns`: of each server ID, the last change that a restore reaches. `live`: URI or
-    database directory of the server that is `lost_seconds` ahead. Without one, `lost_seconds` is an upper bound: the
-    time from the last change to the drill. `has_consumer`: a consumer followed the restored database. `problem`: of the
-    log or the consumer; the backup itself is good."""
+    """The replay of a drill. `newest_csns`: CSN of the last change of each server ID that a restore reaches. `live`:
+    URI or database directory of the live server, which is `lost_seconds` ahead. If there is none, `lost_seconds` is an
+    upper bound: the time from the last change to the drill. `has_consumer`: whether a consumer followed the restored
+    database. `problem` describes a failure of the log or the consumer, not of the backup."""
 
     operations: Count = 0
     newest_csns: tuple[Csn, ...] = ()
@@ -272,8 +266,8 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 class Drill(Proof, frozen=True, kw_only=True):
-    """The result of a drill. `restore_seconds`: time of the restore until slapd could be started. `lookups`: number of
-    entries that were looked up by DN and by entryUUID. `replay`: None without --replay."""
+    """The result of `backup drill`. `restore_seconds`: duration of the restore, before slapd was started. `lookups`:
+    number of entries that were looked up by DN and by entryUUID. `replay`: None without --replay."""
 
     restore_seconds: Seconds = 0.0
     entries: Count = 0
@@ -287,7 +281,7 @@ class Drill(Proof, frozen=True, kw_only=True):
 
 
 class Proofs(msgspec.Struct, frozen=True):
-    """The records of a backup. A missing or unreadable record is None. A pin is None once it has passed."""
+    """The records of a backup. A missing or unreadable record is None, as is the time of a pin that has expired."""
 
     verification: Verification | None = None
     drill: Drill | None = None
@@ -295,7 +289,7 @@ class Proofs(msgspec.Struct, frozen=True):
 
     @property
     def is_proven(self) -> bool:
-        """Whether the last verification read every byte, or a drill was run. Neither record may report a problem."""
+        """Whether the last verification read every byte, or a drill was run, and neither record reports a problem."""
         is_read = self.verification is not None and self.verification.is_whole
         return (is_read or self.drill is not None) and not self.is_bad
 
@@ -308,9 +302,8 @@ def stamp(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
 
 
-def counting(names: Iterable[str]) -> set[str]:
-    """Returns the names of the records that count: the latest of each kind that is not dated later than now, and the
-    last pin."""
+def valid_names(names: Iterable[str]) -> set[str]:
+    """Returns the name of the latest record of each kind, ignoring those dated later than now, and of the last pin."""
     limit, last = stamp(now() + SKEW), dict[str, str]()
     for name in sorted(names):
         match = RECORD.fullmatch(name)
@@ -320,16 +313,14 @@ def counting(names: Iterable[str]) -> set[str]:
 
 
 def pinned_until(names: Iterable[str]) -> datetime.datetime | None:
-    """Returns the last time in the names of pins, or None if there is none, or it has passed."""
+    """Returns the latest time in the names of pins, or None if there is no pin or that time has passed."""
     last = max((match[1] for match in map(PIN.fullmatch, names) if match), default="")
     if last <= stamp(now()):
         return None
     with suppress(ValueError):
         return datetime.datetime.strptime(last, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
-    return datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)  # no time, but a pin in any case
+    return datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)  # the name has no valid time: `prune` keeps it
 
-
-# --- seals ----------------------------------------------------------------------------------------
 
 Record = TypeVar("Record", Backup, Proof, Verification, Drill, Segment)
 

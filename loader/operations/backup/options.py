@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from loader.server.options import Connection
 
 
-_GENERALIZED = re.compile(r"(\d{14})(?:[.,](\d{1,6}))?Z")  # generalizedTime, also in reqStart
-END_OF_TIME = "#ffffff#fff#ffffff"  # after a time: the greatest CSN of this microsecond
+_GENERALIZED = re.compile(r"(\d{14})(?:[.,](\d{1,6}))?Z")  # generalizedTime, the syntax of reqStart
+END_OF_TIME = "#ffffff#fff#ffffff"  # completes a time to the greatest CSN of its microsecond
 LATEST = "latest"
 KINDS = MDB, LDIF = "mdb", "ldif"  # a backup of kind mdb stores the pages of the database, one of kind ldif its entries
-Which = str | datetime.datetime  # a backup ID, or LATEST, or a time: the latest backup that was made by then
+Which = str | datetime.datetime  # a backup ID, LATEST, or a time: the latest backup made by this time
 
 
 class _RepositoryType(click.Path):
     """Option type: a local directory, or a location on another host."""
 
-    envvar_list_splitter = "\n"  # of an option that may be given several times; a location contains colons
+    envvar_list_splitter = "\n"  # separates several values in an environment variable; a location contains colons
 
     def convert(  # type: ignore[override]  # click.Path returns paths only
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -87,7 +87,8 @@ IdentityFiles = Annotated[
 
 
 def parse_moment(text: str) -> datetime.datetime | None:
-    """Returns the time that a date and perhaps a time of day name, or None. The default zone is that of this host."""
+    """Returns the time in a text, or None if it is neither a date nor a date with a time of day. The default time zone
+    is that of this host."""
     try:
         return datetime.datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip())).astimezone()
     except (ValueError, OverflowError):
@@ -95,7 +96,7 @@ def parse_moment(text: str) -> datetime.datetime | None:
 
 
 class Day(ParsedType):
-    """Option type: a date in the future, perhaps with a time of day."""
+    """Option type: a date in the future, with or without a time of day."""
 
     name, kind, past, example = "date", datetime.datetime, False, "2027-01-01, or 2027-01-01T12:00Z"
 
@@ -116,7 +117,7 @@ class PastTime(Day):
 
 @dataclass(frozen=True)
 class Moment:
-    """The end of a replay. `csn` is the last CSN. If a log entry has the reqStart `text`, its CSN replaces `csn`."""
+    """The end of a replay: the CSN `csn`. If a log entry has the reqStart `text`, the CSN of that entry replaces it."""
 
     text: str
     csn: str
@@ -143,7 +144,7 @@ class Moment:
             raise UsageProblem(reason=f"not a moment: {self.text!r} ({error})") from error
 
 
-END = Moment("its end", f"99991231235959.999999Z{END_OF_TIME}")  # of a log, wherever it ends
+END = Moment("its end", f"99991231235959.999999Z{END_OF_TIME}")  # the end of the log, at any time
 
 
 class _MomentType(ParsedType):
@@ -155,7 +156,7 @@ class _MomentType(ParsedType):
 
 @dataclass(frozen=True)
 class WhichBackup:
-    """The command-line parameters that select a backup: its ID, "latest", or a time."""
+    """The parameters that select a backup: its ID, "latest", or a time."""
 
     name: Annotated[str | None, Argument("[ID|latest]")] = None
     as_of: Annotated[
@@ -182,8 +183,8 @@ _KEEP = "Keep the last backup of each of the last N {} that have one."
 @dataclass(frozen=True)
 class Policy:
     """The retention policy. `last`: number of newest backups to keep. `daily`, `weekly` (ISO 8601), `monthly`,
-    `yearly`: number of periods (UTC) with backups. The last backup of each such period is kept. `within`: seconds. All
-    younger backups are kept."""
+    `yearly`: number of periods (UTC) whose last backup is kept; only periods with a backup count. `within`: age in
+    seconds up to which all backups are kept."""
 
     last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
     daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0
@@ -203,8 +204,10 @@ KEEP_ALL = Policy()
 
 @dataclass(frozen=True)
 class Download:
-    """`download`: bytes per second from a repository on another host, or 0 for no limit."""
+    """Limits for a repository on another host, in bytes per second, or 0 for no limit. Only Traffic declares an option
+    for `upload`."""
 
+    upload: int = 0
     download: Annotated[
         Rate, "--limit-download RATE", "Maximum bytes per second to read from a repository on another host."
     ] = 0
@@ -212,8 +215,6 @@ class Download:
 
 @dataclass(frozen=True)
 class Traffic(Download):
-    """`upload`: bytes per second to a repository on another host, or 0 for no limit."""
-
     upload: Annotated[
         Rate, "--limit-upload RATE", "Maximum bytes per second to write to a repository on another host."
     ] = 0
@@ -225,8 +226,8 @@ UNLIMITED = Traffic()
 @dataclass(frozen=True)
 class Packing:
     """`level`: zstd level. Level 2 takes two thirds of the time of level 3, and its output is 3 % larger. `throttle`:
-    bytes to read per second, or 0 for no limit. `keep_free`: bytes to leave free on the disk. `recipients` has the keys
-    that can decrypt the backup. If it is None, the backup is not encrypted."""
+    bytes to read per second, or 0 for no limit. `keep_free`: bytes to leave free on the disk. `recipients`: keys that
+    can decrypt the backup, or None if it is not encrypted."""
 
     level: Annotated[
         int, "--compress-level", IntRange(1, 19), "Level of zstd; a higher level makes a smaller file and takes longer."
@@ -285,8 +286,8 @@ class Limits:
 @dataclass(frozen=True)
 class BackupOptions:
     """Exactly one of `config_path` and `source` names the database. After a successful run, backups of the same
-    suffixes that `policy` does not keep are removed. If `policy` is empty, that of the repository decides. `repo` is no
-    option itself: the command line may name several repositories."""
+    suffixes that `policy` (or, if it is empty, that of the repository) does not keep are removed. `repo` is no option:
+    the command line may name several repositories."""
 
     repo: Where = Path()
     config_path: OptionalConfig = None
@@ -313,8 +314,8 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """`target` is the directory for the database. If it is None, `config_path` names the directory. If `verify` is
-    None, the size decides on the level."""
+    """`target`: the directory for the database, or None for that in `config_path`. `verify`: level of the check, or
+    None if the size decides."""
 
     repo: RepoOption
     which: Which = LATEST
@@ -346,7 +347,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class UndoOptions:
-    """If `log` is None, the log is that of the latest backup in `repo`."""
+    """If `log` is None, the log is read from `repo`."""
 
     since: Annotated[
         Moment, "--since MOMENT", _MomentType(), "The first change: a time, CSN or reqStart: 2026-11-25T16:18:00."
@@ -378,8 +379,8 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`live`: the server whose contextCSN a replay is compared with. If it is None, it is the slapd of this host that
-    has the database open."""
+    """`live`: the server whose contextCSN is compared with that of the replay. None: the slapd of this host that has
+    the database open, if there is one."""
 
     repo: RepoOption
     which: Which = LATEST

@@ -6,8 +6,9 @@ backup.
 
 Incremental backups share packs, whose names are the SHA-256 of their index. A page is looked up by its content without
 the page number, because a compacted copy renumbers pages. A page with few changes is stored as a difference from its
-former version in any pack. A backup depends on packs, but not on another backup. Old frames with few used pages make a
-restore slow. So every backup stores some pages again: pages of hardly used frames, and of the least used packs.
+former version in any pack. A backup depends on packs, but not on another backup. Frames of which a backup uses only a
+few pages make a restore slow. So every backup stores some pages again: those of such frames and of the least used
+packs.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ log = logging.getLogger(__name__)
 PIECE = 8 << 20  # bytes of data that a thread packs at once
 _MAGIC = b"ditseed pack 1\n\0"
 _END = struct.Struct("<Q")
-_LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected; the index of a pack of 25 TB is so large
+_LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected; a pack of 25 TB has an index of this size
 _LARGEST_PIECE = 64 << 20  # bytes; a larger piece is rejected, because a piece is assembled in memory
-_LARGEST_RUN = 64  # bytes per page in the map; a larger map is rejected
+_LARGEST_RUN = 64  # bytes per page; a map with more than this (and _READ in total) is rejected
 _FIRST_PAGE = 2  # pages 0 and 1 are the meta pages
 _AGAIN = 50  # a backup stores at most 1/50 of the shared pages again
-_SAMPLES, _SAMPLE = (16, 256 << 10)  # number of samples that predict the compression, and the bytes of each
+_SAMPLES, _SAMPLE = (16, 256 << 10)  # number of samples from which the compression is predicted, and bytes of each
 _READ = 1 << 20  # bytes per read
 
 Task = TypeVar("Task")
@@ -64,11 +65,11 @@ Data = TypeVar("Data", bound=Sized)
 def in_order(
     work: Callable[[Task], Done], tasks: Iterable[Task], threads: int = 0, stop: Callable[[], None] = lambda: None
 ) -> Generator[Done, None, None]:
-    """Like `map`, with `threads` threads (0: one per processor). At most two tasks per thread are submitted ahead.
-    `stop` is called at the end, also after an error. It must end the tasks that are still running."""
+    """Like `map`, with `threads` threads (0: one per processor). Submits at most two tasks per thread ahead. Calls
+    `stop` at the end, also after an error; it must end the tasks that are still running."""
 
     def yield_to_slapd() -> None:
-        with suppress(OSError):  # on Linux, this changes only the priority of this thread
+        with suppress(OSError):  # on Linux, setpriority changes the priority of a single thread
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
     threads = threads or defaults.processors()
@@ -88,7 +89,7 @@ def in_order(
 
 
 def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
-    """Yields the pieces at up to `rate` bytes per second. If `rate` is 0, there is no limit."""
+    """Yields the pieces at up to `rate` bytes per second, or without a limit if `rate` is 0."""
     start, size = time.monotonic(), 0
     for piece in pieces:
         yield piece
@@ -98,7 +99,7 @@ def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
 
 
 def predicted(directory: Path, level: int) -> int:
-    """Returns the expected bytes of a backup of a database, from a sample. Free pages do not count."""
+    """Returns the expected bytes of a full backup of a database, computed from samples of its data file."""
     page, free_pages = readers.free_list(directory)
     compressor, data, stored = zstandard.ZstdCompressor(level=level), 1, 1
     with files.reading(meta.data_file(directory)) as file:
@@ -109,12 +110,9 @@ def predicted(directory: Path, level: int) -> int:
     return max(0, page.used - sum(free_pages.values()) * page.page_size) * stored // data
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
-    """Writes a durable file (mode 0600) in a private directory. If there are recipients, encrypts it and adds .age to
-    its name. Raises NoSpace."""
+    """Writes a durable file (mode 0600) in a private directory. Encrypts it if there are recipients, and adds .age to
+    its name then. Raises NoSpace."""
     path = path.with_name(packing.stored_name(path.name))
     size, chunk, sums = 0, hashlib.sha256(), list[str]()
 
@@ -151,7 +149,7 @@ def _created(path: Path) -> Iterator[BinaryIO]:
 
 
 def require_length(path: Path, length: int, stored: StoredFile) -> None:
-    """Raises BackupDamaged if the manifest has another length."""
+    """Raises BackupDamaged if `length` differs from the length in the manifest."""
     if length != stored.bytes:
         reason = f"has {units.number(length)} bytes, the manifest says {units.number(stored.bytes)}"
         raise BackupDamaged(path=path, reason=reason)
@@ -192,8 +190,7 @@ def opened(path: Path) -> Iterator[int]:
         yield descriptor
 
 
-# (file name, chunk number) -> bytes of a chunk that matched its checksum
-Compared = dict[tuple[str, int], int]
+Compared = dict[tuple[str, int], int]  # (file name, chunk number) -> bytes of a chunk that matched its checksum
 
 
 def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compared: Compared, meter: Meter) -> int:
@@ -215,7 +212,7 @@ def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compare
 
 
 def content(directory: Path, backup: Backup, name: str, identities: Identities | None) -> bytes:
-    """Compares a small file with its checksum. Returns its decrypted content. Raises BackupDamaged, BackupEncrypted."""
+    """Returns the decrypted content of a small file. Raises BackupDamaged if its checksum differs, BackupEncrypted."""
     path, parts = directory / backup.stored_name(name), list[bytes]()
     _require_sums_of(backup, path)
     _read(path, backup, identities, parts.append)
@@ -224,8 +221,8 @@ def content(directory: Path, backup: Backup, name: str, identities: Identities |
 
 @contextmanager
 def plain(directory: Path, backup: Backup | Segment, identities: Identities | None, target: Path) -> Iterator[Path]:
-    """Yields the path of the unencrypted data file. An encrypted file is decrypted to `target`, in a private directory.
-    `target` is removed at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Yields the path of the unencrypted data file. If that is encrypted, decrypts it to `target`, a file in a private
+    directory, and removes `target` at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
     if not backup.is_encrypted:
         yield path
@@ -260,14 +257,12 @@ def _require_sums_of(backup: Backup | Segment, path: Path) -> None:
     require_sums(path, next(stored for stored in backup.files if stored.name == path.name))
 
 
-# --- the map of pages -----------------------------------------------------------------------------
-
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class PackUse(msgspec.Struct, frozen=True):
-    """A pack in a map. `number` is the number by which runs name the pack. `sha256` is the SHA-256 of its index.
-    `pages`: number of its pages. `used`: number of its pages that the backup uses, also as bases of differences."""
+    """A pack in a map. Runs name the pack by its `number`. `sha256` is the SHA-256 of its index, `pages` the number of
+    its pages, `used` the number of pages that the backup uses, including bases of differences."""
 
     number: _U32
     sha256: Digest64
@@ -281,8 +276,8 @@ class PackUse(msgspec.Struct, frozen=True):
 
 
 class PagePiece(msgspec.Struct, frozen=True):
-    """Consecutive pages of a database. `pages`: their number. `runs` says where they are stored. `fresh`: number of
-    pages that this backup itself stored. `xxh3` is a checksum of all the pages."""
+    """Consecutive pages of a database. `pages`: number of pages. `runs`: where they are stored. `fresh`: number of
+    pages in the pack that this backup wrote. `xxh3`: checksum over all the pages."""
 
     pages: _U32
     runs: bytes
@@ -303,7 +298,7 @@ class PageMap:
     pieces: tuple[PagePiece, ...]
 
     def segments(self) -> list[tuple[bytes, int, int]]:
-        """Returns for each piece: its runs, how many pages earlier pieces have stored, and its number of pages."""
+        """Returns for each piece: its runs, the sum of `fresh` of all earlier pieces, and its number of pages."""
         before = itertools.accumulate((piece.fresh for piece in self.pieces), initial=0)
         return [(piece.runs, first, piece.pages) for piece, first in zip(self.pieces, before, strict=False)]
 
@@ -338,9 +333,6 @@ def read_map(directory: Path, backup: Backup, identities: Identities | None = No
     return page_map
 
 
-# --- storing and restoring pages ------------------------------------------------------------------
-
-
 class PreviousBackup(msgspec.Struct, frozen=True):
     """The pages of the previous backup that the new backup can share. `own` is the number of the new pack."""
 
@@ -351,7 +343,7 @@ class PreviousBackup(msgspec.Struct, frozen=True):
 
 
 def previous(repo: Path, backup: Backup) -> PreviousBackup:
-    """Returns the pages of `backup` that the new backup can share. If `backup` is damaged, there are none."""
+    """Returns the pages of `backup` for a new backup, or none if `backup` is damaged."""
     try:
         page_map = read_map(repo / backup.id, backup)
         again = sum(use.used for use in page_map.packs) // _AGAIN
@@ -365,8 +357,8 @@ def previous(repo: Path, backup: Backup) -> PreviousBackup:
 
 
 class StoredPages(msgspec.Struct, frozen=True):
-    """`own` is the new pack, in the directory of the backup. `packs` has the shared packs of an incremental backup, the
-    new pack last. `shared_name` is the new pack's name in `packs`, or None if the new pack is empty."""
+    """The files of a new backup. `own` is the new pack, in the backup's directory. `packs` has the packs that an
+    incremental backup uses, the new pack last. `shared_name` is its name in `packs`, or None if it is empty."""
 
     map: StoredFile
     own: StoredFile
@@ -374,8 +366,8 @@ class StoredPages(msgspec.Struct, frozen=True):
     shared_name: str | None
 
     def publish(self, repo: Path, directory: Path) -> None:
-        """Moves the new pack into the directory of shared packs, or removes it if it is empty. If the run ends before
-        the backup is published, the next run removes the pack."""
+        """Moves the new pack into the directory of shared packs, or removes it if it is empty. If the run is killed
+        before it publishes the backup, the next run removes the pack."""
         if self.shared_name is None:
             (directory / PACK).unlink()
             return
@@ -384,10 +376,10 @@ class StoredPages(msgspec.Struct, frozen=True):
 
 
 def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: Packing, meter: Meter) -> StoredPages:
-    """Writes the map, and a pack with those pages of a snapshot that the previous backup lacks. `directory` is private.
+    """Writes a map, and a pack with the pages of a snapshot that the previous backup lacks, to a private directory.
     Raises NoSpace, MdbDamaged."""
     facts, pieces, index = stream.facts, list[PagePiece](), bytearray(_MAGIC)
-    # In a compacted copy, the transaction ID of the pages is one less than that of the meta pages.
+    # In a compacted copy, page headers have a transaction ID one less than that of the meta pages.
     transaction = None if facts.format == 1 else max(0, facts.txnid - 1)
 
     def numbered() -> Iterator[tuple[int, PageBlock]]:
@@ -431,8 +423,8 @@ def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: 
 
 
 def unpack(repo: Path, backup: Backup, target: Path, meter: Meter, identities: Identities | None) -> None:
-    """Writes the database of a backup to `target`, a new sparse file (mode 0600) in a private directory. Checks every
-    page against a checksum. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Writes the database of a backup to `target`, a new sparse file (mode 0600) in a private directory. Compares all
+    pages with checksums. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     directory = repo / backup.id
     page_map = read_map(directory, backup, identities)
     sums = (bytes.fromhex(piece.xxh3) for piece in page_map.pieces)

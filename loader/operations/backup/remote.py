@@ -5,18 +5,19 @@ only if their lengths match the manifest. Names and contents are the same as in 
 be copied to or from a server. The server's listing is not trusted: names must match ditseed's patterns. A new backup is
 written locally and then sent, the manifest last. When a backup is removed, the manifest is removed first.
 
-A lock lets only one ditseed at a time change the repository. The lock is a file on the server with the name of its
-holder, who renews it. A lock that is not renewed lapses. A lock of a process of this host is free as soon as that
-process has ended. An empty lock is free, because a server that refuses removals allows only to empty the file. A
-process acquires a free lock by overwriting it. If two processes do so at the same time, the later write wins, so each
+A lock lets only one ditseed at a time change the repository. It is a file on the server that identifies its holder, a
+process that renews it. A lock that is not renewed lapses. If the holder ran on this host, the lock is free as soon as
+that process has ended. An empty lock is free, too: a server that refuses to remove files may still allow to empty them.
+A process acquires a free lock by overwriting it. If two processes do so at the same time, the later write wins, so each
 checks the lock again after a moment.
 
-Where files cannot be overwritten, a lock stays for ever. A run there goes on once that lock is free, because it cannot
-damage another run. It writes leases: small files with new names, that lapse like a lock. They keep an account that may
-remove files from doing so meanwhile. Nobody who can only add files can stop runs for longer than a lock takes to lapse.
+If a server refuses to overwrite files, a lock there stays for ever. Once it is free, a run proceeds without a lock,
+because it cannot overwrite the files of another run. It writes leases: small files with new names, which lapse like a
+lock. While another run has a valid lease, no run removes files. So an account that can only add files cannot stop other
+runs for longer than a lock takes to lapse.
 
-A process may lose its lock: it was suspended until the lock lapsed, or an S3
-server ignored If-None-Match. The process checks the lock before it publishes or removes anything, and then stops.
+A process may lose its lock: it was suspended until the lock lapsed, or an S3 server ignored If-None-Match. So it checks
+the lock before it publishes or removes anything, and stops if the lock is lost.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from loader.errors import (
 )
 from loader.operations.backup import manifest, pack, repository
 from loader.operations.backup.manifest import LOG, MANIFEST, PAGES, Backup, StoredFile, now
-from loader.operations.backup.options import UNLIMITED, Traffic
+from loader.operations.backup.options import Download
 from loader.operations.backup.repository import Repository
 from loader.progress import Progress, alongside
 from loader.run.lease import boot_id
@@ -63,15 +64,15 @@ from loader.typed import Count, Name, Unfit
 
 log = logging.getLogger(__name__)
 LOCK, LEASE = "lock.json", re.compile(r"lock-[0-9a-f]{16}\.json")
-LAPSE = 15 * 60.0  # seconds; a lock that was not renewed for so long is free
+LAPSE = 15 * 60.0  # seconds after its last renewal until a lock is free
 _RENEWAL = 60.0  # seconds between renewals of the lock
-_SETTLE = 1.0  # seconds in which a competing process has written its lock
-_LARGEST = 4096  # maximum bytes of a lock that are read
-_LARGEST_RECORD = 64 << 10  # maximum bytes of a record that are read
-_PIECE = 64 << 10  # bytes that are sent at once if the rate is limited, and the minimum that is fetched at once
-_PART = 8 << 20  # maximum bytes that are fetched at once
-_STREAMS = 4  # maximum number of connections that fetch
-_DATED_LATE = 2 * LAPSE  # no clock is so wrong: a lock renewed so far in the future was forged
+_SETTLE = 1.0  # maximum seconds that a competing process needs to write its lock
+_LARGEST = 4096  # bytes; of a larger lock, only so many are read
+_LARGEST_RECORD = 64 << 10  # bytes; of a larger record, only so many are read
+_PIECE = 64 << 10  # bytes sent per write if the rate is limited; minimum bytes fetched per request
+_PART = 8 << 20  # maximum bytes fetched per request
+_STREAMS = 4  # maximum number of connections that fetch files
+_DATED_LATE = 2 * LAPSE  # a lock whose renewal is dated further in the future was forged: no clock is so wrong
 _EXISTS = "Take a full backup (without --incremental), which needs no file of an interrupted run."
 _LOST = "Nothing was published or removed since. Run the same command again."
 
@@ -82,20 +83,14 @@ class Remote(Repository):
     is_remote = True
 
     def __init__(
-        self,
-        path: Path,
-        store: Store,
-        progress: Progress,
-        lock: Lock | None,
-        traffic: Traffic = UNLIMITED,
-        backups: bool = True,
+        self, path: Path, store: Store, progress: Progress, lock: Lock | None, traffic: Download, backups: bool
     ) -> None:
         """Lists the server and, with `backups`, fetches manifests and records. Raises NoSuchPath if the repository does
         not exist."""
         super().__init__(path)
         self.store, self.progress, self.lock, self.traffic = store, progress, lock, traffic
         self.sizes: dict[str, int] = {}  # bytes of each file on the server
-        self.fetched: set[str] = set()  # names of the files that were fetched or sent and are in `path`
+        self.fetched: set[str] = set()  # names of files in `path` that were fetched or sent
         try:
             names = store.names()
         except FileNotFoundError as error:
@@ -109,11 +104,11 @@ class Remote(Repository):
                 if arrived := listed[MANIFEST].modified:
                     self.arrived[directory] = arrived
                 self._fetch_small(f"{directory}/{MANIFEST}", typed.LARGEST)
-                counting = manifest.counting(listed)
+                valid_names = manifest.valid_names(listed)
                 for name in repository.records_in(listed):
-                    if name in counting:
+                    if name in valid_names:
                         self._fetch_small(f"{directory}/{name}", _LARGEST_RECORD)
-                    else:  # only its name matters
+                    else:  # an empty file suffices: only the names of older records and pins are used
                         files.creating(path / directory / name).close()
         if repository.MARKER in names:
             self._fetch_small(repository.MARKER, _LARGEST_RECORD)
@@ -159,9 +154,9 @@ class Remote(Repository):
 
     def _parts(self, names: Sequence[str], total: int) -> Generator[bytes, None, None]:
         """Yields the parts of the files in their order, at up to the limited rate. Fetches several parts at the same
-        time, with a connection each."""
+        time, each over its own connection."""
         rate = self.traffic.download
-        # A limited line is not used for more than about two seconds at its full rate.
+        # So at most as much as may be fetched in two seconds is fetched ahead, at the full rate of the line.
         most = min(_PART, max(_PIECE, rate // _STREAMS)) if rate else _PART
         tasks = [
             (name, start, min(most, self.size(name) - start))
@@ -198,9 +193,6 @@ class Remote(Repository):
             with closing(pack.in_order(fetch, tasks, _STREAMS, stack.close)) as parts:
                 yield from pack.paced(parts, rate)
 
-    def keep(self, name: str) -> None:
-        self._put(name)
-
     def logged(self) -> list[str]:
         with suppress(FileNotFoundError):
             self.sizes |= {f"{LOG}/{name}": file.size for name, file in self.store.names(LOG).items()}
@@ -212,9 +204,9 @@ class Remote(Repository):
         if not (self.path / LOG / name).exists():
             self._fetch_small(f"{LOG}/{name}", typed.LARGEST)
 
-    def _put(self, name: str) -> None:
-        """Uploads a file. Replaces a pack of another length. Another run may have sent the same pack meanwhile, because
-        its name tells its content."""
+    def keep(self, name: str) -> None:
+        """Uploads a file. Replaces a pack of another length. If another run has sent the same pack meanwhile, does
+        nothing: packs of the same name have the same content. Raises RemoteFailed, RemoteFull."""
         path, rate = self.path / name, self.traffic.upload
         size = path.stat().st_size
         try:
@@ -232,24 +224,24 @@ class Remote(Repository):
         yield self
 
     def tidy(self) -> None:
-        """Removes unfinished backups and unneeded packs. They stay if the server refuses removals or another run is at
-        work, and do no harm."""
+        """Removes unfinished backups and unneeded packs. If the server refuses removals or another run is active, they
+        stay, which does no harm."""
         try:
             super().tidy()
         except (RemovalRefused, RemoteLocked) as error:
             log.info("%s", error)
 
     def send(self, backups: Sequence[Backup]) -> None:
-        """Sends new packs, then other files, then manifests. Raises RemoteFailed, RemoteFull, RemoteLocked."""
+        """Raises RemoteFailed, RemoteFull, RemoteLocked."""
         names = {name: stored.bytes for backup in backups for name, stored in backup.stored()}
         packs = [name for name in names if name.startswith(f"{PAGES}/") and self.sizes.get(name) != names[name]]
         others = [name for name in names if not name.startswith(f"{PAGES}/")]
-        manifests = [f"{backup.id}/{MANIFEST}" for backup in reversed(backups)]
+        manifests = [f"{backup.id}/{MANIFEST}" for backup in reversed(backups)]  # sent last: they complete the backups
         with self.progress.step("send") as meter:
             for name in (*packs, *others, *manifests):
                 if name == manifests[0]:
                     self.require_lock()
-                self._put(name)
+                self.keep(name)
                 self.fetched.add(name)
                 meter.add(size=self.sizes[name])
                 killpoint("send.manifest" if name in manifests else "send.middle")
@@ -265,7 +257,7 @@ class Remote(Repository):
         self.fetched = {fetched for fetched in self.fetched if not fetched.startswith(f"{name}/")}
 
     def clean(self) -> None:
-        """Removes directories without a manifest."""
+        """Removes directories without a manifest, which are unfinished or set-aside backups."""
         for directory in sorted({name.partition("/")[0] for name in self.sizes} - {PAGES, LOG}):
             listed = [name for name in self.sizes if name.startswith(f"{directory}/")]
             if f"{directory}/{MANIFEST}" not in listed:
@@ -297,11 +289,11 @@ def opened(
     scratch: Path | None,
     changes: bool,
     makes_room: bool,
-    traffic: Traffic,
+    traffic: Download,
     backups: bool,
 ) -> Iterator[Remote]:
-    """Opens a repository on a server. The parameters are those of `repository.at`. Messages show the server's URL
-    instead of the local directory."""
+    """Opens a repository on a server, as `repository.at` does. Messages show the server's URL instead of the local
+    directory."""
     top = scratch or Path(tempfile.gettempdir())
     with remote.opened(repo) as store, files.temporary_directory("backup", top) as directory, ExitStack() as stack:
         plain.register(directory, repo.url)
@@ -320,12 +312,12 @@ def opened(
 
 
 def init(repo: Location, marker: bytes, replace: bool) -> bool:
-    """Creates a repository. Returns False if it existed. Then `replace` replaces repository.json. Raises
-    PackageMissing, RemoteFailed."""
+    """Creates a repository. If it exists, returns False, and overwrites repository.json only if `replace` is true.
+    Raises PackageMissing, RemoteFailed."""
     with remote.opened(repo) as store:
         is_new = not _is_marked(store)
         if is_new or replace:
-            with suppress(FileExistsError):  # another account was quicker
+            with suppress(FileExistsError):  # another process has created it meanwhile
                 store.write(repository.MARKER, marker, new=is_new)
     return is_new
 
@@ -337,11 +329,8 @@ def _is_marked(store: Store) -> bool:
         return False
 
 
-# --- the lock -------------------------------------------------------------------------------------
-
-
 class Holder(msgspec.Struct, frozen=True):
-    """The process that has the lock. `started`: its start in clock ticks, because process IDs are reused."""
+    """The process that has a lock. `started`: its start time in clock ticks, because process IDs are reused."""
 
     host: Name
     boot: Name
@@ -353,8 +342,8 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the lock is free: its process on this host has ended, or a lock of another host has lapsed or was
-        dated far in the future."""
+        """Whether the lock is free: the holder was a process of this host that has ended, or a process of another host
+        whose lock has lapsed or is dated far in the future."""
         if self.host == socket.gethostname() and self.boot == boot_id():
             return _started(self.pid) != self.started
         return not -_DATED_LATE < (now() - self.renewed).total_seconds() <= LAPSE
@@ -367,16 +356,16 @@ class Holder(msgspec.Struct, frozen=True):
         return holder is not None and replace(self, renewed=holder.renewed) == holder
 
 
-# The holder of a lock that cannot be read. It was renewed when the file was written.
+# The holder of a lock that cannot be parsed. `_read` sets `renewed` to the time at which the file was written.
 _UNKNOWN = Holder(
     "an unknown host", "", 0, 0, "an unknown time", datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
 )
 
 
 class Lock:
-    """This process's lock on a repository. `is_held` is None if the server was too full for the lock. It is False if
-    the server refuses to overwrite files: then `leases` has the names of this run's leases. `is_alone`: no other run
-    has a lease. All methods raise RemoteFailed."""
+    """This process's lock on a repository. `is_held` is None as long as the server is too full for the lock, and False
+    if the server refuses to overwrite files: then `leases` has the names of this run's leases. `is_alone`: whether it
+    was checked that no other run has a lease. All methods raise RemoteFailed."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.own = store, myself()
@@ -392,12 +381,12 @@ class Lock:
         except FileExistsError:
             holder = _read(self.store)
             if holder is None:
-                time.sleep(_SETTLE)  # another process may be writing the lock
+                time.sleep(_SETTLE)  # an empty lock may be one that another process is writing
                 holder = _read(self.store)
             is_free = holder is None or holder.is_gone
             if is_free and not self._overwrite(self.own.encoded()):
                 self._lease(self.store)
-                holder = _read(self.store)  # an account that may overwrite files may have taken it before the lease
+                holder = _read(self.store)  # another account may have overwritten the lock before the lease was written
                 if holder is None or holder.is_gone:
                     return
                 is_free = False
@@ -420,7 +409,7 @@ class Lock:
         )
 
     def _lease(self, store: Store) -> None:
-        """Writes a lease, if the last one is not new."""
+        """Writes a new lease if the last one is older than a third of its life."""
         self.is_held = False
         if not self.leases or time.monotonic() - self.leased > LAPSE / 3:
             name = f"lock-{secrets.token_hex(8)}.json"
@@ -429,8 +418,8 @@ class Lock:
             self.leased = time.monotonic()
 
     def require_alone(self) -> None:
-        """Checks that no other run has a lease, and removes leases that have lapsed. Must be called before anything is
-        removed. Raises RemoteLocked, RemovalRefused."""
+        """Removes leases that have lapsed. Must be called before anything else is removed. Raises RemoteLocked if
+        another run has a lease, RemovalRefused."""
         if self.is_alone:
             return
         for name in sorted(self.store.names()):
@@ -442,8 +431,9 @@ class Lock:
         self.is_alone = True
 
     def require(self) -> None:
-        """Checks that this process still has the lock. Must be called before anything is published or removed. If the
-        server was too full for a lock, tries again to acquire it. Raises RemoteLocked, RemoteFailed."""
+        """Must be called before anything is published or removed. Raises RemoteFailed if this process has lost the
+        lock. If the server was too full for a lock, tries again to acquire it, and raises RemoteLocked if it is
+        taken."""
         holder = _read(self.store) if self.is_held is False else None
         is_taken = holder is not None and not holder.is_gone and replace(self.own, renewed=holder.renewed) != holder
         if is_taken or (self.is_held and not self.own.holds_lock(self.store)):
@@ -456,7 +446,7 @@ class Lock:
                 log.info("%s is still too full for %s", self.store.location, LOCK)
 
     def renew(self, store: Store) -> None:
-        """Renews the lock. `store` must be a separate connection, because this runs in another thread."""
+        """Renews the lock or the lease. `store` is a separate connection, because this runs in another thread."""
         if self.is_held and self.own.holds_lock(store) and not self._overwrite(self.own.encoded(), store):
             self.is_held = False
         if self.is_held is False:
@@ -470,7 +460,7 @@ class Lock:
                     self.store.remove(LOCK)
                 except RemovalRefused:
                     self._overwrite(b"")
-            with suppress(RemovalRefused):  # they lapse
+            with suppress(RemovalRefused):  # leases that stay lapse
                 for name in self.leases:
                     self.store.remove(name)
         except LoaderError as error:
@@ -490,8 +480,8 @@ class Lock:
 
 @contextmanager
 def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL) -> Iterator[Lock]:
-    """Has the lock during the body. A thread renews it. With `makes_room`, the server may be too full for a lock.
-    Raises RemoteLocked, RemoteFailed, RemoteFull."""
+    """Has the lock during the body. A thread renews it. With `makes_room`, runs the body without a lock if the server
+    is too full for one. Raises RemoteLocked, RemoteFailed, RemoteFull."""
     lock = Lock(store)
 
     def renew(ended: threading.Event) -> None:
@@ -501,7 +491,7 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
                     lock.renew(connection)
                     while not ended.wait(renewal):
                         lock.renew(connection)
-            except LoaderError as error:  # the server may be full; the next attempt may succeed
+            except LoaderError as error:  # the next attempt may succeed
                 log.info("%s/%s was not renewed: %s", store.location, LOCK, error)
 
     try:
@@ -517,7 +507,7 @@ def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL)
 
 
 def _read(store: Store, name: str = LOCK) -> Holder | None:
-    """Returns the holder of a lock or lease, None if there is none or it is empty, _UNKNOWN if it is not valid."""
+    """Returns the holder of a lock or lease; None if the file is missing or empty, _UNKNOWN if it is invalid."""
     try:
         content = store.read(name, _LARGEST)
         try:

@@ -40,16 +40,18 @@ GIVE_LOG = (
 )
 _CHANGED, _DELETED = "changed.ldif", "deleted.uuids"
 _WRITES = {"add", "delete", "modify", "modrdn"}
-# A search that they make for a change has the reqStart of the change, which slapd then does not log (error 68).
+# Overlays that search before a change. If searches are logged, the log entry of the search has the same reqStart, and
+# thus the same DN, as that of the change. So slapd cannot log the change (error 68).
 _SEARCHING = ("unique", "constraint")
-_NAMED = 3  # gaps that an error names
+_NAMED = 3  # maximum number of gaps that an error message names
 _CLOCKS = datetime.timedelta(minutes=5)  # tolerated difference between the clocks of providers
 
 
 class Log(Struct, frozen=True):
-    """An accesslog. `text` names the directory of its database, or LDIF such as an export; `segments` has LDIF of it
-    in order. `until`: a time up to which it certainly has all operations; None if that is unknown. `follows`: CSNs
-    after which it lacks nothing; None if only its suffix entry tells. `before_gap`: see `segments.chain`."""
+    """An accesslog. `text` names the directory of its database, or LDIF such as an export. `segments` has the LDIF
+    files of its segments in order. `until`: time up to which all operations are certain to be in the log, or None if
+    unknown. `follows`: CSNs after which the log is complete, or None if only its suffix entry can show that.
+    `before_gap`: see `segments.chain`."""
 
     text: str
     until: datetime.datetime | None = None
@@ -59,7 +61,7 @@ class Log(Struct, frozen=True):
 
     @classmethod
     def given(cls, text: str) -> Log:
-        """Returns the log of --log. A database that slapd has open has all operations up to now. Raises NoSuchPath,
+        """Returns the log of --log. If slapd has its database open, it is complete up to now. Raises NoSuchPath,
         NotPermitted, LogUnsuitable."""
         try:
             place = locate(text, Kind.DATABASE, Kind.LDIF)
@@ -86,8 +88,8 @@ class Logged(Struct, frozen=True):
 
 
 class Replay(Struct, frozen=True):
-    """The result. `last` is the CSN of the last operation. `changed`, `deleted`: numbers of entries. `gaps` describes
-    what the log lacks and --accept-gaps accepted. `notes` has warnings."""
+    """The result of a replay. `last` is the CSN of the last operation. `changed`, `deleted`: numbers of entries.
+    `gaps`: the gaps of the log that --accept-gaps accepted. `notes` has warnings."""
 
     until: str
     last: str
@@ -100,31 +102,28 @@ class Replay(Struct, frozen=True):
 
 
 def end_of(backup: Backup) -> datetime.datetime:
-    """Returns a time at which the snapshot of the backup was certainly taken."""
+    """Returns a time by which the snapshot of the backup was certainly taken."""
     return backup.when + datetime.timedelta(seconds=backup.seconds + 1)
-
-
-# --- the configuration ------------------------------------------------------------------------------------------------
 
 
 LASTMOD, REQMOD = "lastmod is off, so changes have no CSN", "multival reqMod of {} destroys the order of the changes"
 
 
 def require_replayable(configured: Config, database: Database) -> None:
-    """Raises LogUnsuitable, before anything is done, if changes of this database cannot be replayed."""
+    """Raises LogUnsuitable if changes of this database cannot be replayed."""
     for reason in unreplayable(configured, database):
         raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=changing.NOT_REPLAYED)
 
 
 def require_changeable(stored: Path, backup: Backup) -> None:
-    """Raises OtherFormat if the restored database will not be one of LMDB 0.9, which alone the core changes."""
+    """Raises OtherFormat if the restored database will not have the format of LMDB 0.9: the core changes no other."""
     data_format = tools.lmdb_format() if backup.is_ldif else backup.lmdb_format
     if data_format not in (None, 1):
         raise OtherFormat(path=stored, found=data_format, who="a replay", needed=1)
 
 
 def unreplayable(configured: Config, database: Database) -> list[str]:
-    """Returns the reasons why changes of this database cannot be replayed. Raises NotProven as `backmdb.settings`."""
+    """Returns the reasons why changes of this database cannot be replayed. Raises NotProven, as `backmdb.settings`."""
     settings = backmdb.settings(configured, database)
     reasons = {
         LASTMOD: not settings.last_mod,
@@ -146,8 +145,8 @@ def unreplayable(configured: Config, database: Database) -> list[str]:
 
 
 def unlogged(overlay: Values, suffix: str) -> tuple[str, bool]:
-    """Returns which writes to the tree `suffix` an accesslog overlay leaves out, as a reason; "" if none. Also returns
-    whether it logs searches in any part of the tree."""
+    """Returns a reason that names the writes to the tree `suffix` that an accesslog overlay does not log, or "" if it
+    logs all. Also returns whether the overlay logs searches in any part of the tree."""
     logged = every = {operation.lower() for words in overlay.words("olcAccessLogOps") for operation in words}
     for operations, base in overlay.pairs("olcAccessLogBase"):
         every = every | {*operations.lower().split("|")}
@@ -169,9 +168,6 @@ def log_suffix(configured: Config, database: Database) -> str:
     raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=GIVE_LOG)
 
 
-# --- the replay -------------------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def reading(source: Log, meter: Meter) -> Iterator[Inputs]:
     """Yields the log as LDIF."""
@@ -189,7 +185,7 @@ def reading(source: Log, meter: Meter) -> Iterator[Inputs]:
 
 
 class Origin(Struct, frozen=True):
-    """A backup, and the configuration of the database that it restores."""
+    """A backup, and the configuration of the restored database."""
 
     backup: Backup
     config: Config
@@ -202,7 +198,6 @@ def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptio
     database, moment = origin.database, options.until
     assert moment is not None
     target = core_target_of(origin.config, database, environment)
-    # With logsuccess, the log lacks failed operations.
     readers = [origin.config.reader(name) for _, name in logs_of(origin.config, database)]
     with files.workspace(environment.with_name("sort")) as scratch:
         reached = contents.context_csns(environment, database.suffix)
@@ -213,9 +208,8 @@ def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptio
             until=moment.csn,
             until_start=moment.text,
             skip=options.skip,
-            log_success=any(
-                overlay.flag("olcAccessLogSuccess", False) for overlay in readers
-            ),  # failures are not logged
+            # With logsuccess, slapd does not log failed operations.
+            log_success=any(overlay.flag("olcAccessLogSuccess", False) for overlay in readers),
             changed=scratch / _CHANGED,
             deleted=scratch / _DELETED,
             scratch=scratch,
@@ -248,26 +242,22 @@ def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptio
 def _apply(
     environment: Path, target: mdb.Target, task: ReplayTask, claimed: Sequence[str], scratch: Path, meter: Meter
 ) -> None:
-    """Applies the changes in one transaction. Raises MdbDamaged if they do not fit, which the replay has excluded."""
+    """Applies the changes in one transaction. Raises MdbDamaged if they do not fit, which the replay excludes."""
     result = SyncResult([task.changed], None, [task.deleted], [], claimed, claimed)
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
     now = time.strftime("%Y%m%d%H%M%SZ", time.gmtime())
     counts, unsettled = changing.refresh(environment, target, result, now, limits, lambda: None, meter)
     if unsettled or counts["kept"]:
-        reason = (
-            f"the replayed changes do not fit ({len(unsettled)} entries without a place, {counts['kept']} not empty)"
-        )
+        misfits = f"{len(unsettled)} entries lack a parent or a free DN, {counts['kept']} have children"
+        reason = f"the replayed changes do not fit: {misfits}"
         raise MdbDamaged(path=environment, reason=reason)
 
 
 def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> list[str]:
-    """Returns the contextCSN of the moment, or nothing if the database stores none."""
+    """Returns the contextCSN values of the moment; none if the database stores no contextCSN."""
     if not reached and "syncprov" not in database.overlays and not database.consumer:
         return []
     return contents.ordered(csn.by_server([*reached, *replayed.context_csns]).values())
-
-
-# --- whether the log is complete --------------------------------------------------------------------------------------
 
 
 def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Log, moment: Moment) -> Iterator[str]:

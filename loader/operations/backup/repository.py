@@ -1,7 +1,7 @@
 """A backup repository: one directory per backup, and the packs that incremental backups share. There is no other state.
 
-REPO/repository.json   written by `backup init`, with the retention policy; missing if REPO is the empty mount point of
-                       an unmounted disk
+REPO/repository.json   the retention policy, which `backup init` writes. The empty mount point of an unmounted disk
+                       lacks this file, so no backup is written there
 REPO/20261121T070501Z-dc-example-dc-com/   one backup: manifest.json and the files that the manifest lists
 REPO/pages/SHA256.pack
 REPO/log/                       segments of accesslogs (segments.py)
@@ -44,7 +44,7 @@ from loader.errors import (
 )
 from loader.operations.backup import manifest, pack
 from loader.operations.backup.manifest import LOG, PAGES, Backup, Drill, Proof, Proofs, StoredFile, Verification, stamp
-from loader.operations.backup.options import KEEP_ALL, LATEST, UNLIMITED, Policy, Traffic, Which
+from loader.operations.backup.options import KEEP_ALL, LATEST, UNLIMITED, Download, Policy, Which
 from loader.progress import Progress
 from loader.run.log import exclusive, killpoint
 from loader.storage import files, held
@@ -56,8 +56,8 @@ log = logging.getLogger(__name__)
 LOCK, RUN = "lock", ".ditseed"
 MARKER = "repository.json"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
-_ORDERLY = datetime.timedelta(days=2)  # an upload may end so much later than that of a later backup
-_OVERLAP = 10  # segments kept from before the oldest backup
+_LATE = datetime.timedelta(days=2)  # a backup uploaded this much later than a later-dated one was copied or forged
+_OVERLAP = 10  # number of segments from before the oldest backup that stay
 _STAMP = len("20261121T070501Z")  # the time at the start of an ID
 _QUIET = Progress("none")
 now = manifest.now
@@ -73,10 +73,10 @@ class Repository:
         self.arrived: dict[str, datetime.datetime] = {}  # backup ID -> when its manifest reached the server
 
     def bring(self, stored: Iterable[tuple[str, StoredFile]], only: bool = True) -> None:
-        """Fetches files that are not yet on this host. With `only`, first removes others that were fetched."""
+        """Fetches the files that are not yet on this host. With `only`, first removes all other fetched files."""
 
     def keep(self, name: str) -> None:
-        """Uploads a new file that was written to `path`. A local repository has nothing to do."""
+        """Uploads a new file of `path`. Does nothing in a local repository."""
 
     def policy(self) -> Policy:
         """Returns the retention policy that `init` stored. Raises UsageProblem if repository.json is invalid."""
@@ -92,7 +92,7 @@ class Repository:
         files.require_space(self.path, needed + keep_free)
 
     def send(self, backups: Sequence[Backup]) -> None:
-        """Uploads new backups, the leader of a set last. A local repository has nothing to do."""
+        """Uploads new backups, the leader of a set last. Does nothing in a local repository."""
 
     @contextmanager
     def changing(self) -> Iterator[Repository]:
@@ -104,13 +104,13 @@ class Repository:
                 raise SystemFailed(path=self.path, reason=reason)
 
     def size(self, name: str) -> int:
-        """Returns the bytes of a file. Raises NotPermitted, or BackupDamaged if it is missing or not a regular file."""
+        """Returns a file's length in bytes. Raises NotPermitted, or BackupDamaged if it is missing or not regular."""
         with pack.opened(self.path / name) as descriptor:
             return os.fstat(descriptor).st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
-        """Raises BackupDamaged if a file is missing, or its length differs from that in the manifest. With `read`, also
-        raises it if a small file does not match its checksum."""
+        """Raises BackupDamaged if a file is missing, its length is not that in the manifest or, with `read`, the map or
+        the configuration does not match its checksum."""
         for name, stored in backup.stored():
             pack.require_length(self.path / name, self.size(name), stored)
         if read:
@@ -132,7 +132,7 @@ class Repository:
             files.remove_tree(path)
 
     def tidy(self) -> None:
-        """Calls `clean`, then removes packs that no backup needs. Each run starts with this."""
+        """Calls `clean`, then removes packs that no backup needs. Each run calls this first."""
         self.clean()
         collect(self)
 
@@ -142,20 +142,20 @@ class Repository:
         return {name: (self.path / PAGES / name).lstat().st_size for name in packs}
 
     def remove(self, name: str) -> None:
-        """Removes the file DIRECTORY/FILE."""
+        """Removes the file `name`, which is DIRECTORY/FILE."""
         directory, _, file = name.rpartition("/")
         with held.private(self.path / directory, make=False) as opened:
             opened.remove(file)
 
     def logged(self) -> list[str]:
-        """Returns the names of all files in the directory of segments, the oldest first."""
+        """Returns the names of all files of segments, the oldest first."""
         return sorted(filter(manifest.SEGMENT.fullmatch, _names_in(self.path / LOG)))
 
     def bring_segment(self, name: str) -> None:
         """Fetches the JSON file of a segment, if it is not yet on this host."""
 
     def records(self, backup: str) -> list[str]:
-        """Returns the names of the backup's records and pins, the oldest first."""
+        """Returns the names of a backup's records and pins. Those of one kind are sorted by time."""
         return records_in(_names_in(self.path / backup))
 
 
@@ -178,14 +178,11 @@ class Marker(Struct, frozen=True, omit_defaults=True):
     policy: Policy = KEEP_ALL
 
 
-Where = Path | Location | Repository  # Path and Location come from the command line; `at` opens a Repository
-
-
-# --- opening and creating ---------------------------------------------------------------------------
+Where = Path | Location | Repository  # the command line gives a Path or a Location, which `at` opens
 
 
 def of(repo: Where) -> Repository:
-    """Returns the repository at a path. A repository on another host must have been opened by `at`."""
+    """Returns the repository `repo`. Must not be called with a Location, which only `at` can open."""
     assert not isinstance(repo, Location)
     return repo if isinstance(repo, Repository) else Repository(repo)
 
@@ -196,13 +193,13 @@ def at(
     scratch: Path | None = None,
     changes: bool = False,
     makes_room: bool = False,
-    traffic: Traffic = UNLIMITED,
+    traffic: Download = UNLIMITED,
     backups: bool = True,
 ) -> AbstractContextManager[Repository]:
-    """Opens the repository `repo`. The files of a repository on another host go to the local directory `scratch`.
-    `changes` locks such a repository against other runs. `makes_room` opens it even if the server is too full for a
-    lock. Without `backups`, the backups there are not listed, to save time. Raises NoRepository (with `changes`),
-    NoSuchPath, PackageMissing, RemoteFailed."""
+    """Opens a repository. If it is on another host, its files are fetched to the local directory `scratch`; `changes`
+    locks it against other runs; `makes_room` opens it even if the server is too full for a lock; without `backups`, its
+    backups are not listed, which saves time. Raises NoRepository (only with `changes`), NoSuchPath, PackageMissing,
+    RemoteFailed."""
     if isinstance(repo, Location):
         from loader.operations.backup import remote  # imported here: most repositories are directories
 
@@ -215,8 +212,8 @@ def at(
 
 
 def init(repo: Where, policy: Policy = KEEP_ALL) -> bool:
-    """Creates a repository. Returns False if it existed. Its backups stay, and its stored policy, unless `policy` has
-    another. Raises PackageMissing, RemoteFailed."""
+    """Creates a repository. If it exists, only stores `policy`, unless that is empty, and returns False. Raises
+    PackageMissing, RemoteFailed."""
     content = json.format(json.encode(Marker(1, policy or KEEP_ALL)), indent=0) + b"\n"
     if isinstance(repo, Location):
         from loader.operations.backup import remote
@@ -242,7 +239,7 @@ def no_repository(repo: object) -> NoRepository:
 
 
 def new_id(repo: Path, when: datetime.datetime, suffix: str, used: Collection[str] = ()) -> str:
-    """Returns an unused backup ID. It consists of time and suffix, and of a number if another backup has the same."""
+    """Returns an unused backup ID: time and suffix, followed by a number if another backup has this ID."""
     first = f"{stamp(when)}-{slug(suffix)}"
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in used and not (repo / name).exists())
@@ -252,13 +249,9 @@ def slug(suffix: str) -> str:
     return (re.sub(r"[^A-Za-z0-9]+", "-", suffix).strip("-").lower() or "root")[:100]
 
 
-# --- the backups ----------------------------------------------------------------------------------
-
-
 class Listing(Struct, frozen=True):
-    """All complete backups, oldest first. `broken` has the errors of manifests that could not be read.
-
-    `future` has the backups that are dated later than now. These are not in `backups`."""
+    """Complete backups, the oldest first. `backups` lacks those dated later than now, which are in `future`. `broken`
+    has the errors of manifests that could not be read."""
 
     backups: tuple[Backup, ...]
     broken: tuple[ManifestBroken, ...]
@@ -269,7 +262,7 @@ class Listing(Struct, frozen=True):
         return (*self.backups, *self.future)
 
     def of(self, suffix: str | None) -> Listing:
-        """Returns the backups of `suffix`, or all if it is None. `broken` stays, because its suffixes are unknown."""
+        """Returns the backups of `suffix`, or all if it is None. Keeps all of `broken`: their suffixes are unknown."""
         if suffix is None:
             return self
         wanted = dn.key(suffix)
@@ -277,7 +270,7 @@ class Listing(Struct, frozen=True):
 
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
-    """Lists the finished backups. A directory NAME.partial has an unfinished one. Raises NoSuchPath."""
+    """Lists the complete backups of a suffix, or of all suffixes. Raises NoSuchPath."""
     path = of(repo).path
     with explained(path):
         backups, _, broken = _read_all(path)
@@ -293,8 +286,8 @@ def _in_order(backups: Iterable[Backup], broken: tuple[ManifestBroken, ...]) -> 
 
 
 def _read_all(repo: Path) -> tuple[list[Backup], list[Path], list[ManifestBroken]]:
-    """Reads the directories whose names are those of backups. Returns the complete backups, the directories of sets
-    whose leader is missing, and the errors."""
+    """Reads all manifests. Returns the complete backups, the directories of backups whose set lacks its leader, and the
+    errors of manifests that cannot be read. Skips NAME.partial, an unfinished backup."""
     backups, unfinished, broken = list[Backup](), list[Path](), list[ManifestBroken]()
     for directory in sorted(repo.iterdir()):
         if not re.match(r"\d{8}T\d{6}Z-", directory.name) or directory.suffix == PARTIAL or not directory.is_dir():
@@ -304,7 +297,7 @@ def _read_all(repo: Path) -> tuple[list[Backup], list[Path], list[ManifestBroken
         except ManifestBroken as error:
             broken.append(error)
             continue
-        # A set's leader is renamed last when the set is published, and first when it is removed.
+        # The leader's directory is the last of a set to get its final name, and the first to lose it.
         leader = repo / backup.set_ids[0]
         if not leader.exists() and leader.with_name(leader.name + PARTIAL).exists():
             unfinished.append(directory)
@@ -314,13 +307,13 @@ def _read_all(repo: Path) -> tuple[list[Backup], list[Path], list[ManifestBroken
 
 
 def unfinished_backups(repo: Path) -> list[Path]:
-    """Returns the directories that interrupted runs left. The leader of a set comes after its other members."""
+    """Returns the directories left by interrupted runs, the leader of a set after its other members."""
     return [*_read_all(repo)[1], *sorted(repo.glob(f"[0-9]*Z-*{PARTIAL}"))]
 
 
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """Returns the field `follows` of a new manifest. If the newest backup of any suffix is dated after `when`, the
-    clock has gone back. Then warns, and returns a time one second after that backup. Else returns ""."""
+    """Returns the field `follows` of a new manifest: "", unless the clock has gone back, because the newest backup of
+    any suffix is dated after `when`. Then returns the time one second after that backup, and warns."""
     last = next(reversed(listing(repo).every), None)
     if last is None or last.order <= when:
         return ""
@@ -335,8 +328,8 @@ def follows(repo: Where, when: datetime.datetime) -> str:
 
 
 def collect(repo: Repository) -> int:
-    """Removes the packs that no backup needs. Returns the freed bytes. Removes nothing if a manifest cannot be read.
-    The caller must have the lock."""
+    """Removes the packs that no backup needs, or none if a manifest cannot be read. Returns the freed bytes. The caller
+    must have the lock."""
     packs, every = repo.packs(), listing(repo)
     if packs and every.broken:
         path = plain.with_operator_paths(str(repo.path))
@@ -349,8 +342,8 @@ def collect(repo: Repository) -> int:
 
 
 def _collect_segments(repo: Repository) -> int:
-    """Removes segments of logs that end before the oldest backup of their suffix, except the last few: one of them
-    shares a change with that backup. Returns the freed bytes. Removes nothing if a manifest cannot be read."""
+    """Removes the segments from before the oldest backup of their suffix, except the last few, because a replay needs
+    one that shares a change with that backup. Removes none if a manifest cannot be read. Returns the freed bytes."""
     names, every, freed = repo.logged(), listing(repo), 0
     oldest: dict[str, str] = {}
     for backup in () if every.broken else reversed(every.every):
@@ -365,13 +358,10 @@ def _collect_segments(repo: Repository) -> int:
     return freed
 
 
-# --- choosing backups -----------------------------------------------------------------------------
-
-
 def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """Returns the backup with an ID, or the latest backup of `suffix`, now or at a time. If `suffix` is None, returns
-    the leader of the latest set. Raises NoSuchBackup or ManifestBroken. Raises LatestBroken if the manifest of the
-    latest backup cannot be read, BackupFromFuture if a wrong clock hides which backup is the latest."""
+    """Returns the backup with an ID, or the latest backup of `suffix`, now or at a time. If `suffix` is None, the
+    latest is the leader of the latest set. Raises NoSuchBackup, ManifestBroken, LatestBroken if the manifest of the
+    latest backup cannot be read, and BackupFromFuture if a backup is dated later than now."""
     repo, path = of(repo), of(repo).path
     if not is_id(which):
         return latest(repo, listing(repo, suffix), which, suffix)
@@ -387,17 +377,17 @@ def is_id(which: Which) -> TypeGuard[str]:
 
 
 def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup, ...]:
-    """Returns the backup that `find` selects. Without an ID or suffix, returns all readable backups of its set."""
+    """Returns the backup that `find` selects or, without an ID and a suffix, all readable backups of its set."""
     if is_id(which) or suffix is not None:
         return (find(repo, which, suffix),)
-    backups = listing(repo)  # list once, because another account may change the repository meanwhile
+    backups = listing(repo)  # once, because another account may change the repository between two calls
     newest = latest(of(repo), backups, which, suffix)
     return next(group for group in sets(backups.backups) if newest in group)
 
 
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
-    """Returns a set, which has all backups of one moment, the leader first. It is the latest set now or at a time, or
-    the set of a backup ID. Raises the errors of `find`, and SetIncomplete if a member is missing."""
+    """Returns the backups of a set, the leader first: the set of a backup ID, or the latest set, now or at a time.
+    Raises the errors of `find`, and SetIncomplete if a member is missing."""
     repo = of(repo)
     if is_id(which):
         backup = find(repo, which)
@@ -414,7 +404,7 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
-    """Returns the backups in the set of `backup`, or only `backup` if it was taken alone. Raises ManifestBroken, or
+    """Returns the backups in the set of `backup`, or only `backup` if it has no set. Raises ManifestBroken, or
     SetIncomplete if a member is missing."""
     path = of(repo).path
     for name in backup.members:
@@ -424,7 +414,7 @@ def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
 
 
 def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
-    """Groups the backups by set. The leader of a group is first. A backup without a set is a group by itself."""
+    """Groups the backups by set, each with its leader first. A backup without a set is a group of its own."""
     groups: dict[tuple[str, ...], list[Backup]] = {}
     for backup in backups:
         groups.setdefault(backup.set_ids, []).append(backup)
@@ -432,9 +422,9 @@ def sets(backups: Iterable[Backup]) -> list[tuple[Backup, ...]]:
 
 
 def require_restorable(repo: Repository, backup: Backup, read: bool = True, alone: bool = False) -> None:
-    """Raises an error if a backup cannot be restored. Does not read the data. The files of the whole set must exist
-    with the lengths in the manifests. With `alone`, the other backups of the set do not matter. With `read`, the small
-    files must match their checksums. Raises BackupDamaged, ManifestBroken, NoSuchPath, SetIncomplete."""
+    """Raises an error if a backup, or another of its set, certainly cannot be restored: a file is missing, or does not
+    have the length in the manifest. With `alone`, checks only this backup. With `read`, also compares the map and the
+    configuration with their checksums. Raises BackupDamaged, ManifestBroken, NoSuchPath, SetIncomplete."""
     for member in (backup,) if alone else members(repo, backup):
         repo.require_whole(member, read)
         if member.members != backup.members:
@@ -459,7 +449,7 @@ def require_known_order(repo: Path, backups: Listing) -> None:
 
 def latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
     when = ""
-    if isinstance(which, datetime.datetime):  # the directory's name dates a backup whose manifest is unreadable
+    if isinstance(which, datetime.datetime):  # if a manifest is unreadable, the directory's name gives the time
         when, late = f" made by {which}", disorderly(repo, backups)
         before = Listing(
             tuple(backup for backup in backups.backups if backup.when <= which),
@@ -489,7 +479,7 @@ def latest(repo: Repository, backups: Listing, which: Which, suffix: str | None)
 
 
 def _broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
-    """Returns the error of an unreadable manifest, if its directory's name is dated after all readable backups."""
+    """Returns the error of an unreadable manifest that is dated after all readable backups by its directory's name."""
     last = stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
         name = name_of(error)
@@ -506,19 +496,17 @@ def name_of(error: ManifestBroken) -> str:
 
 def disorderly(repo: Repository, every: Listing) -> set[str]:
     """Returns the IDs of backups whose manifest arrived on the server long after that of a later-dated backup. No run
-    does that: somebody copied the backup there by hand, or forged it to displace another one."""
+    uploads so late: somebody copied the backup there by hand, or forged it to displace another backup."""
     dated = [(stamp(backup.when), backup.id) for backup in every.every]
     dated += [(name_of(error)[:_STAMP], name_of(error)) for error in every.broken]
-    late, earliest = set[str](), datetime.datetime.max.replace(tzinfo=datetime.timezone.utc) - _ORDERLY
+    late, earliest = set[str](), datetime.datetime.max.replace(tzinfo=datetime.timezone.utc) - _LATE
     for _, name in sorted(dated, reverse=True):
         if (when := repo.arrived.get(name)) is not None:
-            if when > earliest + _ORDERLY:
+            if when > earliest + _LATE:
                 late.add(name)
             earliest = min(earliest, when)
     return late
 
-
-# --- records --------------------------------------------------------------------------------------
 
 Record = TypeVar("Record", Verification, Drill)
 
@@ -526,7 +514,7 @@ Record = TypeVar("Record", Verification, Drill)
 def proofs(repo: Where, backup: Backup) -> Proofs:
     repo = of(repo)
     names = repo.records(backup.id)
-    paths = {name.partition("-")[0]: repo.path / backup.id / name for name in manifest.counting(names)}
+    paths = {name.partition("-")[0]: repo.path / backup.id / name for name in manifest.valid_names(names)}
     return Proofs(
         _record(paths.get(manifest.VERIFIED), Verification, backup),
         _record(paths.get(manifest.DRILLED), Drill, backup),
@@ -551,7 +539,7 @@ def _record(path: Path | None, kind: type[Record], backup: Backup) -> Record | N
 
 
 def age_of(record: Proof) -> float:
-    """Returns the age in seconds, or 0 if the record is dated later than now. Raises Unfit if its time is invalid."""
+    """Returns a record's age in seconds, or 0 if it is dated later than now. Raises Unfit if its time is invalid."""
     try:
         return max(0.0, (now() - datetime.datetime.fromisoformat(record.made)).total_seconds())
     except (ValueError, TypeError) as error:
@@ -559,9 +547,9 @@ def age_of(record: Proof) -> float:
 
 
 def keep(repo: Where, record: Record) -> Record:
-    """Writes the record, and returns it with its seal. Removes the previous records, unless the server refuses that. If
-    the repository is full or read-only, logs a warning, because the result is valid anyway. Raises NoSuchBackup if the
-    backup was removed."""
+    """Seals, writes and returns a record. Removes the previous records of its kind, unless the server refuses that. If
+    the record cannot be written, such as to a full or read-only repository, only logs a warning: the result is valid
+    anyway. Raises NoSuchBackup if the backup was removed."""
     repo = of(repo)
     record = manifest.sealed(record)
     kind = manifest.VERIFIED if isinstance(record, Verification) else manifest.DRILLED
@@ -589,7 +577,7 @@ def _write_record(repo: Repository, record: Proof, name: str) -> None:
 
 
 def pin(repo: Where, which: Which, until: datetime.datetime, suffix: str | None = None) -> Backup:
-    """Pins a backup: `prune` keeps it and its set until that time. Raises NoSuchBackup, RemoteFailed."""
+    """Pins a backup: `prune` keeps it and its set until `until`. Raises NoSuchBackup, RemoteFailed."""
     repo = of(repo)
     with explained(repo.path):
         backup, name = find(repo, which, suffix), f"{manifest.PINNED}-{stamp(until)}.json"
@@ -599,8 +587,7 @@ def pin(repo: Where, which: Which, until: datetime.datetime, suffix: str | None 
 
 
 def release(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """Removes the pins of a backup and of its set. Raises RemovalRefused: no account that can only add files may do
-    this."""
+    """Removes the pins of a backup and of its set. Raises RemovalRefused if the account may only add files."""
     repo = of(repo)
     with explained(repo.path):
         backup = find(repo, which, suffix)
@@ -610,17 +597,14 @@ def release(repo: Where, which: Which, suffix: str | None = None) -> Backup:
     return backup
 
 
-# --- pruning --------------------------------------------------------------------------------------
-
-
 _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly": "%Y"}
 
 
 class Pruned(Struct, frozen=True):
     """The result of a pruning or its dry run. `kept`: ID of each backup that stays -> reasons, such as "last", "daily
-    2026-11-21", "the latest that was proven good". `removed` has the IDs of the removed backups, the leader of a set
-    before its other members. `freed`: bytes that they took. `unread` has the IDs of backups whose manifests cannot be
-    read. Pruning never removes these."""
+    2026-11-21", "the latest that was proven good". `removed` has the IDs of removed backups, the leader of a set before
+    its other members. `freed`: bytes that were freed. `unread` has the IDs of backups whose manifests cannot be read,
+    which always stay."""
 
     kept: dict[str, tuple[str, ...]]
     removed: tuple[str, ...]
@@ -629,7 +613,7 @@ class Pruned(Struct, frozen=True):
 
 
 def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
-    """Removes backups that `policy` does not keep. If it is empty, the stored policy decides. Raises Locked,
+    """Removes the backups that `policy`, or the stored policy if it is empty, does not keep. Raises Locked,
     BackupFromFuture, RemovalRefused, or UsageProblem if there is no policy."""
     repo = of(repo)
     policy = policy or repo.policy()
@@ -669,28 +653,28 @@ def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Prun
 
 
 def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list[str]]:
-    """Returns for each backup ID the reasons to keep the backup. A backup without a reason is removed. All suffixes are
-    examined, because a set is kept or removed as a whole.
+    """Returns backup ID -> reasons to keep the backup, which is removed if there is none. Examines all suffixes,
+    because a set is kept or removed as a whole.
 
     Besides the backups that the policy keeps, each suffix keeps its latest backup, the latest that can be restored, and
     the latest that was proven good. If no backup of a suffix can be restored, all of them stay. Damaged backups do not
-    count for the policy. Backups without entries may show a lost database. They do not count if the suffix has others.
+    count for the policy. Nor do backups without entries if the suffix has others: the database may have been lost.
 
     Anybody who may add files can forge backups and records. So a backup that only a record calls damaged stays as long
-    as the policy would keep it if it were good, and a backup that arrived out of order stays and does not count.
-    """
+    as the policy would keep it if it were good. A backup that arrived out of order stays, but the policy does not count
+    it."""
     reasons: dict[str, list[str]] = {backup.id: [] for backup in every.backups}
     proven, groups = {backup.id: proofs(repo, backup) for backup in every.backups}, sets(every.backups)
     late = disorderly(repo, every)
     timely = [backup for backup in every.backups if backup.id not in late]
-    for name, known in proven.items():
-        if known.pinned_until:
-            reasons[name].append(f"pinned until {known.pinned_until:%Y-%m-%d}")
+    for name, proof in proven.items():
+        if proof.pinned_until:
+            reasons[name].append(f"pinned until {proof.pinned_until:%Y-%m-%d}")
     for name in late.intersection(reasons):
         reasons[name].append(f"arrived on {repo.arrived[name]:%Y-%m-%d}, after later ones: copied, or forged")
 
     def is_restorable(backup: Backup, alone: bool = False) -> bool:
-        """Returns whether a backup seems restorable. In a local repository, the small files are read, too."""
+        """In a local repository, also reads the map and the configuration."""
         return problem(repo, backup, not repo.is_remote, alone) is None
 
     filled = {dn.key(backup.suffix) for backup in timely if backup.entries}
@@ -718,7 +702,7 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
         for backup, reason in _by_policy(policy, [backup for backup in newest_first if backup.id in whole]):
             if backup.id not in good:
                 reasons[backup.id].append(f"{reason}, though it was found damaged")
-        # A sound backup is not in `good` if another backup of its set is damaged.
+        # `good` lacks a sound backup if another backup of its set is damaged.
         newer = itertools.takewhile(lambda backup: backup.id not in good, newest_first)
         if last := next((backup for backup in newer if backup.id in sound and is_restorable(backup, alone=True)), None):
             reasons[last.id].append("the latest that can be restored by itself")
@@ -727,7 +711,7 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
 
 
 def _by_policy(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
-    """Yields each backup to keep, with the reason. A backup with several reasons is yielded several times."""
+    """Yields each backup to keep, with a reason; several times if there are several reasons."""
     yield from ((backup, "last") for backup in newest_first[: policy.last])
     if policy.within:
         oldest = now() - datetime.timedelta(seconds=policy.within)
@@ -743,8 +727,8 @@ def _by_policy(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple
 def _keep_sets(
     reasons: Mapping[str, list[str]], groups: Sequence[tuple[Backup, ...]], good: Collection[str], unread: set[str]
 ) -> None:
-    """Adds reasons that keep sets whole. For each combination of suffixes, the latest restorable set stays, because
-    backups of single suffixes do not replace it. If a member of a set stays or is unreadable, the whole set stays."""
+    """Adds the reasons that keep sets: if a member of a set stays or is unreadable, the whole set stays. The latest
+    restorable set of each combination of suffixes stays, because no backups of single suffixes replace it."""
     latest: dict[frozenset[object], Backup] = {}
     for group in groups:
         if len(group) > 1 and group[0].id in good:

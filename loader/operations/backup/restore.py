@@ -1,7 +1,4 @@
-"""Restores a backup into a database directory. The data file is unpacked beside the target, checked, and then renamed.
-
-`Contents` writes a backup's database as a data file: it unpacks pages, or builds a database from LDIF.
-"""
+"""Restores a backup into a database directory: unpacks the data file beside the target, checks it, then renames it."""
 
 from __future__ import annotations
 
@@ -43,8 +40,8 @@ from loader.server import configuration, private
 from loader.storage import files
 
 log = logging.getLogger(__name__)
-_BUILT = "built"  # temporary directory for a build from LDIF, beside the data file
-_ENVIRONMENT = "environment"  # temporary directory for changes of the data file, beside it
+_BUILT = "built"  # directory beside the unpacked data file, in which a database is built from LDIF
+_ENVIRONMENT = "environment"  # directory beside the unpacked data file, in which the file is changed
 _ANEW = (
     "Give this configuration the schema and multival of the backup's configuration, or rebuild the database from "
     "its entries: `ditseed backup restore --target`, `ditseed export` of that directory, `ditseed build`."
@@ -52,7 +49,7 @@ _ANEW = (
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """A backup, and what is needed to unpack it. `config_path` replaces the backup's configuration."""
+    """A backup, and the keys that decrypt it. `config_path`: a configuration to use instead of the stored one."""
 
     repo: Path
     backup: Backup
@@ -62,7 +59,7 @@ class Contents(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
         """Reads the key files `paths` if the backup is encrypted. Raises UsageProblem, NoSuchPath, NotPermitted,
-        PackageMissing, or BackupEncrypted if there are none."""
+        PackageMissing, or BackupEncrypted if `paths` is empty."""
         if not backup.is_encrypted:
             return cls(repo, backup, None, config_path)
         if not paths:
@@ -92,8 +89,8 @@ class Contents(msgspec.Struct, frozen=True):
         return configuration.entries_of(content, self.directory / self.backup.config_file)
 
     def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
-        """Writes the backup's database to the file `target`. Only the owner may have access to its directory. Returns
-        its duration. Raises BackupDamaged, BackupEncrypted, NoSpace and, for LDIF, the errors of a build."""
+        """Writes the backup's database to `target`, a file in a private directory: unpacks its pages, or builds it from
+        LDIF. Returns the seconds. Raises BackupDamaged, BackupEncrypted, NoSpace, for LDIF the errors of a build."""
         if self.backup.is_ldif:
             return self._build(target, progress)
         with progress.step(step) as meter:
@@ -101,7 +98,7 @@ class Contents(msgspec.Struct, frozen=True):
             return meter.seconds
 
     def _build(self, target: Path, progress: Progress) -> float:
-        """Builds the database with exactly the stored entries. Checks no schema. Adds no RDN values or glue entries."""
+        """Builds a database of exactly the stored entries: without a schema check, added RDN values or glue entries."""
         from loader.operations import build  # imported here: slow to load, and most backups store pages
 
         original = self.config()
@@ -127,11 +124,8 @@ class Contents(msgspec.Struct, frozen=True):
         return msgspec.convert(report["seconds"], float)
 
 
-# --- a restore ------------------------------------------------------------------------------------
-
-
 class RestorePlan(msgspec.Struct, frozen=True):
-    """What a restore would do. `needed` and `free` are in bytes. `changes`: with --until, the last ones before it."""
+    """The result of a dry run. `needed` and `free` are in bytes. `changes`: the last changes before --until."""
 
     backup: Backup
     target: str
@@ -142,7 +136,7 @@ class RestorePlan(msgspec.Struct, frozen=True):
 
 
 class RestoreReport(msgspec.Struct, frozen=True):
-    """A finished restore. Sizes are in bytes. `indexed` names the attributes whose indexes were rebuilt. `kept` is the
+    """A finished restore. Sizes are in bytes. `indexed` has the attributes whose indexes were rebuilt. `kept` is the
     new path of the replaced data file."""
 
     backup: Backup
@@ -158,7 +152,7 @@ class RestoreReport(msgspec.Struct, frozen=True):
 
 
 class RestoreTarget(msgspec.Struct, frozen=True):
-    """The place where a database is restored. A new directory gets the owner of the path `like`."""
+    """The directory into which a database is restored. If it is new, it gets the owner of the path `like`."""
 
     directory: Path
     mode: int
@@ -168,7 +162,7 @@ class RestoreTarget(msgspec.Struct, frozen=True):
 
 
 def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
-    """Returns what a restore would do. Makes all checks that need no unpacking."""
+    """Checks a restore as far as possible without unpacking. Raises the errors of `restore`."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
@@ -182,8 +176,8 @@ def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
 
 
 def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport, ...]:
-    """Restores the selected backups. An error or a kill before the first database is moved into its directory leaves
-    all directories unchanged. The same call then starts over."""
+    """Restores the selected backups. After an error or a kill before the first database is moved into its directory,
+    all directories are unchanged, and the same call starts over."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
@@ -204,8 +198,8 @@ def restore(options: RestoreOptions, progress: Progress) -> tuple[RestoreReport,
 
 
 def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, RestoreTarget]]:
-    """Returns the backup, or the backups of one moment, with their targets. Checks all of them, without reading data.
-    Raises NoSpace if a file system has no room for its databases."""
+    """Returns the selected backup or set, with the target of each backup. Checks them without reading their data.
+    Raises NoSpace if a file system has no space for all the databases that are restored there."""
     if options.every:
         backups = repository.find_set(repo, options.which)
         pairs = [(backup, _target(dataclasses.replace(options, suffix=backup.suffix))) for backup in backups]
@@ -243,7 +237,7 @@ def _before(repo: Repository, moment: Moment, which: Which, backup: Backup) -> B
     """Returns the newest backup of the same suffix that has no change after `moment`. Raises NoSuchBackup."""
     backups = repository.listing(repo, backup.suffix).backups
     if repository.is_id(which) and backup.when <= moment.time:
-        return backup  # the replay fails if the backup has a later change
+        return backup  # if it has a later change, the replay raises an error
     for candidate in () if repository.is_id(which) else reversed(backups):
         if replay.end_of(candidate) <= moment.time and candidate.when <= backup.when:
             return candidate
@@ -252,7 +246,7 @@ def _before(repo: Repository, moment: Moment, which: Which, backup: Backup) -> B
 
 
 def _origin(contents: Contents, target: RestoreTarget) -> Origin:
-    """Returns the backup with the configuration of the target, or else of the backup."""
+    """Returns the backup with the configuration of the target or, if that has none, the stored configuration."""
     configured = target.config or contents.config()
     database = target.database or configured.database(contents.backup.suffix)
     return Origin(contents.backup, configured, database)
@@ -262,9 +256,9 @@ def _origin(contents: Contents, target: RestoreTarget) -> Origin:
 def log_of(
     options: RestoreOptions, repo: Repository, origin: Origin, progress: Progress, top: Path | None = None
 ) -> Iterator[Log]:
-    """Yields --log, or else the segments that reach the moment. Otherwise unpacks the accesslog to a temporary
-    directory (in `top`, which is private), from its first backup after the moment, or else from its latest, unless the
-    segments reach further. Raises LogUnsuitable if there is none."""
+    """Yields the accesslog. It is that of --log, if given; else the segments, if they reach the moment; else a backup
+    of the log, the first after the moment or the latest, unless the segments reach further than that. A backup is
+    unpacked to a temporary directory (in `top`, which is private). Raises LogUnsuitable if there is no log."""
     if options.log is not None:
         yield Log.given(options.log)
         return
@@ -302,7 +296,7 @@ def _target(options: RestoreOptions) -> RestoreTarget:
 
 
 def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> None:
-    """Raises an error if the suffix is wrong, or LMDB here cannot read the backup. Warns if maxsize is too small."""
+    """Raises an error if the suffix is wrong, or this host's LMDB cannot read the backup. Warns of a small maxsize."""
     database = target.database
     if not backup.is_ldif and backup.machine.partition(" (")[0] != machine().partition(" (")[0]:
         raise BackupDamaged(path=stored, reason=f"was made on a {backup.machine} host, this one is {machine()}")
@@ -321,8 +315,8 @@ def _require_fitting(stored: Path, backup: Backup, target: RestoreTarget) -> Non
 def _unpacked(
     options: RestoreOptions, repo: Repository, contents: Contents, target: RestoreTarget, progress: Progress
 ) -> Iterator[tuple[BuildDirectory, RestoreReport]]:
-    """Unpacks and checks a database inside its target directory. Removes it if the body fails. Yields the temporary
-    directory, and the report without `kept`."""
+    """Unpacks and checks a database in a temporary directory inside its target directory. Yields that directory, and
+    the report without `kept`. Removes the database if the body fails."""
     with files.explained(target.directory), build_directory(target.directory, target.like) as build:
         partial, backup = build.home / copy.PARTIAL, contents.backup
         try:
@@ -336,7 +330,7 @@ def _unpacked(
                 with _environment(partial) as environment:
                     replayed = replay_log(options, repo, _origin(contents, target), environment, progress)
             verified = checked(partial, options.verify, progress)
-            # This is only a warning, because all checksums matched.
+            # Only a warning: all checksums matched.
             if replayed is None and verified.entries not in (None, backup.entries):
                 text = "the manifest of %s says %s entries, the database holds %s"
                 log.warning(text, backup.id, units.number(backup.entries), units.number(verified.entries or 0))
@@ -364,11 +358,11 @@ def replay_log(
 ) -> Replay:
     """Brings the unpacked database in `environment` to the moment of --until. Uses directories beside it. Raises
     LogUnsuitable, LogIncomplete."""
-    with log_of(options, repo, origin, progress, environment.parent) as found:
-        done = replay.replay(origin, environment, found, options, progress)
-    for note in (*done.gaps, *done.notes):
+    with log_of(options, repo, origin, progress, environment.parent) as source:
+        replayed = replay.replay(origin, environment, source, options, progress)
+    for note in (*replayed.gaps, *replayed.notes):
         log.warning("%s", note)
-    return done
+    return replayed
 
 
 def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: Progress) -> Rebuilt:
@@ -377,7 +371,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
     if target.config is None or target.database is None or backup.is_ldif:
         return Rebuilt(())
 
-    # Reads the backup's configuration, with the schema that is compiled into the installed slapd.
+    # The stored configuration lacks the schema that is compiled into slapd: take that of the installed slapd.
     origin = None
     if backup.with_config:
         try:
@@ -402,7 +396,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
 
 @contextmanager
 def _environment(partial: Path) -> Iterator[Path]:
-    """Moves a data file into an environment directory for the body."""
+    """Yields an environment directory with the data file `partial`, which is moved back after the body."""
     environment = partial.parent / _ENVIRONMENT
     files.emptied(environment)
     files.publish(partial, environment / meta.DATA)

@@ -1,8 +1,8 @@
-"""Takes a backup: a consistent snapshot of a database. slapd may be running. Free pages are left out, and the rest is
-compressed. With --all-databases, takes a set: a backup of each database of a configuration, all of the same moment.
+"""Takes a backup: a consistent snapshot of a database, compressed and without free pages. slapd may be running. With
+--all-databases, takes a set: a backup of each database of a configuration, all of the same moment.
 
 Steps: look, copy, manifest, publish, prune. Once all files of a backup are durable, a rename gives it its final name. A
-backup shows one moment, so a killed run is not resumed. The next run removes the remains.
+backup shows one moment, so a killed run is not resumed. The next run removes its remains.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _SAMPLE = SampleSize(5000, 0.0)  # a sample of 5000 entries predicts the bytes o
 
 @dataclass
 class _Member:
-    """A database of a run. `config` is cn=config as LDIF, with credentials. `final` is the directory of the finished
-    backup. `facts` has fields of the manifest. `pages` and `files` are the results of `copy`. `backup` is the
-    manifest."""
+    """A database to back up. `config` is cn=config as LDIF, with credentials. The step `look` sets `final`, the
+    directory of the published backup, and some of `facts`, fields of the manifest. `copy` sets `pages` (only of an
+    incremental backup), `files` and more of `facts`, `manifest` sets `backup`."""
 
     directory: Path
     suffix: str | None
@@ -83,7 +83,7 @@ def run(options: BackupOptions, progress: Progress) -> Backup:
 
 
 def _members(options: BackupOptions) -> tuple[list[_Member], list[AccessLog]]:
-    """Returns the databases to back up, accesslogs last. Also returns each accesslog with the database that it logs.
+    """Returns the databases to back up, accesslogs last; and for a set, each accesslog with the database that it logs.
     Raises NoSuchSuffix, ManySuffixes, NotMdb, NoSuchPath, UsageProblem."""
     path = options.config_path
     if options.source is not None:
@@ -118,9 +118,6 @@ def machine() -> str:
     return f"{bits}-bit {sys.byteorder}-endian ({platform.machine()})"
 
 
-# --- the steps ------------------------------------------------------------------------------------
-
-
 def _take(
     options: BackupOptions, repo: Repository, members: Sequence[_Member], logs: Sequence[AccessLog], steps: Run
 ) -> Backup:
@@ -151,7 +148,7 @@ def _take(
         except (RemovalRefused, RemoteLocked) as error:
             if options.policy:
                 raise
-            log.info("%s", error)  # the repository's policy is for accounts that may remove, too
+            log.info("%s", error)  # this account may only add files: another one applies the stored policy
 
     if policy:
         steps.do("prune", prune)
@@ -159,7 +156,7 @@ def _take(
 
 
 def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) -> None:
-    """Reads the facts for the manifests, and checks that there is space for the backups."""
+    """Reads facts for the manifests. Raises NoSpace or RemoteFull if there is too little space for the backups."""
     when, ids = repository.now(), set[str]()
     follows = repository.follows(repo, when)
     for member in members:
@@ -182,7 +179,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
         }
 
     packing, needed = options.packing, 0
-    if packing.ldif:  # raises EmptyInput, because a backup without entries is useless
+    if packing.ldif:  # the sample raises EmptyInput if there are no entries
         sample = sampling.of_database(members[0].directory, _SAMPLE, Meter("sample"))
         needed = len(zstandard.ZstdCompressor(packing.level).compress(sample.text)) * sample.total // len(sample.names)
     elif not (options.incremental and repo.packs()):  # the size of an incremental backup is unknown
@@ -193,12 +190,12 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
 def _copy(
     options: BackupOptions, repo: Repository, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter
 ) -> None:
-    """Packs the databases into directories that are not yet published. Opens all snapshots, so that they show one
-    moment, and then copies them. Raises NoSpace, MdbDamaged."""
+    """Writes the data of all databases to their `partial` directories. Opens all snapshots before it copies the first,
+    so that they show one moment. Raises NoSpace, MdbDamaged."""
     if options.packing.ldif:
         _copy_entries(members[0], options.packing, meter)
         return
-    # Read before the snapshots, which keep slapd from using the pages that it frees.
+    # The previous map is read before the snapshots are opened: while they are open, slapd cannot reuse freed pages.
     previous_of_leader = [_previous(options, repo, members[0])]
     with snapshot.images([member.directory for member in members], logs) as images:
         for member, image in zip(members, images, strict=True):
@@ -217,7 +214,7 @@ def _copy(
 
 
 def _previous(options: BackupOptions, repo: Repository, member: _Member) -> PreviousBackup:
-    """Returns the pages that an incremental backup can share."""
+    """Returns the pages of the last incremental backup; none for a full backup."""
     if options.incremental:
         every = repository.listing(repo, str(member.facts["suffix"])).backups
         if last := next((backup for backup in reversed(every) if backup.incremental), None):
@@ -237,8 +234,8 @@ def _copy_entries(member: _Member, packing: Packing, meter: Meter) -> None:
 
 
 def store_entries(part: Part, path: Path, packing: Packing, meter: Meter) -> tuple[StoredFile, Exported]:
-    """Writes entries as compressed LDIF, parents first. `path` is in a private directory; if the file is encrypted, its
-    name gets longer. Raises NoSpace, MdbDamaged."""
+    """Writes entries as compressed LDIF, parents first, to `path` in a private directory. Adds .age to the name of an
+    encrypted file. Raises NoSpace, MdbDamaged."""
     threads = defaults.processors()
 
     def export(descriptor: int) -> Exported:
@@ -270,7 +267,7 @@ def _facts(page: meta.MetaPage, seconds: float, data_bytes: int, stored_bytes: i
 
 
 def _write_manifests(options: BackupOptions, members: Sequence[_Member]) -> None:
-    """Writes the configurations and manifests. They must be durable, because `_publish` only renames."""
+    """Writes the configurations and manifests durably, because `_publish` only renames."""
     packing = options.packing
     for member in members:
         with held.private(member.partial) as directory:
@@ -293,7 +290,7 @@ def _write_manifests(options: BackupOptions, members: Sequence[_Member]) -> None
 
 
 def _publish(repo: Repository, members: Sequence[_Member]) -> None:
-    """Publishes the leader of the set last. So if its directory exists, the set is complete."""
+    """Publishes the leader last: if its directory exists, the set is complete."""
     for member in (*members[1:], members[0]):
         if member.pages is not None:
             member.pages.publish(repo.path, member.partial)

@@ -1,7 +1,7 @@
 """Stores what an accesslog has gained since the last run (`backup log`), and reads it back for `restore --until`.
 
-Each run adds two files: LDIF of the log entries in the order of their IDs, then JSON, without which the LDIF does not
-count. Runs take no lock. Segments may overlap, because the replay skips repeated log entries by their entryUUIDs.
+Each run adds a segment: LDIF of the log entries in the order of their IDs, then a JSON file. LDIF without its JSON file
+is ignored. Runs take no lock. Segments may overlap: the replay skips a log entry whose entryUUID it has already met.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from loader.typed import Unfit
 
 log = logging.getLogger(__name__)
 _ROWS = 10_000  # log entries per read
-_FORMER = 100  # segments among which a run looks for the last one of its log; other hosts may store theirs here, too
+_FORMER = 100  # segments that a run reads to find the last one of its log: other hosts may store segments here, too
 _UUID = "entryUUID"
 
 
-class Logged(Struct, frozen=True):
-    """The result of a run. `segment` is None if there was nothing new. `behind`: seconds since the log was read; later
-    changes are not stored. `gap`: changes since the segment before were purged from the log."""
+class LogReport(Struct, frozen=True):
+    """The result of a run. `segment` is None if the log had no new entry. `behind`: seconds since the log was read.
+    `gap`: whether entries after the previous segment were purged before this run."""
 
     segment: str | None
     entries: int
@@ -51,7 +51,7 @@ class Logged(Struct, frozen=True):
     gap: bool
 
 
-def run(options: LogOptions, progress: Progress) -> Logged:
+def run(options: LogOptions, progress: Progress) -> LogReport:
     """Stores the new entries of the log. Raises NoRepository, LogUnsuitable, NoSpace, RemoteFailed, and the errors of
     reading a database."""
     repo, when = repository.of(options.repo), datetime.datetime.now(datetime.timezone.utc)
@@ -69,19 +69,20 @@ def run(options: LogOptions, progress: Progress) -> Logged:
     gap, name = bool(names and segment.entries and segment.follows is None), None
     if segment.entries:
         if gap:
-            text = "%s: changes since the last run were purged, so no restore goes across: take a backup now, and "
+            text = "%s: changes since the last run were purged, so no restore can replay them: take a backup now, and "
             text += "set olcAccessLogPurge to more than the time between two runs"
             log.warning(text, log_database.suffix)
         name = _new_name(names, when, database.suffix)
         with files.explained(repo.path), progress.step("log") as meter:
             _store(repo, name, Part(directory, after=segment.after), options.packing, segment, meter)
     behind = (datetime.datetime.now(datetime.timezone.utc) - when).total_seconds()
-    return Logged(name, segment.entries, max(segment.reached, default=""), round(behind, 3), gap)
+    return LogReport(name, segment.entries, max(segment.reached, default=""), round(behind, 3), gap)
 
 
 def _news(repo: Repository, names: Sequence[str], stored: Contents, segment: Segment) -> Segment:
-    """Adds to `segment` what the log has after the last segment of this log. slapd uses the IDs of purged entries again
-    if it finds none after them when it starts, so the last entry must still be there; otherwise all are new."""
+    """Completes `segment`, whose entries are those after the last segment of this log. If the last entry of that
+    segment is gone, the new segment has the whole log: a restarted slapd reuses IDs that follow the last remaining
+    entry."""
     suffix_id = contents.suffix_id(stored, segment.log) or 0
     log_uuid = next((value.decode() for value in stored.values(suffix_id, _UUID) or ()), "")
     purged = _purged(stored, segment.log)
@@ -95,15 +96,10 @@ def _news(repo: Repository, names: Sequence[str], stored: Contents, segment: Seg
             if (is_there or purged) and csn.is_covered_by(purged, reached):
                 follows, after = reached, former.last_id if is_there else 0
             break
-    count, last_id, last_uuid = 0, after, ""
-    oldest, newest = dict[str, str](), dict[str, str]()
+    count, last_id, last_uuid, newest = 0, after, "", dict[str, str]()
     while rows := stored.first_values(last_id, [_UUID, contents.ENTRY], _ROWS):
         count, (last_id, (last_uuid, _)) = count + len(rows), rows[-1]
-        csns = [text for _, (_, text) in rows]
-        newest = csn.by_server([*newest.values(), *csns])
-        for text in csns:
-            if server := csn.server_id(text):
-                oldest[server] = min(text, oldest.get(server, text))
+        newest = csn.by_server([*newest.values(), *(text for _, (_, text) in rows)])
     return replace(
         segment,
         log_uuid=log_uuid,
@@ -111,15 +107,13 @@ def _news(repo: Repository, names: Sequence[str], stored: Contents, segment: Seg
         after=after,
         last_id=last_id,
         last_uuid=last_uuid,
-        oldest_csns=tuple(contents.ordered(oldest.values())),
-        newest_csns=tuple(contents.ordered(newest.values())),
         reached=_merged(purged if follows is None else follows, newest),
         follows=None if follows is None else _merged(follows),
     )
 
 
 def _purged(stored: Contents, suffix: str) -> dict[str, str]:
-    """Returns for each server ID its newest CSN that was purged from the log. slapd 2.4 stores none."""
+    """Returns server ID -> newest CSN purged from the log (minCSN of its suffix entry, which slapd 2.4 lacks)."""
     values = stored.values(contents.suffix_id(stored, suffix) or 0, "minCSN") or ()
     return csn.by_server(value.decode("ascii", "replace") for value in values)
 
@@ -130,26 +124,23 @@ def _merged(*csns: Mapping[str, str]) -> tuple[str, ...]:
 
 def _store(repo: Repository, name: str, part: Part, packing: Packing, segment: Segment, meter: Meter) -> None:
     data, record = packing.stored_name(f"{name}.ldif.zst"), f"{name}.json"
-    with held.private(repo.path / LOG) as place:
+    with held.private(repo.path / LOG) as directory:
         try:
-            stored, _ = store_entries(part, place.path / f"{name}.ldif.zst", packing, meter)
+            stored, _ = store_entries(part, directory.path / f"{name}.ldif.zst", packing, meter)
             repo.keep(f"{LOG}/{data}")
             killpoint("log.data")
-            with contents.reading(part.directory) as after:  # entries may have been purged before they were stored
+            with contents.reading(part.directory) as after:  # entries may have been purged during this run
                 if not csn.is_covered_by(_purged(after, segment.log), csn.by_server(segment.follows or ())):
                     segment = replace(segment, follows=None)
             recipients = packing.recipients.names if packing.recipients else ()
             segment = manifest.sealed(replace(segment, files=(stored,), recipients=recipients))
-            files.write_durably(place.path / record, manifest.text(segment), 0o600)
+            files.write_durably(directory.path / record, manifest.text(segment), 0o600)
             repo.keep(f"{LOG}/{record}")
             killpoint("log.stored")
         except BaseException:
-            place.remove(record)
-            place.remove(data)
+            directory.remove(record)
+            directory.remove(data)
             raise
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def _new_name(names: Sequence[str], when: datetime.datetime, suffix: str) -> str:
@@ -170,7 +161,7 @@ def _names(repo: Repository, suffix: str) -> list[str]:
 
 
 def _read(repo: Repository, name: str, suffix: str) -> Segment | None:
-    """Returns a segment of `suffix`. None if it is damaged, which leaves a gap, or was removed."""
+    """Returns a segment. Returns None if it was removed, has another suffix, or is damaged, which leaves a gap."""
     try:
         repo.bring_segment(name)
         segment: Segment = manifest.read_sealed(repo.path / LOG / name, Segment)
@@ -183,18 +174,20 @@ def _read(repo: Repository, name: str, suffix: str) -> Segment | None:
 
 
 def reaches(segment: Segment, moment: Moment) -> bool:
-    """Returns whether the log is stored up to the moment. A reqStart tells nothing about a CSN of the same second."""
+    """Returns whether the log is stored up to the moment. CSNs are compared only if the moment was given as a CSN: a
+    reqStart tells nothing about CSNs of the same second."""
     return segment.end >= moment.time or (moment.text == moment.csn and _leads_to(segment) >= moment.csn)
 
 
 def _leads_to(segment: Segment) -> str:
-    """Returns the last moment up to which nothing is missing. Changes of several servers may be logged late."""
+    """Returns the last moment up to which the log is complete. With several server IDs, this is not the newest CSN,
+    because a change of another server may be logged late."""
     return segment.reached[0] if len(segment.reached) == 1 else f"{segment.end:%Y%m%d%H%M%S.%fZ}"
 
 
 def chain(repo: Repository, backup: Backup, moment: Moment) -> tuple[list[Segment], str]:
-    """Returns the segments that lead to the moment without a gap, if possible from changes that the backup has. Also
-    returns the moment up to which the segments before a gap lead; "" if there is no gap after the backup."""
+    """Returns the segments without a gap up to the moment, if possible from changes that the backup has. Also returns
+    the moment at which a gap after the backup begins, or "" if there is no such gap."""
     known = csn.by_server([*backup.context_csns, *backup.newest_csns])
     names, every, before = _names(repo, backup.suffix), list[Segment](), ""
     end = min(bisect_left(names, f"{moment.time:{SEGMENT_TIME}}"), len(names) - 1)
@@ -207,7 +200,7 @@ def chain(repo: Repository, backup: Backup, moment: Moment) -> tuple[list[Segmen
         segment = _read(repo, name, backup.suffix)
         if segment is None:
             continue
-        if every and segment.log_uuid != every[-1].log_uuid:  # of another host, or of a log that was made anew
+        if every and segment.log_uuid != every[-1].log_uuid:  # from another host, or the log was created again
             before = before or _leads_to(segment)
             continue
         follows = every[-1].follows if every else ()

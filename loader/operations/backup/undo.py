@@ -1,7 +1,8 @@
-"""Reads an accesslog for people: lists the last changes before a moment, and writes LDIF that takes changes back.
+"""Lists the last changes in an accesslog before a moment, and writes LDIF that takes changes back.
 
-The native core finds the log entries (`native/replay/src/query.rs`). A change is taken back from its reqMod and reqOld,
-newest first. If a later change that stays concerns the same entry and attributes, it is not taken back but reported.
+The native core finds the log entries (`native/replay/src/query.rs`). Changes are taken back newest first, with their
+reqMod and reqOld. A change is reported instead if a later change, which is not taken back, concerns the same entry and
+attributes.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from loader.sinks import changing
 from loader.sinks.changing import LogQuery
 from loader.sources import names
 
-_LAST = 20  # changes that a dry run lists
-_ALWAYS = {"entrycsn", "modifiersname", "modifytimestamp"}  # every modify operation replaces them
-_PERMISSIVE = b"1.2.840.113556.1.4.1413"  # control: adding a present value is no error
+_LAST = 20  # number of changes that a dry run of a restore lists
+_ALWAYS = {"entrycsn", "modifiersname", "modifytimestamp"}  # every modify replaces them; ALWAYS in native/replay
+_PERMISSIVE = b"1.2.840.113556.1.4.1413"  # control with which adding a value that is present is no error
 
 
 class Undone(Struct, frozen=True):
-    """`undone` of `matching` changes are taken back. `conflicts`: the others, each with the reason. `left_out`:
+    """`undone` of `matching` changes are taken back. `conflicts` has the others, each with the reason. `left_out`:
     attributes that clients may not write. `notes` has warnings."""
 
     matching: int
@@ -45,14 +46,13 @@ class Undone(Struct, frozen=True):
     notes: Sequence[str]
 
 
-def _found(source: Log, query: LogQuery, progress: Progress) -> tuple[list[tuple[Logged, Values, bool]], str]:
-    """Returns the operations, their log entries, and whether they match; and the oldest CSN in the log."""
+def _search(source: Log, query: LogQuery, progress: Progress) -> tuple[list[tuple[Logged, Values, bool]], str]:
+    """Returns the operations, each with its log entry and whether it matches; and the oldest CSN in the log."""
     with progress.step("read the log") as meter, replay.reading(source, meter) as inputs:
-        found = changing.logged(names(inputs), query, source.text, meter)
-    entries = [entry for _, entry in ldif.records(found.text, source.text)]
-    return [
-        (_logged(entry), entry, matches) for entry, matches in zip(entries, found.matching, strict=True)
-    ], found.log_start
+        answer = changing.logged(names(inputs), query, source.text, meter)
+    entries = [entry for _, entry in ldif.records(answer.text, source.text)]
+    operations = [(_logged(entry), entry, matches) for entry, matches in zip(entries, answer.matching, strict=True)]
+    return operations, answer.log_start
 
 
 def _logged(entry: Values) -> Logged:
@@ -69,7 +69,7 @@ def _logged(entry: Values) -> Logged:
 
 
 def _mods(entry: Values) -> dict[str, list[tuple[bytes, bytes]]]:
-    """Returns attribute description -> operators (`+ `, `- `, `= `, `# `; without a value, no space) and values."""
+    """Returns attribute description -> operators (`+ `, `- `, `= `, `# `; no space if no value follows) and values."""
     mods: dict[str, list[tuple[bytes, bytes]]] = {}
     for text in entry.get("reqMod", ()):
         name, _, rest = text.partition(b":")
@@ -94,28 +94,25 @@ def last_changes(options: RestoreOptions, backup: Backup, progress: Progress) ->
     database = configured.database(backup.suffix)
     query = LogQuery("", "", moment.csn, moment.text, database.suffixes, None, _LAST + 1)
     with log_of(options, repo, Origin(backup, configured, database), progress) as source:
-        last = [logged for logged, _, matches in _found(source, query, progress)[0] if matches]
+        last = [logged for logged, _, matches in _search(source, query, progress)[0] if matches]
     befores = [csn.just_before(change.csn) for change in last[:1]] + [change.csn for change in last]
     pairs = list(zip(last, befores, strict=False))
     return tuple(structs.replace(change, before=before) for change, before in pairs[-_LAST:])
 
 
-# --- undo -------------------------------------------------------------------------------------------------------------
-
-
 def undo(options: UndoOptions, progress: Progress) -> Undone:
-    """Writes LDIF change records that take back the matching changes to standard output. Raises LogUnsuitable, and
-    UsageProblem if no log is named."""
+    """Writes change records to standard output that take back the matching changes. Raises LogUnsuitable, and
+    UsageProblem if neither a log nor a repository is given."""
     output = standard.output("LDIF", readable=True)
     since, until = options.since, options.until or END
     start = since.csn if csn.server_id(since.text) else f"{since.csn.partition('#')[0]}#000000#000#000000"
     with _log(options, progress) as (source, configured, suffix):
         base = options.dn or suffix
         query = LogQuery(start, since.text, until.csn, until.text, [base] if base else [], options.by, 0)
-        found, log_start = _found(source, query, progress)
+        operations, log_start = _search(source, query, progress)
     staying = Staying(left_out((lambda: configured) if configured else None))
     conflicts, records = list[tuple[Logged, str]](), list[str]()
-    for logged, entry, matches in reversed(found):
+    for logged, entry, matches in reversed(operations):
         reason = staying.reason(logged, entry) if matches else ""
         if matches and not reason:
             records += staying.record(logged, entry)
@@ -125,16 +122,16 @@ def undo(options: UndoOptions, progress: Progress) -> Undone:
             conflicts.append((logged, reason))
     with os.fdopen(output, "wb", closefd=False) as out:
         out.write("".join(records).encode())
-    matching = sum(matches for *_, matches in found)
+    matching = sum(matches for *_, matches in operations)
     if log_start > start:
-        staying.notes.append(f"the log begins with {log_start}: it lacks what was changed between --since and this")
+        staying.notes.append(f"the log begins with {log_start}: it lacks the changes between --since and this CSN")
     return Undone(matching, matching - len(conflicts), conflicts, sorted(staying.omitted), staying.notes)
 
 
 @contextmanager
 def _log(options: UndoOptions, progress: Progress) -> Iterator[tuple[Log, Config | None, str | None]]:
-    """Yields the log, the configuration if there is one, and the suffix of the database. The log is that of --log, or
-    its latest backup."""
+    """Yields the log, the configuration and the suffix of the database; the latter two may be None with --log. Without
+    --log, the log is taken from the repository, as `log_of` does."""
     if options.log is not None:
         configured = configuration.read(options.config_path) if options.config_path else None
         yield Log.given(options.log), configured, options.suffix
@@ -153,27 +150,28 @@ def _log(options: UndoOptions, progress: Progress) -> Iterator[tuple[Log, Config
 
 
 def _above(key: str) -> Iterator[str]:
-    """Returns the key of a DN (see `dn.key`), and those of the DNs above it."""
+    """Yields the key of a DN (see `dn.key`), and those of all DNs above it."""
     while key:
         yield key
         key = key.partition(",")[2]
 
 
 class Staying:
-    """The changes that stay, from the newest to the one before which a change is to be taken back. `protected`: the
-    attributes that clients may not write; `omitted` collects those of them that records would need."""
+    """The changes that are not taken back, of those examined so far, newest first. `protected`: attributes that clients
+    may not write. `omitted` collects those that records would need."""
 
     def __init__(self, protected: Sequence[str]) -> None:
         self.protected = {*protected}
         self.omitted: set[str] = set()
         self.notes: list[str] = []
-        self._touched: dict[str, dict[str, str]] = {}  # entry -> attribute, or "" for its DN -> reqStart
-        self._gone: dict[str, str] = {}  # key of a DN that was deleted or renamed -> reqStart
-        self._new: dict[str, str] = {}  # key of a DN that was added
-        self._above_new: dict[str, str] = {}  # keys of the DNs above these
+        # The values are the reqStart of the changes. The keys of the last three are keys of DNs (see `dn.key`).
+        self._touched: dict[str, dict[str, str]] = {}  # _identity -> attribute, or "" for the DN -> reqStart
+        self._gone: dict[str, str] = {}  # DNs of entries that were deleted or renamed
+        self._new: dict[str, str] = {}  # DNs that an entry was added with, or renamed to
+        self._above_new: dict[str, str] = {}  # all DNs above those in `_new`
 
     def _concerned(self, logged: Logged) -> set[str]:
-        """Returns the attributes of a change, in lower case without options; "" stands for the DN."""
+        """Returns the types of the attributes that a change concerns, in lower case; "" stands for the DN."""
         if logged.kind == "modify":
             return {*map(ldif.type_of, logged.attributes)} - self.protected
         naming = [
@@ -194,7 +192,7 @@ class Staying:
             self._above_new.update(dict.fromkeys(_above(name.partition(",")[2]), logged.start))
 
     def reason(self, logged: Logged, entry: Values) -> str:
-        """Returns why a change cannot be taken back; empty if it can."""
+        """Returns the reason why a change cannot be taken back, or "" if it can."""
         own, new = dn.key(logged.dn), dn.key(logged.new_dn)
         touched = self._touched.get(_identity(logged, entry), {})
         concerned = self._concerned(logged)
@@ -215,7 +213,7 @@ class Staying:
         return ""
 
     def record(self, logged: Logged, entry: Values) -> list[str]:
-        """Returns the LDIF that takes a change back, with a comment; nothing if clients may not write what it needs."""
+        """Returns the change record that takes a change back; none if clients may write none of its attributes."""
         old = _old(entry)
         if logged.kind == "add":
             lines = ["changetype: delete"]
@@ -226,7 +224,7 @@ class Staying:
         else:
             is_permissive = any(_PERMISSIVE in control for control in entry.get("reqControls", ()))
             mods = [(name, mods) for name, mods in _mods(entry).items() if self._may_write(name)]
-            parts = [part for name, made in mods for part in _inverse(name, made, old.get(name, []), is_permissive)]
+            parts = [part for name, mod in mods for part in _inverse(name, mod, old.get(name, []), is_permissive)]
             if not parts:
                 return []
             lines = ["changetype: modify", *parts]
@@ -240,7 +238,7 @@ class Staying:
         return base not in self.protected
 
     def _rename(self, logged: Logged, entry: Values, old: Values) -> list[str]:
-        """The new RDN's values are removed, unless reqOld shows that the entry had them before."""
+        """Returns the lines that undo a renaming. They remove the values of the new RDN unless these are in reqOld."""
         avas = {*changes.avas(dn.key(logged.new_dn))}
         before = {changes.ava_of(name, value) for name, values in old.items() for value in values}
         if not {ava.partition("=")[0] for ava in avas} <= {ava.partition("=")[0] for ava in before}:
@@ -256,8 +254,9 @@ def _identity(logged: Logged, entry: Values) -> str:
 
 
 def _inverse(name: str, mods: Sequence[tuple[bytes, bytes]], old: Sequence[bytes], is_permissive: bool) -> list[str]:
-    """Returns the lines that give an attribute its old values. They name single values only if that is certain to be
-    right: values are logged as sent, perhaps spelt differently, or with the index of an ordered value."""
+    """Returns the lines that give an attribute its old values. They replace all values, unless deleting and adding
+    single values is certain to be right: values are logged as the client sent them, perhaps spelt differently from the
+    stored ones, or with the index of an ordered value."""
     added, deleted = ([value for sign, value in mods if sign == wanted] for wanted in (b"+ ", b"- "))
     is_exact = (
         old

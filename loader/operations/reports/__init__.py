@@ -1,36 +1,37 @@
-"""The facts of a finished run, its metrics, and its report page. The page is one HTML file without scripts or external
+"""The report of a finished run, as metrics and as a page. The page is one HTML file without scripts or external
 resources. Its charts are bars of CSS."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import logging
+import socket
 from collections.abc import Iterator, Mapping
+from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from loader import log
-from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
+from loader import log, plain, units
+from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, PackageMissing
 from loader.ldif import Rejected
-from loader.operations import monitoring
-from loader.progress import DONE_BEFORE, Recorder, StepRecord
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-import importlib.metadata
-import importlib.util
-import logging
-import socket
-from importlib import resources
-from itertools import pairwise
-
-from loader import plain, units
-from loader.errors import PackageMissing
 from loader.mdb import contents
 from loader.mdb.environment import LOCK
 from loader.mdb.meta import DATA
+from loader.progress import DONE_BEFORE, Recorder, StepRecord
 from loader.server import tools
 from loader.storage import files, held
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_log = logging.getLogger(__name__)
+_MOST_REJECTIONS = 100  # rejected entries that the page lists
+_STATES = {0: ("done", "Done."), 1: ("rejects", "Done, with rejected entries.")}
+_SLICES = 100  # maximum number of time slices of a step; a rate is the average over a slice
 
 
 class RunReport(Struct, frozen=True):
@@ -48,34 +49,25 @@ class RunReport(Struct, frozen=True):
         return self.recorder.steps
 
     @property
-    def seconds_by_step(self) -> dict[str, float]:
-        """Seconds by step, without steps that an earlier run finished. Steps of the same name are added up."""
-        seconds: dict[str, float] = {}
-        for step in self.steps:
-            if step.state != DONE_BEFORE:
-                seconds[step.name] = seconds.get(step.name, 0.0) + step.seconds
-        return seconds
-
-    @property
     def is_done(self) -> bool:
         """Whether the run finished, with or without rejects."""
         return self.error is None and self.status in (EXIT_OK, EXIT_DIFFERENT)
 
     @property
     def entries(self) -> int:
-        """Number of entries as in --json. For a failed run, the number that its last step had counted."""
+        """Number of entries as in --json; for a failed run, the number that its last step counted."""
         counted = self.steps[-1].entries if self.steps else 0
         entries = self.facts.get("entries", self.facts.get("read"))
         return entries if self.is_done and isinstance(entries, int) else counted
 
     @property
     def bytes(self) -> int:
-        """Bytes of the step that read or wrote the most."""
+        """Maximum over all steps of the bytes read or written."""
         return max((step.bytes for step in self.steps), default=0)
 
     @property
     def rejected(self) -> int | None:
-        """Number of rejected entries, from the report or the error that ended the run. None if unknown."""
+        """Number of rejected entries, from `facts` or from the error; None if unknown."""
         of_error = self.error.facts.get("rejected") if self.error else 0
         count = self.facts.get("rejected", of_error)
         return count if isinstance(count, int) else None
@@ -113,29 +105,23 @@ def families(run: RunReport) -> Iterator[Metric]:
         yield family
     text = "Seconds that a step took in this run; steps that run in parallel are added up."
     steps = GaugeMetricFamily("ditseed_run_step_seconds", text, labels=["verb", "step"])
-    for step, seconds in run.seconds_by_step.items():
-        steps.add_metric([run.verb, step], seconds)
+    seconds: dict[str, float] = {}
+    for step in run.steps:
+        if step.state != DONE_BEFORE:
+            seconds[step.name] = seconds.get(step.name, 0.0) + step.seconds
+    for name, value in seconds.items():
+        steps.add_metric([run.verb, name], value)
     yield steps
 
 
-def write_metrics(run: RunReport, path: Path) -> None:
-    monitoring.write(families(run), path)
-
-
-_log = logging.getLogger(__name__)
-_MOST_REJECTIONS = 100
-_STATES = {0: ("done", "Done."), 1: ("rejects", "Done, with rejected entries.")}
-_SLICES = 100  # highest number of time slices of a step; rates are averages over a slice
-
-
 def require() -> None:
-    """Raises PackageMissing if jinja2 is not installed. Call it before the run."""
+    """Raises PackageMissing if jinja2 is not installed. Must be called before the run."""
     if importlib.util.find_spec("jinja2") is None:
         raise PackageMissing(place="--report", package="jinja2", extra="charts", packages="jinja2")
 
 
 def write_page(run: RunReport, command: str, path: Path) -> None:
-    """Writes the page atomically, with mode 0600 because it may name entries."""
+    """Writes the page atomically. Its mode is 0600, because it may contain DNs."""
     files.write_durably(path, rendered(run, command).encode("utf-8", "replace"), 0o600)
 
 
@@ -152,7 +138,7 @@ def rendered(run: RunReport, command: str) -> str:
 def _facts(run: RunReport, command: str) -> Mapping[str, object]:
     failed = ("failed", f"Not done: the run ended with exit status {run.status}.")
     error, rate = run.error, run.facts.get("rate")
-    figures = (  # name, value, and the value as it is printed; zero and unknown values are left out below
+    figures = (  # name, value, printed value; a figure whose value is 0 or unknown is left out below
         ("bytes", run.bytes, units.size(run.bytes)),
         ("duration", run.seconds, units.duration(run.seconds)),
         ("entries per second", rate, units.number(rate) if isinstance(rate, int) else ""),
@@ -195,7 +181,7 @@ def _requested(run: RunReport, command: str) -> Iterator[tuple[str, str]]:
 
 
 def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
-    """Yields directory, bytes and tables of each database that the run published. Warns of an unreadable database."""
+    """Yields directory, bytes and tables of each published database. Skips an unreadable database with a warning."""
     databases = run.facts.get("databases")
     for facts in (run.facts, *(databases if isinstance(databases, list) else ())):
         if "published" in facts and "directory" in facts:
@@ -208,19 +194,18 @@ def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
 
 
 def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
-    """Returns the bytes of the data file, and the bytes of each table, largest first. The last item, "the rest", has
-    free pages and the pages of long ID lists. LMDB does not count the latter with their index."""
+    """Returns the bytes of the data file, and of each table, the largest first. The last, "the rest", stands for free
+    pages and for pages of long ID lists, which LMDB does not count with their index."""
     with held.checked_file(directory / DATA) as pin:
         size = pin.stat().st_size
-        # Without a lock.mdb, no slapd has the database open. Then the file itself is read, so that no lock.mdb is
-        # created.
+        # Without a lock.mdb, no slapd has the database open, and reading only the file creates none.
         sizes = contents.table_bytes(directory if (directory / LOCK).exists() else pin)
     tables = sorted(sizes.items(), key=lambda table: -table[1])
     return size, [*tables, ("the rest", max(0, size - sum(sizes.values())))]
 
 
 def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, float]]]]:
-    """Yields the step, unit, highest rate, and time slices (seconds, share of that rate) of each step with counts."""
+    """Yields for each step with counts its name, unit, highest rate, and time slices (seconds, share of that rate)."""
     for step in run.steps:
         for counted, unit, scale in (("entries", "entries/s", 1), ("bytes", "MiB/s", 1 << 20)):
             if len(step.points) > 1 and getattr(step, counted):
@@ -230,8 +215,8 @@ def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, 
 
 
 def rates_of(step: StepRecord, counted: str, least: float) -> list[tuple[float, float]]:
-    """Returns seconds and rate of the step's time slices. Each has at least `least` seconds. Counts fall if those of a
-    failed call are subtracted. The rate is then 0."""
+    """Returns seconds and rate of each time slice of a step. A slice has at least `least` seconds. If its count falls,
+    because the counts of a failed call were subtracted, the rate is 0."""
     slice_ends = [step.points[0]]
     for point in step.points[1:]:
         if point.at - slice_ends[-1].at >= least:
