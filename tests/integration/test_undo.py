@@ -202,7 +202,7 @@ def test_a_log_without_old_values(tmp_path: Path) -> None:
             thing(admin, "cn=new")
             done = undo(source, "--since", start)
             assert done.status == 1
-            assert done.err.count("the log has no old values of it (logold)") == 2
+            assert done.err.count("the log has no old values of the entry (logold)") == 2
             server.ldapmodify(done.out)
             assert len(as_printed(source.slapcat())) == len(as_printed(before)) - 1
 
@@ -291,7 +291,7 @@ def brought_back(running: History, repo: Path, before: bytes) -> str:
     done = extract(running, repo, "--dn", BASE)
     running.server.ldapmodify(done.out, "-M")
     gone = re.findall(r"(?m)^# new since the backup: (.*)$", done.out)
-    gone += re.findall(r"(?m)^not brought back: .* has its DN now, and it is (.*)$", done.err)
+    gone += re.findall(r"(?m)^not brought back: .* has its DN now, its own DN is (.*)$", done.err)
     deletions = (f"dn: {name}\nchangetype: delete\n\n" for name in sorted({*gone}, key=lambda name: -name.count(",")))
     running.server.ldapmodify("".join(deletions), "-M")
     running.server.ldapmodify(extract(running, repo, "--dn", BASE).ok().out, "-M")
@@ -356,7 +356,7 @@ def test_what_stands_in_the_way_is_reported(running: History, handle: Any, tmp_p
     lines = [line for line in done.err.splitlines() if line.startswith("not brought back: ")]
     for name, reason in (
         (moved, "another entry has its DN now"),
-        (f"cn=below,{moved}", "the entry above it is not there"),
+        (f"cn=below,{moved}", "the entry above it does not exist"),
         ("cn=class", "another structural object class"),
     ):
         assert [line for line in lines if name in line and reason in line], (name, lines)

@@ -177,13 +177,13 @@ class _Comparison:
         if dn.key(current) != key:
             occupant, parent = self._at(name), dn.parent(name)
             if match and occupant:
-                return f"another entry has its DN now, and it is {current}", []
+                return f"another entry has its DN now, its own DN is {current}", []
             if occupant and first_value(occupant[1], "entryuuid") in self._by_uuid:
                 return "another entry of the backup has its DN now", []
             above = dn.key(parent)
             if key not in self._roots and above not in self._present:
                 if above in self.blocked or not self._at(parent):
-                    return "the entry above it is not there now", []
+                    return "the entry above it does not exist now", []
                 self._present.add(above)
             current = current or name
         writable = {name: values for name, values in wanted.items() if self._may_write(name)}

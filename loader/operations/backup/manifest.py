@@ -89,7 +89,7 @@ class Backup(msgspec.Struct, frozen=True):
     is_ldif: bool = False  # has entries, not pages; any version of OpenLDAP can restore it on any machine
     members: tuple[Name, ...] = ()  # IDs of its set (backups of one moment), the leader first; empty if it has no set
     recipients: tuple[PublicKey, ...] = ()  # public keys that can decrypt the backup; empty if it is not encrypted
-    follows: str = ""  # a time after all older backups, if the clock had gone back; else empty
+    follows: str = ""  # if the clock had gone back, a time after all older backups, for `order`; else empty
     seal: Seal = ""
     format: int = FORMAT
 
@@ -99,7 +99,7 @@ class Backup(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> datetime.datetime:
-        """The time by which backups are sorted. It is right even if the clock had gone back."""
+        """The time by which backups are sorted. It is right even if the clock was wrong or had gone back."""
         return max(self.when, datetime.datetime.fromisoformat(self.follows)) if self.follows else self.when
 
     @property
@@ -134,7 +134,7 @@ class Backup(msgspec.Struct, frozen=True):
         return any(stored.name == self.config_file for stored in self.files)
 
     def small_files(self) -> Iterator[tuple[str, StoredFile]]:
-        """Yields the map and the configuration, as `stored` does."""
+        """Yields the map and the configuration with their names relative to the repository."""
         names = (self.stored_name(MAP), self.config_file)
         yield from ((f"{self.id}/{stored.name}", stored) for stored in self.files if stored.name in names)
 

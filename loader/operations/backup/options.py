@@ -248,7 +248,6 @@ class Packing:
 
 
 PACKING = Packing()
-SHRINK = 0.5
 
 
 @dataclass(frozen=True)
@@ -272,9 +271,9 @@ class Limits:
         float,
         "--max-shrink SHARE",
         Share(),
-        {"default": f"{SHRINK:.0%}"},
+        {"default": "50%"},
         "WARNING if the latest backup has this share fewer entries than the median of the seven before it.",
-    ] = SHRINK
+    ] = 0.5
     max_loss: Annotated[
         float | None,
         "--max-loss TIME",

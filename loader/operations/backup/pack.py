@@ -141,11 +141,9 @@ def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
     return StoredFile(path.name, size, (*sums, *[chunk.hexdigest()] * (size % CHUNK > 0)))
 
 
-@contextmanager
-def _created(path: Path) -> Iterator[BinaryIO]:
+def _created(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb", buffering=0) as file:
-        yield cast(BinaryIO, file)
+    return cast(BinaryIO, os.fdopen(descriptor, "wb", buffering=0))
 
 
 def require_length(path: Path, length: int, stored: StoredFile) -> None:

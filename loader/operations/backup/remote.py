@@ -189,7 +189,7 @@ class Remote(Repository):
                 except RemoteFailed as error:
                     if not number:
                         raise
-                    log.info("%s: no further connection: %s", self.store.location, error)
+                    log.info("%s: no additional connection could be opened: %s", self.store.location, error)
             with closing(pack.in_order(fetch, tasks, _STREAMS, stack.close)) as parts:
                 yield from pack.paced(parts, rate)
 
@@ -473,7 +473,7 @@ class Lock:
         except RemoteFailed as error:
             if not isinstance(error.__cause__, PermissionError):
                 raise
-            log.info("%s/%s cannot be written over: %s", self.store.location, LOCK, error)
+            log.info("%s/%s cannot be overwritten: %s", self.store.location, LOCK, error)
             return False
         return True
 

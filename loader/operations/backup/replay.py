@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 GIVE_LOG = (
     "Give --log: the directory of the accesslog's database, or an export of it (`ditseed export -b cn=accesslog`)."
 )
-_CHANGED, _DELETED = "changed.ldif", "deleted.uuids"
 _WRITES = {"add", "delete", "modify", "modrdn"}
 # Overlays that search before a change. If searches are logged, the log entry of the search has the same reqStart, and
 # thus the same DN, as that of the change. So slapd cannot log the change (error 68).
@@ -60,14 +59,14 @@ class Log(Struct, frozen=True):
     before_gap: str = ""
 
     @classmethod
-    def given(cls, text: str) -> Log:
+    def of_option(cls, text: str) -> Log:
         """Returns the log of --log. If slapd has its database open, it is complete up to now. Raises NoSuchPath,
         NotPermitted, LogUnsuitable."""
         try:
-            place = locate(text, Kind.DATABASE, Kind.LDIF)
+            location = locate(text, Kind.DATABASE, Kind.LDIF)
         except UsageProblem as error:
             raise LogUnsuitable(suffix="the database", reason=str(error.facts["reason"]), advice=GIVE_LOG) from error
-        if place.kind is Kind.DATABASE and holders.holder(place.path) is not None:
+        if location.kind is Kind.DATABASE and holders.holder(location.path) is not None:
             return cls(text, datetime.datetime.now(datetime.timezone.utc))
         return cls(text)
 
@@ -123,7 +122,7 @@ def require_changeable(stored: Path, backup: Backup) -> None:
 
 
 def unreplayable(configured: Config, database: Database) -> list[str]:
-    """Returns the reasons why changes of this database cannot be replayed. Raises NotProven, as `backmdb.settings`."""
+    """Returns the reasons why changes of this database cannot be replayed. Raises NotProven, see `backmdb.settings`."""
     settings = backmdb.settings(configured, database)
     reasons = {
         LASTMOD: not settings.last_mod,
@@ -137,7 +136,7 @@ def unreplayable(configured: Config, database: Database) -> list[str]:
         lacking, has_searches = unlogged(configured.reader(name), database.suffix)
         reasons[lacking] = bool(lacking)
         for overlay in _SEARCHING:
-            reason = f"logops logs searches, so those of slapo-{overlay} take the place of changes"
+            reason = f"logops logs searches, so those of slapo-{overlay} are logged instead of changes"
             reasons[reason] = has_searches and overlay in database.overlays
         multival = {dn.key(name) for name, _ in backmdb.settings(configured, configured.database(suffix)).multival}
         reasons[REQMOD.format(suffix)] = bool(multival & {"reqmod", "default"})
@@ -171,14 +170,14 @@ def log_suffix(configured: Config, database: Database) -> str:
 @contextmanager
 def reading(source: Log, meter: Meter) -> Iterator[Inputs]:
     """Yields the log as LDIF."""
-    place = None if source.segments else locate(source.text, Kind.DATABASE, Kind.LDIF)
-    if place is None or place.kind is Kind.LDIF:
-        with LdifFiles(source.segments if place is None else place.paths).reading(meter) as inputs:
+    location = None if source.segments else locate(source.text, Kind.DATABASE, Kind.LDIF)
+    if location is None or location.kind is Kind.LDIF:
+        with LdifFiles(source.segments if location is None else location.paths).reading(meter) as inputs:
             yield inputs
         return
 
     def write(descriptor: int) -> None:
-        databases.stream(Part(place.path), descriptor, defaults.processors(), Meter("log"))
+        databases.stream(Part(location.path), descriptor, defaults.processors(), Meter("log"))
 
     with piped(write, "log") as (descriptor, _):
         yield [descriptor]
@@ -210,8 +209,8 @@ def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptio
             skip=options.skip,
             # With logsuccess, slapd does not log failed operations.
             log_success=any(overlay.flag("olcAccessLogSuccess", False) for overlay in readers),
-            changed=scratch / _CHANGED,
-            deleted=scratch / _DELETED,
+            changed=scratch / "changed.ldif",
+            deleted=scratch / "deleted.uuids",
             scratch=scratch,
             memory=defaults.sorting_memory(),
         )
@@ -220,8 +219,8 @@ def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptio
         killpoint("restore.replayed")
         gaps = tuple(_gaps(replayed, origin.backup, reached, source, moment))
         if replayed.skipped < len(set(options.skip)):
-            reason = "the log has no such changes (--skip) between the backup and the moment"
-            raise LogUnsuitable(suffix=database.suffix, reason=reason, advice="Give each its reqStart.")
+            reason = "the log lacks a change of --skip between the backup and the moment"
+            raise LogUnsuitable(suffix=database.suffix, reason=reason, advice="Give --skip the reqStart of a change.")
         if replayed.dependent or (gaps and not options.accept_gaps):
             raise _incomplete(replayed, moment, gaps, source.before_gap)
         claimed = _claimed(database, reached, replayed)
@@ -261,10 +260,10 @@ def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> 
 
 
 def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Log, moment: Moment) -> Iterator[str]:
-    known = csn.by_server([*reached, *backup.newest_csns])
+    of_backup = csn.by_server([*reached, *backup.newest_csns])
     is_first = source.follows is None
     for server, purged in csn.by_server(replayed.min_csns if is_first else source.follows or ()).items():
-        if purged > known.get(server, "") and server not in replayed.overlaps:
+        if purged > of_backup.get(server, "") and server not in replayed.overlaps:
             yield f"changes of server ID {server} up to {purged} were removed from the log (logpurge)"
     if (
         is_first
@@ -304,15 +303,15 @@ def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str], before_
 def _notes(replayed: Replayed, configured: Config, database: Database) -> Iterator[str]:
     for name in overlays.UNLOGGED:
         if name in database.overlays:
-            yield f"slapo-{name} writes without logging: what it changed after the backup is missing"
+            yield f"slapo-{name} writes without logging: its changes after the backup are missing"
     for name in overlays.LOSING:
         if name in database.overlays:
-            yield f"slapd does not log all that slapo-{name} changes: some of it may be missing"
+            yield f"slapd does not log all changes of slapo-{name}: some may be missing"
     if "ppolicy" in database.overlays and configured.reader(database.entry_dn).flag("olcLastBind", False):
-        yield "slapd before 2.6.11 does not log all that a bind changes (lastbind, ppolicy): some of it may be missing"
+        yield "slapd before 2.6.11 does not log all changes by binds (lastbind, ppolicy): some may be missing"
     if not any(configured.reader(name).all("olcAccessLogOld") for _, name in logs_of(configured, database)):
-        yield "the log does not tell the state before each change (logold), so a change that it lacks is not noticed"
+        yield "the log has no old values (logold), so a change that is missing from the log is not noticed"
     if replayed.log_end > replayed.until:
-        yield "the log has later changes: move it away before slapd is started, or it will mix them with new ones"
+        yield "the log has later changes: move it away before slapd is started, or slapd mixes them with new changes"
     if replayed.skipped:
         yield f"{units.number(replayed.skipped)} changes were left out (--skip)"

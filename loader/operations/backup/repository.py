@@ -57,7 +57,7 @@ LOCK, RUN = "lock", ".ditseed"
 MARKER = "repository.json"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
 _LATE = datetime.timedelta(days=2)  # a backup uploaded this much later than a later-dated one was copied or forged
-_OVERLAP = 10  # number of segments from before the oldest backup that stay
+_OVERLAP = 10  # number of segments from before the oldest backup that `prune` keeps
 _STAMP = len("20261121T070501Z")  # the time at the start of an ID
 _QUIET = Progress("none")
 now = manifest.now

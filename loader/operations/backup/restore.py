@@ -60,11 +60,9 @@ class Contents(msgspec.Struct, frozen=True):
     def of(cls, repo: Path, backup: Backup, paths: tuple[Path, ...], config_path: Path | None = None) -> Contents:
         """Reads the key files `paths` if the backup is encrypted. Raises UsageProblem, NoSuchPath, NotPermitted,
         PackageMissing, or BackupEncrypted if `paths` is empty."""
-        if not backup.is_encrypted:
-            return cls(repo, backup, None, config_path)
-        if not paths:
+        if backup.is_encrypted and not paths:
             raise BackupEncrypted(path=repo / backup.id, reason="no identity is given")
-        return cls(repo, backup, age.identities(paths), config_path)
+        return cls(repo, backup, age.identities(paths) if backup.is_encrypted else None, config_path)
 
     @property
     def directory(self) -> Path:
@@ -162,7 +160,7 @@ class RestoreTarget(msgspec.Struct, frozen=True):
 
 
 def plan(options: RestoreOptions) -> tuple[RestorePlan, ...]:
-    """Checks a restore as far as possible without unpacking. Raises the errors of `restore`."""
+    """Returns what a restore would do. Makes all checks that need no unpacking."""
     repo = repository.of(options.repo)
     with files.explained(repo.path):
         chosen = _chosen(options, repo)
@@ -209,7 +207,7 @@ def _chosen(options: RestoreOptions, repo: Repository) -> list[tuple[Contents, R
         backup = repository.find(repo, options.which, suffix)
         if options.until:
             if options.log is not None:
-                Log.given(options.log)
+                Log.of_option(options.log)
             backup = _before(repo, options.until, options.which, backup)
             contents = Contents.of(repo.path, backup, options.identities)
             origin = _origin(contents, target)
@@ -260,7 +258,7 @@ def log_of(
     of the log, the first after the moment or the latest, unless the segments reach further than that. A backup is
     unpacked to a temporary directory (in `top`, which is private). Raises LogUnsuitable if there is no log."""
     if options.log is not None:
-        yield Log.given(options.log)
+        yield Log.of_option(options.log)
         return
     moment = options.until
     assert moment is not None

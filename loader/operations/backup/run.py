@@ -182,7 +182,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
     if packing.ldif:  # the sample raises EmptyInput if there are no entries
         sample = sampling.of_database(members[0].directory, _SAMPLE, Meter("sample"))
         needed = len(zstandard.ZstdCompressor(packing.level).compress(sample.text)) * sample.total // len(sample.names)
-    elif not (options.incremental and repo.packs()):  # the size of an incremental backup is unknown
+    elif not (options.incremental and repo.packs()):  # the first is a full one; later sizes are unknown
         needed = sum(pack.predicted(member.directory, packing.level) for member in members)
     repo.require_space(needed, packing.keep_free)
 

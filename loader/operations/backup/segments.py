@@ -41,8 +41,8 @@ _UUID = "entryUUID"
 
 
 class LogReport(Struct, frozen=True):
-    """The result of a run. `segment` is None if the log had no new entry. `behind`: seconds since the log was read.
-    `gap`: whether entries after the previous segment were purged before this run."""
+    """The result of a run. `segment` is None if the log had no new entry. `behind`: seconds since the log was read;
+    changes in them are not stored. `gap`: whether entries after the previous segment were purged before this run."""
 
     segment: str | None
     entries: int
@@ -144,15 +144,11 @@ def _store(repo: Repository, name: str, part: Part, packing: Packing, segment: S
 
 
 def _new_name(names: Sequence[str], when: datetime.datetime, suffix: str) -> str:
-    """Returns a name after all others, even if the clock has gone back."""
-    if names and (last := _time(names[-1])) >= when:
-        when = last + datetime.timedelta(microseconds=1)
+    """Returns a name that is sorted after all others, even if the clock has gone back."""
+    if names:
+        last = datetime.datetime.strptime(names[-1].partition("-")[0], SEGMENT_TIME)
+        when = max(when, last.replace(tzinfo=datetime.timezone.utc) + datetime.timedelta(microseconds=1))
     return f"{when:{SEGMENT_TIME}}-{repository.slug(suffix)}-{secrets.token_hex(4)}"
-
-
-def _time(name: str) -> datetime.datetime:
-    parsed = datetime.datetime.strptime(name.partition("-")[0], SEGMENT_TIME)
-    return parsed.replace(tzinfo=datetime.timezone.utc)
 
 
 def _names(repo: Repository, suffix: str) -> list[str]:

@@ -110,22 +110,22 @@ def undo(options: UndoOptions, progress: Progress) -> Undone:
         base = options.dn or suffix
         query = LogQuery(start, since.text, until.csn, until.text, [base] if base else [], options.by, 0)
         operations, log_start = _search(source, query, progress)
-    staying = Staying(left_out((lambda: configured) if configured else None))
+    later = LaterChanges(left_out((lambda: configured) if configured else None))
     conflicts, records = list[tuple[Logged, str]](), list[str]()
     for logged, entry, matches in reversed(operations):
-        reason = staying.reason(logged, entry) if matches else ""
+        reason = later.reason(logged, entry) if matches else ""
         if matches and not reason:
-            records += staying.record(logged, entry)
+            records += later.record(logged, entry)
             continue
-        staying.add(logged, entry)
+        later.add(logged, entry)
         if matches:
             conflicts.append((logged, reason))
     with os.fdopen(output, "wb", closefd=False) as out:
         out.write("".join(records).encode())
     matching = sum(matches for *_, matches in operations)
     if log_start > start:
-        staying.notes.append(f"the log begins with {log_start}: it lacks the changes between --since and this CSN")
-    return Undone(matching, matching - len(conflicts), conflicts, sorted(staying.omitted), staying.notes)
+        later.notes.append(f"the log begins with {log_start}: it lacks the changes between --since and this CSN")
+    return Undone(matching, matching - len(conflicts), conflicts, sorted(later.omitted), later.notes)
 
 
 @contextmanager
@@ -134,10 +134,10 @@ def _log(options: UndoOptions, progress: Progress) -> Iterator[tuple[Log, Config
     --log, the log is taken from the repository, as `log_of` does."""
     if options.log is not None:
         configured = configuration.read(options.config_path) if options.config_path else None
-        yield Log.given(options.log), configured, options.suffix
+        yield Log.of_option(options.log), configured, options.suffix
         return
     if options.repo is None:
-        raise UsageProblem(reason="say which log: --log SOURCE, or -R REPO with a backup of it")
+        raise UsageProblem(reason="say which log: --log SOURCE, or -R REPO with a backup of the log")
     repo = repository.of(options.repo)
     backup = repository.find(repo, LATEST, options.suffix)
     contents = Contents.of(repo.path, backup, options.identities, options.config_path)
@@ -156,7 +156,7 @@ def _above(key: str) -> Iterator[str]:
         key = key.partition(",")[2]
 
 
-class Staying:
+class LaterChanges:
     """The changes that are not taken back, of those examined so far, newest first. `protected`: attributes that clients
     may not write. `omitted` collects those that records would need."""
 
@@ -197,7 +197,7 @@ class Staying:
         touched = self._touched.get(_identity(logged, entry), {})
         concerned = self._concerned(logged)
         if logged.kind in ("delete", "modify") and concerned and not entry.get("reqOld"):
-            return "the log has no old values of it (logold)"
+            return "the log has no old values of the entry (logold)"
         if logged.kind == "add" and touched:
             return f"{next(iter(touched.values()))} changed the entry later"
         if logged.kind == "add" and own in self._above_new:
@@ -209,7 +209,7 @@ class Staying:
                 return f"{touched[name]} changed {name or 'the DN of the entry'} later"
         for name in (*_above(own), *_above(new)):
             if name in self._gone:
-                return f"{self._gone[name]} deleted or renamed it, or an entry above it, later"
+                return f"{self._gone[name]} deleted or renamed the entry, or one above it, later"
         return ""
 
     def record(self, logged: Logged, entry: Values) -> list[str]:
