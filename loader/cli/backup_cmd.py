@@ -226,10 +226,10 @@ def run_command(
 def log_command(
     options: LogOptions, packing: Packing, encryption: _Encryption, scratch: LocalFiles, traffic: Traffic, shown: Shown
 ) -> None:
-    """Store what the accesslog of a database has gained since the last time; `restore --until` replays it.
+    """Store the new entries of a database's accesslog; `restore --until` replays them.
 
-    Made for cron, every minute or five: if the host is lost, only the changes of that time are lost with it. It reads
-    only what is new, adds files only, and needs no lock. It prints nothing when all is well, as `run` does.
+    Made for cron, every minute or every five: if the host is lost, only the changes since the last run are lost. It
+    reads only new entries, only adds files, and needs no lock. Like `run`, it prints nothing when all is well.
 
     \b
       ditseed backup log --config /etc/ldap/slapd.d -R s3://BUCKET/ldap
@@ -551,8 +551,8 @@ def verify_command(
 ) -> int:
     """Compare stored backups with their checksums; all of them, unless some are named.
 
-    The result is written down beside each backup: `list`, `show`, `check` and `prune` use it. Exit status:
-    0 all are good, 1 one is damaged.
+    The result is stored with each backup: `list`, `show`, `check` and `prune` use it. Exit status: 0 all are good, 1 at
+    least one is damaged.
 
     \b
       ditseed backup verify -R /srv/backup --sample 5%
@@ -589,8 +589,8 @@ def drill_command(
 
     The running slapd and its database are not touched: the slapd of the drill listens on a private socket, without
     network, syncrepl or log. It counts the entries, looks some up, and compares the counts and the contextCSN with the
-    manifest. The result, and how long the restore took, is written down beside the backup: `list`, `show`, `check` and
-    `prune` use it. Exit status: 0 all is well, 1 it is not. If `latest` is a set of backups of one moment, all of them
+    manifest. The result and the duration of the restore are stored with the backup: `list`, `show`, `check` and `prune`
+    use them. Exit status: 0 all is well, 1 it is not. If `latest` is a set of backups of one moment, all of them
     are drilled, one after the other, unless -b names a suffix.
 
     With --replay, the accesslog is replayed first, a consumer follows the drill's slapd, and the newest change is

@@ -155,9 +155,7 @@ _METRIC = "ditseed_backup"
 _GAUGES = {
     "status": "Exit status of `ditseed backup check`: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.",
     "count": "Number of backups that can be restored, as far as is known without reading their data.",
-    "last_timestamp_seconds": (
-        "When the latest backup was made, as Unix time; 0: there is none, or the latest is unknown."
-    ),
+    "last_timestamp_seconds": "When the latest backup was made, as Unix time; 0: there is none, or it is unknown.",
     "verified_timestamp_seconds": "When a backup was last verified and found good, as Unix time; 0: never.",
     "drilled_timestamp_seconds": "When a backup was last drilled and found good, as Unix time; 0: never.",
     "last_stored_bytes": "Stored bytes of the latest backup.",

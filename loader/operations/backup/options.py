@@ -272,13 +272,13 @@ class Limits:
         "--max-shrink SHARE",
         Share(),
         {"default": "50%"},
-        "WARNING if the latest backup has this share fewer entries than the median of the seven before it.",
+        "WARNING if the latest backup has fewer entries than the median of the seven before, by more than this share.",
     ] = 0.5
     max_loss: Annotated[
         float | None,
         "--max-loss TIME",
         Duration(),
-        "WARNING if more would be lost, as the last `drill --replay` found: 10m (default: no limit).",
+        "WARNING if the last `drill --replay` found that more changes would be lost: 10m (default: no limit).",
     ] = None
 
 
@@ -341,7 +341,7 @@ class RestoreOptions:
         "--skip REQSTART",
         "Leave out the logged change with this reqStart; may be given several times.",
     ] = ()
-    accept_gaps: Annotated[bool, "Go on where the log lacks changes, and name the entries concerned."] = False
+    accept_gaps: Annotated[bool, "Replay the log even if it lacks changes, and name the entries concerned."] = False
 
 
 @dataclass(frozen=True)
@@ -412,7 +412,7 @@ class ExtractOptions:
         bool, "Write entryUUID, creatorsName, createTimestamp ... as well: for slapadd, or ldapadd -e relax."
     ] = False
     changes: Annotated[
-        bool, "Write what differs on the running server of -H, as LDIF for ldapmodify that brings the entries back."
+        bool, "Write LDIF for ldapmodify that brings the entries of the server -H back to those of the backup."
     ] = False
     config_path: OptionalConfig = None
     scratch: Annotated[Scratch, "Directory in which the backup is unpacked (default: $TMPDIR or /tmp)."] = None

@@ -291,12 +291,9 @@ def _incomplete(replayed: Replayed, moment: Moment, gaps: Sequence[str], before_
     proven = min([gap.proven for gap in replayed.gaps] + [replayed.log_end] * ends, default="")
     if len(gaps) > len(replayed.gaps) + ends or not proven:
         proven = before_gap
+    advice = f"The log is complete up to `--until {proven}`."
     if not proven:
-        advice = (
-            "The log proves no moment after the backup. Restore the backup alone, or try the log of another server."
-        )
-    else:
-        advice = f"The log is complete up to `--until {proven}`."
+        advice = "No later moment can be reached: restore the backup alone, or try the log of another server."
     return LogIncomplete(until=moment.text, reason=reason, advice=advice)
 
 

@@ -318,12 +318,10 @@ def follows(repo: Where, when: datetime.datetime) -> str:
     if last is None or last.order <= when:
         return ""
     if last.when > when + (manifest.SKEW if last.host != socket.gethostname() else datetime.timedelta(0)):
-        log.warning(
-            "the clock has gone back or was wrong: backup %s is dated %s, later than now. The new backup counts as "
-            "the later one",
-            last.id,
-            last.made,
+        text = (
+            "the clock has gone back or was wrong: backup %s is dated %s, later than now; the new one counts as later"
         )
+        log.warning(text, last.id, last.made)
     return (last.order + datetime.timedelta(seconds=1)).isoformat()
 
 
