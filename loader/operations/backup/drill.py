@@ -377,5 +377,5 @@ def left_out(read_config: Callable[[], Config] | None) -> list[str]:
             config = read_config()
             names.update(backmdb.protected(backmdb.definitions(config, configuration.of_modules(config))))
         except LoaderError as error:
-            log.warning("the LDIF may have attributes of modules that clients may not write: %s", error)
+            log.warning("attributes of modules are written even if clients may not set them: %s", error)
     return sorted(names)

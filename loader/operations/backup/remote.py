@@ -342,8 +342,8 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the lock is free: the holder was a process of this host that has ended, or a process of another host
-        whose lock has lapsed or is dated far in the future."""
+        """Whether the lock is free. A lock that this host took since its boot is free once the process has ended; any
+        other lock, once it has lapsed or if it is dated far in the future."""
         if self.host == socket.gethostname() and self.boot == boot_id():
             return _started(self.pid) != self.started
         return not -_DATED_LATE < (now() - self.renewed).total_seconds() <= LAPSE
@@ -409,7 +409,7 @@ class Lock:
         )
 
     def _lease(self, store: Store) -> None:
-        """Writes a new lease if the last one is older than a third of its life."""
+        """Writes a lease, unless the last one is younger than a third of LAPSE."""
         self.is_held = False
         if not self.leases or time.monotonic() - self.leased > LAPSE / 3:
             name = f"lock-{secrets.token_hex(8)}.json"
@@ -431,9 +431,8 @@ class Lock:
         self.is_alone = True
 
     def require(self) -> None:
-        """Must be called before anything is published or removed. Raises RemoteFailed if this process has lost the
-        lock. If the server was too full for a lock, tries again to acquire it, and raises RemoteLocked if it is
-        taken."""
+        """Must be called before anything is published or removed. Raises RemoteFailed if this process lost its lock. If
+        the server was too full for a lock, tries to acquire one again, and may raise RemoteLocked."""
         holder = _read(self.store) if self.is_held is False else None
         is_taken = holder is not None and not holder.is_gone and replace(self.own, renewed=holder.renewed) != holder
         if is_taken or (self.is_held and not self.own.holds_lock(self.store)):
