@@ -8,8 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use codec::tables;
-use common::WithCode;
-use extsort::{KeySize, Postings, Sorted};
+use extsort::{Postings, Sorted};
 use ldif::Counters;
 use lmdbfile::{FileWriter, Layout, Table};
 use schema::Schema;
@@ -27,7 +26,7 @@ use crate::live::{Renamed, Reread};
 use crate::naming::Suffixes;
 use crate::numbering::Numbering;
 use crate::shared::BuildContext;
-use crate::{Code, Error, Options, Result, Settings, context, lock, postings, reject, reorder};
+use crate::{Code, Error, Options, Result, Settings, context, lock, postings, rejects, reorder};
 
 /// The result of a build.
 #[derive(Debug)]
@@ -35,15 +34,16 @@ pub struct Built {
     /// Records of the input.
     pub read: u64,
     pub entries: u64,
-    /// Entries of a live server that were left out: with a newer copy, and without a parent.
+    /// Number of entries of a live server that were left out because a newer copy was read.
     pub duplicates: u64,
+    /// Number of entries of a live server that were left out because they have no path to a suffix.
     pub dropped: u64,
-    /// IDs to be removed from id2e, the only table that has them.
+    /// IDs that the caller must remove from id2e; no other table has them.
     pub stale: Vec<u64>,
     pub rejections: Vec<Rejection>,
     /// Invalid values by attribute name.
     pub misfits: Vec<InvalidValues>,
-    /// Checksum of the attributes added by completing the entries; 0 unless [`Options::account`].
+    /// Change of the checksum by attributes that the build added; 0 unless [`Options::account`].
     pub completed: Checksum,
     pub pages: u64,
     pub bytes: u64,
@@ -53,10 +53,10 @@ pub struct Built {
     pub phases: Vec<(&'static str, f64)>,
 }
 
-/// The server that the entries are read from, which keeps changing.
+/// A server that keeps changing while its entries are read.
 #[derive(Clone, Copy)]
 pub struct LiveSource<'a> {
-    /// The input that is read first, with parents of many entries, which come again later.
+    /// The input that is read first: parents of many entries. They come again later.
     pub head: Option<&'a Path>,
     pub read_again: &'a Reread<'a>,
     pub renamed: &'a Renamed<'a>,
@@ -68,8 +68,8 @@ impl fmt::Debug for LiveSource<'_> {
     }
 }
 
-/// Builds `out` from `sources`; on success the whole file is on disk. `live`: the entries come from a live server,
-/// where an entry may come twice or without its parent; otherwise such an entry is rejected.
+/// Builds `out` from `sources`. On success the whole file is on disk. An entry that comes twice or without its parent is
+/// rejected, unless the sources are read from the `live` server.
 pub fn build(
     sources: Vec<Source>,
     live: Option<LiveSource<'_>>,
@@ -132,7 +132,7 @@ impl Build<'_> {
         let mut clock = PhaseTimer(Instant::now(), Vec::new());
         let counters = self.shared.counters;
         counters.begin("read", 0);
-        let postings = self.postings();
+        let postings = self.indexes.postings(self.temp.memory / 2, &self.temp.scratch, &self.temp.stop);
         let mut gathered = self.read(&postings)?;
         clock.done("read");
         counters.begin("join", 0);
@@ -153,60 +153,49 @@ impl Build<'_> {
         }
     }
 
-    fn postings(&self) -> Postings {
-        let size = |long| if long { KeySize::UpToEight } else { KeySize::Four };
-        let sizes: Vec<KeySize> = self.indexes.tables.iter().map(|table| size(table.long)).collect();
-        Postings::new(&sizes, self.temp.memory / 2, &self.temp.scratch, &self.temp.stop)
-    }
-
     pub(crate) fn create(&self) -> Result<FileWriter> {
         Ok(FileWriter::create(self.out, &self.shared.settings.file_options())?)
     }
 
-    /// Assigns the IDs, and rewrites tables that were written with other IDs.
+    /// Assigns the IDs. Rewrites what was written in the order of the input, if the IDs do not follow that order.
     fn number(&self, gathered: &mut EncodedInput, joined: &ParentTable) -> Result<Numbering> {
         self.fill_context(gathered)?;
-        if gathered.exceeds_max_rejects() {
-            return self.judged(gathered, Numbering::plain());
-        }
-        let keeps = match self.live {
+        let keeps_order = match self.live {
             Some(_) => gathered.has_few_removed(),
             None => joined.is_plain(),
         };
-        if keeps {
+        let numbering = if gathered.exceeds_max_rejects() {
+            Numbering::plain()
+        } else if keeps_order {
             let (vacant, stale) = (gathered.positions_without_id(), gathered.removed_positions());
-            let numbering = Numbering::without(&vacant, stale, gathered.positions());
-            return self.judged(gathered, numbering);
-        }
-        let numbering = reorder::reorder(gathered, joined, &self.shared, &self.temp, self.out, || self.create())?;
-        self.judged(gathered, numbering)
-    }
-
-    /// Ends the build if too many entries were rejected, before the server is read again.
-    pub(crate) fn expect_few_rejects(&self, gathered: &mut EncodedInput) -> Result<()> {
-        self.judged(gathered, Numbering::plain()).map(drop)
-    }
-
-    /// Writes the reject file; fails if it has too many entries.
-    fn judged(&self, gathered: &mut EncodedInput, numbering: Numbering) -> Result<Numbering> {
-        let rejections = &mut gathered.rejections;
-        if rejections.is_empty() {
-            return Ok(numbering);
-        }
-        rejections.sort_by_key(|one| one.position);
-        ldif::rejects::write(&self.shared.options.rejects, rejections)?;
-        if rejections.len() as u64 > self.shared.options.max_rejects {
-            return Err(reject::too_many(rejections));
-        }
+            Numbering::without(&vacant, stale, gathered.positions())
+        } else {
+            reorder::reorder(gathered, joined, &self.shared, &self.temp, self.out, || self.create())?
+        };
+        self.write_rejects(gathered)?;
         Ok(numbering)
     }
 
+    /// Writes the reject file if entries were rejected. Fails if they are too many.
+    pub(crate) fn write_rejects(&self, gathered: &mut EncodedInput) -> Result<()> {
+        let rejections = &mut gathered.rejections;
+        if rejections.is_empty() {
+            return Ok(());
+        }
+        rejections.sort_by_key(|rejection| rejection.position);
+        ldif::rejects::write(&self.shared.options.rejects, rejections)?;
+        if rejections.len() as u64 > self.shared.options.max_rejects {
+            return Err(rejects::too_many(rejections));
+        }
+        Ok(())
+    }
+
+    /// Writes the suffix entry with its contextCSN, if it waits for that.
     fn fill_context(&self, gathered: &mut EncodedInput) -> Result<()> {
-        let Some((held, value)) = gathered.held.take() else { return Ok(()) };
-        let column = self.shared.columns.column(b"contextCSN").with_code(Code::Schema)?;
-        let number = self.shared.columns.assign_number(&column).with_code(Code::Schema)?;
+        let Some((pending, value)) = gathered.pending.take() else { return Ok(()) };
+        let number = self.shared.columns.number_of(b"contextCSN")?;
         let value = context::with_context(&value, number, &gathered.newest)?;
-        Ok(gathered.id2e.fill(&mut gathered.file, &held, &value)?)
+        Ok(gathered.id2e.fill(&mut gathered.file, &pending, &value)?)
     }
 
     fn write(
@@ -216,7 +205,7 @@ impl Build<'_> {
         numbering: &Numbering,
         sorted: &Sorted,
     ) -> Result<Vec<(String, Table)>> {
-        let parents = ParentIds::new(numbering, &joined.answers);
+        let parents = ParentIds { numbering, answers: &joined.answers };
         let EncodedInput { file, names, rows, .. } = gathered;
         let names = &*names;
         let layout = file.layout();
@@ -248,7 +237,7 @@ impl Build<'_> {
         Ok(tables)
     }
 
-    /// Writes the table ad2i.
+    /// Writes ad2i.
     fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
         let mut tree = tables::AD2I.writer(file.layout());
         for (number, text) in (1u32..).zip(self.shared.columns.numbered()) {

@@ -1,4 +1,4 @@
-//! Checks entries against the schema. Answers are cached: entries have few shapes.
+//! Checks entries against the schema. The results are cached, because entries have few shapes.
 
 use std::sync::Arc;
 
@@ -6,24 +6,68 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use schema::{AttributeId, ObjectClassSet, Schema};
 use values::InvalidValue;
 
-use crate::draft::{Attribute, EntryLines, Shape};
+use crate::draft::{EntryLines, Shape};
 use crate::lookup::Lookup;
 
-/// Cached answers; beyond that they are computed again.
+/// Maximum number of cached profiles, and of cached shapes. Further shapes are checked each time.
 const SHAPES: usize = 65_536;
+
+/// A profile (the rules that follow from an entry's object classes), and its number.
+pub type Profile = (u32, Arc<ObjectClassSet>);
+
+/// Caches profiles, and the shapes of entries that satisfy them.
+#[derive(Default)]
+pub struct ShapeCache {
+    profiles: FxHashMap<Vec<u8>, Profile>,
+    shapes: FxHashSet<Vec<u32>>,
+    /// The object classes of the current entry.
+    pub key: Vec<u8>,
+    /// The shape of the current entry: the number of its profile, and the checked properties of each attribute.
+    pub shape: Vec<u32>,
+}
+
+impl ShapeCache {
+    /// Returns the profile for the current `key`.
+    pub fn profile(
+        &mut self,
+        compute: impl FnOnce() -> Result<ObjectClassSet, InvalidValue>,
+    ) -> Result<Profile, InvalidValue> {
+        if let Some(profile) = self.profiles.get(&self.key) {
+            return Ok(profile.clone());
+        }
+        let profile = Arc::new(compute()?);
+        if self.profiles.len() >= SHAPES {
+            self.profiles.clear();
+            self.shapes.clear();
+        }
+        let number = u32::try_from(self.profiles.len()).unwrap_or(u32::MAX);
+        self.profiles.insert(self.key.clone(), (number, Arc::clone(&profile)));
+        Ok((number, profile))
+    }
+
+    /// Calls `check` unless an entry with the current `shape` has passed it.
+    pub fn check(&mut self, check: impl FnOnce() -> Result<(), InvalidValue>) -> Result<(), InvalidValue> {
+        if self.shapes.contains(&self.shape) {
+            return Ok(());
+        }
+        check()?;
+        if self.shapes.len() < SHAPES {
+            self.shapes.insert(self.shape.clone());
+        }
+        Ok(())
+    }
+}
 
 pub struct SchemaCheck<'a> {
     schema: &'a Schema,
-    object_class: usize,
-    structural: usize,
-    profiles: FxHashMap<Vec<u8>, (u32, Arc<ObjectClassSet>)>,
-    shapes: FxHashSet<Vec<u32>>,
-    key: Vec<u8>,
+    /// The columns of objectClass and structuralObjectClass.
+    pub object_class: usize,
+    pub structural: usize,
+    cache: ShapeCache,
     /// Key of the previous entry, and its profile.
     last_key: Vec<u8>,
-    last: Option<(u32, Arc<ObjectClassSet>)>,
-    shape: Vec<u32>,
-    /// The last valid shape for the classes of `last`.
+    last: Option<Profile>,
+    /// The last valid shape for the profile `last`.
     allowed: Option<Shape>,
 }
 
@@ -33,65 +77,33 @@ impl<'a> SchemaCheck<'a> {
             schema,
             object_class: lookup.column(b"objectClass")?,
             structural: lookup.column(b"structuralObjectClass")?,
-            profiles: FxHashMap::default(),
-            shapes: FxHashSet::default(),
-            key: Vec::new(),
+            cache: ShapeCache::default(),
             last_key: Vec::new(),
             last: None,
-            shape: Vec::new(),
             allowed: None,
         })
     }
 
-    pub const fn object_class(&self) -> usize {
-        self.object_class
-    }
-
-    /// Returns the column of structuralObjectClass.
-    pub const fn structural(&self) -> usize {
-        self.structural
-    }
-
-    /// Returns the profile that follows from the entry's object classes, and its number.
-    pub fn profile(&mut self, draft: &EntryLines) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
+    /// Returns the profile of the entry's object classes.
+    pub fn profile(&mut self, draft: &EntryLines) -> Result<Profile, InvalidValue> {
         let classes = draft.find(self.object_class).ok_or(InvalidValue("no objectClass".into()))?;
-        let structural = draft.find(self.structural);
-        self.key.clear();
+        let structural = draft.find(self.structural).and_then(|attribute| draft.values_of(attribute).next());
+        let key = &mut self.cache.key;
+        key.clear();
         for value in draft.values_of(classes) {
-            self.key.extend_from_slice(value);
-            self.key.push(0);
+            key.extend_from_slice(value);
+            key.push(0);
         }
-        self.key.push(0);
-        let given = structural.and_then(|one| draft.values_of(one).next());
-        self.key.extend_from_slice(given.unwrap_or_default());
-        if let Some(last) = self.last.as_ref().filter(|_| self.key == self.last_key) {
+        key.push(0);
+        key.extend_from_slice(structural.unwrap_or_default());
+        if let Some(last) = self.last.as_ref().filter(|_| *key == self.last_key) {
             return Ok(last.clone());
         }
-        let profile = self.known_profile(draft, classes, given)?;
-        std::mem::swap(&mut self.key, &mut self.last_key);
+        let compute = || self.schema.profile(&draft.values_of(classes).collect::<Vec<_>>(), structural);
+        let profile = self.cache.profile(compute)?;
+        std::mem::swap(&mut self.cache.key, &mut self.last_key);
         (self.last, self.allowed) = (Some(profile.clone()), None);
         Ok(profile)
-    }
-
-    /// Looks up the profile by `key`, or computes it.
-    fn known_profile(
-        &mut self,
-        draft: &EntryLines,
-        classes: &Attribute,
-        given: Option<&[u8]>,
-    ) -> Result<(u32, Arc<ObjectClassSet>), InvalidValue> {
-        if let Some(profile) = self.profiles.get(&self.key) {
-            return Ok(profile.clone());
-        }
-        let values: Vec<&[u8]> = draft.values_of(classes).collect();
-        let profile = Arc::new(self.schema.profile(&values, given)?);
-        if self.profiles.len() >= SHAPES {
-            self.profiles.clear();
-            self.shapes.clear();
-        }
-        let number = u32::try_from(self.profiles.len()).unwrap_or(u32::MAX);
-        self.profiles.insert(self.key.clone(), (number, Arc::clone(&profile)));
-        Ok((number, profile))
     }
 
     /// Checks MUST, MAY, SINGLE-VALUE and the other rules of the schema.
@@ -104,33 +116,18 @@ impl<'a> SchemaCheck<'a> {
         if self.allowed.as_ref().is_some_and(|allowed| allowed.is_of(draft)) {
             return Ok(());
         }
-        self.known_attributes((number, profile), draft, lookup)?;
+        let shape = &mut self.cache.shape;
+        shape.clear();
+        shape.push(number);
+        for attribute in &draft.attributes {
+            let many = u32::from(attribute.count > 1);
+            shape.push(u32::try_from(attribute.column).unwrap_or(u32::MAX) << 1 | many);
+        }
+        self.cache.check(|| {
+            let present = draft.attributes.iter().map(|own| (lookup.get(own.column).attribute, own.count > 1));
+            profile.check(self.schema, &present.collect::<Vec<(AttributeId, bool)>>())
+        })?;
         self.allowed.get_or_insert_default().keep(draft);
-        Ok(())
-    }
-
-    /// Looks up the shape, or checks it.
-    fn known_attributes(
-        &mut self,
-        (number, profile): (u32, &ObjectClassSet),
-        draft: &EntryLines,
-        lookup: &Lookup<'_>,
-    ) -> Result<(), InvalidValue> {
-        self.shape.clear();
-        self.shape.push(number);
-        for one in &draft.attributes {
-            let many = u32::from(one.count > 1);
-            self.shape.push(u32::try_from(one.column).unwrap_or(u32::MAX) << 1 | many);
-        }
-        if self.shapes.contains(&self.shape) {
-            return Ok(());
-        }
-        let present = draft.attributes.iter().map(|one| (lookup.get(one.column).attribute, one.count > 1));
-        let present: Vec<(AttributeId, bool)> = present.collect();
-        profile.check(self.schema, &present)?;
-        if self.shapes.len() < SHAPES {
-            self.shapes.insert(self.shape.clone());
-        }
         Ok(())
     }
 }

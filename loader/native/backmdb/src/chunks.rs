@@ -4,14 +4,16 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use common::InFile;
 use ldif::blocks::{Block, Blocks, MAX_RECORD};
 use ldif::records::Records;
 use ldif::{Counters, Feed, Include, Input, url};
 
 use crate::{Code, Error, Result};
 
-/// Limits for included files, by depth and by number; beyond them the input is wrong or hostile.
+/// Maximum depth of included files. An input that includes more deeply is wrong or hostile, and is refused.
 const DEEPEST: usize = 16;
+/// Maximum number of included files. An input that includes more files is wrong or hostile, and is refused.
 const MOST_INCLUDED: u64 = 10_000;
 
 /// A file, a stream, or blocks that another thread reads.
@@ -22,16 +24,16 @@ pub enum Source {
     Feed(Arc<Feed>),
 }
 
-/// Complete records and their position in the inputs.
+/// Complete records, and where they come from.
 #[derive(Debug)]
 pub struct Chunk {
     /// Number of the chunk, from 0, over all inputs.
     pub number: u64,
     pub path: Option<PathBuf>,
     pub bytes: Vec<u8>,
-    /// Line number of its first line, from 1.
+    /// Number of the chunk's first line, from 1.
     pub line: u64,
-    /// The chunk ends its input.
+    /// The input ends with this chunk.
     pub last: bool,
 }
 
@@ -41,7 +43,7 @@ impl Chunk {
     }
 }
 
-/// Hands out the chunks of all inputs; workers share it.
+/// Hands out the chunks of all inputs. All workers share it.
 pub struct Chunks<'a> {
     state: Mutex<State<'a>>,
     counters: &'a Counters,
@@ -50,14 +52,17 @@ pub struct Chunks<'a> {
 #[derive(Debug)]
 struct State<'a> {
     waiting: std::vec::IntoIter<Source>,
-    /// The current input is the last; each was included by the previous one.
+    /// Open files, each included by the previous file. The last file is the current input.
     open: Vec<Open<'a>>,
     /// The current input, if it is a feed.
     feed: Option<Arc<Feed>>,
+    /// A feed reported that entries may have come more than once.
     repeated: bool,
-    /// `include:` lines are followed.
+    /// Files named by `include:` lines are read.
     includes: bool,
+    /// Number of included files.
     included: u64,
+    /// Number of the next chunk.
     next: u64,
     stopped: bool,
 }
@@ -66,7 +71,7 @@ struct State<'a> {
 struct Open<'a> {
     path: Option<PathBuf>,
     blocks: Blocks<Input<'a>>,
-    /// The `include:` line at which reading this file stopped.
+    /// The `include:` line at which reading this file was interrupted.
     include: Option<Include>,
 }
 
@@ -91,7 +96,7 @@ impl<'a> Chunks<'a> {
         crate::lock(&self.state).repeated
     }
 
-    /// Adds inputs, once the previous ones are all handed out.
+    /// Adds inputs, after all chunks of the previous inputs were handed out.
     pub fn add(&self, sources: Vec<Source>) {
         crate::lock(&self.state).waiting = sources.into_iter();
     }
@@ -101,12 +106,13 @@ impl<'a> Chunks<'a> {
         crate::lock(&self.state).stopped = true;
     }
 
-    /// Returns the next chunk, or `None` at the end of all inputs. `buffer` is reused for a later chunk.
+    /// Returns the next chunk, or `None` at the end of all inputs. The memory of `buffer` is reused.
     pub fn next(&self, mut buffer: Vec<u8>) -> Result<Option<Chunk>> {
         let mut state = crate::lock(&self.state);
         loop {
             self.counters.check()?;
-            if state.stopped || state.is_idle() && !state.open_next(self.counters)? {
+            let is_idle = state.open.is_empty() && state.feed.is_none();
+            if state.stopped || is_idle && !state.open_next(self.counters)? {
                 return Ok(None);
             }
             if let Some(feed) = &state.feed {
@@ -126,11 +132,7 @@ impl<'a> Chunks<'a> {
 }
 
 impl<'a> State<'a> {
-    fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.feed.is_none()
-    }
-
-    /// Returns a block of the feed as a chunk. It ends no input: the feed's readers see truncation.
+    /// Returns a block of the feed as a chunk. It never ends an input: the readers of the feed detect truncation.
     fn fed(&mut self, bytes: Vec<u8>) -> Chunk {
         let number = self.next;
         self.next += 1;
@@ -152,7 +154,7 @@ impl<'a> State<'a> {
         Ok(true)
     }
 
-    /// Opens the included file if reading stopped at an `include:` line.
+    /// Opens the included file if reading was interrupted at an `include:` line.
     fn follow(&mut self, counters: &'a Counters) -> Result<()> {
         let Some(top) = self.open.last_mut() else { return Ok(()) };
         let Some(include) = top.include.take() else { return Ok(()) };
@@ -172,19 +174,17 @@ impl<'a> State<'a> {
 
     /// Returns the next chunk of the current input, or `None` at its end.
     fn chunk(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Chunk>> {
-        let alone = self.open.len() == 1;
+        let is_included = self.open.len() > 1;
         let Some(top) = self.open.last_mut() else { return Ok(None) };
-        let named = |error: Error| error.in_file(top.path.as_deref());
-        let block = top.blocks.next_block().map_err(named)?;
-        let Some(block) = block else {
+        let Some(block) = top.blocks.next_block().in_file(top.path.as_deref())? else {
             self.open.pop();
             return Ok(None);
         };
         top.include = if self.includes { Records::find_include(&block) } else { None };
         let end = block.bytes.len();
-        let span = top.include.as_ref().map_or(end..end, |found| found.span.clone());
-        // An included file may end anywhere: the lines after it show whether it was complete.
-        let (line, last) = (block.line, block.last && alone && top.include.is_none());
+        let span = top.include.as_ref().map_or(end..end, |include| include.span.clone());
+        // The end of an included file is no end of an input: the lines after it show whether it was complete.
+        let (line, last) = (block.line, block.last && !is_included && top.include.is_none());
         let bytes = top.blocks.take(span.start, span.end, std::mem::take(buffer));
         let (number, path) = (self.next, top.path.clone());
         self.next += 1;

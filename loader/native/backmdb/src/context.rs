@@ -1,47 +1,42 @@
-//! Computes contextCSN of the suffix entry like `slapadd -w` (`servers/slapd/slapcommon.c`).
+//! Computes the contextCSN of the suffix entry like `slapadd -w` (`servers/slapd/slapcommon.c`).
 
 use std::collections::BTreeMap;
 
 use tree::csn;
 
 use crate::{Result, damaged_entry};
-use codec::id2e::{self, Attribute};
+use codec::id2e::{self, Attribute, ValueList};
 
-/// Returns the entry's value with contextCSN under `number`; unchanged if no CSN is newer than those it has.
-///
-/// `newest`: server ID -> greatest entryCSN.
+/// Returns the entry's value with contextCSN, whose number in ad2i is `number`. The value is unchanged if no CSN in
+/// `newest` (server ID -> greatest entryCSN) is newer than the entry's contextCSN.
 pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) -> Result<Vec<u8>> {
-    let Some(merged) = merge(&texts(value, number)?, newest) else {
-        return Ok(value.to_vec());
-    };
-    let context = Attribute {
-        number,
-        count: u32::try_from(merged.len()).unwrap_or(u32::MAX),
-        values: merged.iter().map(Vec::as_slice).collect(),
-        ..Attribute::default()
-    };
+    let parts = id2e::read(value).ok_or_else(damaged_entry)?;
+    let context = parts.attributes.iter().find(|attribute| attribute.number == number);
+    let before = context.map(|context| if context.has_normals { &context.normals } else { &context.values });
+    match merge(before.map_or(&[], |csns| &csns[..]), newest) {
+        Some(merged) => replaced(value, number, merged.iter().map(Vec::as_slice)),
+        None => Ok(value.to_vec()),
+    }
+}
+
+/// Returns the entry's value with these values of contextCSN instead of its own.
+pub(crate) fn replaced<'c>(value: &'c [u8], number: u32, csns: impl Iterator<Item = &'c [u8]>) -> Result<Vec<u8>> {
+    let values: ValueList<'_> = csns.collect();
+    let count = u32::try_from(values.len()).unwrap_or(u32::MAX);
+    let context = Attribute { number, count, values, ..Attribute::default() };
     let parts = id2e::read(value).ok_or_else(damaged_entry)?;
     Ok(id2e::write(&parts.with(context)))
 }
 
-/// Returns the values of the attribute `number` in normal form.
-fn texts(value: &[u8], number: u32) -> Result<Vec<Vec<u8>>> {
-    let parts = id2e::read(value).ok_or_else(damaged_entry)?;
-    let known = parts.attributes.iter().find(|one| one.number == number);
-    Ok(known.map_or_else(Vec::new, |one| {
-        let texts = if one.has_normals { &one.normals } else { &one.values };
-        texts.iter().map(|text| text.to_vec()).collect()
-    }))
-}
-
-/// Returns the merged CSNs by ascending server ID; `None` if none is newer.
-fn merge(had: &[Vec<u8>], newest: &BTreeMap<u16, Vec<u8>>) -> Option<Vec<Vec<u8>>> {
+/// Returns the greatest CSN of each server, by ascending server ID; `None` if no CSN in `newest` is newer than those
+/// in `before`.
+fn merge(before: &[&[u8]], newest: &BTreeMap<u16, Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let sid = |text: &[u8]| csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
     let mut merged: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
-    merged.extend(had.iter().filter_map(|text| Some((sid(text)?, text.clone()))));
+    merged.extend(before.iter().filter_map(|text| Some((sid(text)?, text.to_vec()))));
     let mut changed = false;
     for (sid, text) in newest {
-        if merged.get(sid).is_none_or(|had| had < text) {
+        if merged.get(sid).is_none_or(|before| before < text) {
             merged.insert(*sid, text.clone());
             changed = true;
         }
@@ -61,7 +56,8 @@ mod tests {
     fn the_newest_csn_of_each_server_in_the_order_of_server_ids() {
         let newest = BTreeMap::from([(2, csn(5, 2)), (1, csn(1, 1))]);
         assert_eq!(merge(&[], &newest), Some(vec![csn(1, 1), csn(5, 2)]));
-        assert_eq!(merge(&[csn(9, 2), csn(3, 4)], &newest), Some(vec![csn(1, 1), csn(9, 2), csn(3, 4)]));
-        assert_eq!(merge(&[csn(5, 2), csn(1, 1)], &newest), None);
+        let merged = merge(&[&csn(9, 2), &csn(3, 4)], &newest);
+        assert_eq!(merged, Some(vec![csn(1, 1), csn(9, 2), csn(3, 4)]));
+        assert_eq!(merge(&[&csn(5, 2), &csn(1, 1)], &newest), None);
     }
 }

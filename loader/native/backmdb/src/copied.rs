@@ -1,32 +1,30 @@
 //! Rewrites id2e in the order of the new IDs.
 //!
-//! Entries keep their relative order, except that those which came after a descendant move before it. These are sorted
-//! and merged with the others in one pass through the first table: random access would read a block of the file for
-//! each entry.
+//! Entries keep their order, except that an entry that came after a descendant ("late") moves before the descendant.
+//! The values of late entries are sorted, and merged with the others in one pass through the old table: random access
+//! would read a block of the file for each entry.
 
-use std::iter::Peekable;
-use std::slice;
-
-use extsort::Records;
 use ldif::Counters;
 use lmdbfile::{Cursor, FileWriter, TreeWriter};
 
 use crate::Result;
-use crate::gather::{EncodedInput, TempStorage};
+use crate::gather::{EncodedInput, SortedRecords, TempStorage};
 use crate::numbering::{LateParent, Numbering};
-use crate::reorder::{FirstPassTable, ROOT, at, sorter};
+use crate::reorder::{FirstPassTable, ROOT, at};
 
-/// Entries between two progress reports.
+/// Number of entries between two progress reports.
 const PACE: u32 = 1 << 16;
 
-/// Records that are skipped by reading on rather than by a search from the root.
+/// A record at most this many records ahead is reached by reading on, any other by a search from the root page.
 const NEAR: u64 = 64;
 
-/// The entries to copy. `positions`: of the input. `late`: entries that came after a descendant, ascending.
+/// The entries to copy.
 pub struct RewritePlan<'a> {
     written: &'a FirstPassTable,
     numbering: &'a Numbering,
+    /// Number of positions in the input.
     positions: u32,
+    /// Ascending positions of entries that came after a descendant.
     late: Vec<u32>,
     counters: &'a Counters,
 }
@@ -36,10 +34,10 @@ impl<'a> RewritePlan<'a> {
         written: &'a FirstPassTable,
         numbering: &'a Numbering,
         positions: usize,
-        holes: &[LateParent],
+        late: &[LateParent],
         counters: &'a Counters,
     ) -> Self {
-        let mut late: Vec<u32> = holes.iter().map(|hole| hole.position).collect();
+        let mut late: Vec<u32> = late.iter().map(|parent| parent.position).collect();
         late.sort_unstable();
         let positions = u32::try_from(positions).unwrap_or(u32::MAX);
         Self { written, numbering, positions, late, counters }
@@ -48,16 +46,17 @@ impl<'a> RewritePlan<'a> {
     pub fn run(&self, gathered: &mut EncodedInput, temp: &TempStorage) -> Result<()> {
         let mut out = SecondPass { file: &mut gathered.file, tree: &mut gathered.id2e };
         self.root(&mut out)?;
-        let mut late = LateValues::sorted(self, temp)?;
+        let mut late_values = self.late_values(temp)?;
         let mut old = FirstPass::new(self.written)?;
-        let mut elsewhere = self.late.iter().peekable();
+        let mut late = self.late.iter().peekable();
         for position in 0..self.positions {
-            self.live(position)?;
-            let Some(id) = self.here(position, &mut elsewhere) else { continue };
-            late.put_before(id, &mut out)?;
+            self.advance(position)?;
+            let is_late = late.next_if_eq(&&position).is_some();
+            let Some(id) = self.numbering.id(position).filter(|_| !is_late) else { continue };
+            out.put_before(id, &mut late_values)?;
             out.put(id, old.value(position)?)?;
         }
-        late.put_before(u64::MAX, &mut out)
+        out.put_before(u64::MAX, &mut late_values)
     }
 
     /// Copies the entry of the empty DN, which keeps its ID.
@@ -69,14 +68,20 @@ impl<'a> RewritePlan<'a> {
         }
     }
 
-    /// Returns the ID of the entry at `position`; `None` if there is none, or a late one.
-    fn here(&self, position: u32, late: &mut Peekable<slice::Iter<'_, u32>>) -> Option<u64> {
-        let is_late = late.next_if_eq(&&position).is_some();
-        self.numbering.id(position).filter(|_| !is_late)
+    /// Returns the values of late entries, sorted by their new IDs.
+    fn late_values(&self, temp: &TempStorage) -> Result<SortedRecords> {
+        let (mut sorter, mut old) = (temp.records(), FirstPass::new(self.written)?);
+        for (at, &position) in (0..).zip(&self.late) {
+            self.advance(at)?;
+            if let Some(id) = self.numbering.id(position) {
+                sorter.push(u128::from(id), old.value(position)?)?;
+            }
+        }
+        SortedRecords::new(sorter)
     }
 
-    fn live(&self, position: u32) -> Result<()> {
-        if position % PACE == 0 {
+    fn advance(&self, entry: u32) -> Result<()> {
+        if entry % PACE == 0 {
             self.counters.check()?;
             self.counters.advance(1);
         }
@@ -84,7 +89,7 @@ impl<'a> RewritePlan<'a> {
     }
 }
 
-/// The table being written.
+/// The new table.
 struct SecondPass<'a> {
     file: &'a mut FileWriter,
     tree: &'a mut TreeWriter,
@@ -94,52 +99,23 @@ impl SecondPass<'_> {
     fn put(&mut self, id: u64, value: &[u8]) -> Result<()> {
         Ok(self.tree.put(self.file, &id.to_ne_bytes(), value)?)
     }
-}
 
-/// Values of late entries, in the order of their new IDs; the next one is read ahead.
-struct LateValues {
-    records: Records,
-    next: Option<(u64, Vec<u8>)>,
-}
-
-impl LateValues {
-    fn sorted(copy: &RewritePlan<'_>, temp: &TempStorage) -> Result<Self> {
-        let (mut sorter, mut old) = (sorter(temp), FirstPass::new(copy.written)?);
-        for (at, &position) in (0..).zip(&copy.late) {
-            copy.live(at)?;
-            if let Some(id) = copy.numbering.id(position) {
-                sorter.push(u128::from(id), old.value(position)?)?;
-            }
-        }
-        let mut late = Self { records: sorter.finish()?, next: None };
-        late.step()?;
-        Ok(late)
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "an ID of 64 bits was put there")]
-    fn step(&mut self) -> Result<()> {
-        let mut kept = self.next.take().map(|(_, value)| value).unwrap_or_default();
-        if let Some((id, value)) = self.records.next()? {
-            kept.clear();
-            kept.extend_from_slice(value);
-            self.next = Some((id as u64, kept));
-        }
-        Ok(())
-    }
-
-    fn put_before(&mut self, id: u64, out: &mut SecondPass<'_>) -> Result<()> {
-        while let Some((own, value)) = self.next.as_ref().filter(|(own, _)| *own < id) {
-            out.put(*own, value)?;
-            self.step()?;
+    /// Puts the late values with IDs below `id`.
+    #[allow(clippy::cast_possible_truncation, reason = "the prefix is an ID of 64 bits")]
+    fn put_before(&mut self, id: u64, late_values: &mut SortedRecords) -> Result<()> {
+        while let Some((own, value)) = late_values.next.as_ref().filter(|(own, _)| *own < u128::from(id)) {
+            self.put(*own as u64, value)?;
+            late_values.step()?;
         }
         Ok(())
     }
 }
 
-/// The first table, read once in order.
+/// The old table, read once in order.
 struct FirstPass<'w> {
     written: &'w FirstPassTable,
     cursor: Cursor<'w>,
+    /// ID of the record that the cursor passed last.
     last: u64,
 }
 

@@ -1,17 +1,18 @@
-//! The settings for each attribute description: where its values are stored, and its index keys.
+//! Attribute descriptions with their settings: where their values are stored, and their index keys.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use common::WithCode;
 use rustc_hash::FxHashMap;
 use schema::{AttributeId, Description, Schema, ValueForm};
 use values::InvalidValue;
 
 use crate::indexer::Indexer;
 use crate::indexes::Indexes;
-use crate::{Settings, lock};
+use crate::{Code, Settings, lock};
 
-/// Limit of slapd's attribute numbers (`servers/slapd/back-mdb/attr.c`), although id2e has 30 bits for them.
+/// slapd's limit for attribute numbers (`servers/slapd/back-mdb/attr.c`). id2e would have room for 30 bits.
 const MOST: u32 = 65_535;
 
 /// Attributes that slapd computes when they are requested (`SLAP_AT_DYNAMIC` in `servers/slapd/schema_prep.c`); slapadd
@@ -26,17 +27,17 @@ pub struct AttributeDescription {
     pub form: ValueForm,
     /// One of [`COMPUTED`].
     pub computed: bool,
-    /// The values are sorted by their equality rule.
+    /// `sortvals`: the values are sorted by their equality rule.
     pub sorted: bool,
-    /// Attributes with more values than this are stored in id2v.
+    /// `multival`: the values are stored in id2v if an entry has more of them than this.
     pub apart_above: u32,
     pub order: values::Order,
     pub indexers: Vec<Indexer>,
-    /// The equality rule or syntax, if it is unknown how slapd stores its values.
+    /// The equality rule or syntax, if this crate does not know how slapd stores values of it.
     pub unproven: Option<String>,
     /// Number of values that violate their syntax but were accepted.
     misfits: AtomicU64,
-    /// Its number in ad2i; 0 until the first entry that has it is stored.
+    /// The number in ad2i; 0 until the first entry with this attribute is stored.
     number: AtomicU32,
 }
 
@@ -60,12 +61,12 @@ pub struct InvalidValues {
     pub count: u64,
 }
 
-/// All columns used so far; workers share it and cache what they look up.
+/// The columns that were used so far. All workers share it, and each caches what it looks up.
 pub struct AttributeDescriptions<'a> {
     schema: &'a Schema,
     settings: &'a Settings,
     indexes: &'a Indexes,
-    known: Mutex<Registered>,
+    registered: Mutex<Registered>,
 }
 
 #[derive(Default)]
@@ -77,22 +78,22 @@ struct Registered {
 
 impl<'a> AttributeDescriptions<'a> {
     pub fn new(schema: &'a Schema, settings: &'a Settings, indexes: &'a Indexes) -> Self {
-        Self { schema, settings, indexes, known: Mutex::default() }
+        Self { schema, settings, indexes, registered: Mutex::default() }
     }
 
     /// Returns the column of a description as LDIF spells it.
     pub fn column(&self, spelled: &[u8]) -> Result<Arc<AttributeDescription>, InvalidValue> {
         let description = self.schema.describe_stored(spelled)?;
-        let mut known = lock(&self.known);
-        if let Some(column) = known.columns.get(&description.text) {
+        let mut registered = lock(&self.registered);
+        if let Some(column) = registered.columns.get(&description.text) {
             return Ok(Arc::clone(column));
         }
-        let column = Arc::new(self.make(&description));
-        known.columns.insert(description.text, Arc::clone(&column));
+        let column = Arc::new(self.new_column(&description));
+        registered.columns.insert(description.text, Arc::clone(&column));
         Ok(column)
     }
 
-    fn make(&self, description: &Description) -> AttributeDescription {
+    fn new_column(&self, description: &Description) -> AttributeDescription {
         let kind = self.schema.get(description.attribute);
         AttributeDescription {
             attribute: description.attribute,
@@ -114,49 +115,53 @@ impl<'a> AttributeDescriptions<'a> {
         sorted.any(|name| self.schema.attribute(name.as_bytes()) == Some(attribute))
     }
 
-    /// Returns the limit for exactly this description, or else the default.
+    /// Returns the last limit for exactly this description, or else the last default.
     fn apart_above(&self, text: &str) -> u32 {
-        let set = |wanted: &str| {
-            self.settings.apart_above.iter().rev().find(|(name, _)| name == wanted).map(|(_, above)| *above)
-        };
-        let canonical = |(name, above): &(String, u32)| {
-            let found = self.schema.describe(name.as_bytes()).ok()?;
-            (found.text == text).then_some(*above)
-        };
-        let own = self.settings.apart_above.iter().rev().find_map(canonical);
-        if self.settings.has_id2v { own.or_else(|| set("default")).unwrap_or(u32::MAX) } else { u32::MAX }
+        if !self.settings.has_id2v {
+            return u32::MAX;
+        }
+        let mut limits = self.settings.apart_above.iter().rev();
+        let default = limits.clone().find(|(name, _)| name == "default");
+        let own = limits.find(|(name, _)| self.schema.describe(name.as_bytes()).is_ok_and(|own| own.text == text));
+        own.or(default).map_or(u32::MAX, |(_, limit)| *limit)
     }
 
-    /// Returns the column's number, assigning one if needed. The caller ensures the order.
+    /// Returns the column's number, assigning a new one if needed. The caller ensures the order of numbers.
     pub fn assign_number(&self, column: &AttributeDescription) -> Result<u32, InvalidValue> {
-        let mut known = lock(&self.known);
+        let mut registered = lock(&self.registered);
         if let Some(number) = column.number() {
             return Ok(number);
         }
-        let number = u32::try_from(known.numbered.len() + 1).unwrap_or(u32::MAX);
+        let number = u32::try_from(registered.numbered.len() + 1).unwrap_or(u32::MAX);
         if number > MOST {
             return Err(InvalidValue(format!("more than {MOST} attribute descriptions").into()));
         }
-        known.numbered.push(column.text.clone());
+        registered.numbered.push(column.text.clone());
         column.number.store(number, Relaxed);
         Ok(number)
     }
 
-    /// Returns the counts of values that violate their syntax.
+    /// Returns the number of the description `name` in ad2i, assigning a new one if needed.
+    pub fn number_of(&self, name: &[u8]) -> crate::Result<u32> {
+        self.column(name).and_then(|column| self.assign_number(&column)).with_code(Code::Schema)
+    }
+
+    /// Returns the attributes with values that violate their syntax, by name.
     pub fn invalid_values(&self) -> Vec<InvalidValues> {
         let counted = |column: &Arc<AttributeDescription>| InvalidValues {
             attribute: column.text.clone(),
             syntax: self.schema.get(column.attribute).syntax_oid.clone(),
             count: column.misfits.load(Relaxed),
         };
-        let known = lock(&self.known);
-        let mut all: Vec<_> = known.columns.values().map(counted).filter(|one| one.count > 0).collect();
-        all.sort_by(|one, other| one.attribute.cmp(&other.attribute));
+        let registered = lock(&self.registered);
+        let counts = registered.columns.values().map(counted);
+        let mut all: Vec<_> = counts.filter(|values| values.count > 0).collect();
+        all.sort_by(|left, right| left.attribute.cmp(&right.attribute));
         all
     }
 
     /// Returns the descriptions in the order of their numbers, from 1.
     pub fn numbered(&self) -> Vec<String> {
-        lock(&self.known).numbered.clone()
+        lock(&self.registered).numbered.clone()
     }
 }

@@ -1,6 +1,6 @@
-//! The lines of one entry on its way from LDIF to the database. A worker reuses the memory for the next entry.
+//! The lines of one entry between LDIF and the database. A worker reuses the memory for the next entry.
 
-/// A range of [`EntryLines::bytes`]. The NUL that terminates the string in id2e follows it.
+/// A range of [`EntryLines::bytes`], followed by the NUL that terminates the string in id2e.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {
     pub at: usize,
@@ -25,7 +25,7 @@ impl Shape {
     }
 }
 
-/// A value and its normal form: the same span if the equality rule has no normaliser.
+/// A value and its normal form. Both are the same span if the equality rule has no normaliser.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ValueSpans {
     pub value: Span,
@@ -41,18 +41,19 @@ impl ValueSpans {
     }
 }
 
-/// The lines of one attribute description, before [`EntryLines::gather`] only adjacent lines.
+/// The lines of one attribute description. Before [`EntryLines::gather`], only adjacent lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute {
     /// Index into the worker's columns.
     pub column: usize,
+    /// Index into [`EntryLines::pairs`].
     pub first: usize,
     pub count: usize,
-    /// Normal forms are stored. Most attributes that slapadd generates have none.
+    /// Normal forms are stored. slapadd stores none for most attributes that it generates.
     pub normals: bool,
 }
 
-/// An entry number that no entry has.
+/// Instead of the number of an entry: no entry has had the column.
 const UNMET: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -60,24 +61,24 @@ pub struct EntryLines {
     pub bytes: Vec<u8>,
     pub pairs: Vec<ValueSpans>,
     pub attributes: Vec<Attribute>,
-    /// The column of each line, in the order of `pairs`. Consecutive entries are often alike, so the columns,
-    /// attributes and `met` of the previous entry are kept until a line of the current entry has another column.
+    /// The column of each line, in the order of `pairs`. Consecutive entries are often alike, so `columns`, `attributes`
+    /// and `met` of the previous entry are kept until a line of the current entry has another column.
     columns: Vec<usize>,
-    /// Lines of the current entry that were read.
+    /// Number of lines of the current entry that were read.
     read: usize,
     /// All lines of the current entry were read.
     complete: bool,
-    /// The attributes no longer match the lines.
+    /// An attribute got a value that no line has.
     changed: bool,
-    /// Changes whenever `columns` changes.
+    /// A number that changes whenever `columns` changes.
     shape: u64,
     /// Number of attributes that come from lines.
     in_lines: usize,
-    /// By column: the last entry that had it, and its index in that entry's `attributes`.
+    /// By column: the number of the last entry that had it, and the index in that entry's `attributes`.
     met: Vec<(u64, usize)>,
-    /// Number of the current entry, or of the first in a run of alike entries.
+    /// Number of the current entry. Consecutive entries with the same columns have the same number.
     entry: u64,
-    /// The lines of some column are not adjacent.
+    /// The lines of some attribute are not adjacent.
     scattered: bool,
 }
 
@@ -97,7 +98,7 @@ impl EntryLines {
         (self.read, self.complete) = (0, false);
     }
 
-    /// Drops all lines after the first `count`.
+    /// Drops all lines after the first `count` lines.
     fn forget(&mut self, count: usize) {
         self.shape += u64::from(count < self.columns.len());
         self.columns.truncate(count);
@@ -113,7 +114,7 @@ impl EntryLines {
     }
 
     /// Returns a number that identifies the columns of the lines, and the attributes added after [`Self::gather`].
-    /// Entries for which both are equal differ only in their values. Valid after `gather`.
+    /// Entries for which both are equal differ only in their values. Call it after `gather`.
     #[inline]
     pub fn shape(&self) -> (u64, &[Attribute]) {
         (self.shape, &self.attributes[self.in_lines..])
@@ -158,7 +159,7 @@ impl EntryLines {
         Span { at, length }
     }
 
-    /// Appends pieces whose spans are relative to an empty draft; returns the spans in this draft.
+    /// Appends a value and its normal form. `pair`: their spans in `pieces`. Returns their spans in this draft.
     #[inline]
     pub fn add_pieces(&mut self, pieces: &[u8], pair: ValueSpans) -> ValueSpans {
         let from = self.bytes.len();
@@ -166,8 +167,8 @@ impl EntryLines {
         pair.moved(from)
     }
 
-    /// Adds a value of [`ValueForm::Text`](schema::ValueForm::Text) and its normal form. Returns
-    /// `None` and adds nothing if normalising would do more than change the case.
+    /// Adds a value of [`ValueForm::Text`](schema::ValueForm::Text) and its normal form. If normalising would do more
+    /// than change the case, adds nothing and returns `None`.
     #[inline]
     pub fn add_text(&mut self, value: &[u8]) -> Option<ValueSpans> {
         if *value.first()? == b' ' || *value.last()? == b' ' {
@@ -176,7 +177,7 @@ impl EntryLines {
         let value_span = self.add_bytes(value);
         let at = self.bytes.len();
         self.bytes.extend_from_slice(value);
-        // Pads the last word with characters that slapd would not change.
+        // Padding completes the last word. slapd's normalisation would not change it.
         self.bytes.extend_from_slice(&[b'x'; 7]);
         let (mut odd, mut before) = (0, 0);
         for word in self.bytes[at..].chunks_exact_mut(8) {
@@ -192,8 +193,9 @@ impl EntryLines {
         Some(ValueSpans { value: value_span, normal: self.end_piece(at) })
     }
 
-    /// Like [`Self::add_text`], for the value after the leading space of the line `text`. Also returns `None` if the
-    /// line is folded, if it ends near the end of `text`, or if the next line begins with odd characters.
+    /// Like [`Self::add_text`], for the value of a line. `text` begins with the space before the value. Also returns
+    /// `None` if the line is folded or ends near the end of `text`, or if a block that is read beyond its end has
+    /// characters that [`fold_block`] refuses.
     #[inline]
     pub fn add_text_line(&mut self, text: &[u8]) -> Option<ValueSpans> {
         let length = line_end(&text[1..])?;
@@ -232,7 +234,7 @@ impl EntryLines {
         Some(ValueSpans { value, normal: self.end_piece(at) })
     }
 
-    /// Like [`Self::add_text_line`], for a value that ends in its first block, as most do.
+    /// Like [`Self::add_text_line`], for a value of at most one block, as most are.
     #[inline]
     fn add_block(&mut self, block: &[u8; BLOCK], before: &[u8; BLOCK], length: usize) -> Option<ValueSpans> {
         const ROOM: usize = 2 * (BLOCK + 1);
@@ -252,11 +254,11 @@ impl EntryLines {
         Some(ValueSpans { value: span(at), normal: span(at + normal) })
     }
 
-    /// Returns the index in `attributes` of a column.
+    /// Returns the index of a column in `attributes`.
     #[inline]
     pub fn position(&self, column: usize) -> Option<usize> {
         if self.scattered {
-            return self.attributes.iter().position(|one| one.column == column);
+            return self.attributes.iter().position(|attribute| attribute.column == column);
         }
         self.met.get(column).filter(|(entry, _)| *entry == self.entry).map(|(_, at)| *at)
     }
@@ -266,8 +268,8 @@ impl EntryLines {
         self.attributes.get(self.position(column)?)
     }
 
-    /// Appends a value, to the last attribute if that has the same column. All values of a column that are added before
-    /// [`Self::gather`] must have the same `normals`.
+    /// Appends a value: to the last attribute if that has the same column, else as a new attribute. All values of a
+    /// column that are added before [`Self::gather`] must have the same `normals`.
     #[inline]
     pub fn add_line(&mut self, column: usize, pair: ValueSpans, normals: bool) {
         if self.columns.get(self.read) == Some(&column) {
@@ -311,12 +313,12 @@ impl EntryLines {
         }
     }
 
-    /// Moves the lines of each column to the position of the column's first line, as slapadd does
-    /// without `-q` (`str2entry2` in `servers/slapd/entry.c`). slapadd compares the spelling of
-    /// descriptions, this compares their meaning.
+    /// Moves the lines of each column to the position of the column's first line, as slapadd does without `-q`
+    /// (`str2entry2` in `servers/slapd/entry.c`). slapadd compares the spelling of attribute descriptions; this function
+    /// compares their meaning.
     pub fn gather(&mut self) {
         self.forget(self.read);
-        // At this index `add_line` finds no column to reuse.
+        // `columns` has no such index, so `add_line` adds new attributes from now on.
         (self.read, self.complete) = (usize::MAX, true);
         if self.scattered {
             self.bring_together();
@@ -326,7 +328,7 @@ impl EntryLines {
 
     fn bring_together(&mut self) {
         let Self { attributes, met, .. } = self;
-        attributes.sort_by_key(|one| met[one.column].1);
+        attributes.sort_by_key(|attribute| met[attribute.column].1);
         let blocks = std::mem::take(attributes);
         let pairs = std::mem::take(&mut self.pairs);
         for block in blocks {
@@ -336,23 +338,23 @@ impl EntryLines {
         }
     }
 
-    /// Appends a value to the attribute at `index`; the attribute's pairs move to the end.
+    /// Appends a value to the attribute at `index`, whose pairs move to the end of `pairs`.
     pub fn add_value(&mut self, index: usize, pair: ValueSpans) {
         self.changed = true;
         self.shape += 1;
-        let one = self.attributes[index];
+        let old = self.attributes[index];
         let first = self.pairs.len();
-        self.pairs.extend_from_within(one.first..one.first + one.count);
+        self.pairs.extend_from_within(old.first..old.first + old.count);
         self.pairs.push(pair);
-        self.attributes[index] = Attribute { first, count: one.count + 1, ..one };
+        self.attributes[index] = Attribute { first, count: old.count + 1, ..old };
     }
 }
 
-/// Bytes that [`fold_block`] processes at once: two vector registers on every processor.
+/// Number of bytes that [`fold_block`] processes at once: two vector registers on every processor.
 const BLOCK: usize = 32;
 
-/// Returns the bytes in lower case, and a non-zero byte if one of them is NUL, not ASCII, or a space after a space.
-/// `before` holds the byte that precedes each of them.
+/// Returns the bytes of `block` in lower case, and a number that is not 0 if the block contains NUL, a byte that is not
+/// ASCII, or a space after a space. `before`: the byte before each byte of the block.
 #[inline]
 fn fold_block(block: &[u8; BLOCK], before: &[u8; BLOCK]) -> ([u8; BLOCK], u8) {
     let (mut lower, mut odd) = ([0; BLOCK], 0);
@@ -364,7 +366,7 @@ fn fold_block(block: &[u8; BLOCK], before: &[u8; BLOCK]) -> ([u8; BLOCK], u8) {
     (lower, odd)
 }
 
-/// Returns the offset of the line's end, or `None` if that is among the last bytes of `text`.
+/// Returns the offset of the first newline, or `None` if it is among the last 7 bytes of `text`.
 #[inline]
 fn line_end(text: &[u8]) -> Option<usize> {
     const EACH: u64 = 0x0101_0101_0101_0101;
@@ -383,8 +385,8 @@ fn u64_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Returns true if the normal form of a [`ValueForm::Text`](schema::ValueForm::Text) value differs from the value only
-/// in case. False proves neither of them wrong.
+/// Returns true if `normal` is the normal form of a [`ValueForm::Text`](schema::ValueForm::Text) value and differs from
+/// the value only in case. If it returns false, `normal` may still be right.
 #[inline]
 pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {
     let (Some(first), Some(last)) = (value.first(), value.last()) else { return false };
@@ -408,13 +410,13 @@ pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {
     differing == 0
 }
 
-/// Returns eight characters in lower case, and a non-zero word if one of them is NUL or not ASCII, or if two spaces are
-/// adjacent. The highest bit of the lowest byte of `before` is set if the preceding character is a space.
+/// Returns eight characters in lower case, and a word that is not 0 if a character is NUL or not ASCII, or if two spaces
+/// are adjacent. `before` is `0x80` if the preceding character is a space, else 0.
 #[inline]
 fn fold(word: u64, before: &mut u64) -> (u64, u64) {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * EACH;
-    // Sums of ASCII characters never carry into the next byte; other results are ignored.
+    // Sums of ASCII characters never carry into the next byte. The results for other characters are not used.
     let above = |word: u64, least: u8| word.wrapping_add(u64::from(0x80 - least) * EACH);
     let is_nul = !above(word, 1);
     let is_space = !above(word ^ (u64::from(b' ') * EACH), 1) & HIGH;

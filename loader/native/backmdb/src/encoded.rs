@@ -15,32 +15,32 @@ pub const ROOT: Hash = [0; 2];
 /// An entry that passed its checks.
 #[derive(Debug, Clone, Copy)]
 pub struct EncodedEntry {
-    /// Index of the record in the input, from 0.
+    /// Index of the record in the input, from 0; the entry of the empty DN has none.
     pub position: u32,
     pub line: u64,
     pub hash: Hash,
     /// Index into [`Encoded::parents`].
     pub parent: u32,
-    /// End of its value in [`Encoded::blobs`].
+    /// End of the entry's value in [`Encoded::blobs`].
     pub blob_end: usize,
-    /// End of its names in [`Encoded::names`].
+    /// End of the entry's two names, the normalised and the pretty RDN, in [`Encoded::names`].
     pub names_end: usize,
-    /// Length of the normalised RDN, the first of its two names.
+    /// Length of the normalised RDN in bytes.
     pub normal: u16,
-    /// End of its rows in [`Encoded::rows`].
+    /// End of the entry's rows in [`Encoded::rows`].
     pub rows_end: usize,
-    /// The entry of a suffix.
+    /// It is the entry of a suffix.
     pub suffix: bool,
     /// The build generated this entry's entryUUID.
-    pub made_uuid: bool,
+    pub generated_uuid: bool,
 }
 
-/// Identifies an entry that is read twice, and the newer copy.
+/// Recognises an entry that is read twice, and the newer copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntryVersion {
     /// entryUUID; 0 if the entry has none.
     pub uuid: u128,
-    /// entryCSN as a number, as it was read; 0 if the entry has none.
+    /// The entryCSN of the input as a number; 0 if the entry has none.
     pub csn: u128,
     /// The entryCSN is newer than the claimed contextCSN.
     pub newer: bool,
@@ -50,9 +50,9 @@ pub struct EntryVersion {
 #[derive(Debug, Clone)]
 pub struct Parent {
     pub hash: Hash,
-    /// DN as its first child in this chunk spells it.
+    /// The parent's DN as its first child in this chunk spells it.
     pub text: Box<[u8]>,
-    /// Position of its first child in this chunk.
+    /// Position of the parent's first child in this chunk.
     pub child: u32,
 }
 
@@ -69,13 +69,13 @@ pub struct MultivalRecord {
 /// Evidence that a file was truncated between two lines (see `ldif::tail`).
 #[derive(Debug, Clone, Default)]
 pub struct TruncationChecks {
-    /// All records except the file's last.
+    /// Number of records, without the last record of the file.
     pub records: u64,
-    /// Number of these with entryCSN, and with modifyTimestamp.
+    /// Numbers of these records that have entryCSN, and modifyTimestamp.
     pub stamped: [u64; 2],
-    /// The file's last record, if it is in this chunk and no blank line follows.
+    /// The last record of the file, if it is in this chunk and no blank line follows it.
     pub last: Option<LastRecord>,
-    /// The file ends within that record.
+    /// The error for a file that ends within its last record.
     pub cut: Option<Error>,
 }
 
@@ -83,7 +83,9 @@ pub struct TruncationChecks {
 pub struct LastRecord {
     pub line: u64,
     pub dn: Vec<u8>,
+    /// It has entryCSN, and modifyTimestamp.
     pub stamped: [bool; 2],
+    /// It has no attributes.
     pub empty: bool,
 }
 
@@ -95,15 +97,15 @@ pub struct Encoded {
     pub records: u64,
     pub bytes: u64,
     pub kept: Vec<EncodedEntry>,
-    /// For `kept`, in a build from a live server.
+    /// A key for each entry of `kept`; empty unless the build is from a live server.
     pub keys: Vec<EntryVersion>,
     pub blobs: Vec<u8>,
     pub names: Vec<u8>,
     pub parents: Vec<Parent>,
     pub rows: Vec<MultivalRecord>,
-    /// The value of the entry with the empty DN.
+    /// The value of the entry of the empty DN.
     pub root: Option<Vec<u8>>,
-    /// Records without a position: the entry of the empty DN.
+    /// Number of records without a position: 1 for the entry of the empty DN.
     pub unplaced: u64,
     pub rejections: Vec<Rejection>,
     /// Server ID -> greatest entryCSN, normalised.
@@ -114,7 +116,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Clears everything but keeps the memory.
+    /// Makes it empty, but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.keys.clear();

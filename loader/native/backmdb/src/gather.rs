@@ -5,54 +5,56 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::InFile;
-use extsort::{Spool, TupleSorter};
+use extsort::{RecordSorter, Records, Spool, TupleSorter};
 use ldif::tail;
 use lmdbfile::{FileWriter, PendingValue, TreeWriter};
 
-use crate::encoded::{Encoded, EncodedEntry, Hash, LastRecord, MultivalRecord, ROOT, Rejection, TruncationChecks};
+use crate::encoded::{Encoded, Hash, LastRecord, ROOT, Rejection, TruncationChecks};
 use crate::live::SeenEntries;
 use crate::names::{self, SUFFIX};
 use crate::{Options, Result, positions};
 
-/// Marks a tuple as a question for a parent's DN; other tuples are entries.
+/// Marks a tuple as the question for a parent. A tuple without this bit is an entry.
 pub const ASKED: u64 = 1 << 63;
 
-/// If over 1000 entries plus one in `FEW` are removed, id2e is rewritten, not patched.
+/// If more than 1000 entries plus one entry in `FEW` are removed, id2e is rewritten instead of patched.
 const FEW: u64 = 1000;
 
-/// Rejected entries beyond the limit that are still reported before reading stops.
+/// Number of rejected entries beyond the limit that are reported before the build stops reading.
 pub const MORE_REJECTS: u64 = 1000;
 
 /// The collected results of all chunks.
 pub struct EncodedInput {
     pub file: FileWriter,
     pub id2e: TreeWriter,
-    /// The pending suffix entry, which gets its contextCSN last, and its value without it.
-    pub held: Option<(PendingValue, Vec<u8>)>,
+    /// The suffix entry that gets contextCSN after all entries are read, and its value without contextCSN.
+    pub pending: Option<(PendingValue, Vec<u8>)>,
     /// [`names`] of all entries, in the order of the input.
     pub names: Spool,
-    /// Values of id2v: position, column, record.
+    /// Rows of id2v, each after its position and its column.
     pub rows: Spool,
-    /// The DN's hash, and its position or [`ASKED`] with the question's number.
+    /// For an entry, the hash of its DN and its position. For a question, the hash of the parent's DN, and [`ASKED`]
+    /// with the question's number.
     pub tuples: TupleSorter<[u64; 3]>,
-    /// By question number: the position of the parent's first child in its chunk.
+    /// By question number: the position of the parent's first child in the chunk.
     pub askers: Vec<u32>,
-    /// By question number: the parent's DN as its first child spells it.
-    pub asked: Spool,
+    /// By question number: the parent's DN as its first child in the chunk spells it.
+    asked: Spool,
     pub rejections: Vec<Rejection>,
     /// Only in a build from a live server.
     pub live: Option<SeenEntries>,
+    /// Server ID -> greatest entryCSN, normalised.
     pub newest: BTreeMap<u16, Vec<u8>>,
-    pub paths: Vec<Arc<PathBuf>>,
+    paths: Vec<Arc<PathBuf>>,
     pub records: u64,
     /// Number of chunks.
     pub chunks: u64,
-    /// Records without a position: the entry of the empty DN.
+    /// Number of records without a position: 1 for the entry of the empty DN.
     unplaced: u64,
-    pub entries: u64,
+    entries: u64,
     /// Counts for the current input.
     marks: TruncationChecks,
-    /// The suffix entry that gets contextCSN.
+    /// Hash of the suffix whose entry gets contextCSN.
     bearer: Option<Hash>,
     max_rejects: u64,
 }
@@ -60,6 +62,7 @@ pub struct EncodedInput {
 /// Memory, threads and directory for temporary data.
 #[derive(Debug, Clone)]
 pub struct TempStorage {
+    /// In bytes.
     pub memory: usize,
     pub threads: usize,
     pub scratch: PathBuf,
@@ -72,9 +75,39 @@ impl TempStorage {
         Spool::new(self.memory / part, &self.scratch, &self.stop)
     }
 
+    /// Creates a sorter with a quarter of the memory.
+    pub fn records(&self) -> RecordSorter {
+        RecordSorter::new(self.memory / 4, self.threads, &self.scratch, &self.stop)
+    }
+
     /// Creates the sorter that joins entries with their parents.
     pub fn tuples(&self) -> TupleSorter<[u64; 3]> {
         TupleSorter::new(self.memory / 8, self.threads, &self.scratch, &self.stop)
+    }
+}
+
+/// Sorted records; the next record is read ahead.
+pub struct SortedRecords {
+    records: Records,
+    /// The prefix by which the next record was sorted, and its bytes.
+    pub next: Option<(u128, Vec<u8>)>,
+}
+
+impl SortedRecords {
+    pub fn new(sorter: RecordSorter) -> Result<Self> {
+        let mut records = Self { records: sorter.finish()?, next: None };
+        records.step()?;
+        Ok(records)
+    }
+
+    pub fn step(&mut self) -> Result<()> {
+        let mut buffer = self.next.take().map(|(_, record)| record).unwrap_or_default();
+        if let Some((prefix, record)) = self.records.next()? {
+            buffer.clear();
+            buffer.extend_from_slice(record);
+            self.next = Some((prefix, buffer));
+        }
+        Ok(())
     }
 }
 
@@ -92,7 +125,7 @@ impl EncodedInput {
         Self {
             file,
             id2e: codec::tables::ID2E.writer(layout),
-            held: None,
+            pending: None,
             names: temp.spool(8),
             rows: temp.spool(16),
             tuples: temp.tuples(),
@@ -112,7 +145,7 @@ impl EncodedInput {
         }
     }
 
-    /// Adds the next chunk in the order of the input.
+    /// Adds the next chunk. Chunks must come in the order of the input.
     pub fn take(&mut self, chunk: &mut Encoded) -> Result<()> {
         self.records += chunk.records;
         self.unplaced += chunk.unplaced;
@@ -123,16 +156,20 @@ impl EncodedInput {
         }
         let path = self.path_index(chunk.path.as_ref());
         let admitted = self.live.as_mut().map(|live| live.add(chunk)).transpose()?;
-        let is_taken = |index: usize| admitted.as_ref().is_none_or(|admitted| admitted[index]);
-        let first_question = self.ask(chunk, is_taken)?;
+        let is_admitted = |index: usize| admitted.as_ref().is_none_or(|admitted| admitted[index]);
+        let first_question = self.ask(chunk, is_admitted)?;
         let (mut blob_at, mut name_at, mut row_at) = (0, 0, 0);
         for (index, kept) in chunk.kept.iter().enumerate() {
-            if is_taken(index) {
+            if is_admitted(index) {
                 let question = if kept.suffix { SUFFIX } else { first_question + kept.parent };
                 let head = names::head(kept, question, path);
-                let name = &chunk.names[name_at..kept.names_end];
-                self.keep(kept, &chunk.blobs[blob_at..kept.blob_end], &[&head, name])?;
-                self.keep_rows(kept.position, &chunk.rows[row_at..kept.rows_end])?;
+                self.entries += 1;
+                self.put(self.entries, kept.hash, &chunk.blobs[blob_at..kept.blob_end])?;
+                self.names.append_parts(&[&head, &chunk.names[name_at..kept.names_end]])?;
+                for row in &chunk.rows[row_at..kept.rows_end] {
+                    let parts = [&kept.position.to_le_bytes()[..], &row.column.to_le_bytes(), &row.record];
+                    self.rows.append_parts(&parts)?;
+                }
             }
             (blob_at, name_at, row_at) = (kept.blob_end, kept.names_end, kept.rows_end);
         }
@@ -145,22 +182,8 @@ impl EncodedInput {
         Ok(())
     }
 
-    fn keep(&mut self, kept: &EncodedEntry, blob: &[u8], name: &[&[u8]]) -> Result<()> {
-        self.entries += 1;
-        self.put(self.entries, kept.hash, blob)?;
-        self.names.append_parts(name)
-    }
-
-    fn keep_rows(&mut self, position: u32, rows: &[MultivalRecord]) -> Result<()> {
-        for row in rows {
-            let parts = [&position.to_le_bytes()[..], &row.column.to_le_bytes(), &row.record];
-            self.rows.append_parts(&parts)?;
-        }
-        Ok(())
-    }
-
-    /// Refuses an input that was truncated: its last record is incomplete, or is the only one that lacks an attribute.
-    /// If an earlier record fails the build, that failure is reported instead.
+    /// Refuses a truncated input: its last record is incomplete, or is the only record that lacks entryCSN or
+    /// modifyTimestamp. If more records than allowed were rejected before, they are reported instead.
     fn expect_whole(&mut self, chunk: &mut Encoded) -> Result<()> {
         self.marks.records += chunk.marks.records;
         let counts = self.marks.stamped.iter_mut().zip(chunk.marks.stamped);
@@ -175,26 +198,26 @@ impl EncodedInput {
             return Ok(());
         }
         let last = chunk.marks.last.as_ref();
-        let judged = cut.map_or(Ok(()), Err).and_then(|()| last.map_or(Ok(()), |last| marks.judge(last)));
-        judged.in_file(chunk.path.as_ref().map(|path| path.as_path()))
+        let checked = cut.map_or(Ok(()), Err).and_then(|()| last.map_or(Ok(()), |last| marks.judge(last)));
+        checked.in_file(chunk.path.as_ref().map(|path| path.as_path()))
     }
 
-    /// Takes the tuples, for joining.
+    /// Returns the tuples for the join, and leaves none.
     pub fn take_tuples(&mut self, temp: &TempStorage) -> TupleSorter<[u64; 3]> {
         std::mem::replace(&mut self.tuples, temp.tuples())
     }
 
     /// Returns the ascending positions that got no ID when the values were written.
     pub fn positions_without_id(&self) -> Vec<u32> {
-        let rejected = self.rejections.iter().map(|one| one.position);
+        let rejected = self.rejections.iter().map(|rejection| rejection.position);
         let skipped = self.live.iter().flat_map(|live| live.skipped.iter().copied());
-        let mut found: Vec<u32> = rejected.chain(skipped).collect();
-        found.sort_unstable();
-        found
+        let mut positions: Vec<u32> = rejected.chain(skipped).collect();
+        positions.sort_unstable();
+        positions
     }
 
-    /// Returns the positions of entries in id2e that must not appear in any other table. If they are few, their values
-    /// are removed afterwards.
+    /// Returns the positions of entries in id2e that must not appear in any other table. If these entries are few,
+    /// they are removed from id2e after the build.
     pub fn removed_positions(&self) -> &[u32] {
         self.live.as_ref().map_or(&[], |live| &live.left_out)
     }
@@ -203,7 +226,7 @@ impl EncodedInput {
         self.removed_positions().len() as u64 <= self.records / FEW + 1000
     }
 
-    /// Returns the IDs under which the removed entries' values were written.
+    /// Returns the IDs under which id2e has the values of removed entries.
     pub fn stale_ids(&self) -> Vec<u64> {
         if self.live.as_ref().is_none_or(|live| live.renumbered) {
             return Vec::new();
@@ -216,15 +239,15 @@ impl EncodedInput {
         self.removed_positions().iter().map(id).collect()
     }
 
-    /// Returns how many entries were read but neither rejected nor stored: duplicates, and orphans.
+    /// Returns the numbers of entries that were read but neither rejected nor stored: of duplicates, and of orphans.
     pub fn left_out(&self) -> (u64, u64) {
         let Some(live) = &self.live else { return (0, 0) };
-        (live.skipped.len() as u64 + live.overtaken, live.dropped)
+        (live.skipped.len() as u64 + live.superseded, live.dropped)
     }
 
     /// Returns true if the reading should stop because too many entries were rejected.
     pub fn exceeds_max_rejects(&self) -> bool {
-        // Reading a server takes hours, so there the first rejection beyond the limit is fatal.
+        // Reading a server takes hours, so the first rejection beyond the limit ends a build from a live server.
         let more = if self.live.is_some() { 0 } else { MORE_REJECTS };
         self.rejections.len() as u64 > self.max_rejects.saturating_add(more)
     }
@@ -236,11 +259,27 @@ impl EncodedInput {
         u32::try_from(self.paths.len()).unwrap_or(u32::MAX)
     }
 
-    /// Adds questions for the parents of a chunk; returns the number of the first.
-    fn ask(&mut self, chunk: &Encoded, is_taken: impl Fn(usize) -> bool) -> Result<u32> {
+    /// Returns the path of the file with this index in a spooled name; `None` for a stream.
+    pub fn path(&self, index: u32) -> Option<Arc<PathBuf>> {
+        (index as usize).checked_sub(1).and_then(|index| self.paths.get(index)).cloned()
+    }
+
+    /// Passes each question's number and the DN of the parent that it asks for to `visit`.
+    pub fn each_question(&self, mut visit: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
+        let (mut reader, mut question) = (self.asked.reader(), 0);
+        while let Some(dn) = reader.next()? {
+            visit(question, dn)?;
+            question += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds tuples for the admitted entries of a chunk and questions for its parents. Returns the first question's
+    /// number.
+    fn ask(&mut self, chunk: &Encoded, is_admitted: impl Fn(usize) -> bool) -> Result<u32> {
         let first = positions::question(self.askers.len(), chunk.parents.len())?;
-        let taken = chunk.kept.iter().enumerate().filter(|(index, _)| is_taken(*index));
-        let entries = taken.map(|(_, kept)| [kept.hash[0], kept.hash[1], u64::from(kept.position)]);
+        let admitted = chunk.kept.iter().enumerate().filter(|(index, _)| is_admitted(*index));
+        let entries = admitted.map(|(_, kept)| [kept.hash[0], kept.hash[1], u64::from(kept.position)]);
         let asked = (u64::from(first)..).zip(&chunk.parents).filter(|(_, parent)| parent.hash != ROOT);
         let asked = asked.map(|(number, parent)| [parent.hash[0], parent.hash[1], ASKED | number]);
         for tuple in entries.chain(asked) {
@@ -253,16 +292,16 @@ impl EncodedInput {
         Ok(first)
     }
 
-    /// Returns the number of positions that the records take.
+    /// Returns the number of records that have a position.
     pub fn positions(&self) -> u64 {
         self.records - self.unplaced
     }
 
     fn put(&mut self, id: u64, hash: Hash, blob: &[u8]) -> Result<()> {
         let key = id.to_ne_bytes();
-        if self.held.is_none() && Some(hash) == self.bearer {
-            let held = self.id2e.held(&mut self.file, &key)?;
-            self.held = Some((held, blob.to_vec()));
+        if self.pending.is_none() && Some(hash) == self.bearer {
+            let pending = self.id2e.held(&mut self.file, &key)?;
+            self.pending = Some((pending, blob.to_vec()));
             return Ok(());
         }
         Ok(self.id2e.put(&mut self.file, &key, blob)?)

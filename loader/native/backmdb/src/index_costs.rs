@@ -6,16 +6,16 @@ use codec::tables;
 use common::{Counters, Result};
 use lmdbfile::{KeyValues, Reader, TableReader};
 
-/// The costs of one attribute: all kinds of its index share a table.
+/// The costs of one attribute's index. All its kinds of keys share a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IndexCost {
     pub name: String,
-    /// Pages of its B+tree, and of the sub-databases with the IDs of a key.
+    /// Pages of the table, including the sub-databases with the IDs of a key.
     pub pages: u64,
     pub keys: u64,
-    /// Each is an ID, or one of the three values of a range.
+    /// IDs of all lists, and three values for each range.
     pub records: u64,
-    /// Keys with a range.
+    /// Number of keys with a range.
     pub ranges: u64,
 }
 
@@ -23,18 +23,17 @@ pub struct IndexCost {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexCosts {
     pub page_size: usize,
-    /// Pages of the file, up to the last in use.
+    /// Pages of the file up to the last page in use.
     pub pages: u64,
     pub tables: Vec<IndexCost>,
 }
 
-/// Returns the costs in the snapshot that a reader slot of transaction `txn` holds, or a later one.
+/// Returns the costs in the snapshot of transaction `txn`, which a reader slot protects, or in a later snapshot.
 pub fn index_costs(path: &Path, txn: u64, counters: &Counters) -> Result<IndexCosts> {
     let reader = tables::with_orders(Reader::open_at(path, Some(txn))?);
     let is_index = |name: &&[u8]| tables::ALL.iter().all(|table| table.name.as_bytes() != *name);
-    let names = reader.names().filter(is_index);
-    let found = names.filter_map(|name| Some((name, reader.table(name)?)));
-    let tables = found.map(|(name, table)| cost(name, table, counters)).collect::<Result<_>>()?;
+    let indexes = reader.names().filter(is_index).filter_map(|name| Some((name, reader.table(name)?)));
+    let tables = indexes.map(|(name, table)| cost(name, table, counters)).collect::<Result<_>>()?;
     Ok(IndexCosts { page_size: reader.layout().page_size(), pages: reader.pages(), tables })
 }
 
@@ -52,7 +51,8 @@ fn cost(name: &[u8], table: TableReader<'_>, counters: &Counters) -> Result<Inde
     Ok(cost)
 }
 
-/// Returns true if the first value is 0, no entry's ID. Three values may keep the sub-database of a longer list.
+/// Returns true if the first value is 0, which no list contains. A key with three values may still have the sub-database
+/// of a longer list.
 fn is_range(table: TableReader<'_>, key: KeyValues<'_>) -> Result<bool> {
     const BEGIN: &[u8] = &[0; 8];
     Ok(match key.first {

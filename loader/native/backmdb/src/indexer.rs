@@ -1,4 +1,4 @@
-//! The keys that one index definition gives an attribute's values.
+//! Generates the index keys of an attribute's values for one index definition.
 
 use values::InvalidValue;
 use values::keys::{self, Key, Seed};
@@ -10,26 +10,28 @@ use crate::Settings;
 #[allow(clippy::struct_excessive_bools, reason = "each is a word of the configuration")]
 pub struct Indexer {
     pub table: usize,
-    /// Keys go to the sorter in the long form.
+    /// The table has keys that do not have four bytes, so all keys are passed to the sorter with their length.
     pub long: bool,
+    /// `index_hash64`: hashes have eight bytes.
     pub wide: bool,
     pub presence: bool,
     pub equality: Option<Equality>,
     pub approx: bool,
-    /// Seeds of initial, any and final keys.
+    /// The seeds of initial, any and final keys.
     pub substrings: Option<[Seed; 3]>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Equality {
     Hash(Seed),
-    /// The class and all its superiors, by name.
+    /// A hash of the name of the class and of each superior class.
     ObjectClass(Seed),
-    /// Without the bit string at the end of the value.
+    /// A hash of the value without the bit string at its end.
     NameUid(Seed),
+    /// The number of bytes of a key.
     Integer(usize),
     Time,
-    /// Keys as in slapd 2.4.
+    /// Times as in slapd 2.4.
     OldTime,
 }
 
@@ -43,7 +45,7 @@ pub trait Keys {
     fn long(&mut self, table: usize, key: Key);
 }
 
-/// Keys of one entry, each with its table.
+/// Keys of one entry, each with the index of its table.
 #[derive(Debug, Default)]
 pub struct IndexKeys(pub Vec<(usize, Key)>);
 
@@ -77,8 +79,8 @@ impl Indexer {
         }
     }
 
-    /// Generates the keys of all values of one attribute, method by method like slapd. `classes`: the names of the
-    /// object classes among the values and of all their superiors.
+    /// Generates the keys of all values of one attribute, method by method like slapd. `classes`: if the values are
+    /// object classes, their names and the names of all their superiors.
     pub fn each<'v>(
         &self,
         settings: &Settings,
@@ -155,7 +157,7 @@ impl Indexer {
                 settings.substrings.each_end(seeds, value, |ends| keys.shorts(table, ends.into_iter()));
             }
             (false, true) => {
-                settings.substrings.each(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes())))
+                settings.substrings.each(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes())));
             }
             (true, _) => settings.substrings.each64(seeds, value, |key| keys.long(table, Key::new(&key.to_be_bytes()))),
         }

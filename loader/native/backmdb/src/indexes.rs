@@ -1,10 +1,15 @@
-//! The configured indexes and the keys that they give an attribute's values.
+//! The configured indexes, and which of them index the values of an attribute.
 //!
-//! The keys of a super-type's index are computed with that type's name, syntax and rules; an index
-//! of `type;options` shares the table of the plain type (`servers/slapd/back-mdb/index.c`).
+//! An attribute is also indexed by the indexes of its super-types, with keys that follow from the super-type's name,
+//! syntax and rules. An index of `type;options` shares the table of the plain type
+//! (`servers/slapd/back-mdb/index.c`).
 
 use std::ffi::c_char;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use extsort::{KeySize, Postings};
 use schema::{AttributeId, Description, RuleKind, Schema};
 use values::keys::{Seed, Width};
 
@@ -20,14 +25,14 @@ pub const LONGEST_INTEGER: usize = 8;
 pub struct Table {
     /// The name of the attribute type.
     pub name: String,
-    /// Some of its keys do not have four bytes.
+    /// Some keys do not have four bytes.
     pub long: bool,
 }
 
 #[derive(Debug)]
 struct Definition {
     attribute: AttributeId,
-    /// Canonical description; it differs from the type's name if it has options.
+    /// Canonical description: the type's name, then any options.
     text: String,
     methods: Vec<Method>,
     table: usize,
@@ -50,14 +55,11 @@ impl Indexes {
     }
 
     fn add(&mut self, schema: &Schema, settings: &Settings, name: &str, methods: &[Method]) -> Result<()> {
-        let refuse = |why: &str| Err(Error::new(Code::Unproven, format!("index {name}: {why}")));
-        let described = match schema.describe(name.as_bytes()) {
-            Ok(described) => described,
-            Err(refusal) => return refuse(&refusal.0),
-        };
+        let refused = |reason: &str| Error::new(Code::Unproven, format!("index {name}: {reason}"));
+        let described = schema.describe(name.as_bytes()).map_err(|refusal| refused(&refusal.0))?;
         let kind = schema.get(described.attribute);
         if let Some(rule) = kind.unsupported_rule() {
-            return refuse(rule);
+            return Err(refused(rule));
         }
         for method in methods {
             let rule = match method {
@@ -66,12 +68,12 @@ impl Indexes {
                 Method::Substrings => &kind.substrings,
             };
             match rule {
-                None => return refuse("the attribute has no matching rule for it"),
+                None => return Err(refused("the attribute has no matching rule for it")),
                 Some(rule) if rule.kind == RuleKind::Integer && c_char::MIN == 0 => {
-                    return refuse("keys of integers are not known on this kind of processor");
+                    return Err(refused("keys of integers are not known on this kind of processor"));
                 }
                 Some(rule) if rule.kind == RuleKind::Unindexed => {
-                    return refuse(&format!("slapd makes no keys by {}", rule.name));
+                    return Err(refused(&format!("slapd makes no keys by {}", rule.name)));
                 }
                 Some(_) => {}
             }
@@ -88,8 +90,7 @@ impl Indexes {
     }
 
     fn table(&mut self, name: &str, long: bool) -> usize {
-        let found = self.tables.iter().position(|table| table.name == name);
-        let table = found.unwrap_or_else(|| {
+        let table = self.tables.iter().position(|table| table.name == name).unwrap_or_else(|| {
             self.tables.push(Table { name: name.to_owned(), long: false });
             self.tables.len() - 1
         });
@@ -97,35 +98,42 @@ impl Indexes {
         table
     }
 
-    /// Returns the indexers of a description: those of its super-types first, its own last.
+    /// Creates the sorter for the keys of all indexes. `memory`: in bytes.
+    pub fn postings(&self, memory: usize, scratch: &Path, stop: &Arc<AtomicBool>) -> Postings {
+        let size = |table: &Table| if table.long { KeySize::UpToEight } else { KeySize::Four };
+        let sizes: Vec<KeySize> = self.tables.iter().map(size).collect();
+        Postings::new(&sizes, memory, scratch, stop)
+    }
+
+    /// Returns the indexers of a description, those of its super-types first.
     pub fn indexers(&self, schema: &Schema, settings: &Settings, described: &Description) -> Vec<Indexer> {
         let options = described.text.find(';').map_or("", |at| &described.text[at..]);
-        let mut found = Vec::new();
+        let mut indexers = Vec::new();
         for &ancestor in &schema.get(described.attribute).chain {
             let plain = &schema.get(ancestor).name;
             for text in [plain.clone(), format!("{plain}{options}")] {
-                let mut all = self.definitions.iter();
-                let own = all.find(|one| one.attribute == ancestor && one.text == text);
-                found.extend(own.map(|one| self.indexer(schema, settings, one)));
+                let mut definitions = self.definitions.iter();
+                let own = definitions.find(|own| own.attribute == ancestor && own.text == text);
+                indexers.extend(own.map(|own| self.indexer(schema, settings, own)));
                 if options.is_empty() {
                     break;
                 }
             }
         }
-        found
+        indexers
     }
 
-    fn indexer(&self, schema: &Schema, settings: &Settings, one: &Definition) -> Indexer {
-        let kind = schema.get(one.attribute);
+    fn indexer(&self, schema: &Schema, settings: &Settings, definition: &Definition) -> Indexer {
+        let kind = schema.get(definition.attribute);
         let width = if settings.wide_hash { Width::Eight } else { Width::Four };
-        let seed = |pre: &str, rule: &str| Seed::new(width, &one.text, pre, &kind.syntax_oid, rule);
-        let equality = kind.equality.as_ref().filter(|_| one.methods.contains(&Method::Equality));
-        let substrings = kind.substrings.as_ref().filter(|_| one.methods.contains(&Method::Substrings));
+        let seed = |pre: &str, rule: &str| Seed::new(width, &definition.text, pre, &kind.syntax_oid, rule);
+        let equality = kind.equality.as_ref().filter(|_| definition.methods.contains(&Method::Equality));
+        let substrings = kind.substrings.as_ref().filter(|_| definition.methods.contains(&Method::Substrings));
         Indexer {
-            table: one.table,
-            long: self.tables[one.table].long,
+            table: definition.table,
+            long: self.tables[definition.table].long,
             wide: settings.wide_hash,
-            presence: one.methods.contains(&Method::Presence),
+            presence: definition.methods.contains(&Method::Presence),
             equality: equality.map(|rule| match rule.kind {
                 RuleKind::Integer => Equality::Integer(settings.integer_length),
                 RuleKind::Time if settings.of_2_4 => Equality::OldTime,
@@ -134,7 +142,7 @@ impl Indexes {
                 RuleKind::NameUid => Equality::NameUid(seed("", &rule.oid)),
                 _ => Equality::Hash(seed("", &rule.oid)),
             }),
-            approx: one.methods.contains(&Method::Approx),
+            approx: definition.methods.contains(&Method::Approx),
             substrings: substrings.map(|rule| ["^", "*", "$"].map(|pre| seed(pre, &rule.oid))),
         }
     }

@@ -1,6 +1,6 @@
 //! Joins entries with their parents, by the hashes of their DNs.
 
-use extsort::{TupleSorter, Tuples};
+use extsort::TupleSorter;
 
 use crate::Result;
 use crate::gather::ASKED;
@@ -9,20 +9,37 @@ use crate::numbering::MISSING;
 
 /// The result of the join.
 pub struct ParentTable {
-    /// Position of the parent by question number, or [`ABOVE`], [`MISSING`].
+    /// By question number: the position of the parent, or [`ABOVE`], [`MISSING`].
     pub answers: Vec<u32>,
-    /// Position of an entry with a duplicate DN, and of the first entry with that DN; unordered.
+    /// For each entry with a duplicate DN: its position, and that of the first entry with this DN. Unordered.
     pub duplicates: Vec<(u32, u32)>,
     /// Every existing parent comes before its first child.
     pub in_order: bool,
 }
 
-/// `askers`: by question number the first child's position, or [`ABOVE`] if the parent is the root.
+/// Answers all questions for parents. `askers`: by question number the first child's position, or [`ABOVE`] if the
+/// parent is the root.
+#[allow(clippy::cast_possible_truncation, reason = "positions and questions have 32 bits")]
 pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<ParentTable> {
     let answers = askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
-    let mut joined = ParentTable { answers, duplicates: Vec::new(), in_order: true };
-    joined.read(tuples.finish()?, askers)?;
-    Ok(joined)
+    let mut table = ParentTable { answers, duplicates: Vec::new(), in_order: true };
+    // The hash and the position of the last entry: the tuples of a hash begin with its entries.
+    let mut last: Option<([u64; 2], u32)> = None;
+    for tuple in tuples.finish()? {
+        let [high, low, number] = tuple?;
+        let first = last.filter(|(hash, _)| *hash == [high, low]).map(|(_, position)| position);
+        match first {
+            None if number & ASKED == 0 => last = Some(([high, low], number as u32)),
+            None => {}
+            Some(first) if number & ASKED == 0 => table.duplicates.push((number as u32, first)),
+            Some(parent) => {
+                let question = (number & !ASKED) as usize;
+                table.answers[question] = parent;
+                table.in_order &= parent < askers[question];
+            }
+        }
+    }
+    Ok(table)
 }
 
 impl ParentTable {
@@ -31,23 +48,7 @@ impl ParentTable {
         self.in_order && self.duplicates.is_empty() && !self.answers.contains(&MISSING)
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "positions and questions have 32 bits")]
-    fn read(&mut self, tuples: Tuples<[u64; 3]>, askers: &[u32]) -> Result<()> {
-        let mut entry: Option<([u64; 2], u32)> = None;
-        for tuple in tuples {
-            let [high, low, what] = tuple?;
-            let known = entry.filter(|(hash, _)| *hash == [high, low]).map(|(_, position)| position);
-            match known {
-                None if what & ASKED == 0 => entry = Some(([high, low], what as u32)),
-                None => {}
-                Some(first) if what & ASKED == 0 => self.duplicates.push((what as u32, first)),
-                Some(parent) => {
-                    let question = (what & !ASKED) as usize;
-                    self.answers[question] = parent;
-                    self.in_order &= parent < askers[question];
-                }
-            }
-        }
-        Ok(())
+    pub fn is_missing(&self, question: u32) -> bool {
+        self.answers.get(question as usize) == Some(&MISSING)
     }
 }

@@ -1,12 +1,12 @@
 //! Builds databases of OpenLDAP's back-mdb from LDIF.
 //!
 //! [`build`] has two phases. While reading, workers take chunks of the input in turn and encode their entries
-//! ([`worker`], [`entry`]); values go to id2e at once, index keys and names to sorters ([`gather`]). Then parents are
-//! joined ([`join`]), IDs assigned ([`numbering`], [`reorder`]), and the other tables written in the order of their
-//! keys ([`dn2i`], [`postings`]).
+//! ([`worker`], [`entry`]); values are written to id2e at once, index keys and names are sorted ([`gather`]). Then
+//! entries are joined with their parents ([`join`]), IDs are assigned ([`numbering`], [`reorder`]), and the other
+//! tables are written in the order of their keys ([`dn2i`], [`postings`]).
 //!
-//! The contents of tables follow `servers/slapd/back-mdb` of OpenLDAP 2.4 to 2.6; the golden tests compare them with
-//! slapadd's, key by key.
+//! The tables have the same contents as those of `servers/slapd/back-mdb` in OpenLDAP 2.4 to 2.6: the golden tests
+//! compare them with slapadd's, key by key.
 
 pub mod audit;
 mod build;
@@ -25,7 +25,6 @@ mod index_costs;
 mod indexer;
 mod indexes;
 mod join;
-mod late_rejects;
 mod live;
 mod lookup;
 mod names;
@@ -38,8 +37,7 @@ mod positions;
 pub mod postings;
 mod reading;
 pub mod reindex;
-mod reject;
-mod reject_text;
+mod rejects;
 mod reorder;
 mod rows;
 mod settings;
@@ -55,7 +53,7 @@ pub mod transfer;
 mod verify;
 mod worker;
 
-/// The tests' fixture, which another crate shares, refers to this crate by name.
+/// The fixture of the tests, which the crate `dump` shares, refers to this crate by name.
 #[cfg(test)]
 extern crate self as backmdb;
 
@@ -75,7 +73,11 @@ pub use shared_uuids::{SharedUuid, shared_uuids};
 pub use tree::Orphan;
 pub use verify::{Resources as VerifyMeans, verify};
 
-/// Returns the error for an entry that `codec` cannot decode.
+/// Returns the error for a value of id2e that `codec` cannot decode.
 pub fn damaged_entry() -> Error {
     Error::new(Code::Damaged, "an entry in id2e is damaged")
+}
+
+fn uuid_text(uuid: u128) -> String {
+    String::from_utf8_lossy(&values::uuid::spelled(uuid)).into_owned()
 }

@@ -1,11 +1,11 @@
-//! A build from a live server: an entry may come twice, or its parent may be gone.
+//! A build from a live server: an entry may be read twice, or its parent may be gone.
 //!
-//! An entry that is read again is recognised by its entryUUID. If its DN is unchanged, the copy already written stays:
-//! any change in between is newer than the claimed contextCSN, and syncrepl sends it.
+//! An entry that is read again is recognised by its entryUUID. If its DN is unchanged, the first copy stays in id2e: any
+//! change in between is newer than the claimed contextCSN, so syncrepl sends it.
 //!
-//! slapd walks a subtree by names, so an entry that is renamed meanwhile may be read twice. Its second copy is newer
-//! than the claimed contextCSN. Entries below a renamed container are not newer; they are read again. So no search for
-//! duplicate entryUUIDs among all entries is needed.
+//! slapd walks a subtree by names, so an entry that is renamed during the search may be sent twice. The second copy's
+//! entryCSN is newer than the claimed contextCSN. The entries below a renamed container keep their entryCSN, but are
+//! read again. So no search for duplicate entryUUIDs among all entries is needed.
 
 use std::path::PathBuf;
 
@@ -22,43 +22,42 @@ use crate::superseded::Superseded;
 use crate::{LiveSource, Result, build::Build};
 use crate::{Orphan, orphans};
 
-/// Bytes of a spooled key.
-const SIZE: usize = 52;
-
-/// Reads the server again. Gets the orphans, none at the first call, and returns LDIF files with the entries read
-/// since. If it returns no file, the orphans are left out.
+/// Reads the server again. Gets the orphans (none at the first call), and returns LDIF files with the entries that were
+/// read since. If it returns no file, the orphans are left out.
 pub type Reread<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
 
-/// Asks the server about entryUUIDs with several DNs; fails unless each is one renamed entry.
+/// Asks the server about entryUUIDs that were read under several DNs. Fails unless each belongs to a renamed entry.
 pub type Renamed<'a> = dyn Fn(Vec<String>) -> Result<()> + Sync + 'a;
 
-/// What a live build remembers of its entries.
+/// The entries that a build from a live server has read.
 pub struct SeenEntries {
+    /// A [`SpooledKey`] for each kept entry.
     keys: Spool,
     /// Hash of the parent, by question number.
     questions: Spool,
     /// The file that is read first; its entries come again later.
     head: Option<PathBuf>,
     /// Positions of entries that may come again, by entryUUID and DN hash.
-    known: FxHashMap<(u128, Hash), u32>,
-    /// entryUUIDs that may belong to more than one position.
+    expected: FxHashMap<(u128, Hash), u32>,
+    /// entryUUIDs that more than one kept entry may have.
     pub doubtful: FxHashSet<u128>,
-    /// Positions without an entry, because the entry was already there.
+    /// Positions of entries that were not kept, because the same entryUUID and DN had come before.
     pub skipped: Vec<u32>,
-    /// Entries with the same DN in the second pass: their position -> that of the second copy.
-    pub confirmed: FxHashMap<u32, u32>,
+    /// Entries that were read in the second pass with the same DN: position of the first copy -> of the second copy.
+    confirmed: FxHashMap<u32, u32>,
     /// The first position of the second pass.
-    pub again: Option<u32>,
-    /// Ascending positions of entries that are left out although their values are written.
+    second_pass: Option<u32>,
+    /// Ascending positions of entries that are left out although id2e has their values.
     pub left_out: Vec<u32>,
-    /// How many of them have a newer copy, and how many have no parent.
-    pub overtaken: u64,
+    /// Number of left-out entries that have a newer copy.
+    pub superseded: u64,
+    /// Number of left-out entries without a path to a suffix.
     pub dropped: u64,
-    /// All tables were rewritten without them.
+    /// All tables were rewritten without the left-out entries.
     pub renumbered: bool,
 }
 
-/// A spooled key.
+/// The key of a kept entry. The spool does not contain [`EntryVersion::newer`].
 #[derive(Debug, Clone, Copy)]
 pub struct SpooledKey {
     pub dn: Hash,
@@ -67,14 +66,10 @@ pub struct SpooledKey {
 }
 
 impl SpooledKey {
-    fn to_bytes(self) -> [u8; SIZE] {
-        let mut bytes = [0; SIZE];
-        bytes[..8].copy_from_slice(&self.dn[0].to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.dn[1].to_le_bytes());
-        bytes[16..32].copy_from_slice(&self.key.uuid.to_le_bytes());
-        bytes[32..48].copy_from_slice(&self.key.csn.to_le_bytes());
-        bytes[48..].copy_from_slice(&self.position.to_le_bytes());
-        bytes
+    fn append_to(self, spool: &mut Spool) -> Result<()> {
+        let [high, low] = self.dn.map(u64::to_le_bytes);
+        let [uuid, csn] = [self.key.uuid, self.key.csn].map(u128::to_le_bytes);
+        spool.append_parts(&[&high, &low, &uuid, &csn, &self.position.to_le_bytes()])
     }
 
     fn read(bytes: &[u8]) -> Self {
@@ -93,61 +88,60 @@ impl SeenEntries {
             keys: temp.spool(16),
             questions: temp.spool(64),
             head,
-            known: FxHashMap::default(),
+            expected: FxHashMap::default(),
             doubtful: FxHashSet::default(),
             skipped: Vec::new(),
             confirmed: FxHashMap::default(),
-            again: None,
+            second_pass: None,
             left_out: Vec::new(),
-            overtaken: 0,
+            superseded: 0,
             dropped: 0,
             renumbered: false,
         }
     }
 
-    /// Returns which entries of the chunk are kept.
+    /// Adds a chunk. Returns for each of its entries whether it is kept.
     pub fn add(&mut self, chunk: &Encoded) -> Result<Vec<bool>> {
-        let head = chunk.path.as_deref().is_some_and(|path| Some(path) == self.head.as_ref());
-        let learns = head || self.again.is_some();
+        let is_head = chunk.path.as_deref().is_some_and(|path| Some(path) == self.head.as_ref());
+        let comes_again = is_head || self.second_pass.is_some();
         for parent in &chunk.parents {
             let hash = parent.hash.map(u64::to_le_bytes).concat();
             self.questions.append(&hash)?;
         }
-        chunk.kept.iter().zip(&chunk.keys).map(|(kept, key)| self.admits(kept, *key, learns)).collect()
+        chunk.kept.iter().zip(&chunk.keys).map(|(kept, key)| self.admits(kept, *key, comes_again)).collect()
     }
 
-    fn admits(&mut self, kept: &EncodedEntry, key: EntryVersion, learns: bool) -> Result<bool> {
+    fn admits(&mut self, kept: &EncodedEntry, key: EntryVersion, comes_again: bool) -> Result<bool> {
         let name = (key.uuid, kept.hash);
-        if key.uuid != 0 && !self.known.is_empty() {
-            if let Some(before) = self.known.get(&name) {
-                if self.again.is_some() {
-                    self.confirmed.insert(*before, kept.position);
+        if key.uuid != 0 && !self.expected.is_empty() {
+            if let Some(first) = self.expected.get(&name) {
+                if self.second_pass.is_some() {
+                    self.confirmed.insert(*first, kept.position);
                 }
                 self.skipped.push(kept.position);
                 return Ok(false);
             }
         }
-        if key.uuid != 0 && learns {
-            self.known.insert(name, kept.position);
+        if key.uuid != 0 && comes_again {
+            self.expected.insert(name, kept.position);
         }
         if key.uuid != 0 && key.newer {
             self.doubtful.insert(key.uuid);
         }
-        let met = SpooledKey { dn: kept.hash, key, position: kept.position };
-        self.keys.append(&met.to_bytes())?;
+        SpooledKey { dn: kept.hash, key, position: kept.position }.append_to(&mut self.keys)?;
         Ok(true)
     }
 
-    /// Returns the position at which the entry of `position` was read again, if it was.
+    /// Returns the position at which the entry of `position` was read in the second pass, if it was.
     pub fn read_again(&self, position: u32) -> Option<u32> {
-        let late = self.again.filter(|first| position >= *first).map(|_| position);
-        self.confirmed.get(&position).copied().or(late)
+        let itself = self.second_pass.filter(|first| position >= *first).map(|_| position);
+        self.confirmed.get(&position).copied().or(itself)
     }
 
-    fn leave_out(&mut self, overtaken: &Superseded, lost: &FxHashSet<u32>) {
-        self.left_out = overtaken.positions().chain(lost.iter().copied()).collect();
+    fn leave_out(&mut self, superseded: &Superseded, lost: &FxHashSet<u32>) {
+        self.left_out = superseded.positions().chain(lost.iter().copied()).collect();
         self.left_out.sort_unstable();
-        (self.overtaken, self.dropped) = (overtaken.count(), lost.len() as u64);
+        (self.superseded, self.dropped) = (superseded.count(), lost.len() as u64);
     }
 
     /// Passes the keys of all kept entries to `see`.
@@ -155,25 +149,25 @@ impl SeenEntries {
         each(self.keys.reader(), |bytes| see(&SpooledKey::read(bytes)))
     }
 
-    /// Starts the second pass. `uuids` lists every entry that is read again.
+    /// Starts the second pass at `position`. `uuids` lists every entry that is read again.
     fn begin_again(&mut self, uuids: FxHashSet<u128>, position: u32) -> Result<()> {
-        let mut known = std::mem::take(&mut self.known);
-        self.each_key(|met| {
-            if uuids.contains(&met.key.uuid) {
-                known.insert((met.key.uuid, met.dn), met.position);
+        let mut expected = std::mem::take(&mut self.expected);
+        self.each_key(|entry| {
+            if uuids.contains(&entry.key.uuid) {
+                expected.insert((entry.key.uuid, entry.dn), entry.position);
             }
             Ok(())
         })?;
-        self.known = known;
+        self.expected = expected;
         self.doubtful.extend(uuids);
-        self.again.get_or_insert(position);
+        self.second_pass.get_or_insert(position);
         Ok(())
     }
 
-    /// Returns the tuples of all entries and questions, as [`EncodedInput`] collects them.
+    /// Returns the tuples of all entries and questions, like [`EncodedInput::tuples`].
     fn tuples(&self, temp: &TempStorage) -> Result<TupleSorter<[u64; 3]>> {
         let mut tuples = temp.tuples();
-        self.each_key(|met| tuples.push([met.dn[0], met.dn[1], u64::from(met.position)]))?;
+        self.each_key(|entry| tuples.push([entry.dn[0], entry.dn[1], u64::from(entry.position)]))?;
         let mut number = 0;
         each(self.questions.reader(), |bytes| {
             let half = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes).unwrap_or_default();
@@ -196,27 +190,32 @@ fn each(mut reader: SpoolReader<'_>, mut see: impl FnMut(&[u8]) -> Result<()>) -
 }
 
 impl Build<'_> {
-    /// Joins entries with parents, and has the server read again until no orphans are left or nothing more can be read.
+    /// Joins entries with their parents. Has the server read again until no orphans remain or `read_again` returns no
+    /// file.
     pub(crate) fn resolve(
         &self,
         postings: &extsort::Postings,
         gathered: &mut EncodedInput,
         LiveSource { read_again, renamed, .. }: LiveSource<'_>,
     ) -> Result<ParentTable> {
-        self.expect_few_rejects(gathered)?;
+        // Too many rejected entries end the build before the server is read again.
+        self.write_rejects(gathered)?;
         self.read_on(postings, gathered, read_again(Vec::new())?)?;
         let mut tuples = gathered.take_tuples(&self.temp);
         loop {
             let mut joined = join(tuples, &gathered.askers)?;
-            let overtaken = Superseded::find(gathered, &joined, self.chunks.repeated(), &self.temp)?;
-            overtaken.leave_out(&mut joined);
-            let orphans = orphans::find(gathered, &joined, &overtaken)?;
+            let superseded = Superseded::find(gathered, &joined, self.chunks.repeated(), &self.temp)?;
+            superseded.leave_out(&mut joined);
+            let orphans = orphans::find(gathered, &joined, &superseded)?;
             let paths = if orphans.is_empty() { Vec::new() } else { read_again(orphans)? };
             if paths.is_empty() {
-                expect_renamed(&overtaken, renamed)?;
-                let lost = orphans::without_path_to_suffix(gathered, &mut joined, &overtaken)?;
+                let uuids = superseded.renamed();
+                if !uuids.is_empty() {
+                    renamed(uuids)?;
+                }
+                let lost = orphans::without_path_to_suffix(gathered, &mut joined, &superseded)?;
                 if let Some(live) = &mut gathered.live {
-                    live.leave_out(&overtaken, &lost);
+                    live.leave_out(&superseded, &lost);
                 }
                 return Ok(joined);
             }
@@ -226,7 +225,7 @@ impl Build<'_> {
         }
     }
 
-    /// Adds the entries of the second pass.
+    /// Reads the entries of the second pass from `paths`, if there are any.
     fn read_on(&self, postings: &extsort::Postings, gathered: &mut EncodedInput, paths: Vec<PathBuf>) -> Result<()> {
         let position = u32::try_from(gathered.positions()).unwrap_or(u32::MAX);
         let uuids = uuids(&paths, self.shared.counters)?;
@@ -239,23 +238,17 @@ impl Build<'_> {
     }
 }
 
-/// Asks about entries that were left out in favour of a copy with another DN.
-fn expect_renamed(overtaken: &Superseded, ask: &Renamed<'_>) -> Result<()> {
-    let renamed = overtaken.renamed();
-    if renamed.is_empty() { Ok(()) } else { ask(renamed) }
-}
-
 /// Returns the entryUUIDs of all records.
 fn uuids(paths: &[PathBuf], stop: &Counters) -> Result<FxHashSet<u128>> {
-    let (mut found, uncounted) = (FxHashSet::default(), Counters::default());
+    let (mut uuids, uncounted) = (FxHashSet::default(), Counters::default());
     for path in paths {
         stop.check()?;
         each_record(Input::from_path(path, &uncounted)?, &uncounted, |record| {
-            found.extend(uuid(record)?);
+            uuids.extend(uuid(record)?);
             Ok(())
         })?;
     }
-    Ok(found)
+    Ok(uuids)
 }
 
 fn uuid(record: &Record<'_>) -> Result<Option<u128>> {

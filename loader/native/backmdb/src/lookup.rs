@@ -1,4 +1,4 @@
-//! Maps attribute descriptions, as LDIF spells them, to columns; answers are cached.
+//! Maps attribute descriptions, as LDIF spells them, to columns. The columns are cached.
 
 use std::sync::Arc;
 
@@ -10,23 +10,24 @@ use values::InvalidValue;
 use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::entry::{LastValue, LineRun};
 
-/// Spellings that are cached; others are looked up each time.
+/// Maximum number of cached spellings. Further spellings are looked up each time.
 const SPELLINGS: usize = 65_536;
 
-/// Entries after which runs of lines may be searched for again.
+/// Number of entries after a search for runs of lines before the next search.
 const RUNS: u8 = 16;
 
 pub struct Lookup<'a> {
     all: &'a AttributeDescriptions<'a>,
     columns: Vec<Arc<AttributeDescription>>,
     spelled: FxHashMap<Box<[u8]>, usize>,
-    /// The lines of the previous entry, with the current index: consecutive entries are often alike. Attributes whose
-    /// rule is not supported are not included.
+    /// The lines of the previous entry: consecutive entries are often alike. Lines of attributes with an unsupported
+    /// rule are not included.
     sequence: Vec<ExpectedLine>,
+    /// Index in `sequence` of the next line.
     at: usize,
-    /// Lines of the current entry that repeated their last value, but not as part of a run.
+    /// Number of lines of the current entry that repeated their last value without being part of a run.
     single: usize,
-    /// Entries until runs may be searched for again.
+    /// Number of entries before the next search for runs.
     wait: u8,
 }
 
@@ -36,12 +37,12 @@ pub struct ExpectedLine {
     pub column: usize,
     pub form: ValueForm,
     pub last: LastValue,
-    /// This line and those after it, if they can be matched together.
+    /// This line and following lines that can be matched together; empty if there are none.
     pub run: LineRun,
 }
 
 impl ExpectedLine {
-    /// Returns the value if the line is likely to repeat it unencoded.
+    /// Returns the last value if the line is likely to repeat it, without base64 or folding.
     #[inline]
     pub fn repeated(&self) -> Option<&[u8]> {
         self.last.repeated().filter(|_| self.form != ValueForm::Text)
@@ -54,7 +55,7 @@ impl<'a> Lookup<'a> {
         Self { all, columns, spelled, sequence: Vec::new(), at: 0, single: 0, wait: 0 }
     }
 
-    /// Returns the line that the previous entry had at the position of the next one.
+    /// Returns the previous entry's line at the position of the next line.
     #[inline]
     pub fn expected(&self) -> Option<&ExpectedLine> {
         self.sequence.get(self.at)
@@ -72,17 +73,17 @@ impl<'a> Lookup<'a> {
         (self.at, self.single) = (self.at + 1, self.single + 1);
     }
 
-    /// Returns the spelling of the last line's description, if that line was as expected.
+    /// Returns the spelling of the last line's description, if the line was as expected.
     pub fn last_spelling(&self) -> &[u8] {
-        let last = self.at.checked_sub(1).and_then(|at| self.sequence.get(at));
-        last.map_or(b"", |last| last.head.description())
+        let line = self.at.checked_sub(1).and_then(|at| self.sequence.get(at));
+        line.map_or(b"", |line| line.head.description())
     }
 
     /// Returns the cached value of the line that was looked up last.
     #[inline]
     pub fn last_value(&mut self) -> Option<&mut LastValue> {
-        let last = self.at.checked_sub(1).and_then(|at| self.sequence.get_mut(at));
-        last.map(|last| &mut last.last)
+        let line = self.at.checked_sub(1).and_then(|at| self.sequence.get_mut(at));
+        line.map(|line| &mut line.last)
     }
 
     /// Begins the next entry.
@@ -97,14 +98,14 @@ impl<'a> Lookup<'a> {
 
     fn find_runs(&mut self) {
         self.sequence.iter_mut().for_each(|line| line.run = LineRun::default());
-        let both = |one: &ExpectedLine, next: &ExpectedLine| one.repeated().is_some() && next.repeated().is_some();
+        let both = |line: &ExpectedLine, next: &ExpectedLine| line.repeated().is_some() && next.repeated().is_some();
         for lines in self.sequence.chunk_by_mut(both).filter(|lines| lines.len() > 1) {
             let add = |run: LineRun, line: &ExpectedLine| run.with(line.column, line.head.description(), &line.last);
             lines[0].run = lines.iter().fold(LineRun::default(), add);
         }
     }
 
-    /// Drops the expected lines from the current one on.
+    /// Drops the expected lines from the next line on, and runs that include them.
     fn forget_rest(&mut self) {
         self.sequence.truncate(self.at);
         let length = self.sequence.len();
@@ -149,10 +150,9 @@ impl<'a> Lookup<'a> {
         if let Some(&index) = self.spelled.get(spelling) {
             return Ok(index);
         }
-        let found = self.all.column(spelling)?;
-        let known = self.columns.iter().position(|column| Arc::ptr_eq(column, &found));
-        let index = known.unwrap_or_else(|| {
-            self.columns.push(found);
+        let column = self.all.column(spelling)?;
+        let index = self.columns.iter().position(|other| Arc::ptr_eq(other, &column)).unwrap_or_else(|| {
+            self.columns.push(column);
             self.columns.len() - 1
         });
         if self.spelled.len() < SPELLINGS {

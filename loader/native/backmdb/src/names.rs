@@ -1,12 +1,16 @@
 //! The spooled names of entries, for dn2i and the order of the tree.
 
+use extsort::Spool;
+
+use crate::Result;
 use crate::encoded::EncodedEntry;
 
-/// Stands for a question's number if the entry is a suffix.
+/// The question number of the entry of a suffix: its parent is not asked for.
 pub const SUFFIX: u32 = u32::MAX;
-/// Stands for a position: the root above the suffixes.
+/// The position of the root above the suffixes.
 pub const ABOVE: u32 = u32::MAX - 1;
 
+/// Bytes of a record before the names.
 const HEAD: usize = 23;
 
 /// A spooled record.
@@ -18,12 +22,12 @@ pub struct Name<'a> {
     /// Index of its file plus 1; 0 for a stream.
     pub path: u32,
     pub line: u64,
-    pub made_uuid: bool,
+    pub generated_uuid: bool,
     pub normal: &'a [u8],
     pub pretty: &'a [u8],
 }
 
-/// Returns the bytes before the two names.
+/// Returns the bytes of a record before its two names.
 pub fn head(kept: &EncodedEntry, question: u32, path: u32) -> [u8; HEAD] {
     let mut head = [0; HEAD];
     head[..4].copy_from_slice(&kept.position.to_le_bytes());
@@ -31,17 +35,27 @@ pub fn head(kept: &EncodedEntry, question: u32, path: u32) -> [u8; HEAD] {
     head[8..12].copy_from_slice(&path.to_le_bytes());
     head[12..20].copy_from_slice(&kept.line.to_le_bytes());
     head[20..22].copy_from_slice(&kept.normal.to_le_bytes());
-    head[22] = u8::from(kept.made_uuid);
+    head[22] = u8::from(kept.generated_uuid);
     head
 }
 
+/// Passes all names, with their records, to `visit`.
+///
 /// # Panics
-/// If [`head`] did not write the record.
-pub fn read(record: &[u8]) -> Name<'_> {
+/// If a record does not begin with the bytes of [`head`].
+pub fn each(names: &Spool, mut visit: impl FnMut(&Name<'_>, &[u8]) -> Result<()>) -> Result<()> {
+    let mut reader = names.reader();
+    while let Some(record) = reader.next()? {
+        visit(&read(record), record)?;
+    }
+    Ok(())
+}
+
+fn read(record: &[u8]) -> Name<'_> {
     let word = |at: usize| u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
     let (head, names) = record.split_at(HEAD);
     let normal = usize::from(u16::from_le_bytes([head[20], head[21]]));
     let (normal, pretty) = names.split_at(normal);
     let line = u64::from(word(12)) | u64::from(word(16)) << 32;
-    Name { position: word(0), question: word(4), path: word(8), line, made_uuid: head[22] != 0, normal, pretty }
+    Name { position: word(0), question: word(4), path: word(8), line, generated_uuid: head[22] != 0, normal, pretty }
 }

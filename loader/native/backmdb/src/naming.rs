@@ -1,4 +1,4 @@
-//! The position of an entry in the tree: its RDN, its parent, and a hash for each of the two DNs.
+//! The place of an entry in the tree: its RDN, its parent, and the hashes of both DNs.
 
 use rustc_hash::FxHashMap;
 use schema::{Dn, Rdn, Schema};
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::encoded::{Hash, ROOT};
 use codec::dn2i;
 
-/// Parent DNs cached per worker.
+/// Maximum number of parent DNs that a worker caches.
 const PARENTS: usize = 4096;
 
 /// The suffixes of the database, and subordinate suffixes that belong to other databases.
@@ -16,21 +16,21 @@ pub struct Suffixes {
     /// Normalised.
     own: Vec<Vec<u8>>,
     foreign: Vec<Hash>,
-    /// LMDB's limit for the records of their nodes.
+    /// LMDB's limit for a record of dn2i, in bytes.
     longest_row: usize,
 }
 
-/// The hashes of an entry's DN and of its parent's, and its RDN.
+/// An entry's RDN, the hash of its DN, and the hash of its parent's DN.
 pub struct HashedDn {
     pub hash: Hash,
     pub parent: Hash,
     pub rdn: Rdn,
-    /// For a suffix entry: both forms of its whole DN, which dn2i stores as one RDN.
+    /// For the entry of a suffix: the normalised and the pretty form of its whole DN, which dn2i stores as one RDN.
     pub suffix: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl HashedDn {
-    /// Returns the hashes of the empty DN, whose entry has no node of its own.
+    /// Returns the hashes of the empty DN: dn2i has no node of its own for its entry.
     pub fn of_root() -> Self {
         let names = (Vec::new(), Vec::new());
         Self { hash: ROOT, parent: ROOT, rdn: Rdn::default(), suffix: Some(names) }
@@ -43,7 +43,7 @@ impl HashedDn {
 }
 
 pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
-    // Most RDNs are short, and clearing a larger buffer costs more than hashing.
+    // Most RDNs have at most 112 bytes, and clearing a larger buffer costs more than hashing.
     let mut text = [0; 16 + 112];
     text[..8].copy_from_slice(&parent[0].to_le_bytes());
     text[8..16].copy_from_slice(&parent[1].to_le_bytes());
@@ -59,7 +59,7 @@ pub fn hash(parent: Hash, normal: &[u8]) -> Hash {
 }
 
 impl Suffixes {
-    /// `longest_row`: LMDB's limit for a DUPSORT value in this file, in bytes.
+    /// Reads the suffixes. `longest_row`: LMDB's limit for a DUPSORT value in this file, in bytes.
     pub fn read(schema: &Schema, own: &[String], foreign: &[String], longest_row: usize) -> Result<Self, InvalidValue> {
         let normal = |text: &String| schema.dn(text.as_bytes()).map(|dn| dn.normal());
         let own = own.iter().map(normal).collect::<Result<_, _>>()?;
@@ -78,7 +78,7 @@ impl Suffixes {
         Ok(hash)
     }
 
-    /// Refuses a node name that slapd could not store, or not read back.
+    /// Refuses a node name that slapd could not store or could not read back.
     fn require_room(&self, normal: &[u8], pretty: &[u8]) -> Result<(), InvalidValue> {
         if dn2i::fits(self.longest_row, normal, pretty) {
             return Ok(());
@@ -99,7 +99,7 @@ impl Suffixes {
         self.own.iter().any(Vec::is_empty)
     }
 
-    fn is_one(&self, normal: &[u8]) -> bool {
+    fn is_suffix(&self, normal: &[u8]) -> bool {
         !normal.is_empty() && self.own.iter().any(|suffix| suffix == normal)
     }
 
@@ -111,7 +111,8 @@ impl Suffixes {
         dn.rdns[..below].iter().rev().try_fold(from, down)
     }
 
-    /// Returns the normal forms of all nodes from the suffix, inclusive, down to the DN.
+    /// Returns the normalised names of all nodes from the suffix down to the DN, both included; `None` if the DN is not
+    /// below a suffix.
     pub fn steps(&self, dn: &Dn) -> Option<Vec<Vec<u8>>> {
         let (below, _) = self.split(dn)?;
         let suffix = Dn { rdns: dn.rdns[below..].to_vec() }.normal();
@@ -119,14 +120,14 @@ impl Suffixes {
         Some(std::iter::once(suffix).filter(|suffix| !suffix.is_empty()).chain(nodes).collect())
     }
 
-    /// Returns the number of RDNs below the suffix, and the suffix's hash.
+    /// Returns the number of RDNs below the suffix, and the hash of the suffix; `None` if the DN is not below a suffix.
     fn split(&self, dn: &Dn) -> Option<(usize, Hash)> {
         let mut rest = dn.normal();
         for below in 0..=dn.rdns.len() {
             if rest.is_empty() {
                 return self.own.iter().any(Vec::is_empty).then_some((below, ROOT));
             }
-            if self.is_one(&rest) {
+            if self.is_suffix(&rest) {
                 return Some((below, hash(ROOT, &rest)));
             }
             let own = dn.rdns[below].normal.len();
@@ -140,31 +141,32 @@ impl Suffixes {
 pub struct ParentCache<'a> {
     schema: &'a Schema,
     suffixes: &'a Suffixes,
-    known: FxHashMap<Box<[u8]>, Hash>,
+    /// Hashes of DNs as LDIF spells them.
+    hashes: FxHashMap<Box<[u8]>, Hash>,
 }
 
 impl<'a> ParentCache<'a> {
     pub fn new(schema: &'a Schema, suffixes: &'a Suffixes) -> Self {
-        Self { schema, suffixes, known: FxHashMap::default() }
+        Self { schema, suffixes, hashes: FxHashMap::default() }
     }
 
-    /// Returns an entry's hashes and RDN, and the text of its parent's DN. `spare`: an RDN buffer.
+    /// Returns an entry's hashes and RDN, and the text of its parent's DN. The memory of `spare` is reused.
     pub fn place<'t>(&mut self, text: &'t [u8], spare: Rdn) -> Result<(HashedDn, &'t [u8]), InvalidValue> {
         let elsewhere = "the entry of the empty DN must be the first, in a database of that suffix";
         let (leaf, above) = schema::split_leaf(text).ok_or_else(|| InvalidValue(elsewhere.into()))?;
-        if let Some(&parent) = self.known.get(above) {
+        if let Some(&parent) = self.hashes.get(above) {
             let rdn = self.schema.rdn_in(leaf, spare)?;
             self.suffixes.require_room(&rdn.normal, &rdn.pretty)?;
             let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
             return Ok((HashedDn { hash, parent, rdn, suffix: None }, above));
         }
-        self.unknown(text, above).map(|place| (place, above))
+        self.uncached(text, above).map(|place| (place, above))
     }
 
-    fn unknown(&mut self, text: &[u8], above: &[u8]) -> Result<HashedDn, InvalidValue> {
+    fn uncached(&mut self, text: &[u8], above: &[u8]) -> Result<HashedDn, InvalidValue> {
         let mut dn = self.schema.dn(text)?;
         let normal = dn.normal();
-        if self.suffixes.is_one(&normal) {
+        if self.suffixes.is_suffix(&normal) {
             let (hash, pretty) = (hash(ROOT, &normal), dn.pretty());
             self.suffixes.require_room(&normal, &pretty)?;
             return Ok(HashedDn { hash, parent: ROOT, rdn: dn.rdns.swap_remove(0), suffix: Some((normal, pretty)) });
@@ -172,10 +174,10 @@ impl<'a> ParentCache<'a> {
         let rdn = dn.rdns.remove(0);
         let parent = self.suffixes.hash_of(&dn)?;
         self.suffixes.require_room(&rdn.normal, &rdn.pretty)?;
-        if self.known.len() >= PARENTS {
-            self.known.clear();
+        if self.hashes.len() >= PARENTS {
+            self.hashes.clear();
         }
-        self.known.insert(above.into(), parent);
+        self.hashes.insert(above.into(), parent);
         let hash = self.suffixes.expect_own(hash(parent, &rdn.normal))?;
         Ok(HashedDn { hash, parent, rdn, suffix: None })
     }

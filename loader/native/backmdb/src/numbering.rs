@@ -1,27 +1,28 @@
 //! Assigns entry IDs as slapadd does: in the order of the input, but parents first.
 //!
-//! If an entry's parent has not come yet, slapadd numbers all its missing ancestors, the topmost first, and then the
-//! entry; the ancestors are filled in when they come. So IDs follow from the order of the input and the parent
-//! relation, and a parent's ID is always less than its children's. In a build from a live server IDs follow the input
-//! alone: slapd itself leaves a child with a lower ID when it moves an entry.
+//! If an entry comes before its parent, slapadd assigns IDs to all ancestors that have not come, the topmost first, and
+//! then to the entry. So IDs follow from the order of the input and from the parents, and a parent's ID is always less
+//! than its children's. In a build from a live server, IDs follow from the order of the input alone: slapd, too, leaves
+//! a child with a lower ID when it moves an entry.
 
-/// The parent is missing from the input.
+/// Instead of a parent's position: the parent is missing from the input.
 pub const MISSING: u32 = u32::MAX;
-/// No entry has this position: it was rejected.
+/// Instead of a parent's position: the entry was rejected.
 pub const NOTHING: u32 = u32::MAX - 2;
-/// The parent is the root above the suffixes.
+/// Instead of a parent's position: the parent is the root above the suffixes.
 pub use crate::names::ABOVE;
 
-/// The ID of a position without an entry in the database.
+/// Instead of an ID: the database does not have the entry.
 pub const DROPPED: u32 = u32::MAX;
 
 /// An entry that came after one of its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LateParent {
     pub position: u32,
-    /// The first descendant in the input, and how many levels it is below this entry.
+    /// Position of the first descendant in the input.
     pub descendant: u32,
-    pub above: usize,
+    /// Number of levels from this entry down to that descendant.
+    pub levels: usize,
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "positions have 32 bits")]
@@ -37,7 +38,7 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// Returns the numbering for complete input in which each entry comes after its parent.
+    /// Returns the numbering of an input without rejected entries in which each entry comes after its parent.
     pub const fn plain() -> Self {
         Self { ids: None }
     }
@@ -46,8 +47,8 @@ impl Numbering {
         self.ids.is_none()
     }
 
-    /// Numbers entries in the order of positions. Positions in `vacant` (ascending) have no entry; those in `stale`
-    /// (ascending) leave their IDs unused.
+    /// Numbers entries in the order of positions. `vacant`: ascending positions without an entry, which get no ID.
+    /// `stale`: ascending positions of dropped entries, whose IDs stay unused.
     pub fn without(vacant: &[u32], stale: &[u32], records: u64) -> Self {
         if vacant.is_empty() && stale.is_empty() {
             return Self::plain();
@@ -66,22 +67,22 @@ impl Numbering {
         Self { ids: Some(ids) }
     }
 
-    /// Numbers entries from each position's parent ([`ABOVE`], [`MISSING`]; [`NOTHING`] if there is no entry). Entries
-    /// without a path to the root are dropped. Also returns the late parents.
+    /// Numbers entries by their parents' positions, [`ABOVE`], [`MISSING`] or [`NOTHING`]. Entries without a path to
+    /// the root are dropped. Also returns the late parents.
     pub fn of_parents(parents: &[u32]) -> (Self, Vec<LateParent>) {
         let mut ids = vec![0; parents.len()];
-        let (mut next, mut path, mut holes) = (1, Vec::new(), Vec::new());
+        let (mut next, mut path, mut late) = (1, Vec::new(), Vec::new());
         for position in 0..parents.len() {
             let lost = !climb(parents, &ids, position, &mut path);
-            for (above, node) in path.drain(..).enumerate().rev() {
+            for (levels, node) in path.drain(..).enumerate().rev() {
                 ids[node] = if lost { DROPPED } else { next };
                 next += u32::from(!lost);
-                if above > 0 && !lost {
-                    holes.push(LateParent { position: small(node), descendant: small(position), above });
+                if levels > 0 && !lost {
+                    late.push(LateParent { position: small(node), descendant: small(position), levels });
                 }
             }
         }
-        (Self { ids: Some(ids) }, holes)
+        (Self { ids: Some(ids) }, late)
     }
 
     /// Returns `None` if the entry is not in the database.
@@ -94,7 +95,8 @@ impl Numbering {
     }
 }
 
-/// Fills `path` with the nodes from `start` up to the first with an ID. Returns false without a path to the root.
+/// Fills `path` with the nodes from `start` up to the first node with an ID. Returns false if `start` has no path to
+/// the root.
 fn climb(parents: &[u32], ids: &[u32], start: usize, path: &mut Vec<usize>) -> bool {
     let mut node = start;
     loop {
@@ -121,10 +123,10 @@ mod tests {
 
     #[test]
     fn missing_ancestors_come_before_their_descendant_the_topmost_first() {
-        // The suffix; a grandchild of entry 3 below entry 2; two more children of the suffix.
+        // Position 0 is the suffix; 1 is a child of 2, which is a child of 3; 3 and 4 are children of the suffix.
         let parents = [ABOVE, 2, 3, 0, 0];
         assert_eq!(ids(&parents), [Some(1), Some(4), Some(3), Some(2), Some(5)]);
-        let late = |position, above| LateParent { position, descendant: 1, above };
+        let late = |position, levels| LateParent { position, descendant: 1, levels };
         assert_eq!(Numbering::of_parents(&parents).1, [late(3, 2), late(2, 1)]);
     }
 

@@ -1,5 +1,5 @@
-//! Adds missing operational attributes as slapadd does (`servers/slapd/slapadd.c`), but reproducibly: the UUID follows
-//! from the DN and the time of the build, the CSN from that time and the entry's position.
+//! Adds missing operational attributes as slapadd does (`servers/slapd/slapadd.c`), but reproducibly: the entryUUID is
+//! computed from the DN and the time of the build, the entryCSN from that time and the entry's position.
 
 use schema::{Dn, Schema};
 use values::InvalidValue;
@@ -13,22 +13,21 @@ use crate::encoded::Hash;
 use crate::lookup::Lookup;
 use crate::shared::BuildContext;
 
-/// Creator of entries in a database without rootdn: the empty DN (`servers/slapd/slap.h`, `SLAPD_ANONYMOUS`).
-const ANONYMOUS: &str = "";
-
 pub struct Operational {
-    uuid: usize,
+    /// The columns of the attributes.
+    pub uuid: usize,
     creator: usize,
     created: usize,
-    csn: usize,
+    pub csn: usize,
     modifier: usize,
-    modified: usize,
+    pub modified: usize,
     /// Pretty and normalised DN of the creator.
     name: (Vec<u8>, Vec<u8>),
     /// In the format of createTimestamp.
     now: String,
     /// A CSN with microseconds and count 0.
     csn_pattern: Vec<u8>,
+    /// The number of the entryCSN that is generated for position 0.
     first: u64,
 }
 
@@ -50,31 +49,16 @@ impl Operational {
         })
     }
 
-    /// Returns the DN for creatorsName and modifiersName of entries that lack them.
+    /// Returns the DN for creatorsName and modifiersName of entries that lack them. Without rootdn it is the empty DN
+    /// (`SLAPD_ANONYMOUS` in `servers/slapd/slap.h`).
     pub fn creator(schema: &Schema, settings: &Settings) -> Result<Dn, InvalidValue> {
-        let root_dn = settings.root_dn.as_deref().filter(|name| !name.is_empty());
-        schema.dn(root_dn.unwrap_or(ANONYMOUS).as_bytes())
+        schema.dn(settings.root_dn.as_deref().unwrap_or_default().as_bytes())
     }
 
-    /// Returns the column of entryCSN.
-    pub const fn csn(&self) -> usize {
-        self.csn
-    }
-
-    /// Returns the column of entryUUID.
-    pub const fn uuid(&self) -> usize {
-        self.uuid
-    }
-
-    /// Returns the columns of entryCSN and modifyTimestamp.
-    pub const fn stamps(&self) -> [usize; 2] {
-        [self.csn, self.modified]
-    }
-
-    /// Adds missing attributes in slapadd's order. Returns true if the entry had no UUID.
+    /// Adds missing attributes in slapadd's order. Returns true if the entry had no entryUUID.
     pub fn complete(&self, draft: &mut EntryLines, hash: Hash, position: u32) -> bool {
-        let made_uuid = draft.find(self.uuid).is_none();
-        if made_uuid {
+        let generated_uuid = draft.find(self.uuid).is_none();
+        if generated_uuid {
             self.add_uuid(draft, hash);
         }
         self.add_name(draft, self.creator);
@@ -84,22 +68,20 @@ impl Operational {
         }
         self.add_name(draft, self.modifier);
         self.add_time(draft, self.modified);
-        made_uuid
+        generated_uuid
     }
 
     fn add_uuid(&self, draft: &mut EntryLines, hash: Hash) {
         let seed = [&hash[0].to_le_bytes()[..], &hash[1].to_le_bytes(), self.now.as_bytes()].concat();
         let bits = uuid(&seed);
-        let value = draft.add_bytes(&spelled(bits));
-        let normal = draft.add_bytes(&bits.to_be_bytes());
-        draft.add_line(self.uuid, ValueSpans { value, normal }, true);
+        let pair = draft.add_pair(&spelled(bits), &bits.to_be_bytes());
+        draft.add_line(self.uuid, pair, true);
     }
 
     fn add_name(&self, draft: &mut EntryLines, column: usize) {
         if draft.find(column).is_none() {
-            let value = draft.add_bytes(&self.name.0);
-            let normal = draft.add_bytes(&self.name.1);
-            draft.add_line(column, ValueSpans { value, normal }, true);
+            let pair = draft.add_pair(&self.name.0, &self.name.1);
+            draft.add_line(column, pair, true);
         }
     }
 
@@ -124,13 +106,13 @@ pub fn uuid(seed: &[u8]) -> u128 {
     xxh3_128(seed) & !((0xf000 << 64) | (0xc000 << 48)) | (0x8000 << 64) | (0x8000 << 48)
 }
 
-/// Returns a CSN with microseconds and count 0. `now`: in the format of createTimestamp.
+/// Returns a CSN with microseconds and count 0. `now`: a time in the format of createTimestamp.
 pub fn csn_pattern(now: &str, server_id: u16) -> Vec<u8> {
     let seconds = now.trim_end_matches('Z');
     format!("{seconds}.000000Z#000000#{server_id:03x}#000000").into_bytes()
 }
 
-/// Returns the CSN with this number, from a pattern.
+/// Returns the CSN with this number; the microseconds count its multiples of 2^24. `pattern`: of [`csn_pattern`].
 pub fn csn_at(pattern: &[u8], number: u64) -> Vec<u8> {
     let mut text = pattern.to_vec();
     number_csn(&mut text, number);
@@ -144,10 +126,10 @@ fn number_csn(text: &mut [u8], number: u64) {
     digits(&mut text[at + 8..at + 14], count, 16);
 }
 
-/// Fills `place` with the last digits of a number.
+/// Fills `text` with the last digits of a number.
 #[allow(clippy::cast_possible_truncation, reason = "less than the base")]
-fn digits(place: &mut [u8], mut number: u64, base: u64) {
-    for digit in place.iter_mut().rev() {
+fn digits(text: &mut [u8], mut number: u64, base: u64) {
+    for digit in text.iter_mut().rev() {
         *digit = b"0123456789abcdef"[(number % base) as usize];
         number /= base;
     }

@@ -1,4 +1,4 @@
-//! Entries and questions for parents are counted in 32 bits; the last values have special meanings.
+//! Positions of entries and numbers of questions for parents. They have 32 bits, and their last values are special.
 
 use crate::numbering::NOTHING;
 use crate::{Code, Error, Result};
@@ -7,16 +7,16 @@ use crate::{Code, Error, Result};
 /// [`crate::numbering::MISSING`].
 pub const MOST_ENTRIES: u64 = NOTHING as u64;
 
-/// Assigns positions to `records` more entries, after the first `taken`; returns the first.
-pub fn take(taken: &mut u64, records: u64) -> Result<u32> {
-    let first = *taken;
-    *taken = first.saturating_add(records);
-    within(first, *taken, "entries")
+/// Assigns positions to the next `records` entries, and adds them to `count`. Returns the first position.
+pub fn take(count: &mut u64, records: u64) -> Result<u32> {
+    let first = *count;
+    *count = first.saturating_add(records);
+    within(first, *count, "entries")
 }
 
-/// Returns the number of the first of `more` questions, after `asked` others.
-pub fn question(asked: usize, more: usize) -> Result<u32> {
-    let (first, more) = (asked as u64, more as u64);
+/// Assigns numbers to the next `more` questions, after `count` questions. Returns the first number.
+pub fn question(count: usize, more: usize) -> Result<u32> {
+    let (first, more) = (count as u64, more as u64);
     within(first, first.saturating_add(more), "parents, each counted once for a chunk of the input")
 }
 

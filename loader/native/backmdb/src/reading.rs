@@ -1,4 +1,4 @@
-//! First phase: workers encode chunks in parallel, and their results are collected in order.
+//! First phase of a build: workers encode chunks in parallel, and the results are collected in the order of the input.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl Build<'_> {
         Ok(gathered)
     }
 
-    /// Reads all inputs that are available now.
+    /// Reads all inputs that [`Self::chunks`] has now.
     pub(crate) fn read_available(&self, postings: &Postings, gathered: &mut EncodedInput) -> Result<()> {
         let (send, results) = sync_channel(2 * self.temp.threads);
         let (recycle, used) = channel();
@@ -48,7 +48,7 @@ impl Build<'_> {
             if gathered.exceeds_max_rejects() {
                 crew.dismiss();
             }
-            // Closing the channel ends workers that wait for room in it.
+            // Workers that wait for room in the channel end when it is closed.
             drop(results);
         });
         crew.end()

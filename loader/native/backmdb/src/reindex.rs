@@ -1,5 +1,5 @@
 //! Rebuilds indexes of an existing database from its entries, as slapindex fills emptied tables. The change is atomic:
-//! either all new tables are there, or the old ones.
+//! the file has either all new tables or all old tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,48 +8,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use codec::tables;
 use extsort::Sorted;
 use ldif::Counters;
-use lmdbfile::{NextSnapshot, Reader, TableReader};
+use lmdbfile::{NextSnapshot, Reader};
 use schema::Schema;
 
 use crate::audit::indexes::{ConfiguredIndexes, ExpectedPostings, table_name};
-use crate::audit::ranges::{IdRange, StopReason, TableRange, id_ranges, side_by_side};
+use crate::audit::ranges::{StopReason, TableRange, id_ranges, side_by_side};
 use crate::numbering::Numbering;
 use crate::postings;
 use crate::stored_keys::StoredKeys;
 use crate::verify::{self, Resources, table, wrong};
 use crate::{Code, Error, Result, Settings};
 
-/// Entries after which the sorter may sort its buffers and the cancel flag is checked.
+/// Number of entries after which the sorter may sort its buffers and the cancel flag is checked.
 const PATIENCE: u64 = 1024;
 
 /// The result of a reindexing.
 #[derive(Debug, Default)]
 pub struct Reindexed {
-    /// Entries that were read.
+    /// Number of entries that were read.
     pub entries: u64,
-    /// Index table -> values in it.
+    /// Index table -> number of its values.
     pub tables: BTreeMap<String, u64>,
 }
 
-/// Rebuilds the index tables of `attributes` in the file at `path`, which nobody else may have open. The change is
+/// Rebuilds the index tables of `attributes` in the file at `path`, which no other process may have open. The change is
 /// durable on return. The file may grow to the map size of the settings.
 ///
-/// Fails before any change, with the name, if an index cannot be computed reliably.
+/// Fails before any change, with the name of the index, if an index cannot be computed reliably.
 pub fn reindex(
     path: &Path,
     known: (&Schema, &Settings),
     attributes: &[String],
-    means: &Resources,
+    resources: &Resources,
     counters: &Counters,
 ) -> Result<Reindexed> {
     let reader = tables::with_orders(Reader::open(path)?);
-    let asked = wanted(&reader, known, attributes)?;
+    let configured = chosen_indexes(&reader, known, attributes)?;
     let texts = reader.table(b"ad2i").map_or_else(|| Ok(Vec::new()), verify::descriptions)?;
-    let keys = StoredKeys::new(known.0, &asked, &texts)?;
-    let task = Task { asked: &asked, keys: &keys, means, counters };
-    let (entries, sorted) = task.read(&reader)?;
+    let keys = StoredKeys::new(known.0, &configured, &texts)?;
+    let (entries, sorted) = read(&reader, &configured, &keys, resources, counters)?;
     let mut next = NextSnapshot::begin(&reader, path, known.1.map_size)?;
-    let tables = task.write(&sorted, &mut next)?;
+    let tables = write(&configured, &sorted, &mut next, counters)?;
     counters.begin("sync", 0);
     counters.check()?;
     next.commit()?;
@@ -57,7 +56,7 @@ pub fn reindex(
 }
 
 /// Returns the part of the configuration about the index tables of `attributes`.
-fn wanted(
+fn chosen_indexes(
     reader: &Reader,
     (schema, settings): (&Schema, &Settings),
     attributes: &[String],
@@ -67,104 +66,82 @@ fn wanted(
     let tables = named.collect::<Result<BTreeSet<_>>>()?;
     let mut chosen = settings.clone();
     chosen.indexes.retain(|(name, _)| table_name(schema, name).is_some_and(|table| tables.contains(&table)));
-    let asked = ConfiguredIndexes::of(reader, schema, &chosen)?;
-    match asked.notes.first() {
+    let configured = ConfiguredIndexes::of(reader, schema, &chosen)?;
+    match configured.notes.first() {
         Some(note) => Err(Error::new(Code::Unproven, note)),
-        None => Ok(asked),
+        None => Ok(configured),
     }
 }
 
-struct Task<'a> {
-    asked: &'a ConfiguredIndexes,
-    keys: &'a StoredKeys<'a>,
-    means: &'a Resources,
-    counters: &'a Counters,
-}
-
-impl Task<'_> {
-    /// Returns the number of entries and their postings, by ID counted from 0.
-    fn read(&self, reader: &Reader) -> Result<(u64, Sorted)> {
-        let entries = table(reader, "id2e")?;
-        self.counters.begin("entries", entries.record().entries);
-        let (spans, found) = (id_ranges(&entries, self.means.jobs), AtomicU64::new(0));
-        let postings = self.asked.postings(self.means, self.counters);
-        side_by_side(reader, self.means.jobs, spans.len(), |reader, turns| {
-            let keys = ExpectedPostings::new(postings.writer());
-            let mut span =
-                Span { task: self, id2e: table(reader, "id2e")?, id2v: reader.table(b"id2v"), keys, entries: 0 };
-            for at in turns.iter() {
-                span.read(spans[at]).map_err(as_error)?;
-            }
-            found.fetch_add(span.entries, Ordering::Relaxed);
-            span.keys.end()
-        })?;
-        let (found, expected) = (found.into_inner(), entries.record().entries);
-        if found != expected {
-            return Err(wrong(format!("{found} entries in id2e, which should have {expected}")));
-        }
-        Ok((found, postings.finish(self.means.jobs)?))
-    }
-
-    fn write(&self, sorted: &Sorted, next: &mut NextSnapshot<'_>) -> Result<BTreeMap<String, u64>> {
-        let names: Vec<_> = self.asked.indexes.tables.iter().map(|table| &table.name).collect();
-        self.counters.begin("write", names.len() as u64);
-        let (mut made, exponent) = (BTreeMap::new(), self.asked.settings.list_exponent);
-        for (at, name) in names.into_iter().enumerate() {
-            self.counters.check()?;
-            let table = postings::write(next.file(), sorted, at, &Numbering::plain(), exponent)?;
-            made.insert(name.clone(), table.entries);
-            next.put(name.as_bytes(), table);
-            self.counters.advance(1);
-        }
-        Ok(made)
-    }
-}
-
-fn as_error(reason: StopReason) -> Error {
-    match reason {
-        StopReason::Failed(error) => *error,
-        StopReason::Damage(finding) => wrong(finding.to_string()),
-    }
-}
-
-/// The state of one worker, which reads ranges of entries.
-struct Span<'a> {
-    task: &'a Task<'a>,
-    id2e: TableReader<'a>,
-    id2v: Option<TableReader<'a>>,
-    keys: ExpectedPostings,
-    entries: u64,
-}
-
-impl Span<'_> {
-    fn read(&mut self, span: IdRange) -> std::result::Result<(), StopReason> {
-        let mut stored = TableRange::new(self.id2e, "id2e", 8, span)?;
-        let mut waiting = 0;
-        while let Some(id) = stored.id() {
-            self.entry(id, &stored.record.value)?;
-            stored.step()?;
-            waiting += 1;
-            if waiting == PATIENCE {
-                self.settle(waiting)?;
-                waiting = 0;
+/// Returns the number of entries, and their index keys by ID counted from 0.
+fn read(
+    reader: &Reader,
+    configured: &ConfiguredIndexes,
+    keys: &StoredKeys<'_>,
+    resources: &Resources,
+    counters: &Counters,
+) -> Result<(u64, Sorted)> {
+    let id2e = table(reader, "id2e")?;
+    let expected = id2e.record().entries;
+    counters.begin("entries", expected);
+    let (ranges, entries) = (id_ranges(&id2e, resources.jobs), AtomicU64::new(0));
+    let postings = configured.postings(resources, counters);
+    side_by_side(reader, resources.jobs, ranges.len(), |reader, turns| {
+        let (entries_table, values_table) = (table(reader, "id2e")?, reader.table(b"id2v"));
+        let mut posted = ExpectedPostings::new(postings.writer());
+        for at in turns.iter() {
+            let mut stored = TableRange::new(entries_table, "id2e", 8, ranges[at])?;
+            let mut unreported = 0;
+            while let Some(id) = stored.id() {
+                let value = &stored.record.value;
+                // The entry of the empty DN has the ID 0 and no index keys. An ID that was reserved but never used has
+                // an empty value.
+                if id > 0 && !value.is_empty() {
+                    keys.of_entry(id, value, values_table.as_ref(), &mut posted.at(id - 1))?;
+                }
+                stored.step()?;
+                unreported += 1;
+                if unreported == PATIENCE || stored.id().is_none() {
+                    counters.check()?;
+                    counters.advance(unreported);
+                    entries.fetch_add(std::mem::take(&mut unreported), Ordering::Relaxed);
+                    posted.writer.finish_index()?;
+                }
             }
         }
-        Ok(self.settle(waiting)?)
+        posted.end()
+    })?;
+    let entries = entries.into_inner();
+    if entries != expected {
+        return Err(wrong(format!("{entries} entries in id2e, which should have {expected}")));
     }
+    Ok((entries, postings.finish(resources.jobs)?))
+}
 
-    fn settle(&mut self, entries: u64) -> Result<()> {
-        self.entries += entries;
-        self.task.counters.check()?;
-        self.task.counters.advance(entries);
-        self.keys.writer.finish_index()
+/// Writes all index tables. Returns the number of values of each.
+fn write(
+    configured: &ConfiguredIndexes,
+    sorted: &Sorted,
+    next: &mut NextSnapshot<'_>,
+    counters: &Counters,
+) -> Result<BTreeMap<String, u64>> {
+    counters.begin("write", configured.indexes.tables.len() as u64);
+    let (mut counts, exponent) = (BTreeMap::new(), configured.settings.list_exponent);
+    for (at, index) in configured.indexes.tables.iter().enumerate() {
+        counters.check()?;
+        let table = postings::write(next.file(), sorted, at, &Numbering::plain(), exponent)?;
+        counts.insert(index.name.clone(), table.entries);
+        next.put(index.name.as_bytes(), table);
+        counters.advance(1);
     }
+    Ok(counts)
+}
 
-    /// Generates no keys for the entry of the empty DN, whose ID is 0, or for an ID that was reserved and never used.
-    fn entry(&mut self, id: u64, value: &[u8]) -> std::result::Result<(), StopReason> {
-        let Some(position) = id.checked_sub(1).filter(|_| !value.is_empty()) else {
-            return Ok(());
-        };
-        let mut keys = self.keys.at(position);
-        Ok(self.task.keys.of_entry(id, value, self.id2v.as_ref(), &mut keys)?)
+impl From<StopReason> for Error {
+    fn from(reason: StopReason) -> Self {
+        match reason {
+            StopReason::Failed(error) => *error,
+            StopReason::Damage(finding) => wrong(finding.to_string()),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the table id2v: values of attributes that have many (`multival`).
+//! Writes the table id2v: the values of attributes with more values than `multival` allows in id2e.
 
 use codec::{id2v, tables};
 use extsort::Spool;
@@ -17,13 +17,13 @@ pub(crate) struct MultivalRow<'a> {
 
 impl<'a> MultivalRow<'a> {
     pub fn read(row: &'a [u8]) -> Self {
-        let (place, record) = row.split_at(6);
-        let position = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
-        Self { position, column: u16::from_le_bytes([place[4], place[5]]), record }
+        let (head, record) = row.split_at(6);
+        let position = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+        Self { position, column: u16::from_le_bytes([head[4], head[5]]), record }
     }
 }
 
-/// Writes the table from rows of position, column and record, in the order of IDs.
+/// Writes the table from spooled rows, which are in the order of IDs.
 pub(crate) fn write(file: &mut FileWriter, rows: &Spool, numbering: &Numbering) -> Result<Table> {
     let mut tree = tables::ID2V.writer(file.layout());
     let (mut reader, mut open) = (rows.reader(), None);

@@ -13,14 +13,14 @@ pub struct Settings {
     /// Subordinate suffixes that belong to other databases, with all entries below them.
     pub foreign: Vec<String>,
     pub root_dn: Option<String>,
-    /// Attribute descriptions and their kinds of keys, in the order of the configuration.
+    /// Attribute descriptions and their kinds of index keys, in the order of the configuration.
     pub indexes: Vec<(String, Vec<Method>)>,
     /// `index_hash64`.
     pub wide_hash: bool,
     /// `index_intlen`, 4 to 8 bytes.
     pub integer_length: usize,
     pub substrings: Substrings,
-    /// `multival`: a description, or "default"; more values than this are stored in id2v.
+    /// `multival`: a description or "default", and the number of values beyond which they are stored in id2v.
     pub apart_above: Vec<(String, u32)>,
     /// `sortvals`.
     pub sorted: Vec<String>,
@@ -30,18 +30,18 @@ pub struct Settings {
     pub max_entry_size: usize,
     /// `maxsize`, in bytes.
     pub map_size: u64,
-    /// slapd 2.4, which generates other index keys for times.
+    /// The database is for slapd 2.4, which generates other index keys for times.
     pub of_2_4: bool,
-    /// Has the table id2v: slapd 2.5 and later.
+    /// The database has the table id2v: slapd 2.5 and later.
     pub has_id2v: bool,
-    /// Has the table ixck: slapd 2.6 and later.
+    /// The database has the table ixck: slapd 2.6 and later.
     pub has_ixck: bool,
     /// `lastmod`: entries get the operational attributes that they lack.
     pub last_mod: bool,
-    /// slapo-translucent(5): an entry may consist of only its differences from a remote entry.
+    /// slapo-translucent(5): an entry may contain only its differences from a remote entry.
     pub translucent: bool,
-    /// slapd 2.7 and later: the file format is LMDB 1.0's, and missing RDN values are added before a missing
-    /// structuralObjectClass.
+    /// The database is for slapd 2.7 or later: the file has the format of LMDB 1.0, missing RDN values are added before
+    /// a missing structuralObjectClass, and computed attributes are not stored.
     pub of_2_7: bool,
     /// `dbpagesize`, in bytes.
     pub page_size: u32,
@@ -58,7 +58,7 @@ impl Settings {
 }
 
 common::named!(
-    /// A kind of index keys.
+    /// A kind of index key.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Method {
         Presence = "pres",
@@ -69,7 +69,7 @@ common::named!(
 );
 
 common::named!(
-    /// Treatment of values that violate their syntax, although slapadd stores them.
+    /// Treatment of values that slapadd stores although they violate their syntax.
     #[derive(Default, Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ValueCheck {
         /// The entry is rejected.
@@ -88,18 +88,19 @@ common::named!(
 pub struct Options {
     /// Time of generated attributes, in the format of createTimestamp: 20260102030405Z.
     pub now: String,
-    /// Number of the first generated entryCSN: parts of one tree must not generate the same ones.
+    /// Number of the first generated entryCSN. Builds of parts of one tree need different numbers.
     pub first: u64,
-    /// Computes contextCSN from the entries' CSNs, like `slapadd -w`.
+    /// Computes contextCSN from the entries' entryCSNs, like `slapadd -w`.
     pub write_context: bool,
-    /// The contextCSN of the suffix entry, which no entry's CSN may exceed.
+    /// The contextCSN for the suffix entry. A newer entryCSN is replaced by an older CSN.
     pub claimed: Option<Vec<String>>,
     pub values: ValueCheck,
-    /// Checks entries against the schema and for their RDN's values. slapadd -s and slapd's consumers do not.
+    /// Checks entries against the schema, and that they have the values of their RDN. `slapadd -s` and slapd's syncrepl
+    /// consumer do not check that.
     pub check_schema: bool,
-    /// Adds missing RDN values to an entry, like slapadd; otherwise such an entry is refused, as by a server.
+    /// Adds the values of the RDN that an entry lacks, like slapadd. Otherwise such an entry is refused, as by a server.
     pub complete_naming: bool,
-    /// Computes the checksum of added attributes, to compare the database with the input.
+    /// Computes how added attributes change the checksum, to compare the database with the input.
     pub account: bool,
     /// Reads the files of values given as `attribute:< file:///path`.
     pub file_urls: bool,
@@ -110,8 +111,8 @@ pub struct Options {
     pub jobs: usize,
     /// Directory for temporary files.
     pub scratch: PathBuf,
-    /// Rejected entries beyond which the build fails.
+    /// Maximum number of rejected entries. If there are more, the build fails.
     pub max_rejects: u64,
-    /// Reject file; created for the first rejected entry.
+    /// Reject file; written only if entries are rejected.
     pub rejects: PathBuf,
 }

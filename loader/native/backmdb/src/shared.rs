@@ -19,16 +19,17 @@ pub struct BuildContext<'a> {
     pub counters: &'a Counters,
     pub columns: AttributeDescriptions<'a>,
     pub suffixes: Suffixes,
-    /// LMDB's limit for a DUPSORT value of the file: a record of id2v or dn2i.
+    /// LMDB's limit for a DUPSORT value (a record of id2v or dn2i) in this file, in bytes.
     pub longest_row: usize,
-    /// When seeding: the contextCSN that no entry may exceed.
+    /// In a seeding, the contextCSN that no entry may exceed.
     pub claim: Option<Claim>,
     /// The entries come from a server that keeps changing, so an entry may come twice.
     pub live: bool,
-    /// Checksum of the attributes added by completing entries, if accounting is enabled.
+    /// Change of the checksum by attributes that the build added; 0 unless [`Options::account`].
     pub completed: Mutex<Checksum>,
     /// Number of records in the previous chunks.
     pub positions: Turn<u64>,
-    /// Passes on when all entries of a chunk are encoded, so that new attribute descriptions are numbered in order.
+    /// The turn to number new attribute descriptions. A chunk has it until all its entries are encoded, so the order of
+    /// the numbers is that of the input.
     pub numbers: Turn<()>,
 }

@@ -14,14 +14,14 @@ use tree::join::{ContextCsnStamp, context_csn};
 use crate::chunks::{Chunks, Source};
 use crate::{Code, Error, Result};
 
-/// Parent DNs that are cached.
+/// Maximum number of cached parent DNs.
 const PARENTS: usize = 4096;
 
-/// Compression threads per output, besides the reading thread.
+/// Compression threads per output, in addition to the reading thread.
 const THREADS: u32 = 1;
 
-/// The output for one database. The first one also gets records that are below no suffix or cannot be read: its builder
-/// reports why they are refused.
+/// The output for one database. The first output also gets records that are below no suffix or cannot be read: the
+/// build of its database reports why they are refused.
 pub struct SplitTarget {
     pub suffixes: Vec<String>,
     pub path: PathBuf,
@@ -35,22 +35,23 @@ pub struct SplitCounts {
     pub newest: BTreeMap<String, String>,
 }
 
-/// `includes` as in [`Chunks::new`]. `claimed`: the contextCSN that the entry `root` will get. Entries of the other
-/// databases get no contextCSN and no newer entryCSN.
+/// Writes each record to the file of its target. `includes`: as in [`Chunks::new`]. `claimed`: the root's DN, and the
+/// contextCSN that it will get. Entries of other targets than the first lose their contextCSN, and get an older entryCSN
+/// if theirs is newer than `claimed`.
 pub fn split(
     sources: Vec<Source>,
     includes: bool,
     schema: &Schema,
-    shares: &[SplitTarget],
+    targets: &[SplitTarget],
     claimed: Option<(&str, &[String])>,
     counters: &Counters,
 ) -> Result<Vec<SplitCounts>> {
     let mut split = Split {
-        chooser: SuffixRouter::read(schema, shares)?,
-        outputs: shares.iter().map(|share| Output::create(&share.path, THREADS)).collect::<Result<_>>()?,
-        stamping: claimed.map(|(root, csns)| ContextCsnStamp::new(root, csns)),
+        router: SuffixRouter::read(schema, targets)?,
+        outputs: targets.iter().map(|target| Output::create(&target.path, THREADS)).collect::<Result<_>>()?,
+        stamp: claimed.map(|(root, csns)| ContextCsnStamp::new(root, csns)),
         editor: Editor::new(context_csn()),
-        found: shares.iter().map(|_| SplitCounts::default()).collect(),
+        counts: targets.iter().map(|_| SplitCounts::default()).collect(),
         text: Vec::new(),
     };
     let chunks = Chunks::new(sources, includes, counters);
@@ -69,26 +70,26 @@ pub fn split(
     for output in split.outputs {
         output.finish()?;
     }
-    Ok(split.found)
+    Ok(split.counts)
 }
 
 struct Split<'a> {
-    chooser: SuffixRouter<'a>,
+    router: SuffixRouter<'a>,
     outputs: Vec<Output>,
-    stamping: Option<ContextCsnStamp>,
+    stamp: Option<ContextCsnStamp>,
     editor: Editor,
-    found: Vec<SplitCounts>,
+    counts: Vec<SplitCounts>,
     text: Vec<u8>,
 }
 
 impl Split<'_> {
     fn take(&mut self, record: &Record<'_>) -> Result<()> {
-        let number = record.entry().map_or(0, |entry| self.chooser.of(&entry.dn));
+        let number = record.entry().map_or(0, |entry| self.router.target(&entry.dn));
         self.note(number, record);
         self.text.clear();
-        match &mut self.stamping {
-            Some(stamping) if number > 0 => {
-                stamping.copy(&mut self.editor, record, &mut self.text)?;
+        match &mut self.stamp {
+            Some(stamp) if number > 0 => {
+                stamp.copy(&mut self.editor, record, &mut self.text)?;
             }
             _ => {
                 self.text.extend_from_slice(record.bytes);
@@ -98,15 +99,15 @@ impl Split<'_> {
         self.outputs[number].write(&self.text)
     }
 
-    /// Counts a record and its entryCSN; unreadable records are left to the builder, here too.
+    /// Counts a record, and notes its entryCSN. The build of the database reports unreadable records.
     fn note(&mut self, number: usize, record: &Record<'_>) {
-        let found = &mut self.found[number];
-        found.entries += 1;
+        let counts = &mut self.counts[number];
+        counts.entries += 1;
         let Ok(entry) = record.entry() else { return };
         for field in entry.fields.flatten().filter(|field| field.is("entryCSN")) {
             let Ok(value) = field.value() else { continue };
             let Some(sid) = tree::csn::sid(&value) else { continue };
-            let newest = found.newest.entry(sid).or_default();
+            let newest = counts.newest.entry(sid).or_default();
             if newest.as_bytes() < &*value {
                 *newest = String::from_utf8_lossy(&value).into_owned();
             }
@@ -114,39 +115,38 @@ impl Split<'_> {
     }
 }
 
-/// Routes an entry to the database with the longest suffix above it.
+/// Routes an entry to the target with the longest suffix above it.
 struct SuffixRouter<'a> {
     schema: &'a Schema,
-    /// Normalised suffix -> its database.
+    /// Normalised suffix -> index of its target.
     suffixes: FxHashMap<Vec<u8>, usize>,
-    /// Parents of suffixes: below these the whole DN must be compared.
+    /// Normalised parents of suffixes. Their children may belong to different targets, so they are not cached.
     above: FxHashSet<Vec<u8>>,
-    /// DN of a parent as spelled -> the database of its children; most entries have the parent of the previous entry.
-    known: FxHashMap<Box<[u8]>, usize>,
+    /// Cache: parent's DN as LDIF spells it -> index of its children's target.
+    cache: FxHashMap<Box<[u8]>, usize>,
 }
 
 impl<'a> SuffixRouter<'a> {
-    fn read(schema: &'a Schema, shares: &[SplitTarget]) -> Result<Self> {
-        let mut found =
-            Self { schema, suffixes: FxHashMap::default(), above: FxHashSet::default(), known: FxHashMap::default() };
-        for (number, share) in shares.iter().enumerate() {
-            for text in &share.suffixes {
-                let refused =
-                    |refusal: values::InvalidValue| Error::new(Code::Schema, format!("suffix {text}: {}", refusal.0));
-                let dn = schema.dn(text.as_bytes()).map_err(refused)?;
+    fn read(schema: &'a Schema, targets: &[SplitTarget]) -> Result<Self> {
+        let (mut suffixes, mut above) = (FxHashMap::default(), FxHashSet::default());
+        for (number, target) in targets.iter().enumerate() {
+            for text in &target.suffixes {
+                let dn = schema.dn(text.as_bytes());
+                let dn = dn.map_err(|refusal| Error::new(Code::Schema, format!("suffix {text}: {}", refusal.0)))?;
                 let normal = dn.normal();
                 if let Some(leaf) = dn.rdns.first() {
-                    found.above.insert(rest(&normal, leaf.normal.len()).to_vec());
+                    above.insert(rest(&normal, leaf.normal.len()).to_vec());
                 }
-                found.suffixes.insert(normal, number);
+                suffixes.insert(normal, number);
             }
         }
-        Ok(found)
+        Ok(Self { schema, suffixes, above, cache: FxHashMap::default() })
     }
 
-    fn of(&mut self, text: &[u8]) -> usize {
+    /// Returns the index of an entry's target; 0 if no suffix is above it.
+    fn target(&mut self, text: &[u8]) -> usize {
         let (_, above) = schema::split_leaf(text).unwrap_or((text, &[]));
-        if let Some(&number) = self.known.get(above) {
+        if let Some(&number) = self.cache.get(above) {
             return number;
         }
         let Ok(dn) = self.schema.dn(text) else { return 0 };
@@ -154,27 +154,27 @@ impl<'a> SuffixRouter<'a> {
         let normal = dn.normal();
         let number = self.longest(&dn.rdns, &normal);
         if !self.above.contains(rest(&normal, leaf.normal.len())) {
-            if self.known.len() >= PARENTS {
-                self.known.clear();
+            if self.cache.len() >= PARENTS {
+                self.cache.clear();
             }
-            self.known.insert(above.into(), number);
+            self.cache.insert(above.into(), number);
         }
         number
     }
 
     fn longest(&self, rdns: &[Rdn], normal: &[u8]) -> usize {
-        let mut left = normal;
+        let mut dn = normal;
         for rdn in rdns {
-            if let Some(&number) = self.suffixes.get(left) {
+            if let Some(&number) = self.suffixes.get(dn) {
                 return number;
             }
-            left = rest(left, rdn.normal.len());
+            dn = rest(dn, rdn.normal.len());
         }
-        self.suffixes.get(left).copied().unwrap_or(0)
+        self.suffixes.get(dn).copied().unwrap_or(0)
     }
 }
 
-/// Returns a normalised DN without its first RDN, which has `leaf` bytes.
+/// Returns a normalised DN without its first RDN. `leaf`: the bytes of this RDN.
 fn rest(normal: &[u8], leaf: usize) -> &[u8] {
     normal.get(leaf + 1..).unwrap_or(&[])
 }
@@ -184,14 +184,14 @@ mod tests {
     use super::*;
     use crate::tests::fixture::schema;
 
-    fn share(suffix: &str) -> SplitTarget {
+    fn target(suffix: &str) -> SplitTarget {
         SplitTarget { suffixes: vec![suffix.to_owned()], path: PathBuf::new() }
     }
 
     #[test]
     fn the_longest_suffix_decides_whatever_is_cached() {
-        let shares = [share("dc=com"), share("dc=b,dc=a,dc=com"), share("dc=a,dc=com")];
-        let mut chooser = SuffixRouter::read(schema(), &shares).unwrap();
+        let targets = [target("dc=com"), target("dc=b,dc=a,dc=com"), target("dc=a,dc=com")];
+        let mut router = SuffixRouter::read(schema(), &targets).unwrap();
         for _ in 0..2 {
             for (dn, number) in [
                 ("dc=com", 0),
@@ -207,7 +207,7 @@ mod tests {
                 ("nonsense", 0),
                 ("", 0),
             ] {
-                assert_eq!(chooser.of(dn.as_bytes()), number, "{dn}");
+                assert_eq!(router.target(dn.as_bytes()), number, "{dn}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Index keys of stored entries.
+//! Generates the index keys of stored entries.
 
 use std::sync::Arc;
 
@@ -11,23 +11,20 @@ use crate::descriptions::{AttributeDescription, AttributeDescriptions};
 use crate::indexer::Keys;
 use crate::{Code, Error, Result, damaged_entry};
 
-/// Generates the keys of the configured indexes; nothing else in the entries is checked.
+/// Generates the keys of the configured indexes, without checking the entries.
 pub struct StoredKeys<'a> {
     schema: &'a Schema,
-    asked: &'a ConfiguredIndexes,
-    /// By number in ad2i, from 1; only attributes that are indexed, directly or by a super-type. slapd indexes no
-    /// attribute that is missing from the schema.
+    configured: &'a ConfiguredIndexes,
+    /// Indexed attributes by their numbers in ad2i, from 1. `None`: neither the attribute nor a super-type is indexed, or
+    /// the schema does not have it.
     columns: Vec<Option<Arc<AttributeDescription>>>,
 }
 
 impl<'a> StoredKeys<'a> {
     /// `texts`: the descriptions in ad2i. Fails if an attribute has an unsupported matching rule.
-    pub fn new(schema: &'a Schema, asked: &'a ConfiguredIndexes, texts: &[String]) -> Result<Self> {
-        let known = AttributeDescriptions::new(schema, &asked.settings, &asked.indexes);
-        let column = |text: &String| {
-            let found = known.column(text.as_bytes()).ok()?;
-            (!found.indexers.is_empty()).then_some(found)
-        };
+    pub fn new(schema: &'a Schema, configured: &'a ConfiguredIndexes, texts: &[String]) -> Result<Self> {
+        let all = AttributeDescriptions::new(schema, &configured.settings, &configured.indexes);
+        let column = |text: &String| all.column(text.as_bytes()).ok().filter(|column| !column.indexers.is_empty());
         let columns: Vec<_> = texts.iter().map(column).collect();
         for column in columns.iter().flatten() {
             if let Some(rule) = &column.unproven {
@@ -35,7 +32,7 @@ impl<'a> StoredKeys<'a> {
                 return Err(Error::new(Code::Unproven, message));
             }
         }
-        Ok(Self { schema, asked, columns })
+        Ok(Self { schema, configured, columns })
     }
 
     fn column(&self, number: u32) -> Option<&AttributeDescription> {
@@ -71,7 +68,7 @@ impl<'a> StoredKeys<'a> {
                 Vec::new()
             };
             indexer
-                .each(&self.asked.settings, values.clone(), &classes, keys)
+                .each(&self.configured.settings, values.clone(), &classes, keys)
                 .map_err(|refusal| unkeyed(column, &refusal.0))?;
         }
         Ok(())

@@ -1,20 +1,21 @@
-//! Counts the entries of each subtree, with memory only for nodes that have children.
+//! Counts the entries of each subtree. Takes memory only for nodes that have children.
 
-/// The nodes with children, by ascending ID.
+/// The nodes that have children, by ascending ID.
 pub struct Subtrees {
     ids: Vec<u32>,
-    /// First the number of children, then the size of the subtree.
+    /// The number of children; after [`Self::sum`], the number of entries in the subtree.
     counts: Vec<u64>,
-    /// Index of the parent, if that is not the root.
+    /// Index of the parent, or [`ROOT`].
     parents: Vec<u32>,
     /// Index of the next node that [`Self::child`] expects.
     next: usize,
 }
 
+/// Instead of an index: the root above the suffixes.
 const ROOT: u32 = u32::MAX;
 
 impl Subtrees {
-    /// `ids`: of all nodes that have children, in any order, possibly repeated.
+    /// `ids`: the IDs of all nodes that have children, in any order; an ID may be repeated.
     pub fn new(mut ids: Vec<u32>) -> Self {
         ids.sort_unstable();
         ids.dedup();
@@ -28,7 +29,7 @@ impl Subtrees {
         self.ids.binary_search(&id).ok().and_then(|at| u32::try_from(at).ok())
     }
 
-    /// Counts an entry that is no suffix. IDs must ascend; `parent` is the index of its parent.
+    /// Counts an entry. IDs must ascend. `parent`: the index of its parent; `None` for the entry of a suffix.
     pub fn child(&mut self, id: u32, parent: Option<u32>) {
         if let Some(parent) = parent {
             self.counts[parent as usize] += 1;
@@ -41,8 +42,8 @@ impl Subtrees {
         }
     }
 
-    /// Sums up subtrees after all calls of [`Self::child`]: each node is added to its parent when its own subtree is
-    /// complete. A parent's ID may be greater than a child's.
+    /// Sums up the subtrees after all calls of [`Self::child`]. Each node is added to its parent when its own subtree is
+    /// complete, because a parent's ID may be greater than a child's.
     #[allow(clippy::cast_possible_truncation, reason = "IDs have 32 bits")]
     pub fn sum(&mut self) {
         let mut incomplete = vec![0u32; self.ids.len()];
@@ -63,7 +64,7 @@ impl Subtrees {
         }
     }
 
-    /// Returns the size of the subtree at `id`, including its root; valid after [`Self::sum`].
+    /// Returns the number of entries in the subtree of `id`, including its root. Call it after [`Self::sum`].
     pub fn count(&self, id: u32) -> u64 {
         self.index(id).map_or(1, |at| self.counts[at as usize])
     }

@@ -1,58 +1,60 @@
-//! For entries that were read twice, finds the copy that stays: entryUUIDs and DNs must be unique.
+//! Decides which copy of an entry that was read twice is kept: entryUUIDs and DNs must be unique.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::Result;
 use crate::gather::{EncodedInput, TempStorage};
 use crate::join::ParentTable;
 use crate::live::{SeenEntries, SpooledKey};
 use crate::numbering::MISSING;
+use crate::{Result, uuid_text};
 
-/// Positions of entries that are left out in favour of a newer copy.
+/// Entries that are left out because a newer copy was read.
 #[derive(Debug, Default)]
 pub struct Superseded {
-    /// Position of the superseded entry -> that of the entry which now has its DN.
+    /// Position of the superseded entry -> position of the entry that now has its DN; `None` if no entry has it.
     all: FxHashMap<u32, Option<u32>>,
     /// entryUUIDs that were read under more than one DN.
     renamed: FxHashSet<u128>,
 }
 
 impl Superseded {
-    /// `repeated`: any entry may have come twice, not only those of the second pass.
+    /// `repeated`: any entry may have been read twice. Otherwise only entries of the second pass were.
     pub fn find(gathered: &EncodedInput, joined: &ParentTable, repeated: bool, temp: &TempStorage) -> Result<Self> {
         let Some(live) = &gathered.live else { return Ok(Self::default()) };
-        let mut found = Self::default();
+        let mut superseded = Self::default();
         let mut doubtful: FxHashSet<u32> = joined.duplicates.iter().flat_map(|(one, first)| [*one, *first]).collect();
         if repeated {
-            same_uuid(live, temp, &mut doubtful)?;
+            add_shared_uuids(live, temp, &mut doubtful)?;
         }
         if doubtful.is_empty() && live.doubtful.is_empty() {
-            return Ok(found);
+            return Ok(superseded);
         }
-        let mut met = Vec::new();
-        live.each_key(|one| {
-            let is_doubtful = doubtful.contains(&one.position) || live.doubtful.contains(&one.key.uuid);
-            met.extend(is_doubtful.then_some(*one));
+        let mut copies = Vec::new();
+        live.each_key(|entry| {
+            let is_doubtful = doubtful.contains(&entry.position) || live.doubtful.contains(&entry.key.uuid);
+            copies.extend(is_doubtful.then_some(*entry));
             Ok(())
         })?;
-        found.judge(&mut met, |position| live.read_again(position));
-        Ok(found)
+        superseded.judge(&mut copies, |position| live.read_again(position));
+        Ok(superseded)
     }
 
     pub fn contains(&self, position: u32) -> bool {
         self.all.contains_key(&position)
     }
 
-    /// Keeps an entry only if it is the newest with its entryUUID and with its DN: if another entry took over its DN,
-    /// it is gone, even if that other entry moved on. An entry that was read `again` (at that position) wins regardless
-    /// of its CSN: an entry that moves with its parent keeps its CSN.
-    fn judge(&mut self, met: &mut [SpooledKey], again: impl Fn(u32) -> Option<u32>) {
-        let age = |one: &SpooledKey| match again(one.position) {
+    /// Keeps an entry only if it is the newest entry with its entryUUID and the newest with its DN. If another entry
+    /// took over its DN, the entry no longer exists, even if the other entry was renamed later.
+    ///
+    /// `again` returns the position at which an entry was read in the second pass. Such an entry is newer than all
+    /// entries of the first pass whatever their CSNs: an entry that moves with its parent keeps its CSN.
+    fn judge(&mut self, copies: &mut [SpooledKey], again: impl Fn(u32) -> Option<u32>) {
+        let age = |copy: &SpooledKey| match again(copy.position) {
             Some(position) => (true, 0, position),
-            None => (false, one.key.csn, one.position),
+            None => (false, copy.key.csn, copy.position),
         };
-        met.sort_unstable_by_key(|one| (one.key.uuid, age(one)));
-        for pair in met.windows(2) {
+        copies.sort_unstable_by_key(|copy| (copy.key.uuid, age(copy)));
+        for pair in copies.windows(2) {
             if pair[0].key.uuid == pair[1].key.uuid && pair[0].key.uuid != 0 {
                 self.all.insert(pair[0].position, None);
                 if pair[0].dn != pair[1].dn {
@@ -60,35 +62,34 @@ impl Superseded {
                 }
             }
         }
-        met.sort_unstable_by_key(|one| (one.dn, age(one)));
-        for group in met.chunk_by(|left, right| left.dn == right.dn) {
+        copies.sort_unstable_by_key(|copy| (copy.dn, age(copy)));
+        for group in copies.chunk_by(|left, right| left.dn == right.dn) {
             let Some((newest, older)) = group.split_last() else { continue };
-            let stays = (!self.contains(newest.position)).then_some(newest.position);
-            for one in older {
-                self.all.insert(one.position, stays);
+            let successor = (!self.contains(newest.position)).then_some(newest.position);
+            for copy in older {
+                self.all.insert(copy.position, successor);
             }
         }
     }
 
-    /// Redirects questions for a superseded entry to the entry that now has its DN.
+    /// Answers the questions for a superseded entry with the position of the entry that now has its DN.
     pub fn leave_out(&self, joined: &mut ParentTable) {
         if self.all.is_empty() {
             return;
         }
-        joined.duplicates = self.all.iter().map(|(one, by)| (*one, by.unwrap_or(*one))).collect();
+        joined.duplicates = self.all.iter().map(|(older, newer)| (*older, newer.unwrap_or(*older))).collect();
         for answer in &mut joined.answers {
-            if let Some(by) = self.all.get(answer) {
-                *answer = by.unwrap_or(MISSING);
+            if let Some(newer) = self.all.get(answer) {
+                *answer = newer.unwrap_or(MISSING);
             }
         }
     }
 
     /// Returns the entryUUIDs that were read under more than one DN, ascending.
     pub fn renamed(&self) -> Vec<String> {
-        let mut found: Vec<u128> = self.renamed.iter().copied().collect();
-        found.sort_unstable();
-        let spelled = |uuid: u128| values::uuid::spelled(uuid);
-        found.into_iter().map(|uuid| String::from_utf8_lossy(&spelled(uuid)).into_owned()).collect()
+        let mut uuids: Vec<u128> = self.renamed.iter().copied().collect();
+        uuids.sort_unstable();
+        uuids.into_iter().map(uuid_text).collect()
     }
 
     /// Returns the positions of superseded entries, unordered.
@@ -101,21 +102,21 @@ impl Superseded {
     }
 }
 
-/// Adds the positions of entries that share their entryUUID with others.
-fn same_uuid(live: &SeenEntries, temp: &TempStorage, found: &mut FxHashSet<u32>) -> Result<()> {
+/// Adds the positions of entries that share their entryUUID with others to `positions`.
+fn add_shared_uuids(live: &SeenEntries, temp: &TempStorage, positions: &mut FxHashSet<u32>) -> Result<()> {
     let mut tuples = temp.tuples();
     #[allow(clippy::cast_possible_truncation, reason = "the two halves")]
-    live.each_key(|met| {
-        let uuid = met.key.uuid;
-        tuples.push([(uuid >> 64) as u64, uuid as u64, u64::from(met.position)])
+    live.each_key(|entry| {
+        let uuid = entry.key.uuid;
+        tuples.push([(uuid >> 64) as u64, uuid as u64, u64::from(entry.position)])
     })?;
-    let mut before: Option<[u64; 3]> = None;
+    let mut previous: Option<[u64; 3]> = None;
     for tuple in tuples.finish()? {
         let tuple = tuple?;
-        let same = before.filter(|one| one[..2] == tuple[..2] && tuple[..2] != [0, 0]);
+        let same = previous.filter(|previous| previous[..2] == tuple[..2] && tuple[..2] != [0, 0]);
         #[allow(clippy::cast_possible_truncation, reason = "positions have 32 bits")]
-        found.extend(same.into_iter().flat_map(|one| [one[2] as u32, tuple[2] as u32]));
-        before = Some(tuple);
+        positions.extend(same.into_iter().flat_map(|previous| [previous[2] as u32, tuple[2] as u32]));
+        previous = Some(tuple);
     }
     Ok(())
 }

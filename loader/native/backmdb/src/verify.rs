@@ -1,4 +1,4 @@
-//! Checks a finished database independently of the code that wrote it ([`audit`]), and opens its tables.
+//! Checks a database by code that is independent of the build ([`audit`]), and opens its tables.
 
 use std::path::{Path, PathBuf};
 
@@ -10,33 +10,35 @@ use crate::audit::{self, AuditOptions, Level};
 use crate::indexes::Indexes;
 use crate::{Code, Error, Result, Settings};
 
-/// Entries that are looked up if not all are.
+/// Number of entries that a quick check looks up.
 const SAMPLE: u64 = 16;
 
 /// Resources for a check.
 #[derive(Debug, Clone)]
 pub struct Resources {
-    /// Bytes.
+    /// In bytes.
     pub memory: usize,
     pub jobs: usize,
+    /// Directory for temporary files.
     pub scratch: PathBuf,
 }
 
-/// Checks the database in the file at `path` against `known`; returns its number of entries.
+/// Checks the database in the file at `path` against the schema and settings in `known`. Returns the number of entries;
+/// fails if there is any finding.
 ///
-/// Always checks that tables and their counts agree, and that a sample of entries is in dn2i and in every index. With
-/// `full`: checks every page and every entry, and computes and compares every index. `new`: the file was written in one
-/// go. Fails on any finding.
+/// Without `full`, checks that the counts of tables agree, and that a sample of entries is in dn2i and in every index.
+/// With `full`, checks every page and every entry, and compares every index with the entries. `new`: a build has just
+/// written the file.
 pub fn verify(
     path: &Path,
     known: (&Schema, &Settings),
-    means: &Resources,
+    resources: &Resources,
     (full, new): (bool, bool),
     counters: &Counters,
 ) -> Result<u64> {
-    // An index that cannot be checked reliably is an error, not left out.
+    // The quick check fails if an index cannot be checked; the full check leaves it out.
     let sample = if full { 0 } else { Indexes::read(known.0, known.1).map(|_| SAMPLE)? };
-    let found = audit::audit(&AuditOptions {
+    let report = audit::audit(&AuditOptions {
         path,
         txn: None,
         level: Level::Indexes,
@@ -45,11 +47,11 @@ pub fn verify(
         new: new || !full,
         seen: None,
         limit: 1,
-        means,
+        means: resources,
         counters,
     })?;
-    match found.problems.first().and_then(|(_, problem)| problem.told.first()) {
-        None => Ok(found.entries),
+    match report.problems.first().and_then(|(_, problem)| problem.told.first()) {
+        None => Ok(report.entries),
         Some(first) => Err(wrong(first.to_string())),
     }
 }
@@ -72,7 +74,7 @@ pub struct Database<'r> {
 }
 
 impl<'r> Database<'r> {
-    /// `blocks` reads the indexes, `reader` all other tables of the same file.
+    /// Opens the tables. `blocks`: reads the indexes. `reader`: reads all other tables of the same file.
     pub(crate) fn open(
         reader: &'r Reader,
         blocks: &'r Reader,
@@ -83,10 +85,10 @@ impl<'r> Database<'r> {
         let (id2e, dn2i) = (table("id2e")?, table("dn2i")?);
         let entries = id2e.record().entries;
         let nodes = dn2i.record().entries;
-        // The entry of the empty DN is the root itself, with one record in dn2i and no index keys.
+        // The entry of the empty DN has no node other than the root.
         let root = id2e.get(&0u64.to_ne_bytes())?;
-        let placed = entries - u64::from(root.is_some());
-        if nodes != 2 * placed + 1 {
+        let entries_below = entries - u64::from(root.is_some());
+        if nodes != 2 * entries_below + 1 {
             return Err(wrong(format!("{entries} entries in id2e, but {nodes} records in dn2i")));
         }
         let index_tables = indexes.tables.iter().map(|index| self::table(blocks, &index.name));
@@ -106,19 +108,20 @@ pub fn table<'r>(reader: &'r Reader, name: &str) -> Result<TableReader<'r>> {
     reader.table(name.as_bytes()).ok_or_else(|| wrong(format!("the table {name} is missing")))
 }
 
+/// Returns the attribute descriptions by number, from 1.
 pub(crate) fn descriptions(ad2i: TableReader<'_>) -> Result<Vec<String>> {
-    let mut found = Vec::new();
+    let mut texts = Vec::new();
     let mut cursor = ad2i.cursor()?;
     while let Some((number, text)) = cursor.next()? {
-        if !codec::ad2i::follows(number, found.len()) {
+        if !codec::ad2i::follows(number, texts.len()) {
             return Err(wrong("the numbers in ad2i have a gap"));
         }
-        found.push(String::from_utf8_lossy(text).into_owned());
+        texts.push(String::from_utf8_lossy(text).into_owned());
     }
-    Ok(found)
+    Ok(texts)
 }
 
-/// Decodes a record of dn2i: the name in both forms, and the numbers after it.
+/// Decodes a record of dn2i.
 pub fn read_node(record: &[u8]) -> Result<codec::dn2i::Node<'_>> {
     codec::dn2i::read(record).ok_or_else(|| wrong("a record of dn2i is damaged"))
 }

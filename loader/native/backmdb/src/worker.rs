@@ -13,7 +13,7 @@ use crate::entry::{Encoder, RejectReason, in_line};
 use crate::shared::BuildContext;
 use crate::{Code, Error, Result, positions};
 
-/// The position of a rejected entry that has none.
+/// The position of the entry of the empty DN, if it is rejected.
 const NOWHERE: u32 = u32::MAX;
 
 pub struct Worker<'a, 'c> {
@@ -35,9 +35,9 @@ impl<'a, 'c> Worker<'a, 'c> {
             return Ok(false);
         };
         out.clear();
-        let done = self.chunk(&chunk, out).in_file(chunk.path.as_deref());
+        let result = self.chunk(&chunk, out).in_file(chunk.path.as_deref());
         *buffer = chunk.bytes;
-        done.map(|()| true)
+        result.map(|()| true)
     }
 
     fn chunk(&mut self, chunk: &Chunk, out: &mut Encoded) -> Result<()> {
@@ -55,7 +55,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         for record in root {
             out.unplaced = 1;
             let encoded = self.encoder.encode_root(record, out);
-            judge(encoded, record, open_end, NOWHERE, out)?;
+            note_rejection(encoded, record, open_end, NOWHERE, out)?;
         }
         for (position, record) in (first..).zip(below) {
             let (blobs, rows) = (out.blobs.len(), out.rows.len());
@@ -64,7 +64,7 @@ impl<'a, 'c> Worker<'a, 'c> {
                 out.blobs.truncate(blobs);
                 out.rows.truncate(rows);
             }
-            judge(encoded, record, open_end, position, out)?;
+            note_rejection(encoded, record, open_end, position, out)?;
         }
         self.encoder.postings.finish_index()?;
         self.shared.numbers.pass(chunk.number)?;
@@ -73,8 +73,7 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     fn first_position(&self, chunk: u64, records: u64) -> Result<u32> {
-        let take = |taken: &mut u64| positions::take(taken, records);
-        let first = self.shared.positions.with(chunk, take)?;
+        let first = self.shared.positions.with(chunk, |count| positions::take(count, records))?;
         self.shared.positions.pass(chunk)?;
         first
     }
@@ -86,15 +85,15 @@ impl<'a, 'c> Worker<'a, 'c> {
         self.path.clone()
     }
 
-    /// Returns whether the input begins with the empty DN's entry and the database can have it.
+    /// Returns true if the input begins with the entry of the empty DN and the database has the empty suffix.
     fn begins_at_root(&self, chunk: &Chunk, records: &[Record<'_>]) -> bool {
         let is_root = |record: &Record<'_>| record.entry().is_ok_and(|entry| entry.dn.is_empty());
         chunk.number == 0 && self.shared.suffixes.has_empty() && records.first().is_some_and(is_root)
     }
 }
 
-/// Records a refused entry as rejected. `open_end`: the last line of its file has no newline.
-fn judge(
+/// Adds a rejection if the entry was refused. `open_end`: the last line of the record's file has no newline.
+fn note_rejection(
     encoded: std::result::Result<(), RejectReason>,
     record: &Record<'_>,
     open_end: bool,
@@ -109,30 +108,24 @@ fn judge(
                 let error = Error::new(Code::Truncated, "the last record is incomplete");
                 out.marks.cut = Some(error.at(record.line));
             }
-            let (path, reason) = (out.path.clone(), no_ldif(record).unwrap_or(reason));
-            out.rejections.push(rejection(record, position, path, reason));
+            let dn = record.entry().map(|entry| String::from_utf8_lossy(&entry.dn).into_owned());
+            out.rejections.push(Rejection {
+                position,
+                path: out.path.clone(),
+                line: record.line,
+                dn: dn.unwrap_or_default(),
+                reason: syntax_error(record).unwrap_or(reason),
+                orphan: false,
+                missing: None,
+                text: record.bytes.to_vec(),
+            });
             Ok(())
         }
     }
 }
 
-/// Returns the syntax error in the record's lines, which may be the cause of its other errors.
-fn no_ldif(record: &Record<'_>) -> Option<String> {
+/// Returns the first syntax error in the record's lines, which may be the cause of its other errors.
+fn syntax_error(record: &Record<'_>) -> Option<String> {
     let error = record.entry().ok()?.fields.find_map(Result::err)?;
     (error.code == Code::Syntax).then(|| in_line(error).message)
-}
-
-fn rejection(record: &Record<'_>, position: u32, path: Option<Arc<PathBuf>>, reason: String) -> Rejection {
-    let dn = record.entry().map(|entry| String::from_utf8_lossy(&entry.dn).into_owned());
-    let text = record.bytes.to_vec();
-    Rejection {
-        position,
-        path,
-        line: record.line,
-        dn: dn.unwrap_or_default(),
-        reason,
-        orphan: false,
-        missing: None,
-        text,
-    }
 }

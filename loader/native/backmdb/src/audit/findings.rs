@@ -1,4 +1,4 @@
-//! The findings of an audit by kind: all are counted, the first of each kind are reported.
+//! The findings of an audit by kind. All findings are counted, and the first findings of each kind are reported.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,10 +33,10 @@ common::named!(
         NoNormal = "indexes.no_normal_form",
         /// A value for which slapd generates no index key.
         NoKey = "indexes.no_key",
-        /// Not a problem: reported as a note.
+        /// Not a problem: only a note is reported.
         OwnForm = "indexes.own_form",
         Order = "indexes.order",
-        /// The entry has more values than `multival` leaves there.
+        /// id2e has values that `multival` would put into id2v.
         KeptTogether = "indexes.multival",
         /// Equal values of an attribute that slapd sorts on reading.
         Twice = "indexes.sortvals",
@@ -48,7 +48,7 @@ common::named!(
     }
 );
 
-/// A problem and its location, as far as that is known.
+/// A problem and its location, as far as the location is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Finding {
     pub message: String,
@@ -105,15 +105,15 @@ impl From<&lmdbfile::Error> for Finding {
 #[derive(Debug, Clone, Default)]
 pub struct Problem {
     pub count: u64,
-    /// The first of them, which are reported.
+    /// The first findings, which are reported.
     pub told: Vec<Finding>,
 }
 
 pub struct Findings {
-    /// Number of problems of each kind that are reported.
-    limit: usize,
+    /// Maximum number of reported findings of each kind.
+    pub limit: usize,
     pub problems: BTreeMap<Kind, Problem>,
-    /// Attributes whose values slapd's overlays stored as their own normal forms -> number of entries.
+    /// Attribute -> number of entries in which an overlay stored its values as their own normal forms.
     pub own_forms: BTreeMap<String, u64>,
 }
 
@@ -135,7 +135,7 @@ impl Findings {
         }
     }
 
-    /// Appends the findings of a later part.
+    /// Appends the findings of a later range or index.
     pub fn absorb(&mut self, other: Self) {
         for (attribute, count) in other.own_forms {
             *self.own_forms.entry(attribute).or_default() += count;

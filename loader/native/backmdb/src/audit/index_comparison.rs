@@ -1,4 +1,4 @@
-//! Compares an index with the postings that its entries require, key by key and row by row.
+//! Compares an index with the postings that the entries require, key by key.
 
 use codec::idl::{self, IndexRecord};
 use extsort::Visitor;
@@ -9,18 +9,20 @@ use super::findings::{Finding, Findings, Kind};
 use super::indexes::TOO_LONG;
 use super::ranges::StopReason;
 
-/// Counts of required and missing postings of an index.
+/// Counts of an index.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct IndexCounts {
-    pub wanted: u64,
+    /// Postings that the entries require.
+    pub required: u64,
+    /// Required postings that the index lacks.
     pub missing: u64,
-    /// Keys of a length that no entry requires.
+    /// Keys of the index with a length that no required key has.
     pub foreign: u64,
 }
 
-/// Longest key, in bytes, that is counted by its length.
+/// Length in bytes of the longest keys in [`Lengths`]; longer keys are counted with them.
 const LONGEST: usize = 31;
-/// Number of keys by length; longer keys count as the longest.
+/// Number of keys by length.
 type Lengths = [u64; LONGEST + 1];
 
 pub struct IndexComparison<'a> {
@@ -32,16 +34,19 @@ pub struct IndexComparison<'a> {
     new: bool,
     findings: &'a mut Findings,
     key: Key,
-    /// `None` when the index does not have the key.
+    /// The record of `key`; `None` if the index does not have the key.
     row: Option<IndexRecord>,
-    /// Postings of the current key: those that entries require, and those in the list.
-    wanted: u64,
+    /// Number of required postings of `key`.
+    required: u64,
+    /// Number of IDs that were read from the list of `key`.
     listed: u64,
+    /// The last required position.
     last: Option<u32>,
-    /// Keys that entries require, and keys that no entry requires, except that of presence.
-    asked: Lengths,
-    unasked: Lengths,
-    pub tally: IndexCounts,
+    /// Keys that entries require.
+    required_keys: Lengths,
+    /// Keys of the index that no entry requires, except the presence key.
+    other_keys: Lengths,
+    pub counts: IndexCounts,
 }
 
 impl<'a> IndexComparison<'a> {
@@ -53,30 +58,44 @@ impl<'a> IndexComparison<'a> {
         findings: &'a mut Findings,
     ) -> Result<Self, StopReason> {
         let (rows, key, row) = (IndexRecords::new(table, name)?, Key::PRESENCE, None);
-        let (wanted, listed, last, tally) = (0, 0, None, IndexCounts::default());
-        let (asked, unasked) = (Lengths::default(), Lengths::default());
-        Ok(Self { rows, name, most, new, findings, key, row, wanted, listed, last, asked, unasked, tally })
+        let (required, listed, last, counts) = (0, 0, None, IndexCounts::default());
+        let [required_keys, other_keys] = [Lengths::default(); 2];
+        Ok(Self {
+            rows,
+            name,
+            most,
+            new,
+            findings,
+            key,
+            row,
+            required,
+            listed,
+            last,
+            required_keys,
+            other_keys,
+            counts,
+        })
     }
 
     /// Ends the comparison: all remaining keys are superfluous.
     pub fn finish(&mut self) -> Result<(), StopReason> {
         while self.rows.key().is_some() {
-            self.unasked()?;
+            self.other_key()?;
         }
-        if self.tally.wanted > 0 {
-            let of_length = self.asked.iter().zip(self.unasked);
-            self.tally.foreign = of_length.filter(|(asked, _)| **asked == 0).map(|(_, count)| count).sum();
+        if self.counts.required > 0 {
+            let by_length = self.required_keys.iter().zip(self.other_keys);
+            self.counts.foreign = by_length.filter(|(required, _)| **required == 0).map(|(_, other)| other).sum();
         }
         Ok(())
     }
 
-    /// Checks a key that no entry requires. A range outlives its entries, and does no harm.
-    fn unasked(&mut self) -> Result<(), StopReason> {
-        // Keys longer than those of any entry do not come from slapd, but may exist.
+    /// Checks a key that no entry requires. A range remains when its entries are deleted, and does no harm.
+    fn other_key(&mut self) -> Result<(), StopReason> {
+        // slapd generates no keys of more than 8 bytes, but the file may have some.
         let bytes = self.rows.key().unwrap_or_default();
         self.key = Key::new(&bytes[..bytes.len().min(8)]);
         if self.key != Key::PRESENCE {
-            self.unasked[bytes.len().min(LONGEST)] += 1;
+            self.other_keys[bytes.len().min(LONGEST)] += 1;
         }
         self.begin()?;
         if self.new && self.is_range() {
@@ -86,7 +105,7 @@ impl<'a> IndexComparison<'a> {
     }
 
     fn begin(&mut self) -> Result<(), StopReason> {
-        (self.wanted, self.listed, self.last) = (0, 0, None);
+        (self.required, self.listed, self.last) = (0, 0, None);
         self.row = Some(self.rows.begin()?);
         if self.row == Some(IndexRecord::Damaged) {
             self.add(Kind::Posting, None, "an invalid range");
@@ -117,28 +136,28 @@ impl<'a> IndexComparison<'a> {
     }
 
     fn posting(&mut self, id: u64) -> Result<(), StopReason> {
-        self.wanted += 1;
-        let there = match self.row {
+        self.required += 1;
+        let is_found = match self.row {
             None => false,
             Some(IndexRecord::Damaged) => true,
             Some(IndexRecord::Range(low, high)) => (low..=high).contains(&id),
             Some(IndexRecord::List) => self.listed(id)?,
         };
-        if !there {
-            self.tally.missing += 1;
+        if !is_found {
+            self.counts.missing += 1;
             self.add(Kind::Missing, Some(id), "a search by this index does not find the entry");
         }
         Ok(())
     }
 
-    /// Returns true if the list has the ID; reports smaller IDs as superfluous.
+    /// Returns true if the list has the ID. Reports smaller IDs as superfluous.
     fn listed(&mut self, id: u64) -> Result<bool, StopReason> {
-        while let Some(found) = self.of_list().filter(|found| *found <= id) {
+        while let Some(own) = self.of_list().filter(|own| *own <= id) {
             self.advance()?;
-            if found == id {
+            if own == id {
                 return Ok(true);
             }
-            self.too_much(found);
+            self.too_much(own);
         }
         Ok(false)
     }
@@ -163,13 +182,13 @@ impl Visitor for IndexComparison<'_> {
     fn key(&mut self, bits: u64, len: u8) -> Result<(), StopReason> {
         let key = Key::new(&bits.to_be_bytes()[..usize::from(len)]);
         while self.rows.key().is_some_and(|stored| stored < key.as_bytes()) {
-            self.unasked()?;
+            self.other_key()?;
         }
-        let found = self.rows.key() == Some(key.as_bytes());
-        self.asked[usize::from(len).min(LONGEST)] += 1;
+        let is_found = self.rows.key() == Some(key.as_bytes());
+        self.required_keys[usize::from(len).min(LONGEST)] += 1;
         self.key = key;
-        (self.wanted, self.listed, self.last, self.row) = (0, 0, None, None);
-        if found { self.begin() } else { Ok(()) }
+        (self.required, self.listed, self.last, self.row) = (0, 0, None, None);
+        if is_found { self.begin() } else { Ok(()) }
     }
 
     fn positions(&mut self, positions: &[u32]) -> Result<(), StopReason> {
@@ -183,21 +202,22 @@ impl Visitor for IndexComparison<'_> {
 
     fn end(&mut self) -> Result<(), StopReason> {
         self.rest()?;
-        self.tally.wanted += self.wanted;
+        self.counts.required += self.required;
         if self.listed > self.most {
             self.add(Kind::TooLong, None, TOO_LONG);
         }
-        if self.new && self.is_range() && self.wanted < self.most {
+        if self.new && self.is_range() && self.required < self.most {
             self.add(Kind::TooMuch, None, "a range where a list would fit");
         }
         Ok(())
     }
 }
 
-/// Iterates over the postings of an index; one posting is current.
+/// Iterates over the postings of an index.
 pub struct IndexRecords<'r> {
     posting: Peekable<'r>,
     name: &'r str,
+    /// The ID of the current posting.
     id: u64,
     /// The current posting is the first of its key.
     first: bool,
@@ -222,7 +242,7 @@ impl<'r> IndexRecords<'r> {
         idl::begin(self.id, || self.another())
     }
 
-    /// Returns the current ID while it belongs to the same key.
+    /// Returns the current ID if it belongs to the same key as the previous ID.
     pub fn id(&self) -> Option<u64> {
         (self.posting.live && !self.first).then_some(self.id)
     }
@@ -242,8 +262,8 @@ impl<'r> IndexRecords<'r> {
         }
         let value = &self.posting.value;
         self.id = codec::id::read(value).ok_or_else(|| {
-            let what = format!("a posting of {} bytes instead of 8", value.len());
-            StopReason::damage(Finding::new(what).of_table(self.name))
+            let message = format!("a posting of {} bytes instead of 8", value.len());
+            StopReason::damage(Finding::new(message).of_table(self.name))
         })?;
         self.first = self.posting.is_first;
         Ok(())

@@ -1,13 +1,13 @@
-//! Caches the last valid values of each attribute. In most entries most attributes have the values of the previous
-//! entry (object classes, creators' names, times of a load), which need no second check.
+//! Caches the last valid values of each attribute. Many attributes have the same values in consecutive entries (object
+//! classes, creators' names, times of a load), so they are checked once.
 
 use codec::id2e::Stored;
 
-/// Longer values are checked each time: they hardly ever repeat. In bytes.
+/// Maximum number of bytes of an attribute's cached values. Longer values rarely repeat, and are checked each time.
 const LONGEST: usize = 512;
 
-/// Values are cached after 1, 2, 4, ... misses in a row and after each multiple of this: caching values that never come
-/// again costs more than checking them.
+/// Values are cached after 1, 2, 4, ... misses in a row, and after each multiple of `MISSES`: to cache values that never
+/// repeat costs more than to check them.
 const MISSES: u32 = 64;
 
 /// One worker's cache.
@@ -16,45 +16,44 @@ pub struct LastValues {
     by_number: Vec<LastValue>,
     /// The flags of the cached object classes.
     pub flags: u32,
-    /// The values for an index of the cached object classes.
+    /// The names of the cached object classes and of their superiors, for index keys.
     pub class_names: Vec<Vec<u8>>,
-    /// The attribute numbers of the last entry in which they were valid.
+    /// The attribute numbers of the last entry that had only valid attribute numbers.
     pub numbers: Vec<u32>,
 }
 
-/// How an attribute was stored, and the number of misses since. `pieces` is empty until values are cached.
+/// The cached values of one attribute, and how they were stored.
 #[derive(Debug, Default)]
 struct LastValue {
     sorted: bool,
     has_normals: bool,
+    /// The bytes of [`Stored::pieces`]; empty until values are cached.
     pieces: Vec<u8>,
+    /// Number of misses in a row.
     misses: u32,
 }
 
 impl LastValues {
-    /// Returns true if the attribute has the values that were last valid.
-    pub fn has(&mut self, one: &Stored<'_>) -> bool {
-        let Some(last) = self.by_number.get_mut(one.number as usize) else { return false };
-        let mut rest = &last.pieces[..];
-        let is_same = (last.sorted, last.has_normals) == (one.sorted, one.has_normals)
-            && !one.apart
-            && one.pieces().into_iter().all(|piece| match rest.strip_prefix(piece) {
-                Some(more) => {
-                    rest = more;
-                    true
-                }
-                None => false,
-            })
-            && rest.is_empty()
-            && !last.pieces.is_empty();
+    /// Returns true if the attribute has the cached values.
+    pub fn has(&mut self, stored: &Stored<'_>) -> bool {
+        let Some(last) = self.by_number.get_mut(stored.number as usize) else { return false };
+        let is_same = (last.sorted, last.has_normals) == (stored.sorted, stored.has_normals)
+            && !stored.apart
+            && !last.pieces.is_empty()
+            && stored
+                .pieces()
+                .into_iter()
+                .try_fold(&last.pieces[..], |rest, piece| rest.strip_prefix(piece))
+                .is_some_and(<[u8]>::is_empty);
         last.misses = if is_same { 0 } else { last.misses.saturating_add(1) };
         is_same
     }
 
-    /// Caches valid values; returns false if they are too long, in id2v, or not due after many misses.
-    pub fn keep(&mut self, one: &Stored<'_>) -> bool {
-        let (at, pieces) = (one.number as usize, one.pieces());
-        if one.apart || pieces.iter().map(|piece| piece.len()).sum::<usize>() > LONGEST {
+    /// Caches valid values. Returns false, and caches nothing, if the values are too long or in id2v, or if it is not yet
+    /// time after many misses.
+    pub fn keep(&mut self, stored: &Stored<'_>) -> bool {
+        let (at, pieces) = (stored.number as usize, stored.pieces());
+        if stored.apart || pieces.iter().map(|piece| piece.len()).sum::<usize>() > LONGEST {
             return false;
         }
         if self.by_number.len() <= at {
@@ -63,7 +62,7 @@ impl LastValues {
         let last = &mut self.by_number[at];
         let is_due = last.misses.is_power_of_two() || last.misses % MISSES == 0;
         if is_due {
-            (last.sorted, last.has_normals) = (one.sorted, one.has_normals);
+            (last.sorted, last.has_normals) = (stored.sorted, stored.has_normals);
             last.pieces.clear();
             for piece in pieces {
                 last.pieces.extend_from_slice(piece);

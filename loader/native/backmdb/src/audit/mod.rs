@@ -1,8 +1,8 @@
-//! Checks any back-mdb file, however old, in levels, each slower than the previous one. Problems are collected; they do
+//! Checks any back-mdb file, however old, in levels, each slower than the previous level. Problems are collected, and do
 //! not end the check.
 //!
-//! [`structure`]: meta pages, tables and pages. [`walk`]: entries and tree. [`indexes`]: every
-//! index, computed anew.
+//! [`structure`] checks meta pages, tables and pages; [`walk`] entries and tree. [`indexes`] computes every index from
+//! the entries and compares it.
 
 pub(crate) mod as_loaded;
 mod entry_checker;
@@ -35,7 +35,7 @@ use indexes::ConfiguredIndexes;
 pub use walk::MultivalRecords;
 
 common::named!(
-    /// How much is checked; each level includes the previous ones.
+    /// The parts of a file that are checked. Each level includes the previous levels.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Level {
         Meta = "meta",
@@ -48,19 +48,19 @@ common::named!(
 /// The file to check, and the options of the check.
 pub struct AuditOptions<'a> {
     pub path: &'a Path,
-    /// The transaction of a snapshot that a reader slot protects; `None`: nobody writes.
+    /// The transaction of a snapshot that a reader slot protects; `None` if nobody writes to the file.
     pub txn: Option<u64>,
     pub level: Level,
-    /// At [`Level::Indexes`]: number of entries to check instead of everything; 0 checks all, with the previous levels.
+    /// At [`Level::Indexes`]: the number of entries to check instead of all pages and entries. 0: checks everything.
     pub sample: u64,
-    /// Schema and configuration of slapd; required from [`Level::Indexes`] on.
+    /// Schema and configuration of slapd; required for [`Level::Indexes`].
     pub known: Option<(&'a Schema, &'a Settings)>,
-    /// This build wrote the file in one go: it has no free pages and no needless range, but attributes may stand in
-    /// pieces, as they did in the LDIF.
+    /// A build has just written the file: it must have no free pages and no needless ranges, but an entry may have an
+    /// attribute in several pieces, as in the LDIF.
     pub new: bool,
-    /// Pages of the file that were checked while it was copied.
+    /// Pages that were checked while the file was copied.
     pub seen: Option<&'a Seen>,
-    /// Problems of each kind that are reported; all are counted.
+    /// Maximum number of reported problems of each kind. All problems are counted.
     pub limit: usize,
     pub means: &'a Resources,
     pub counters: &'a Counters,
@@ -72,54 +72,50 @@ pub struct AuditReport {
     pub entries: u64,
     pub txn: u64,
     pub problems: Vec<(Kind, Problem)>,
-    /// Indexes by which searches miss entries; they must be rebuilt.
+    /// Names of indexes by which searches may miss entries. They must be rebuilt.
     pub drifted: BTreeSet<String>,
-    /// Configured indexes that were not checked.
+    /// Names of configured indexes that were not checked.
     pub left_out: BTreeSet<String>,
-    /// What could not be checked, and oddities that are not errors.
+    /// Notes about parts that could not be checked, and about oddities that are no errors.
     pub notes: Vec<String>,
 }
 
-/// Prepares a record of checked pages, for a copy of the snapshot that the meta page `meta` describes.
+/// Returns an empty record of checked pages, for a copy of the snapshot that the meta page `meta` describes.
 pub fn seen(path: &Path, meta: &[u8]) -> lmdbfile::Result<Seen> {
     Ok(Seen::new(&tables::with_orders(Reader::open_meta(path, meta)?)))
 }
 
-/// Audits the file. An `Err` is not the file's fault.
-pub fn audit(look: &AuditOptions<'_>) -> Result<AuditReport> {
-    let (mut verdict, mut findings) = (AuditReport::default(), Findings::new(look.limit));
-    // The sampled keys are scattered over a new file that is in the page cache, so read-ahead is useless.
-    let opened = if look.new && look.sample > 0 {
-        Reader::open_scattered(look.path)
+/// Audits the file. Damage of the file is reported; an `Err` has another cause.
+pub fn audit(options: &AuditOptions<'_>) -> Result<AuditReport> {
+    let (mut report, mut findings) = (AuditReport::default(), Findings::new(options.limit));
+    // A new file is in the page cache, and the sampled keys are scattered over the file, so read-ahead is useless.
+    let opened = if options.new && options.sample > 0 {
+        Reader::open_scattered(options.path)
     } else {
-        Reader::open_at(look.path, look.txn)
+        Reader::open_at(options.path, options.txn)
     };
-    let reader = match opened {
-        Ok(reader) => tables::with_orders(reader),
-        Err(error) => {
-            if error.kind == ErrorKind::Io {
-                return Err(error).in_file(Some(look.path));
-            }
-            findings.add(Kind::Head, || (&error).into());
-            verdict.problems.extend(findings.problems);
-            return Ok(verdict);
+    match opened {
+        Ok(reader) => {
+            let reader = tables::with_orders(reader);
+            options.levels(&reader, &mut report, &mut findings)?;
+            add_dns(&reader, &mut findings);
         }
-    };
-    look.climb(&reader, &mut verdict, &mut findings)?;
-    name(&reader, &mut findings);
-    verdict.notes.extend(findings.notes());
-    verdict.problems.extend(findings.problems);
-    Ok(verdict)
+        Err(error) if error.kind == ErrorKind::Io => return Err(error).in_file(Some(options.path)),
+        Err(error) => findings.add(Kind::Head, || (&error).into()),
+    }
+    report.notes.extend(findings.notes());
+    report.problems.extend(findings.problems);
+    Ok(report)
 }
 
 impl AuditOptions<'_> {
-    fn climb(&self, reader: &Reader, verdict: &mut AuditReport, findings: &mut Findings) -> Result<()> {
-        verdict.txn = reader.txn();
-        verdict.entries = reader.table(b"id2e").map_or(0, |table| table.record().entries);
+    fn levels(&self, reader: &Reader, report: &mut AuditReport, findings: &mut Findings) -> Result<()> {
+        report.txn = reader.txn();
+        report.entries = reader.table(b"id2e").map_or(0, |table| table.record().entries);
         self.counters.begin("meta", 0);
         structure::head(reader, findings);
         let mut damaged = BTreeSet::new();
-        // A file may end before its last page if that page is free; only the walk can tell.
+        // A file may end before its last page if that page is free. Only reading all pages can tell.
         if self.sample == 0 && (self.level >= Level::Pages || !reader.is_whole()) {
             damaged =
                 structure::pages(reader, self.new, self.seen, self.counters, findings).in_file(Some(self.path))?;
@@ -130,17 +126,17 @@ impl AuditOptions<'_> {
         }
         let own = ["main", "ad2i", "dn2i", "id2e", "id2v"];
         if let Some(name) = own.iter().find(|name| damaged.contains(**name)) {
-            verdict.notes.push(format!("entries not looked at: the table {name} is damaged"));
+            report.notes.push(format!("entries not looked at: the table {name} is damaged"));
             return Ok(());
         }
-        self.entries(reader, &damaged, verdict, findings)
+        self.entries(reader, &damaged, report, findings)
     }
 
     fn entries(
         &self,
         reader: &Reader,
         damaged: &BTreeSet<String>,
-        verdict: &mut AuditReport,
+        report: &mut AuditReport,
         findings: &mut Findings,
     ) -> Result<()> {
         let texts = structure::descriptions(reader, findings);
@@ -150,57 +146,52 @@ impl AuditOptions<'_> {
         if self.new && settings.has_id2v && reader.table(b"id2v").is_none() {
             findings.add(Kind::Table, || Finding::new("the table is missing").of_table("id2v"));
         }
-        let asked = ConfiguredIndexes::of(reader, schema, settings)?;
-        verdict.notes.extend_from_slice(&asked.notes);
-        verdict.left_out.clone_from(&asked.left_out);
-        for name in asked.unconfigured_indexes(reader) {
-            verdict.notes.push(format!("index {name} is in the file, but not configured"));
+        let configured = ConfiguredIndexes::of(reader, schema, settings)?;
+        report.notes.extend_from_slice(&configured.notes);
+        report.left_out.clone_from(&configured.left_out);
+        for name in configured.unconfigured_indexes(reader) {
+            report.notes.push(format!("index {name} is in the file, but not configured"));
         }
-        let columns = AttributeDescriptions::new(schema, &asked.settings, &asked.indexes);
-        let judge = EntryChecker::new(schema, &asked.settings, &columns, &texts);
-        verdict.notes.extend(judge.notes());
+        let columns = AttributeDescriptions::new(schema, &configured.settings, &configured.indexes);
+        let checker = EntryChecker::new(schema, &configured.settings, &columns, &texts);
+        report.notes.extend(checker.notes());
         if self.sample > 0 {
-            let drifted = &mut verdict.drifted;
-            return sampled::check(self, reader, &asked, &judge, findings, drifted);
+            return sampled::check(self, reader, &configured, &checker, findings, &mut report.drifted);
         }
-        let postings = asked.postings(self.means, self.counters);
-        walk::check(self, reader, &texts, Some((&judge, &postings)), findings)?;
+        let postings = configured.postings(self.means, self.counters);
+        walk::check(self, reader, &texts, Some((&checker, &postings)), findings)?;
         let sorted = postings.finish(self.means.jobs)?;
-        let (limit, jobs, counters) = (self.limit, self.means.jobs, self.counters);
-        let task = indexes::Task { asked: &asked, sorted: &sorted, damaged, new: self.new, limit, jobs, counters };
-        indexes::check(&task, reader, findings, &mut verdict.drifted)
+        let task = indexes::Task { options: self, configured: &configured, sorted: &sorted, damaged };
+        indexes::check(&task, reader, findings, &mut report.drifted)
     }
 }
 
-/// Adds the DNs of the reported entries.
-fn name(reader: &Reader, findings: &mut Findings) {
+/// Adds the DNs of the entries to the reported findings.
+fn add_dns(reader: &Reader, findings: &mut Findings) {
     let Some(dn2i) = reader.table(b"dn2i") else { return };
-    for problem in findings.problems.values_mut() {
-        for one in &mut problem.told {
-            one.dn = one.id.and_then(|id| dn(&dn2i, id));
-        }
+    for finding in findings.problems.values_mut().flat_map(|problem| &mut problem.told) {
+        finding.dn = finding.id.and_then(|id| dn(&dn2i, id));
     }
 }
 
-/// More RDNs than any DN has: slapd limits DNs to 8192 bytes.
+/// A number of RDNs that no DN exceeds: slapd limits DNs to 8192 bytes.
 const DEEPEST: usize = 4096;
 
-/// Returns the DN of a node, as far up as dn2i has its ancestors: the tree may be damaged.
+/// Returns the DN of a node. If the tree is damaged, the DN ends with the ID of the first ancestor that dn2i lacks.
 pub fn dn(dn2i: &TableReader<'_>, mut id: u64) -> Option<String> {
     let mut parts = Vec::new();
     while id != 0 && parts.len() < DEEPEST {
         let record = dn2i.get(&id.to_ne_bytes()).ok().flatten();
-        let Some(node) = record.as_deref().and_then(dn2i::read).filter(|one| one.child.is_none()) else {
+        let Some(node) = record.as_deref().and_then(dn2i::read).filter(|node| node.child.is_none()) else {
             break;
         };
         parts.push(String::from_utf8_lossy(node.pretty).into_owned());
         id = node.id;
     }
-    let whole = id == 0;
     if parts.is_empty() {
         return None;
     }
-    if !whole {
+    if id != 0 {
         parts.push(format!("(ID {id}) ..."));
     }
     Some(parts.join(","))

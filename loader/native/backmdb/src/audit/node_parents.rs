@@ -1,5 +1,5 @@
-//! Checks that all nodes and counts of a tree match. Checksums in which matching records cancel out need no memory;
-//! only if they differ, all records of dn2i are sorted by node to find the wrong ones.
+//! Checks that all nodes and counts of a tree match. Checksums in which matching records cancel out take no memory. Only
+//! if a checksum is not 0, all records of dn2i are sorted by node to find the wrong records.
 
 use extsort::TupleSorter;
 use ldif::Counters;
@@ -7,6 +7,7 @@ use lmdbfile::TableReader;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::findings::{Finding, Findings, Kind};
+use super::ranges::StopReason;
 use crate::{Result, verify};
 use codec::dn2i;
 
@@ -22,20 +23,20 @@ impl NodeChecksums {
         Self { names: self.names.wrapping_add(other.names), counts: self.counts.wrapping_add(other.counts) }
     }
 
+    /// Adds a node's own record.
     pub fn own(&mut self, id: u64, node: &dn2i::Node<'_>) {
         self.names = self.names.wrapping_add(name_hash(id, node.id, node));
     }
 
-    pub fn listed(&mut self, parent: u64, node: &dn2i::Node<'_>) {
+    /// Subtracts a node's record in the list of `parent`, which counts `entries` in the node's subtree.
+    pub fn listed(&mut self, parent: u64, node: &dn2i::Node<'_>, entries: u64) {
         self.names = self.names.wrapping_sub(name_hash(node.id, parent, node));
+        self.counts = self.counts.wrapping_sub(count_hash(node.id, entries));
     }
 
-    pub fn held(&mut self, id: u64, entries: u64) {
+    /// Adds the size of a node's subtree, summed up from its children.
+    pub fn summed_size(&mut self, id: u64, entries: u64) {
         self.counts = self.counts.wrapping_add(count_hash(id, entries));
-    }
-
-    pub fn add_count(&mut self, id: u64, entries: u64) {
-        self.counts = self.counts.wrapping_sub(count_hash(id, entries));
     }
 }
 
@@ -49,30 +50,32 @@ fn count_hash(id: u64, entries: u64) -> u128 {
     xxh3_128([id.to_le_bytes(), entries.to_le_bytes()].as_flattened())
 }
 
-/// A fact about a node from one record: the node's ID, the kind of fact, and two values.
+/// A fact about a node: the node's ID, the kind of fact, and two values.
 type NodeClaim = [u64; 4];
 
-/// From its own record: the parent, and a hash of the name.
+/// The kind of fact of a node's own record. Values: the parent, and a hash of the name.
 const OWN: u64 = 0;
-/// From a parent's list: the parent, and a hash of the name.
+/// The kind of fact of a record in a parent's list. Values: the parent, and a hash of the name.
 const LISTED: u64 = 1;
-/// Size of its subtree, summed up from its children.
+/// The kind of fact with the size of a node's subtree, summed up from its children.
 const SUMMED_SIZE: u64 = 2;
-/// Size of its subtree according to the record in its parent's list.
+/// The kind of fact with the size of a node's subtree in its parent's list.
 const LISTED_SIZE: u64 = 3;
 
+/// Number of records after which the cancel flag is checked.
 const PATIENCE: u64 = 4096;
 
+/// Finds the nodes and counts that do not match.
 pub fn check(
     dn2i: &TableReader<'_>,
-    means: &verify::Resources,
+    resources: &verify::Resources,
     counters: &Counters,
     findings: &mut Findings,
 ) -> Result<()> {
-    let mut sorter = TupleSorter::<NodeClaim>::new(means.memory / 2, means.jobs, &means.scratch, counters.flag());
-    if let Err(error) = collect(dn2i, &mut sorter, counters)? {
-        findings.add(Kind::Page, || (&error).into());
-        return Ok(());
+    let memory = resources.memory / 2;
+    let mut sorter = TupleSorter::<NodeClaim>::new(memory, resources.jobs, &resources.scratch, counters.flag());
+    if let Err(reason) = collect(dn2i, &mut sorter, counters) {
+        return reason.report(Kind::Page, findings);
     }
     let mut of_node: Vec<NodeClaim> = Vec::new();
     for fact in sorter.finish()? {
@@ -87,55 +90,42 @@ pub fn check(
     Ok(())
 }
 
-/// Collects all facts of dn2i. The inner error is the file's fault.
+/// Collects all facts of dn2i.
+#[allow(clippy::cast_possible_truncation, reason = "half of a hash is enough")]
 fn collect(
     dn2i: &TableReader<'_>,
     sorter: &mut TupleSorter<NodeClaim>,
     counters: &Counters,
-) -> Result<lmdbfile::Result<()>> {
-    let mut cursor = match dn2i.cursor() {
-        Ok(cursor) => cursor,
-        Err(error) => return Ok(Err(error)),
-    };
-    let (mut open, mut seen) = (None::<[u64; 2]>, 0u64);
-    loop {
-        let (key, record) = match cursor.next() {
-            Ok(Some(found)) => found,
-            Ok(None) => break,
-            Err(error) => return Ok(Err(error)),
-        };
+) -> std::result::Result<(), StopReason> {
+    let (mut cursor, mut seen) = (dn2i.cursor()?, 0u64);
+    // The current node, and the size of its subtree; first the root, whose size no list has.
+    let (mut current, mut size) = (0, 1u64);
+    while let Some((key, record)) = cursor.next()? {
         seen += 1;
         if seen % PATIENCE == 0 {
             counters.check()?;
         }
         let Some(id) = codec::id::first(key) else { continue };
-        if open.is_none_or(|[last, _]| last != id) {
-            held(open, sorter)?;
-            open = Some([id, 1]);
+        if id != current {
+            if current > 0 {
+                sorter.push([current, SUMMED_SIZE, size, 0])?;
+            }
+            (current, size) = (id, 1);
         }
         let Some(node) = dn2i::read(record).filter(|_| record != dn2i::ROOT) else { continue };
         match node.child {
-            None => sorter.push([id, OWN, node.id, hash(id, node.id, &node)]),
+            None => sorter.push([id, OWN, node.id, name_hash(id, node.id, &node) as u64])?,
             Some(entries) => {
-                open = open.map(|[id, sum]| [id, sum.saturating_add(entries)]);
-                let listed = sorter.push([node.id, LISTED, id, hash(node.id, id, &node)]);
-                listed.and_then(|()| sorter.push([node.id, LISTED_SIZE, entries, id]))
+                size = size.saturating_add(entries);
+                sorter.push([node.id, LISTED, id, name_hash(node.id, id, &node) as u64])?;
+                sorter.push([node.id, LISTED_SIZE, entries, id])?;
             }
-        }?;
+        }
     }
-    held(open, sorter).map(Ok)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "half a hash is one")]
-fn hash(id: u64, parent: u64, node: &dn2i::Node<'_>) -> u64 {
-    name_hash(id, parent, node) as u64
-}
-
-fn held(open: Option<[u64; 2]>, sorter: &mut TupleSorter<NodeClaim>) -> Result<()> {
-    match open {
-        Some([id, entries]) if id > 0 => sorter.push([id, SUMMED_SIZE, entries, 0]),
-        _ => Ok(()),
+    if current > 0 {
+        sorter.push([current, SUMMED_SIZE, size, 0])?;
     }
+    Ok(())
 }
 
 /// Compares the facts of one node, which are sorted.
@@ -160,9 +150,9 @@ fn judge(facts: &[NodeClaim], findings: &mut Findings) {
         (_, lists, _) if lists > 1 => place(format!("in {lists} lists of children")),
         _ => {}
     }
-    if let (Some([_, _, held, _]), Some([_, _, listed_size, _])) = (of(SUMMED_SIZE).next(), of(LISTED_SIZE).next()) {
-        if held != listed_size {
-            let message = format!("its parent counts {listed_size} entries in its subtree, which has {held}");
+    if let (Some([_, _, summed, _]), Some([_, _, listed, _])) = (of(SUMMED_SIZE).next(), of(LISTED_SIZE).next()) {
+        if summed != listed {
+            let message = format!("its parent counts {listed} entries in its subtree, which has {summed}");
             findings.add(Kind::Subtree, || Finding::of_entry(id, message));
         }
     }

@@ -1,18 +1,18 @@
-//! Reads tables by ranges of entry IDs, which workers with readers of their own take in turn.
+//! Reads tables in parallel, by ranges of entry IDs. Each worker has a reader of its own.
 
 use ldif::Counters;
 use lmdbfile::{Peekable, Reader, TableReader};
 use workers::Turns;
 
-use super::findings::Finding;
+use super::findings::{Finding, Findings, Kind};
 use crate::changes::id_of;
 use crate::{Error, Result};
 
-/// Minimum number of ranges per worker; there may be twice as many. It keeps all workers busy to the end. With many
-/// more ranges, the read-ahead of a worker would often read the range of another.
+/// Minimum number of ranges per worker; a large table has up to twice as many. Enough ranges keep all workers busy until
+/// the end. With too many ranges, the read-ahead of a worker would often read the range of another worker.
 const SPANS: usize = 64;
 
-/// IDs from `from` to `to`, exclusive.
+/// The IDs from `from` up to `to`, without `to`; `None`: up to the last ID.
 #[derive(Debug, Clone, Copy)]
 pub struct IdRange {
     pub from: u64,
@@ -25,16 +25,28 @@ impl IdRange {
     }
 }
 
-/// The reason why a table is not read to its end.
+/// The reason why reading a table ended early.
 pub enum StopReason {
+    /// The file is damaged.
     Damage(Box<Finding>),
-    /// An error that is not the file's fault.
+    /// An error that does not mean a damaged file.
     Failed(Box<Error>),
 }
 
 impl StopReason {
     pub fn damage(finding: Finding) -> Self {
         Self::Damage(Box::new(finding))
+    }
+
+    /// Adds the damage to `findings` as a problem of this kind; returns any other error.
+    pub fn report(self, kind: Kind, findings: &mut Findings) -> Result<()> {
+        match self {
+            Self::Failed(error) => Err(*error),
+            Self::Damage(finding) => {
+                findings.add(kind, || *finding);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -55,10 +67,10 @@ impl From<Error> for StopReason {
 
 /// The records of a table whose keys begin with an entry ID, within a range of IDs.
 pub struct TableRange<'r> {
-    /// The current record; valid while [`id`](Self::id) is `Some`.
+    /// The current record; valid while [`Self::id`] returns an ID.
     pub record: Peekable<'r>,
     name: &'static str,
-    /// Bytes of a key: the ID and any suffix.
+    /// Number of bytes of a key, which begins with the ID.
     size: usize,
     span: IdRange,
     id: Option<u64>,
@@ -108,14 +120,13 @@ impl<'r> TableRange<'r> {
     }
 }
 
-/// Returns ranges cut at keys of id2e's upper branch pages, for this number of workers.
-pub fn id_ranges(id2e: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
-    let wanted = SPANS.saturating_mul(jobs.max(1));
-    // Damage is reported later by the walk over the entries.
-    let cuts = id2e.cuts(wanted).unwrap_or_default();
-    let some = cuts.iter().step_by((cuts.len() / wanted).max(1));
-    let ids = some.filter_map(|key| codec::id::first(key));
-    let mut ids: Vec<u64> = ids.filter(|id| *id > 0).collect();
+/// Divides the IDs of a table into ranges for `jobs` workers. The limits are keys of upper branch pages.
+pub fn id_ranges(table: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
+    let count = SPANS.saturating_mul(jobs.max(1));
+    // Damage is reported later, when the records are read.
+    let cuts = table.cuts(count).unwrap_or_default();
+    let chosen = cuts.iter().step_by((cuts.len() / count).max(1));
+    let mut ids: Vec<u64> = chosen.filter_map(|key| codec::id::first(key)).filter(|id| *id > 0).collect();
     ids.sort_unstable();
     ids.dedup();
     let ends = ids.iter().map(|id| Some(*id)).chain([None]);
@@ -123,8 +134,8 @@ pub fn id_ranges(id2e: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
     starts.zip(ends).map(|(from, to)| IdRange { from, to }).collect()
 }
 
-/// Calls `work` in each of `jobs` threads, or in fewer if there are fewer parts. After an error no thread takes another
-/// part.
+/// Calls `work` in each of `jobs` threads, or in `parts` threads if these are fewer. After an error, the turns end in all
+/// threads.
 pub fn side_by_side(
     reader: &Reader,
     jobs: usize,
@@ -137,7 +148,7 @@ pub fn side_by_side(
     workers::side_by_side(readers, &|| turns.stop(), |reader| work(&reader, &turns)).map(drop)
 }
 
-/// Passes every entry of id2e to `note`, in ranges that `jobs` workers take; `keep` gets the notes of each range.
+/// Passes every entry of id2e to `note`, by ranges of IDs in `jobs` threads. `keep` gets the notes of each range.
 pub fn scan<T: Default>(
     reader: &Reader,
     id2e: &TableReader<'_>,
@@ -151,7 +162,7 @@ pub fn scan<T: Default>(
         let Some(id2e) = reader.table(b"id2e") else { return Ok(()) };
         for at in turns.iter() {
             counters.check()?;
-            let (mut noted, mut seen, mut cursor) = (T::default(), 0, id2e.cursor()?);
+            let (mut notes, mut seen, mut cursor) = (T::default(), 0, id2e.cursor()?);
             cursor.seek(&spans[at].from.to_ne_bytes())?;
             while let Some((key, value)) = cursor.next()? {
                 let id = id_of(key)?;
@@ -159,10 +170,10 @@ pub fn scan<T: Default>(
                     break;
                 }
                 seen += 1;
-                note(id, value, &mut noted)?;
+                note(id, value, &mut notes)?;
             }
             counters.advance(seen);
-            keep(noted)?;
+            keep(notes)?;
         }
         Ok(())
     })

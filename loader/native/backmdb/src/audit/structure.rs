@@ -1,18 +1,20 @@
-//! First and second level of the audit: back-mdb's tables have consistent flags and counts; every page is either used
-//! once or free; keys and values are in order. Then reads the attribute descriptions of ad2i.
+//! First and second level of the audit: the flags and counts of back-mdb's tables are consistent, every page is either
+//! used once or free, and keys and values are in order. Also reads the attribute descriptions of ad2i.
 
 use std::collections::BTreeSet;
 
 use codec::{ad2i, tables};
 use ldif::Counters;
-use lmdbfile::{ErrorKind, Flags, PageUsage, Reader, Seen, Table};
+use lmdbfile::{ErrorKind, Flags, Reader, Seen, Table};
 
 use super::findings::{Finding, Findings, Kind};
 
-/// LMDB's flag that the table of free pages may have (`MDB_FIXEDMAP`), and the flags of tables.
+/// A flag of the environment (`MDB_FIXEDMAP`) that LMDB stores with the flags of the table of free pages.
 const FIXED_MAP: u16 = 0x01;
+/// All flags of a table.
 const OF_TABLE: u16 = 0x7f;
 
+/// Checks the flags and counts of all tables.
 pub fn head(reader: &Reader, findings: &mut Findings) {
     let [free, main] = reader.system_tables();
     flags("free", free, Flags::INTEGERKEY, !FIXED_MAP & OF_TABLE, findings);
@@ -31,37 +33,38 @@ pub fn head(reader: &Reader, findings: &mut Findings) {
 }
 
 fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut Findings) {
-    // LMDB stores the common size of all values there.
+    // In `pad`, LMDB stores the size of all values of a table with `DUPFIXED`.
     if record.pad != 0 && name != "free" && !record.flags.contains(Flags::DUPFIXED) {
         findings.add(Kind::Table, || Finding::new(format!("a value size of {}", record.pad)).of_table(name));
     }
-    let found = record.flags.bits() & mask;
-    if found != expected.bits() & mask {
+    let flags = record.flags.bits() & mask;
+    if flags != expected.bits() & mask {
         let expected = expected.bits();
         findings.add(Kind::Table, || {
-            Finding::new(format!("flags 0x{found:02x}, but slapd requires 0x{expected:02x}")).of_table(name)
+            Finding::new(format!("flags 0x{flags:02x}, but slapd requires 0x{expected:02x}")).of_table(name)
         });
     }
 }
 
-/// Compares the number of entries with that of records in dn2i: one for the root, two per node.
+/// Compares the number of entries with the number of records in dn2i, which has one record for the root and two for each
+/// node.
 fn counts(reader: &Reader, findings: &mut Findings) {
-    let table = |name: &[u8]| reader.table(name);
-    let (Some(id2e), Some(dn2i)) = (table(b"id2e"), table(b"dn2i")) else { return };
+    let (Some(id2e), Some(dn2i)) = (reader.table(b"id2e"), reader.table(b"dn2i")) else { return };
     let (entries, nodes) = (id2e.record().entries, dn2i.record().entries);
     // The entry of the empty DN is the root itself.
-    let root = id2e.get(&0u64.to_ne_bytes()).is_ok_and(|found| found.is_some());
+    let root = id2e.get(&0u64.to_ne_bytes()).is_ok_and(|value| value.is_some());
     let expected = entries.saturating_sub(u64::from(root)).saturating_mul(2).saturating_add(1);
     if nodes != expected && (entries > 0 || nodes > 1) {
         findings.add(Kind::Count, || Finding::new(format!("{entries} entries in id2e, but {nodes} records in dn2i")));
     }
 }
 
-/// Pages after which progress is reported and the cancel flag checked.
+/// Number of pages after which progress is reported.
 const STEP: u64 = 1024;
 
-/// Returns the damaged tables. `new`: the file was written in one go, so it has no free pages. `seen`: pages that were
-/// checked while the file was copied. Fails only if the operating system cannot read the file.
+/// Checks all pages, and returns the names of damaged tables. `new`: a build has just written the file, so it must have no
+/// free pages. `seen`: pages that were checked while the file was copied. Fails only if the operating system cannot read
+/// the file.
 pub fn pages(
     reader: &Reader,
     new: bool,
@@ -70,37 +73,32 @@ pub fn pages(
     findings: &mut Findings,
 ) -> lmdbfile::Result<BTreeSet<String>> {
     counters.begin("pages", reader.pages());
-    let (mut met, mut reported) = (0, 0);
-    let (found, mut damage) = reader.survey(seen, &mut |page| {
-        met += page.count;
-        if met - reported >= STEP {
-            counters.advance(met - reported);
-            reported = met;
+    let mut unreported = 0;
+    let (usage, mut damage) = reader.survey(seen, &mut |page| {
+        unreported += page.count;
+        if unreported >= STEP {
+            counters.advance(std::mem::take(&mut unreported));
         }
         !counters.is_cancelled()
     });
-    if let Some(place) = damage.iter().position(|error| error.kind == ErrorKind::Io) {
-        return Err(damage.swap_remove(place));
+    if let Some(index) = damage.iter().position(|error| error.kind == ErrorKind::Io) {
+        return Err(damage.swap_remove(index));
     }
     for error in &damage {
         findings.add(Kind::Page, || error.into());
     }
-    lost(&found, findings);
-    if new && found.free > 0 {
-        let free = found.free;
-        findings.add(Kind::FreePages, || Finding::new(format!("{free} free pages in a new file")));
-    }
-    Ok(damage.into_iter().filter_map(|error| error.table).collect())
-}
-
-fn lost(found: &PageUsage, findings: &mut Findings) {
-    for run in &found.unreachable {
+    for run in &usage.unreachable {
         let pages = run.end - run.start;
         findings.add(Kind::LostPages, || Finding {
             page: Some(run.start),
             ..Finding::new(format!("{pages} pages that are neither used nor free"))
         });
     }
+    let free = usage.free;
+    if new && free > 0 {
+        findings.add(Kind::FreePages, || Finding::new(format!("{free} free pages in a new file")));
+    }
+    Ok(damage.into_iter().filter_map(|error| error.table).collect())
 }
 
 /// Returns the descriptions in the order of their numbers, from 1.
@@ -134,8 +132,8 @@ pub fn descriptions(reader: &Reader, findings: &mut Findings) -> Vec<String> {
     texts
 }
 
-/// Accepts a name or OID, and options (RFC 4512, 2.5); like slapd, also `_` and a final `=`.
+/// Returns true for a name or OID with any options (RFC 4512, 2.5). Like slapd, also accepts `_` and a final `=`.
 fn is_description(text: &[u8]) -> bool {
-    let known = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._;=".contains(byte);
-    text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().all(known)
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._;=".contains(byte);
+    text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().all(is_allowed)
 }

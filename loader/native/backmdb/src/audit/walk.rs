@@ -1,10 +1,10 @@
-//! Third level of the audit: reads id2e, dn2i and id2v in parallel, ID by ID, and checks that each entry exists, can be
-//! decoded, and has known attributes and values.
+//! Third level of the audit: reads id2e, dn2i and id2v side by side, ID by ID, and checks that each node has an entry,
+//! that the entry can be decoded, that ad2i has its attributes, and that id2v has its values.
 //!
-//! Every node must appear twice, as itself and in its parent's list, and every subtree must contain the number of
-//! entries that its record states. [`NodeChecksums`] sums hashes of both such that matching records cancel out, so the
-//! check needs no memory. A node's subtree is larger than each of its children's, so if the sums are zero there is no
-//! cycle, and every node is below the root.
+//! Every node must have a record of its own and a record in its parent's list, and every subtree must contain the number
+//! of entries that its record states. [`NodeChecksums`] sums hashes such that matching records cancel out, so the check
+//! takes no memory. A node's subtree is larger than the subtree of each child. So if the sums are 0, there is no cycle,
+//! and every node is below the root.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -57,50 +57,45 @@ impl IdRangeResult {
 }
 
 /// The state of one worker, which checks ranges of IDs.
-pub struct Walk<'a> {
-    pub tables: Tables<'a>,
+pub struct Walk<'r, 'a> {
+    pub tables: Tables<'r>,
     /// The descriptions of ad2i, by number from 1.
     pub texts: &'a [String],
-    /// Attributes may be split into several pieces, as `slapadd -q` leaves them.
+    /// An entry may have an attribute in several pieces, as `slapadd -q` leaves it.
     pub scattered: bool,
-    pub judge: Option<(&'a EntryChecker<'a>, ExpectedPostings)>,
+    pub checker: Option<(&'a EntryChecker<'a>, ExpectedPostings)>,
     pub last: LastValues,
-    /// Checks that slapadd would store each entry unchanged; only in addition to `judge`.
+    /// Checks that slapadd would store each entry unchanged; only in addition to `checker`.
     pub as_loaded: Option<AsLoaded<'a>>,
     pub part: IdRangeResult,
-    /// IDs since the counters were last updated: many ranges are shorter than that interval.
+    /// Number of IDs since the counters were last updated. Many ranges are shorter than that interval.
     pub seen: u64,
     pub counters: &'a Counters,
 }
 
-/// The rows of id2v of one entry: attribute numbers, each with its rows in order.
+/// The rows of one entry in id2v: the ascending attribute numbers, each with its rows in order.
 pub type MultivalRecords = Vec<(u32, Vec<Vec<u8>>)>;
 
 pub fn of_number(rows: &MultivalRecords, number: u32) -> &[Vec<u8>] {
-    let found = rows.binary_search_by_key(&number, |(number, _)| *number);
-    found.map_or(&[], |at| &rows[at].1)
+    let index = rows.binary_search_by_key(&number, |(number, _)| *number);
+    index.map_or(&[], |index| &rows[index].1)
 }
 
 /// Returns the message for an attribute with a wrong number of values in id2v.
-pub fn values_apart(found: usize, one: &Stored<'_>) -> String {
-    format!("{found} values in id2v of attribute number {}, not {}", one.number, one.count)
+pub fn values_apart(count: usize, stored: &Stored<'_>) -> String {
+    format!("{count} values in id2v of attribute number {}, not {}", stored.number, stored.count)
 }
 
 /// Number of IDs after which the sorter may sort its buffers and the cancel flag is checked.
 const PATIENCE: u64 = 1024;
 
-impl Walk<'_> {
-    /// Checks the IDs of `span`; `part` has the findings afterwards.
+impl Walk<'_, '_> {
+    /// Checks the IDs of `span`, and adds the findings to `part`.
     pub fn span(&mut self, span: IdRange) -> Result<()> {
-        match self.try_span(span) {
-            Ok(()) => Ok(()),
-            Err(StopReason::Failed(error)) => Err(*error),
-            Err(StopReason::Damage(finding)) => {
-                self.part.broken = true;
-                self.part.findings.add(Kind::Page, || *finding);
-                Ok(())
-            }
-        }
+        self.try_span(span).or_else(|reason| {
+            self.part.broken = true;
+            reason.report(Kind::Page, &mut self.part.findings)
+        })
     }
 
     fn try_span(&mut self, span: IdRange) -> std::result::Result<(), StopReason> {
@@ -130,13 +125,14 @@ impl Walk<'_> {
     /// Hands over all index keys after the last range.
     pub fn end(self) -> Result<()> {
         self.counters.advance(self.seen);
-        self.judge.map_or(Ok(()), |(_, posted)| posted.end())
+        self.checker.map_or(Ok(()), |(_, posted)| posted.end())
     }
 
+    /// Lets the sorter sort its buffers, and updates the counters.
     fn settle(&mut self) -> std::result::Result<(), StopReason> {
         self.counters.check()?;
         self.counters.advance(std::mem::take(&mut self.seen));
-        if let Some((_, posted)) = &mut self.judge {
+        if let Some((_, posted)) = &mut self.checker {
             posted.writer.finish_index()?;
         }
         Ok(())
@@ -146,7 +142,7 @@ impl Walk<'_> {
         self.part.findings.add(kind, || Finding::of_entry(id, message));
     }
 
-    /// Reads the records of a node: the node's own, which is returned, and its children's.
+    /// Reads the records of a node: its own record, which is returned, and the records of its children.
     fn node(&mut self, id: u64, nodes: &mut TableRange<'_>) -> std::result::Result<Option<Vec<u8>>, StopReason> {
         let (mut own, mut below, mut last) = (None, Some(1u64), Vec::new());
         let mut first = true;
@@ -172,7 +168,7 @@ impl Walk<'_> {
             self.add(Kind::Node, id, "it has no record of its own in dn2i");
         }
         match below {
-            Some(entries) if id != 0 => self.part.sums.held(id, entries),
+            Some(entries) if id != 0 => self.part.sums.summed_size(id, entries),
             Some(_) => {}
             None => self.add(Kind::Subtree, id, "the counts of its children are invalid"),
         }
@@ -189,8 +185,7 @@ impl Walk<'_> {
             let name = String::from_utf8_lossy(node.normal).into_owned();
             self.add(Kind::Sibling, parent, format!("two of its children are called {name}"));
         }
-        self.part.sums.listed(parent, node);
-        self.part.sums.add_count(node.id, entries);
+        self.part.sums.listed(parent, node, entries);
         Some(entries)
     }
 
@@ -208,8 +203,8 @@ impl Walk<'_> {
             if rows.last().is_none_or(|(last, _)| *last != number) {
                 rows.push((number, Vec::new()));
             }
-            if let Some((_, kept)) = rows.last_mut() {
-                kept.push(values.record.value.clone());
+            if let Some((_, records)) = rows.last_mut() {
+                records.push(values.record.value.clone());
             }
             values.step()?;
         }
@@ -236,8 +231,8 @@ impl Walk<'_> {
         match StoredEntry::read_whole(value) {
             Some(entry) => {
                 self.attributes(id, &entry, rows);
-                self.judged(id, &entry, rows, own);
-                self.as_loaded(id, &entry, value.len(), own);
+                self.check_entry(id, &entry, rows, own);
+                self.check_as_loaded(id, &entry, value.len(), own);
             }
             None => self.add(Kind::Entry, id, "its value in id2e cannot be read"),
         }
@@ -247,18 +242,17 @@ impl Walk<'_> {
     fn attributes(&mut self, id: u64, entry: &StoredEntry<'_>, rows: &MultivalRecords) {
         let mut apart = 0;
         self.numbers(id, entry);
-        for one in entry.attributes.iter().filter(|one| one.apart) {
+        for stored in entry.attributes.iter().filter(|stored| stored.apart) {
             apart += 1;
-            let rows = of_number(rows, one.number);
-            if rows.len() != one.count as usize {
-                self.add(Kind::Values, id, values_apart(rows.len(), one));
+            let rows = of_number(rows, stored.number);
+            if rows.len() != stored.count as usize {
+                self.add(Kind::Values, id, values_apart(rows.len(), stored));
             }
-            // `judge` reads the rows, too, and reports this itself.
-            let legible = |row: &Vec<u8>| id2v::read_row(row, one.has_normals).is_some();
-            if self.judge.is_none() && !rows.iter().all(legible) {
-                let number = one.number;
-                let what = format!("a row of id2v of attribute number {number} cannot be read");
-                self.add(Kind::Values, id, what);
+            // `checker` reports rows that it cannot read.
+            let is_readable = |row: &Vec<u8>| id2v::read_row(row, stored.has_normals).is_some();
+            if self.checker.is_none() && !rows.iter().all(is_readable) {
+                let message = format!("a row of id2v of attribute number {} cannot be read", stored.number);
+                self.add(Kind::Values, id, message);
             }
         }
         if apart < rows.len() {
@@ -266,32 +260,35 @@ impl Walk<'_> {
         }
     }
 
+    /// Checks that attribute numbers are known and unique.
     fn numbers(&mut self, id: u64, entry: &StoredEntry<'_>) {
-        let numbers = entry.attributes.iter().map(|one| one.number);
+        let numbers = entry.attributes.iter().map(|stored| stored.number);
         if numbers.clone().eq(self.last.numbers.iter().copied()) {
             return;
         }
         self.last.numbers.clear();
         let mut sorted: Vec<u32> = numbers.clone().collect();
         sorted.sort_unstable();
-        let is_twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
-        if !is_twice && sorted.iter().all(|number| self.text(*number).is_some()) {
-            self.last.numbers.extend(numbers);
-            return;
+        let twice = sorted.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        let mut is_valid = true;
+        for number in twice {
+            is_valid = false;
+            if !self.scattered {
+                let text = self.text(number).unwrap_or_default().to_owned();
+                self.part.findings.add(Kind::Scattered, || {
+                    let message = "the attribute stands in several pieces; slapd changes only the first";
+                    Finding::of_entry(id, message).of_attribute(&text)
+                });
+            }
         }
-        let numbers = sorted;
-        let twice = numbers.windows(2).filter(|pair| pair[0] == pair[1] && !self.scattered);
-        for pair in twice.map(|pair| pair[0]).collect::<Vec<_>>() {
-            let text = self.text(pair).unwrap_or_default().to_owned();
-            self.part.findings.add(Kind::Scattered, || {
-                let what = "the attribute stands in several pieces; slapd changes only the first";
-                Finding::of_entry(id, what).of_attribute(&text)
-            });
-        }
-        for number in numbers {
-            if self.text(number).is_none() {
+        for number in &sorted {
+            if self.text(*number).is_none() {
+                is_valid = false;
                 self.add(Kind::Entry, id, format!("no attribute has the number {number}"));
             }
+        }
+        if is_valid {
+            self.last.numbers.extend(numbers);
         }
     }
 
@@ -300,78 +297,84 @@ impl Walk<'_> {
         self.texts.get(at).map(String::as_str)
     }
 
-    fn as_loaded(&mut self, id: u64, entry: &StoredEntry<'_>, size: usize, own: Option<&[u8]>) {
-        let Some(ask) = &mut self.as_loaded else { return };
+    fn check_as_loaded(&mut self, id: u64, entry: &StoredEntry<'_>, size: usize, own: Option<&[u8]>) {
+        let Some(as_loaded) = &mut self.as_loaded else { return };
         let node = own.and_then(dn2i::read);
-        let name = |ask: &AsLoaded<'_>| node.map_or(Ok(()), |node| ask.name(&node));
-        if let Err(refusal) = ask.entry(entry, size).and_then(|()| name(ask)) {
+        let result = as_loaded.entry(entry, size).and_then(|()| node.map_or(Ok(()), |node| as_loaded.name(&node)));
+        if let Err(refusal) = result {
             self.add(Kind::Schema, id, refusal.0);
         }
     }
 
-    fn judged(&mut self, id: u64, entry: &StoredEntry<'_>, rows: &MultivalRecords, own: Option<&[u8]>) {
+    fn check_entry(&mut self, id: u64, entry: &StoredEntry<'_>, rows: &MultivalRecords, own: Option<&[u8]>) {
         // slapd generates no index keys for the entry of the empty DN.
-        let Some((judge, posted)) = self.judge.as_mut().filter(|_| id != 0) else { return };
+        let Some((checker, posted)) = self.checker.as_mut().filter(|_| id != 0) else { return };
         let findings = &mut self.part.findings;
         let mut report = |kind: Kind, finding: Finding| {
             findings.add(kind, || Finding { id: Some(id), ..finding });
         };
-        judge.next_entry(&mut self.last, entry, rows, &mut posted.at(id), &mut report);
+        checker.next_entry(&mut self.last, entry, rows, &mut posted.at(id), &mut report);
         if let Some(node) = own.and_then(dn2i::read) {
-            judge.name(&node, entry, rows, &mut report);
+            checker.name(&node, entry, rows, &mut report);
         }
     }
 }
 
-type EntryCheck<'a> = Option<(&'a EntryChecker<'a>, &'a Postings)>;
+/// Checks all IDs in parallel. `new_walk` creates the state of a worker; `keep` gets the result of each range with the
+/// range's number.
+pub fn each_range<'a>(
+    reader: &Reader,
+    (jobs, counters): (usize, &Counters),
+    new_walk: impl for<'r> Fn(Tables<'r>) -> Walk<'r, 'a> + Sync,
+    keep: impl Fn(usize, IdRangeResult) -> Result<()> + Sync,
+) -> Result<()> {
+    let Some(tables) = Tables::of(reader) else { return Ok(()) };
+    counters.begin("entries", tables.id2e.record().entries);
+    let ranges = id_ranges(&tables.id2e, jobs);
+    side_by_side(reader, jobs, ranges.len(), |reader, turns| {
+        let Some(tables) = Tables::of(reader) else { return Ok(()) };
+        let mut walk = new_walk(tables);
+        for at in turns.iter() {
+            walk.span(ranges[at])?;
+            let empty = IdRangeResult::new(walk.part.findings.limit);
+            keep(at, std::mem::replace(&mut walk.part, empty))?;
+        }
+        walk.end()
+    })
+}
 
-/// Checks all entries, in ranges processed in parallel. `texts`: the descriptions in ad2i.
+/// Checks all entries. `texts`: the descriptions in ad2i.
 pub fn check(
-    look: &AuditOptions<'_>,
+    options: &AuditOptions<'_>,
     reader: &Reader,
     texts: &[String],
-    judging: EntryCheck<'_>,
+    checker: Option<(&EntryChecker<'_>, &Postings)>,
     findings: &mut Findings,
 ) -> Result<()> {
     let Some(tables) = Tables::of(reader) else { return Ok(()) };
-    look.counters.begin("entries", tables.id2e.record().entries);
-    let spans = id_ranges(&tables.id2e, look.means.jobs);
-    let done = Mutex::new(BTreeMap::new());
-    side_by_side(reader, look.means.jobs, spans.len(), |reader, turns| {
-        let Some(tables) = Tables::of(reader) else { return Ok(()) };
-        let judge = judging.map(|(judge, postings)| (judge, ExpectedPostings::new(postings.writer())));
-        let (part, counters) = (IdRangeResult::new(look.limit), look.counters);
-        let mut walk = Walk {
+    let counters = options.counters;
+    let parts = Mutex::new(BTreeMap::new());
+    each_range(
+        reader,
+        (options.means.jobs, counters),
+        |tables| Walk {
             tables,
             texts,
-            scattered: look.new,
-            judge,
+            scattered: options.new,
+            checker: checker.map(|(checker, postings)| (checker, ExpectedPostings::new(postings.writer()))),
             last: LastValues::default(),
             as_loaded: None,
-            part,
+            part: IdRangeResult::new(options.limit),
             seen: 0,
             counters,
-        };
-        for at in turns.iter() {
-            walk.span(spans[at])?;
-            let part = std::mem::replace(&mut walk.part, IdRangeResult::new(look.limit));
-            lock(&done).insert(at, part);
-        }
-        walk.end()
-    })?;
-    let parts = std::mem::take(&mut *lock(&done));
-    settle(look, &tables, parts, findings)
-}
-
-/// Merges the findings of all ranges in the order of IDs; finds nodes and counts that do not match.
-fn settle(
-    look: &AuditOptions<'_>,
-    tables: &Tables<'_>,
-    parts: BTreeMap<usize, IdRangeResult>,
-    findings: &mut Findings,
-) -> Result<()> {
+        },
+        |at, part| {
+            lock(&parts).insert(at, part);
+            Ok(())
+        },
+    )?;
     let (mut sums, mut broken, mut entries) = (NodeChecksums::default(), false, 0);
-    for part in parts.into_values() {
+    for part in std::mem::take(&mut *lock(&parts)).into_values() {
         sums = sums.add(part.sums);
         broken |= part.broken;
         entries += part.entries;
@@ -384,11 +387,9 @@ fn settle(
     if broken || sums == NodeChecksums::default() {
         return Ok(());
     }
-    look.counters.begin("places", 0);
-    let is_located =
-        |findings: &Findings| [Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind));
-    node_parents::check(&tables.dn2i, look.means, look.counters, findings)?;
-    if !is_located(findings) {
+    counters.begin("places", 0);
+    node_parents::check(&tables.dn2i, options.means, counters, findings)?;
+    if ![Kind::Place, Kind::Subtree].iter().any(|kind| findings.problems.contains_key(kind)) {
         findings.add(Kind::Place, || Finding::new("nodes do not match the lists of their parents"));
     }
     Ok(())

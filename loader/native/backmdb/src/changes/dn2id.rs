@@ -1,7 +1,7 @@
-//! Changes the DN tree: removes nodes from their old parents and inserts them under the new ones.
+//! Changes the DN tree: removes nodes from their old parents and inserts them under their new parents.
 //!
-//! First all nodes that moved or were deleted are removed, each with the rest of its subtree; then nodes are inserted,
-//! parents first. So the result does not depend on the order in which names were given up and taken.
+//! First all moved or deleted nodes are removed, each with the rest of its subtree. Then nodes are inserted, parents
+//! first. So the result does not depend on the order in which entries were renamed at the provider.
 
 use std::collections::BTreeMap;
 
@@ -17,56 +17,60 @@ use crate::{Code, Error, Result};
 use codec::dn2i;
 use schema::Schema;
 
-/// slapd accepts no DN with more RDNs (`SLAP_LDAPDN_MAXLEN` bytes).
+/// Maximum number of RDNs of a DN: slapd accepts at most as many bytes (`SLAP_LDAPDN_MAXLEN`).
 const DEEPEST: usize = 8192;
 
-/// A node as it is in the file.
-#[derive(Debug, Clone)]
-pub struct NodeBefore {
+/// A node's name and the ID of its parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
     pub parent: u64,
     pub normal: Box<[u8]>,
     pub pretty: Box<[u8]>,
 }
 
-/// A node as it will be.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeAfter<'a> {
-    pub id: u64,
-    pub parent: u64,
-    pub normal: &'a [u8],
-    pub pretty: &'a [u8],
+impl Node {
+    /// Returns the node's own record.
+    fn own(&self) -> Vec<u8> {
+        let mut record = Vec::new();
+        dn2i::own(&mut record, &self.normal, &self.pretty, self.parent);
+        record
+    }
+
+    /// Returns the node's record in its parent's list. `count`: the number of entries in its subtree.
+    fn child(&self, id: u64, count: u64) -> Vec<u8> {
+        let mut record = Vec::new();
+        dn2i::child(&mut record, &self.normal, &self.pretty, id, count);
+        record
+    }
 }
 
-#[derive(Debug, Clone)]
-struct ParentAndRdn {
-    parent: u64,
-    normal: Box<[u8]>,
-    pretty: Box<[u8]>,
-}
-
-/// Why a node cannot be inserted.
+/// The reason why a node cannot be inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoParent {
-    /// Another node, with this ID, has the name.
-    Taken(u64),
-    /// The node would be its own ancestor.
-    Below,
+pub enum InsertRefusal {
+    /// The parent has another child with this name. The number is the child's ID.
+    NameTaken(u64),
+    /// The node would be below itself, or below a removed node.
+    NoPathToRoot,
 }
 
 pub struct Dn2idChanges<'r> {
     dn2i: TableReader<'r>,
     schema: &'r Schema,
     suffixes: &'r Suffixes,
-    old: FxHashMap<u64, NodeBefore>,
+    /// Cache of nodes as they are in the file.
+    old: FxHashMap<u64, Node>,
+    /// Cache of hashes of DNs in the file.
     hashes: FxHashMap<u64, Hash>,
     /// Sizes of subtrees that differ from those in the file.
     counts: FxHashMap<u64, u64>,
-    taken: FxHashSet<u64>,
-    hanging: FxHashMap<u64, bool>,
-    placed: FxHashMap<u64, ParentAndRdn>,
-    by_name: FxHashMap<(u64, Box<[u8]>), u64>,
-    /// IDs of parents by the hashes of their DNs.
-    found: FxHashMap<Hash, u64>,
+    removed: FxHashSet<u64>,
+    /// Cache: the node is below a removed node.
+    cut_off: FxHashMap<u64, bool>,
+    inserted: FxHashMap<u64, Node>,
+    /// IDs of inserted nodes by their parents and normalised names.
+    inserted_by_name: FxHashMap<(u64, Box<[u8]>), u64>,
+    /// Cache: IDs by the hashes of their DNs in the changed tree.
+    ids: FxHashMap<Hash, u64>,
 }
 
 impl<'r> Dn2idChanges<'r> {
@@ -78,27 +82,27 @@ impl<'r> Dn2idChanges<'r> {
             old: FxHashMap::default(),
             hashes: FxHashMap::default(),
             counts: FxHashMap::default(),
-            taken: FxHashSet::default(),
-            hanging: FxHashMap::default(),
-            placed: FxHashMap::default(),
-            by_name: FxHashMap::default(),
-            found: FxHashMap::default(),
+            removed: FxHashSet::default(),
+            cut_off: FxHashMap::default(),
+            inserted: FxHashMap::default(),
+            inserted_by_name: FxHashMap::default(),
+            ids: FxHashMap::default(),
         }
     }
 
     /// Returns the node as it is in the file.
-    pub fn old(&mut self, id: u64) -> Result<&NodeBefore> {
+    pub fn old(&mut self, id: u64) -> Result<&Node> {
         if !self.old.contains_key(&id) {
             let record = self.dn2i.get(&id.to_ne_bytes())?;
             let record = record.ok_or_else(|| wrong(format!("entry {id} is not in dn2i")))?;
             let node = read_node(&record)?;
             let (normal, pretty) = (node.normal.into(), node.pretty.into());
-            self.old.insert(id, NodeBefore { parent: node.id, normal, pretty });
+            self.old.insert(id, Node { parent: node.id, normal, pretty });
         }
         Ok(&self.old[&id])
     }
 
-    /// Returns the hash of the node's DN in the file.
+    /// Returns the hash of the DN that the node has in the file.
     pub fn old_hash(&mut self, id: u64) -> Result<Hash> {
         let (mut chain, mut at) = (Vec::new(), id);
         while at != 0 && !self.hashes.contains_key(&at) {
@@ -116,14 +120,15 @@ impl<'r> Dn2idChanges<'r> {
         Ok(hash)
     }
 
+    /// Returns the parent in the changed tree; `None` for a removed node.
     fn parent(&mut self, id: u64) -> Result<Option<u64>> {
-        if let Some(placed) = self.placed.get(&id) {
-            return Ok(Some(placed.parent));
+        if let Some(node) = self.inserted.get(&id) {
+            return Ok(Some(node.parent));
         }
-        if self.taken.contains(&id) { Ok(None) } else { self.old(id).map(|old| Some(old.parent)) }
+        if self.removed.contains(&id) { Ok(None) } else { self.old(id).map(|old| Some(old.parent)) }
     }
 
-    /// Returns the number of entries in the subtree, including its root.
+    /// Returns the number of entries in the changed subtree, including its root.
     pub fn count(&mut self, id: u64) -> Result<u64> {
         if let Some(count) = self.counts.get(&id) {
             return Ok(*count);
@@ -134,20 +139,20 @@ impl<'r> Dn2idChanges<'r> {
 
     /// Returns the node's record in its parent's list, from the file.
     fn listed(&mut self, id: u64) -> Result<Vec<u8>> {
-        let (mut like, old) = (Vec::new(), self.old(id)?.clone());
-        dn2i::child(&mut like, &old.normal, &old.pretty, id, 0);
-        let found = self.dn2i.find(&old.parent.to_ne_bytes(), &like)?;
-        found.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
+        let (dn2i, old) = (self.dn2i, self.old(id)?);
+        let record = dn2i.find(&old.parent.to_ne_bytes(), &old.child(id, 0))?;
+        record.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
     }
 
-    /// Adds `by` to subtree sizes from `id` up to the root or a removed node; returns whether the root was reached.
-    fn climb(&mut self, id: u64, by: i64) -> Result<bool> {
+    /// Adds `by` to the sizes of the subtrees from `id` up to the root or a removed node. Returns true if it came to the
+    /// root.
+    fn add_to_counts(&mut self, id: u64, by: i64) -> Result<bool> {
         let (mut at, mut steps) = (id, 0);
         while at != 0 {
             let count = self.count(at)?.checked_add_signed(by);
             self.counts.insert(at, count.ok_or_else(|| wrong("a subtree with less than no entries"))?);
-            let Some(above) = self.parent(at)? else { return Ok(false) };
-            at = above;
+            let Some(parent) = self.parent(at)? else { return Ok(false) };
+            at = parent;
             steps += 1;
             if steps > DEEPEST {
                 return Err(endless(id));
@@ -156,15 +161,15 @@ impl<'r> Dn2idChanges<'r> {
         Ok(true)
     }
 
-    /// Returns true if the node is in the tree but one of its ancestors was removed.
-    pub fn hangs(&mut self, id: u64) -> Result<bool> {
+    /// Returns true if the node was not removed, but one of its ancestors was.
+    pub fn is_cut_off(&mut self, id: u64) -> Result<bool> {
         let (mut at, mut chain) = (id, Vec::new());
-        let hangs = loop {
-            if at == 0 || self.taken.contains(&at) {
+        let is_cut_off = loop {
+            if at == 0 || self.removed.contains(&at) {
                 break at != 0;
             }
-            if let Some(hangs) = self.hanging.get(&at) {
-                break *hangs;
+            if let Some(is_cut_off) = self.cut_off.get(&at) {
+                break *is_cut_off;
             }
             if chain.len() > DEEPEST {
                 return Err(endless(id));
@@ -172,37 +177,36 @@ impl<'r> Dn2idChanges<'r> {
             chain.push(at);
             at = self.old(at)?.parent;
         };
-        // Only the ancestors are cached: this entry itself may be removed next, which changes nothing for the others.
-        self.hanging.extend(chain.into_iter().skip(1).map(|above| (above, hangs)));
-        Ok(hangs && !self.taken.contains(&id))
+        // Only the ancestors are cached: this node itself may be removed next. That changes nothing for its ancestors.
+        self.cut_off.extend(chain.into_iter().skip(1).map(|ancestor| (ancestor, is_cut_off)));
+        Ok(is_cut_off && !self.removed.contains(&id))
     }
 
     /// Removes the node with its subtree.
     pub fn remove(&mut self, id: u64) -> Result<()> {
-        let count = self.count(id)?;
-        let parent = self.old(id)?.parent;
-        self.taken.insert(id);
+        let (count, parent) = (self.count(id)?, self.old(id)?.parent);
+        self.removed.insert(id);
         self.counts.insert(id, count);
-        self.climb(parent, -i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
+        self.add_to_counts(parent, -i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
     }
 
     /// Reinserts a removed node at its old position.
     pub fn restore(&mut self, id: u64) -> Result<()> {
         let (count, parent) = (self.count(id)?, self.old(id)?.parent);
-        self.taken.remove(&id);
-        self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
+        self.removed.remove(&id);
+        self.add_to_counts(parent, i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
     }
 
     /// Returns the ID of the child with that name in the changed tree.
     pub fn child(&self, parent: u64, normal: &[u8]) -> Result<Option<u64>> {
-        if let Some(id) = self.by_name.get(&(parent, Box::from(normal))) {
+        if let Some(id) = self.inserted_by_name.get(&(parent, Box::from(normal))) {
             return Ok(Some(*id));
         }
         let mut like = Vec::new();
         dn2i::child(&mut like, normal, normal, 0, 0);
-        let found = self.dn2i.find(&parent.to_ne_bytes(), &like)?;
-        let id = found.map(|record| read_node(&record).map(|node| node.id)).transpose()?;
-        Ok(id.filter(|id| !self.taken.contains(id)))
+        let record = self.dn2i.find(&parent.to_ne_bytes(), &like)?;
+        let id = record.map(|record| read_node(&record).map(|node| node.id)).transpose()?;
+        Ok(id.filter(|id| !self.removed.contains(id)))
     }
 
     /// Returns the ID of the entry with that DN in the changed tree.
@@ -210,72 +214,64 @@ impl<'r> Dn2idChanges<'r> {
         if hash == ROOT {
             return Ok(Some(0));
         }
-        if let Some(id) = self.found.get(&hash) {
+        if let Some(id) = self.ids.get(&hash) {
             return Ok(Some(*id));
         }
         let dn = self.schema.dn(text).with_code(Code::Schema)?;
-        let Some(steps) = self.suffixes.steps(&dn) else { return Ok(None) };
-        let mut at = 0;
-        for step in steps {
-            let Some(below) = self.child(at, &step)? else { return Ok(None) };
-            at = below;
+        let Some(names) = self.suffixes.steps(&dn) else { return Ok(None) };
+        let mut id = 0;
+        for name in names {
+            let Some(child) = self.child(id, &name)? else { return Ok(None) };
+            id = child;
         }
-        self.found.insert(hash, at);
-        Ok(Some(at))
+        self.ids.insert(hash, id);
+        Ok(Some(id))
     }
 
     /// Inserts the node under its parent.
-    pub fn insert(&mut self, wanted: &NodeAfter<'_>) -> Result<std::result::Result<(), NoParent>> {
-        if let Some(other) = self.child(wanted.parent, wanted.normal)? {
-            return Ok(Err(NoParent::Taken(other)));
+    pub fn insert(&mut self, id: u64, node: Node) -> Result<std::result::Result<(), InsertRefusal>> {
+        if let Some(other) = self.child(node.parent, &node.normal)? {
+            return Ok(Err(InsertRefusal::NameTaken(other)));
         }
-        let NodeAfter { id, parent, normal, pretty } = *wanted;
-        let count = if self.taken.contains(&id) { self.count(id)? } else { 1 };
+        let count = if self.removed.contains(&id) { self.count(id)? } else { 1 };
         self.counts.insert(id, count);
-        if !self.climb(parent, i64::try_from(count).unwrap_or(i64::MAX))? {
-            return Ok(Err(NoParent::Below));
+        if !self.add_to_counts(node.parent, i64::try_from(count).unwrap_or(i64::MAX))? {
+            return Ok(Err(InsertRefusal::NoPathToRoot));
         }
-        self.placed.insert(id, ParentAndRdn { parent, normal: normal.into(), pretty: pretty.into() });
-        self.by_name.insert((parent, normal.into()), id);
+        self.inserted_by_name.insert((node.parent, node.normal.clone()), id);
+        self.inserted.insert(id, node);
         Ok(Ok(()))
     }
 
-    /// Returns true if the node's parent or name differs from the file.
-    pub fn moved(&mut self, id: u64) -> Result<bool> {
-        let Some(placed) = self.placed.get(&id).cloned() else { return Ok(false) };
-        let old = self.old(id)?;
-        Ok((old.parent, &old.normal, &old.pretty) != (placed.parent, &placed.normal, &placed.pretty))
+    /// Returns true if the node has another parent or name than in the file.
+    pub fn is_moved(&mut self, id: u64) -> Result<bool> {
+        let Some(node) = self.inserted.get(&id).cloned() else { return Ok(false) };
+        Ok(*self.old(id)? != node)
     }
 
-    /// Writes removed and new records in the order of keys, removed ones first: a new node may have taken over a name.
+    /// Writes removed and new records in the order of keys. The removals come first, because a new node may have the
+    /// name of a removed node.
     pub fn write(mut self, sink: &mut impl Sink) -> Result<()> {
         sink.open("dn2i")?;
         let mut gone: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
         let mut new: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
-        let taken: Vec<u64> = self.taken.iter().copied().collect();
-        for id in taken {
+        let removed: Vec<u64> = self.removed.iter().copied().collect();
+        for id in removed {
             let old = self.old(id)?.clone();
-            let mut own = Vec::new();
-            dn2i::own(&mut own, &old.normal, &old.pretty, old.parent);
-            gone.entry(id).or_default().push(own);
+            gone.entry(id).or_default().push(old.own());
             gone.entry(old.parent).or_default().push(self.listed(id)?);
         }
-        for (id, placed) in std::mem::take(&mut self.placed) {
-            let ParentAndRdn { parent, normal, pretty } = placed;
-            let (mut own, mut child) = (Vec::new(), Vec::new());
-            dn2i::own(&mut own, &normal, &pretty, parent);
-            dn2i::child(&mut child, &normal, &pretty, id, self.counts[&id]);
-            new.entry(id).or_default().push(own);
-            new.entry(parent).or_default().push(child);
+        for (id, node) in std::mem::take(&mut self.inserted) {
+            new.entry(id).or_default().push(node.own());
+            new.entry(node.parent).or_default().push(node.child(id, self.counts[&id]));
             self.counts.remove(&id);
         }
         for (id, count) in std::mem::take(&mut self.counts) {
-            if self.taken.contains(&id) {
+            if self.removed.contains(&id) {
                 continue;
             }
             let (old, listed) = (self.old(id)?.clone(), self.listed(id)?);
-            let mut child = Vec::new();
-            dn2i::child(&mut child, &old.normal, &old.pretty, id, count);
+            let child = old.child(id, count);
             if child != listed {
                 gone.entry(old.parent).or_default().push(listed);
                 new.entry(old.parent).or_default().push(child);

@@ -1,10 +1,10 @@
-//! Encodes the entries that changed at the provider as the database will store them.
+//! Encodes the changed entries of the provider as the database will store them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 
-use common::{InFile, WithCode};
+use common::InFile;
 use ldif::records::Records;
 use ldif::{Counters, Record};
 use rustc_hash::FxHashMap;
@@ -17,7 +17,8 @@ use crate::shared::BuildContext;
 use crate::{Code, Error, Result, Source, damaged_entry};
 use codec::id2e;
 
-/// Maximum number of changed entries: entry n posts its index keys at 2n before the change and 2n + 1 after it.
+/// Maximum number of changed entries. The positions of the index keys have 32 bits: the keys that entry n had before the
+/// change have position 2n, its new keys have position 2n + 1.
 const MOST: usize = 1 << 30;
 
 /// A changed entry, with its RDN in normalised and pretty form.
@@ -29,14 +30,16 @@ pub struct ReceivedEntry {
     pub normal: Box<[u8]>,
     pub pretty: Box<[u8]>,
     pub suffix: bool,
+    /// Offset and length of the value in [`ReceivedEntries::values`].
     value: (u64, usize),
 }
 
 pub struct ReceivedEntries {
-    /// By entry number; entries that came again later, or were lost, are not in [`ReceivedEntries::by_uuid`].
+    /// By entry number.
     pub entries: Vec<ReceivedEntry>,
+    /// Numbers of the entries, without lost entries and without entries that came again later.
     pub by_uuid: FxHashMap<Uuid, usize>,
-    /// Hash and text of each DN.
+    /// Hash and text of each parent's DN.
     pub parents: Vec<(Hash, Box<[u8]>)>,
     values: File,
 }
@@ -50,17 +53,19 @@ impl ReceivedEntries {
         Ok(value)
     }
 
+    /// Returns false for a lost entry, and for an entry that came again later.
     pub fn is_live(&self, number: usize) -> bool {
-        let uuid = self.entries.get(number).map(|one| one.uuid);
-        uuid.is_some_and(|uuid| self.by_uuid.get(&uuid) == Some(&number))
+        self.by_uuid.get(&self.entries[number].uuid) == Some(&number)
     }
 }
 
 struct Receiver {
-    arrived: ReceivedEntries,
-    known: FxHashMap<Hash, u32>,
+    received: ReceivedEntries,
+    /// Indexes of parents by the hashes of their DNs.
+    parents: FxHashMap<Hash, u32>,
     file: BufWriter<File>,
-    at: u64,
+    /// Bytes in `file`.
+    size: u64,
     uuid_number: u32,
 }
 
@@ -69,37 +74,30 @@ pub fn receive(shared: &BuildContext<'_>, report: &SyncResult, encoder: &mut Enc
     let path = shared.options.scratch.join("values");
     let file = File::create(&path).in_file(Some(&path))?;
     let values = File::open(&path).in_file(Some(&path))?;
-    let arrived = ReceivedEntries { entries: Vec::new(), by_uuid: FxHashMap::default(), parents: Vec::new(), values };
-    let uuid_number = uuid_number(shared)?;
-    let (known, file) = (FxHashMap::default(), BufWriter::with_capacity(1 << 20, file));
-    let mut receiver = Receiver { arrived, known, file, at: 0, uuid_number };
+    let received = ReceivedEntries { entries: Vec::new(), by_uuid: FxHashMap::default(), parents: Vec::new(), values };
+    let uuid_number = shared.columns.number_of(b"entryUUID")?;
+    let (parents, file) = (FxHashMap::default(), BufWriter::with_capacity(1 << 20, file));
+    let mut task = Receiver { received, parents, file, size: 0, uuid_number };
     let sources = report.changed.iter().cloned().map(Source::Path).collect();
-    receiver.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
-    receiver.file.flush()?;
+    task.all(&Chunks::new(sources, false, shared.counters), encoder, shared.counters)?;
+    task.file.flush()?;
     for uuid in &report.lost {
-        receiver.arrived.by_uuid.remove(uuid);
+        task.received.by_uuid.remove(uuid);
     }
-    Ok(receiver.arrived)
+    Ok(task.received)
 }
 
-/// Returns the number of entryUUID in ad2i.
-pub fn uuid_number(shared: &BuildContext<'_>) -> Result<u32> {
-    let column = shared.columns.column(b"entryUUID");
-    let column = column.with_code(Code::Schema)?;
-    shared.columns.assign_number(&column).with_code(Code::Schema)
-}
-
-/// Returns the entryUUID in a value of id2e.
+/// Returns the entryUUID in a value of id2e. `number`: of entryUUID in ad2i.
 pub fn uuid_of(value: &[u8], number: u32) -> Result<Option<Uuid>> {
-    let mut found = None;
+    let mut uuid = None;
     id2e::each(value, damaged_entry, |stored| {
         if stored.number == number {
             let bytes = stored.first_normal().and_then(|bytes| bytes.try_into().ok());
-            found = bytes.map(u128::from_be_bytes);
+            uuid = bytes.map(u128::from_be_bytes);
         }
         Ok(())
     })?;
-    Ok(found)
+    Ok(uuid)
 }
 
 impl Receiver {
@@ -121,9 +119,10 @@ impl Receiver {
         Ok(())
     }
 
-    #[allow(clippy::cast_possible_truncation, reason = "just looked at")]
+    /// Returns the position of the next entry's new index keys.
+    #[allow(clippy::cast_possible_truncation, reason = "the number is below 2^30")]
     fn position(&self) -> Result<u32> {
-        let number = self.arrived.entries.len();
+        let number = self.received.entries.len();
         if number >= MOST {
             return Err(Error::new(Code::TooMany, "more than 2^30 entries changed"));
         }
@@ -137,10 +136,10 @@ impl Receiver {
         let (normal, pretty) = out.names.split_at(usize::from(kept.normal));
         let parent = self.parent(out, kept.parent);
         self.file.write_all(&out.blobs)?;
-        let value = (self.at, out.blobs.len());
-        self.at += out.blobs.len() as u64;
-        self.arrived.by_uuid.insert(uuid, self.arrived.entries.len());
-        self.arrived.entries.push(ReceivedEntry {
+        let value = (self.size, out.blobs.len());
+        self.size += out.blobs.len() as u64;
+        self.received.by_uuid.insert(uuid, self.received.entries.len());
+        self.received.entries.push(ReceivedEntry {
             uuid,
             hash: kept.hash,
             parent,
@@ -154,8 +153,8 @@ impl Receiver {
 
     fn parent(&mut self, out: &Encoded, index: u32) -> u32 {
         let parent = &out.parents[index as usize];
-        let all = &mut self.arrived.parents;
-        *self.known.entry(parent.hash).or_insert_with(|| {
+        let all = &mut self.received.parents;
+        *self.parents.entry(parent.hash).or_insert_with(|| {
             all.push((parent.hash, parent.text.clone()));
             u32::try_from(all.len() - 1).unwrap_or(u32::MAX)
         })

@@ -1,8 +1,9 @@
-//! Finds the database's entries that the provider reported, and those that it no longer has.
+//! Finds the IDs of entries that changed at the provider, and of entries that the provider no longer has.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{InFile, WithCode};
 use lmdbfile::Reader;
@@ -10,16 +11,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tree::claim::Claim;
 
 use super::edits::RefreshContext;
-use super::incoming::{uuid_number, uuid_of};
+use super::incoming::uuid_of;
 use super::{SyncResult, Uuid};
 use crate::audit::ranges::{scan, side_by_side};
 use crate::indexer::IndexKeys;
-use crate::{Code, Error, Result, damaged_entry, lock};
+use crate::{Code, Error, Result, damaged_entry, lock, uuid_text};
 use codec::id2e;
 
-/// Threads that look entries up. As many reads at a time keep a disk busy.
+/// Number of threads that look entries up: as many reads at a time keep a disk busy.
 const READERS: usize = 32;
 
+/// Bytes of an entryUUID in the lists of the provider's report.
 const UUID: usize = 16;
 
 /// IDs of the entries to change.
@@ -29,12 +31,12 @@ pub struct Local {
     pub changed: FxHashMap<Uuid, u64>,
     /// Deleted entries, ascending.
     pub gone: Vec<u64>,
-    /// entryUUIDs of entries that the provider reported as deleted.
+    /// entryUUIDs of entries that the provider reported as deleted or lost.
     deleted: FxHashSet<Uuid>,
 }
 
 impl Local {
-    /// Fails if two entries share a reported entryUUID: it is unclear which of them the provider meant.
+    /// Adds the IDs of `other`. Fails if two entries share a reported entryUUID: the report may mean either of them.
     fn absorb(&mut self, other: Self) -> Result<()> {
         for (uuid, id) in other.changed {
             require_single(uuid, self.changed.insert(uuid, id).is_none())?;
@@ -51,39 +53,31 @@ fn require_single(uuid: Uuid, single: bool) -> Result<()> {
     if single {
         return Ok(());
     }
-    let uuid = values::uuid::spelled(uuid);
-    let message = format!("two entries share the entryUUID {}", String::from_utf8_lossy(&uuid));
-    Err(Error::new(Code::Unproven, message))
+    Err(Error::new(Code::Unproven, format!("two entries share the entryUUID {}", uuid_text(uuid))))
 }
 
-/// Decides what the provider's report means for each entry.
+/// The provider's report, prepared for look-ups.
 struct LocalQuery<'a> {
-    arrived: &'a FxHashMap<Uuid, usize>,
+    /// Changed entries.
+    received: &'a FxHashMap<Uuid, usize>,
+    /// Unchanged entries, sorted, if the provider lists them.
     present: Option<Vec<Uuid>>,
+    /// Deleted and lost entries.
     gone: FxHashSet<Uuid>,
     uuid_number: u32,
     csn_number: u32,
+    /// The present contextCSN of the database.
     reached: Claim,
 }
 
-enum LocalState {
-    Changed(Uuid),
-    /// The provider reported its entryUUID as deleted.
-    Deleted(Uuid),
-    /// Its entryUUID is missing from the list of present entries.
-    Absent,
-    Unchanged,
-}
-
-pub fn find(task: &RefreshContext<'_>, arrived: &FxHashMap<Uuid, usize>, uuid_number: u32) -> Result<Local> {
-    let asked = LocalQuery::new(task, arrived, uuid_number)?;
-    let mut local = match (&asked.present, index(task)) {
-        (None, Some(index)) => match asked.by_index(task, &index)? {
-            Some(local) => local,
-            None => asked.by_scan(task)?,
-        },
-        _ => asked.by_scan(task)?,
+/// Finds the entries with the entryUUIDs of `received`, and the entries that the provider no longer has.
+pub fn find(task: &RefreshContext<'_>, received: &FxHashMap<Uuid, usize>, uuid_number: u32) -> Result<Local> {
+    let query = LocalQuery::new(task, received, uuid_number)?;
+    let by_index = match (&query.present, index(task)) {
+        (None, Some(index)) => query.by_index(task, index)?,
+        _ => None,
     };
+    let mut local = by_index.map_or_else(|| query.by_scan(task), Ok)?;
     local.gone.sort_unstable();
     Ok(local)
 }
@@ -91,11 +85,11 @@ pub fn find(task: &RefreshContext<'_>, arrived: &FxHashMap<Uuid, usize>, uuid_nu
 /// Finds the IDs of entries by their entryUUIDs.
 pub fn locate(task: &RefreshContext<'_>, uuids: impl IntoIterator<Item = Uuid>) -> Result<FxHashMap<Uuid, u64>> {
     let by_uuid = uuids.into_iter().map(|uuid| (uuid, 0)).collect();
-    find(task, &by_uuid, uuid_number(task.shared)?).map(|local| local.changed)
+    find(task, &by_uuid, task.shared.columns.number_of(b"entryUUID")?).map(|local| local.changed)
 }
 
 impl<'a> LocalQuery<'a> {
-    fn new(task: &RefreshContext<'_>, arrived: &'a FxHashMap<Uuid, usize>, uuid_number: u32) -> Result<Self> {
+    fn new(task: &RefreshContext<'_>, received: &'a FxHashMap<Uuid, usize>, uuid_number: u32) -> Result<Self> {
         let SyncResult { present, deleted, lost, reached, .. } = task.report;
         let mut gone: FxHashSet<Uuid> = lost.iter().copied().collect();
         for path in deleted {
@@ -108,25 +102,28 @@ impl<'a> LocalQuery<'a> {
         let csn_number = task.database.texts.iter().position(|text| text == "entryCSN");
         let csn_number = csn_number.map_or(0, |at| u32::try_from(at + 1).unwrap_or(0));
         let reached = Claim::new(reached);
-        Ok(Self { arrived, present, gone, uuid_number, csn_number, reached })
+        Ok(Self { received, present, gone, uuid_number, csn_number, reached })
     }
 
-    fn of(&self, value: &[u8]) -> Result<LocalState> {
-        let Some(uuid) = uuid_of(value, self.uuid_number)? else {
-            return Ok(LocalState::Unchanged);
-        };
-        if self.arrived.contains_key(&uuid) {
-            return Ok(LocalState::Changed(uuid));
+    /// Adds an entry to `local` unless it is unchanged. `value`: its value in id2e.
+    fn note(&self, id: u64, value: &[u8], local: &mut Local) -> Result<()> {
+        let Some(uuid) = uuid_of(value, self.uuid_number)? else { return Ok(()) };
+        if self.received.contains_key(&uuid) {
+            return require_single(uuid, local.changed.insert(uuid, id).is_none());
         }
-        let absent = self.present.as_ref().is_some_and(|all| all.binary_search(&uuid).is_err());
-        if !absent && !self.gone.contains(&uuid) {
-            return Ok(LocalState::Unchanged);
+        let is_absent = self.present.as_ref().is_some_and(|present| present.binary_search(&uuid).is_err());
+        if !is_absent && !self.gone.contains(&uuid) {
+            return Ok(());
         }
         self.require_old(value)?;
-        Ok(if absent { LocalState::Absent } else { LocalState::Deleted(uuid) })
+        if !is_absent {
+            require_single(uuid, local.deleted.insert(uuid))?;
+        }
+        local.gone.push(id);
+        Ok(())
     }
 
-    /// Fails if the entry is newer than the database's contextCSN: slapd's consumer would keep it as its own.
+    /// Fails if the entry is newer than the contextCSN of the database: slapd's consumer would not delete such an entry.
     fn require_old(&self, value: &[u8]) -> Result<()> {
         let mut newer = false;
         id2e::each(value, damaged_entry, |stored| {
@@ -142,21 +139,6 @@ impl<'a> LocalQuery<'a> {
         Ok(())
     }
 
-    fn note(&self, id: u64, value: &[u8], local: &mut Local) -> Result<()> {
-        match self.of(value)? {
-            LocalState::Changed(uuid) => {
-                require_single(uuid, local.changed.insert(uuid, id).is_none())?;
-            }
-            LocalState::Deleted(uuid) => {
-                require_single(uuid, local.deleted.insert(uuid))?;
-                local.gone.push(id);
-            }
-            LocalState::Absent => local.gone.push(id),
-            LocalState::Unchanged => {}
-        }
-        Ok(())
-    }
-
     fn by_scan(&self, task: &RefreshContext<'_>) -> Result<Local> {
         let (options, counters) = (task.shared.options, task.shared.counters);
         let all = Mutex::new(Local::default());
@@ -166,33 +148,31 @@ impl<'a> LocalQuery<'a> {
         Ok(std::mem::take(&mut *lock(&all)))
     }
 
-    /// Returns `None` if the index cannot answer.
-    fn by_index(&self, task: &RefreshContext<'_>, index: &Index) -> Result<Option<Local>> {
-        let mut uuids: Vec<Uuid> = self.arrived.keys().copied().collect();
-        uuids.extend(&self.gone);
-        let mut wanted = uuids.iter().map(|uuid| index.key(task, *uuid)).collect::<Result<Vec<_>>>()?;
-        wanted.sort_unstable();
-        wanted.dedup();
-        let (all, vague) = (Mutex::new(Local::default()), Mutex::new(false));
-        let parts: Vec<&[Vec<u8>]> = wanted.chunks(1024).collect();
+    /// Looks up the entries by the index of entryUUID. `table`: its number. Returns `None` if it has a range.
+    fn by_index(&self, task: &RefreshContext<'_>, table: usize) -> Result<Option<Local>> {
+        let uuids = self.received.keys().chain(&self.gone);
+        let mut keys = uuids.map(|uuid| index_key(task, table, *uuid)).collect::<Result<Vec<_>>>()?;
+        keys.sort_unstable();
+        keys.dedup();
+        let (all, has_range) = (Mutex::new(Local::default()), AtomicBool::new(false));
+        let parts: Vec<&[Vec<u8>]> = keys.chunks(1024).collect();
+        let name = task.database.indexes.tables[table].name.as_bytes();
         side_by_side(task.reader, READERS, parts.len(), |reader, turns| {
             for at in turns.iter() {
-                let (mut local, answer) = (Local::default(), self.part(reader, index, parts[at]));
-                match answer? {
-                    None => *lock(&vague) = true,
-                    Some(found) => local = found,
+                match self.part(reader, name, parts[at])? {
+                    Some(local) => lock(&all).absorb(local)?,
+                    None => has_range.store(true, Relaxed),
                 }
-                lock(&all).absorb(local)?;
             }
             Ok(())
         })?;
         let local = std::mem::take(&mut *lock(&all));
-        Ok((!*lock(&vague)).then_some(local))
+        Ok((!has_range.into_inner()).then_some(local))
     }
 
-    fn part(&self, reader: &Reader, index: &Index, keys: &[Vec<u8>]) -> Result<Option<Local>> {
+    fn part(&self, reader: &Reader, index: &[u8], keys: &[Vec<u8>]) -> Result<Option<Local>> {
         let mut local = Local::default();
-        let [table, id2e, dn2i] = [index.name.as_bytes(), b"id2e", b"dn2i"].map(|name| reader.table(name));
+        let [table, id2e, dn2i] = [index, b"id2e", b"dn2i"].map(|name| reader.table(name));
         let (Some(table), Some(id2e), Some(dn2i)) = (table, id2e, dn2i) else { return Ok(None) };
         for key in keys {
             for id in table.get_all(key)? {
@@ -203,7 +183,8 @@ impl<'a> LocalQuery<'a> {
                 let key = id.to_ne_bytes();
                 if let Some(value) = id2e.get(&key)? {
                     self.note(id, &value, &mut local)?;
-                    dn2i.get(&key)?; // only so that the caller, a single thread, finds it in the page cache
+                    // Reads the node into the page cache, because later a single thread reads all nodes.
+                    dn2i.get(&key)?;
                 }
             }
         }
@@ -225,31 +206,22 @@ fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
     Ok(bytes.chunks_exact(UUID).map(uuid).collect())
 }
 
-/// The equality index of entryUUID.
-#[derive(Debug)]
-struct Index {
-    name: String,
-    at: usize,
-}
-
-/// Returns `None` if there is no equality index, or if it lacks entries.
-fn index(task: &RefreshContext<'_>) -> Option<Index> {
+/// Returns the number of the index table of entryUUID; `None` if there is no equality index or it lacks entries.
+fn index(task: &RefreshContext<'_>) -> Option<usize> {
     let column = task.shared.columns.column(b"entryUUID").ok()?;
-    let own = column.indexers.iter().find(|one| one.equality.is_some() && !one.presence)?;
-    let (at, database) = (own.table, task.database);
-    let (table, name) = (database.index_tables[at], database.indexes.tables[at].name.clone());
-    (table.record().entries >= database.entries).then_some(Index { name, at })
+    let own = column.indexers.iter().find(|indexer| indexer.equality.is_some() && !indexer.presence)?;
+    let postings = task.database.index_tables[own.table].record().entries;
+    (postings >= task.database.entries).then_some(own.table)
 }
 
-impl Index {
-    fn key(&self, task: &RefreshContext<'_>, uuid: Uuid) -> Result<Vec<u8>> {
-        let column = task.shared.columns.column(b"entryUUID").with_code(Code::Schema)?;
-        let (bytes, mut found) = (uuid.to_be_bytes(), IndexKeys::default());
-        for indexer in column.indexers.iter().filter(|one| one.table == self.at) {
-            let values = std::iter::once(bytes.as_slice());
-            indexer.each(task.shared.settings, values, &[], &mut found).with_code(Code::Schema)?;
-        }
-        let key = found.0.first().map(|(_, key)| key.as_bytes().to_vec());
-        key.ok_or_else(|| Error::new(Code::Damaged, "an entryUUID without an index key"))
+/// Returns the key of an entryUUID in the index table with this number.
+fn index_key(task: &RefreshContext<'_>, table: usize, uuid: Uuid) -> Result<Vec<u8>> {
+    let column = task.shared.columns.column(b"entryUUID").with_code(Code::Schema)?;
+    let (bytes, mut keys) = (uuid.to_be_bytes(), IndexKeys::default());
+    for indexer in column.indexers.iter().filter(|indexer| indexer.table == table) {
+        let values = std::iter::once(bytes.as_slice());
+        indexer.each(task.shared.settings, values, &[], &mut keys).with_code(Code::Schema)?;
     }
+    let key = keys.0.first().map(|(_, key)| key.as_bytes().to_vec());
+    key.ok_or_else(|| Error::new(Code::Damaged, "an entryUUID without an index key"))
 }

@@ -1,7 +1,7 @@
 //! Updates a database with the entries that its provider changed or deleted.
 //!
-//! The changes are computed from a snapshot that nobody modifies ([`incoming`], [`local`], [`dn2id`]), then passed to a
-//! [`Sink`] table by table in key order ([`edits`], [`postings`]), which applies them in one transaction.
+//! The changes are computed from a snapshot ([`incoming`], [`local`], [`dn2id`]), then passed to a [`Sink`] table by
+//! table, mostly in the order of keys ([`edits`], [`postings`]). The sink applies them in one transaction.
 
 mod dn2id;
 mod edits;
@@ -12,7 +12,7 @@ mod postings;
 pub(crate) use incoming::uuid_of;
 pub(crate) use local::id_of;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use common::WithCode;
 use ldif::Counters;
@@ -31,15 +31,15 @@ use tree::claim::Claim;
 /// An entryUUID of 16 bytes.
 pub type Uuid = u128;
 
-/// The provider's report. Its files contain entryUUIDs of 16 bytes each.
+/// The provider's report. `present` and `deleted` are files with entryUUIDs of 16 bytes each.
 #[derive(Debug, Default)]
 pub struct SyncResult {
-    /// LDIF files of changed entries; for each entryUUID the last record counts.
+    /// LDIF files of changed entries. The last record of an entryUUID replaces earlier ones.
     pub changed: Vec<PathBuf>,
-    /// Unchanged entries, if the provider lists them; all others are deleted.
+    /// Unchanged entries, if the provider lists them. Then all entries that are neither listed nor changed are deleted.
     pub present: Option<PathBuf>,
     pub deleted: Vec<PathBuf>,
-    /// Changed entries that could not be read again: they changed further, or are deleted.
+    /// Changed entries that could not be read again, because they changed once more or were deleted.
     pub lost: Vec<Uuid>,
     /// The present contextCSN of the database.
     pub reached: Vec<String>,
@@ -53,9 +53,10 @@ pub struct ChangeCounts {
     /// Modified entries with another name or parent.
     pub renamed: u64,
     pub deleted: u64,
-    /// Deleted at the provider, but kept for their subordinates: deleted after the claimed contextCSN.
+    /// Entries that the provider deleted but that have subordinates: they were deleted after the claimed contextCSN.
     pub kept: u64,
-    /// If not empty, nothing was changed: these entries' names are taken or their parents missing. Read them again.
+    /// If not empty, nothing was changed. These entries must be read again: their names are taken, or their parents are
+    /// missing.
     pub unsettled: Vec<Uuid>,
 }
 
@@ -70,10 +71,10 @@ pub trait Sink {
     fn clear(&mut self, key: &[u8]) -> Result<()>;
 }
 
-/// Updates the database in the file at `path`, to which nobody may write. `options`: as for a build; the contextCSN
-/// they claim is the one that the database reaches.
+/// Updates the database in the file at `path`, to which nobody else may write. `options`: as for a build;
+/// [`Options::claimed`] is the contextCSN of the database after the update.
 pub fn apply(
-    path: &std::path::Path,
+    path: &Path,
     known: (&Schema, &Settings),
     options: &Options,
     report: &SyncResult,
@@ -83,9 +84,9 @@ pub fn apply(
     within(path, known, options, report, counters, |task| edits::apply(task, sink))
 }
 
-/// Finds the entries with these entryUUIDs: their IDs. Entries that share an entryUUID are refused.
+/// Returns the IDs of the entries with these entryUUIDs. Fails if entries share one of them.
 pub fn locate(
-    path: &std::path::Path,
+    path: &Path,
     known: (&Schema, &Settings),
     options: &Options,
     uuids: impl IntoIterator<Item = Uuid>,
@@ -96,15 +97,15 @@ pub fn locate(
 }
 
 fn within<T>(
-    path: &std::path::Path,
+    path: &Path,
     known: (&Schema, &Settings),
     options: &Options,
     report: &SyncResult,
     counters: &Counters,
     work: impl FnOnce(&edits::RefreshContext<'_>) -> Result<T>,
 ) -> Result<T> {
-    // Index keys are looked up in their order, so blocks serve them. The entries are all over the file: without a list
-    // of present entries, which needs a scan, they are read page by page.
+    // Index keys are looked up in their order, so the indexes are read in blocks. With a list of present entries, all
+    // entries are read in blocks, too. Otherwise the entries are scattered over the file, and are read page by page.
     let blocks = codec::tables::with_orders(Reader::open(path)?);
     let is_scan = report.present.is_some();
     let reader = if is_scan { Reader::open(path)? } else { Reader::open_scattered(path)? };
@@ -113,7 +114,7 @@ fn within<T>(
     let database = Database::open(&reader, &blocks, &asked.settings, &asked.indexes)?;
     require_known(&asked, &database)?;
     let columns = AttributeDescriptions::new(known.0, &asked.settings, &asked.indexes);
-    number(&columns, &database.texts)?;
+    assign_numbers(&columns, &database.texts)?;
     let longest_row = reader.layout().max_key();
     let (own, foreign) = (&asked.settings.suffixes, &asked.settings.foreign);
     let suffixes = Suffixes::read(known.0, own, foreign, longest_row);
@@ -150,11 +151,10 @@ fn require_known(asked: &ConfiguredIndexes, database: &Database<'_>) -> Result<(
     Ok(())
 }
 
-/// Assigns the descriptions of ad2i their numbers.
-fn number(columns: &AttributeDescriptions<'_>, texts: &[String]) -> Result<()> {
+/// Assigns the numbers of ad2i to the descriptions.
+fn assign_numbers(columns: &AttributeDescriptions<'_>, texts: &[String]) -> Result<()> {
     for (number, text) in (1..).zip(texts) {
-        let given = columns.column(text.as_bytes()).and_then(|column| columns.assign_number(&column));
-        if given.as_ref().ok() != Some(&number) {
+        if columns.number_of(text.as_bytes()).ok() != Some(number) {
             let message = format!("{text}: in the database, but not in the schema by that name");
             return Err(Error::new(Code::Unproven, message));
         }

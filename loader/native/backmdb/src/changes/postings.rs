@@ -1,4 +1,4 @@
-//! Changes an index table from the keys that its entries had before to the keys they have now.
+//! Changes an index table from the old index keys of the changed entries to their new keys.
 
 use codec::idl::{self, IndexRecord};
 use extsort::{Sorted, Visitor};
@@ -9,8 +9,8 @@ use super::local::id_of;
 use crate::verify::wrong;
 use crate::{Code, Error, Result};
 
-/// Applies the sorted keys of one index. An even position stands for the keys of an entry before the change, the
-/// following odd position for its new keys. `name`: of the index.
+/// Applies the sorted keys of the index `name`, whose number is `at`. At an even position are the old keys of an entry, at
+/// the next odd position its new keys. `id` returns the entry ID of a position.
 pub fn apply(
     sorted: &Sorted,
     at: usize,
@@ -21,17 +21,19 @@ pub fn apply(
     sink: &mut impl Sink,
 ) -> Result<()> {
     let id = &id as &dyn Fn(u32) -> Option<u64>;
-    let list = List::default();
-    let mut changer = IndexChanges { name, table, exponent, id, sink, list };
-    sorted.visit(at, &mut changer)?;
-    Ok(())
+    sorted.visit(at, &mut IndexChanges { name, table, exponent, id, sink, list: List::default() })
 }
 
+/// The changes of one key.
 #[derive(Debug, Default)]
 struct List {
+    /// The key's bytes, big-endian and left-aligned, and the number of bytes.
     key: (u64, u8),
+    /// The last position.
     last: Option<u32>,
+    /// IDs to be removed.
     gone: Vec<u64>,
+    /// IDs to be added.
     new: Vec<u64>,
 }
 
@@ -81,13 +83,13 @@ impl<S: Sink> Visitor for IndexChanges<'_, '_, S> {
 
 impl<S: Sink> IndexChanges<'_, '_, S> {
     fn change(&mut self, key: &[u8], mut gone: Vec<u64>, mut new: Vec<u64>) -> Result<()> {
-        let had = self.table.counted(key)?;
-        let (first, count) = had.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
+        let before = self.table.counted(key)?;
+        let (first, count) = before.map_or((1, 0), |(first, count)| (id_of(&first).unwrap_or(1), count));
         if first == 0 {
             return self.widen(key, &new);
         }
-        let left = (count + new.len() as u64).saturating_sub(gone.len() as u64);
-        if idl::is_too_long(left, self.exponent) {
+        let count_after = (count + new.len() as u64).saturating_sub(gone.len() as u64);
+        if idl::is_too_long(count_after, self.exponent) {
             return self.become_range(key, &gone, &new);
         }
         gone.sort_unstable();
@@ -103,7 +105,8 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         Ok(())
     }
 
-    /// An index that lacks an entry is not damaged: it was configured later, or built with another schema.
+    /// Returns the reason why an ID could not be removed. An index that lacks an entry is not damaged: it was configured
+    /// later, or built with another schema.
     fn reason(&self, key: &[u8], id: u64, error: Error) -> Error {
         if self.table.contains(key, &id.to_ne_bytes()).unwrap_or(true) {
             return error;
@@ -113,7 +116,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         Error::new(Code::Unproven, message)
     }
 
-    /// Widens a range. slapd never turns a range back into a list or narrows it: it only checks more candidates.
+    /// Widens a range. Like slapd, never narrows a range or turns it into a list: a search only checks more candidates.
     fn widen(&mut self, key: &[u8], new: &[u64]) -> Result<()> {
         let (IndexRecord::Range(low, high), _) = self.row(key)? else {
             return Err(wrong("an index has an invalid range"));
@@ -124,7 +127,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         self.range(key, new.iter().copied().chain([low, high]))
     }
 
-    /// Replaces the list with a range, as slapd does where a list would be too long.
+    /// Replaces the list with a range, as slapd does if a list becomes too long.
     fn become_range(&mut self, key: &[u8], gone: &[u64], new: &[u64]) -> Result<()> {
         let (_, ids) = self.row(key)?;
         let kept = ids.into_iter().filter(|id| !gone.contains(id));

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use schema::ObjectClassSet;
 use values::InvalidValue;
 use values::keys::Key;
 
 use super::Encoder;
-use crate::descriptions::AttributeDescription;
+use crate::checks::Profile;
 use crate::indexer::{Keys, short};
 
 /// Passes index keys to the sorter, all for one position.
@@ -39,17 +38,17 @@ fn length(key: Key) -> u8 {
 }
 
 impl Encoder<'_> {
-    pub(super) fn index(&mut self, profile: &(u32, Arc<ObjectClassSet>), position: u32) -> Result<(), InvalidValue> {
+    pub(super) fn index(&mut self, profile: &Profile, position: u32) -> Result<(), InvalidValue> {
         let mut keys = Posting { postings: &mut self.postings, position };
-        for one in &self.draft.attributes {
-            let column: &AttributeDescription = self.lookup.get(one.column);
+        for attribute in &self.draft.attributes {
+            let column = self.lookup.get(attribute.column);
             for indexer in &column.indexers {
-                let values = self.draft.normals_of(one);
+                let values = self.draft.normals_of(attribute);
                 if !indexer.of_classes() {
                     indexer.each(self.shared.settings, values, &[], &mut keys)?;
-                } else if one.column == self.checks.object_class() && column.indexers.len() == 1 {
+                } else if attribute.column == self.checks.object_class && column.indexers.len() == 1 {
                     let (classes, class_keys) = &mut self.class_keys;
-                    if !classes.as_ref().is_some_and(|of| Arc::ptr_eq(of, &profile.1)) {
+                    if !classes.as_ref().is_some_and(|last| Arc::ptr_eq(last, &profile.1)) {
                         *classes = None;
                         class_keys.0.clear();
                         let names = &profile.1.index_values;

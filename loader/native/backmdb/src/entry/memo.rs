@@ -1,29 +1,30 @@
-//! Caches values that recur, with their normal forms: millions of entries have the same creatorsName and objectClass.
+//! Caches recurring values with their normal forms: millions of entries have the same creatorsName and objectClass.
 
 use crate::draft::{EntryLines, Span, ValueSpans};
 
-/// The longest value that is cached, in bytes.
+/// Length of the longest value that is cached, in bytes.
 const LONGEST: usize = 128;
 
-/// After this many misses in a row, the values of a line are cached only now and then.
+/// After more than this many misses in a row, the values of a line are not cached until the count wraps at 256.
 const MISSES: u8 = 8;
 
-/// The last value at one position among an entry's lines, and its normal form. Entries are often alike, so each line of
-/// a multi-valued attribute such as objectClass has its own.
+/// The last value of the line at one position in an entry, and its normal form. Consecutive entries are often alike, so
+/// each line of a multi-valued attribute such as objectClass has its own cached value.
 #[derive(Debug, Default)]
 pub struct LastValue {
-    /// The value and its normal form, at the offsets of an empty draft.
+    /// The value and its normal form.
     pieces: Vec<u8>,
+    /// Spans in `pieces`.
     pair: ValueSpans,
     /// Normal forms are stored.
     normals: bool,
-    /// LDIF can spell the value unencoded, and nothing but the value is needed.
+    /// LDIF can spell the value without base64, and a line that repeats it needs no processing.
     is_plain: bool,
     misses: u8,
 }
 
 impl LastValue {
-    /// Returns true if `value` is the cached one.
+    /// Returns true if `value` is the cached value.
     #[inline]
     pub fn is(&mut self, value: &[u8]) -> bool {
         let is_same = !value.is_empty() && self.value() == Some(value);
@@ -42,13 +43,14 @@ impl LastValue {
         self.pieces.get(..self.pair.value.length)
     }
 
-    /// Returns the value if LDIF spells it unencoded and the last line had it.
+    /// Returns the value if the last line had it and LDIF can spell it without base64.
     #[inline]
     pub fn repeated(&self) -> Option<&[u8]> {
         self.value().filter(|_| self.is_plain && self.misses == 0)
     }
 
-    /// Caches the value last added to `draft`. `as_it_stands`: a line that repeats it needs no further processing.
+    /// Caches the value that was last added to `draft`. `as_it_stands`: a line that repeats the value needs no
+    /// processing.
     #[inline]
     pub fn keep(&mut self, draft: &EntryLines, (pair, normals): (ValueSpans, bool), as_it_stands: bool) {
         if pair.value.length > LONGEST || self.misses > MISSES {
@@ -69,7 +71,7 @@ impl LastValue {
     }
 }
 
-/// Adjacent lines that had the same values in the previous entry: they are compared and added at once.
+/// Adjacent lines that the previous entries had with the same values. They are compared and added at once.
 #[derive(Debug, Default)]
 pub struct LineRun {
     /// The lines as they are in LDIF.
@@ -84,7 +86,7 @@ impl LineRun {
         self.lines.len()
     }
 
-    /// Appends a line with `description` and the value of `last`, unencoded.
+    /// Appends a line with `description` and the value of `last`, without base64.
     #[must_use]
     pub fn with(mut self, column: usize, description: &[u8], last: &LastValue) -> Self {
         let value = last.value().unwrap_or_default();

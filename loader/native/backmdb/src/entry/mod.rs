@@ -1,4 +1,4 @@
-//! Reads, checks and completes a record, and encodes it for each table it belongs to.
+//! Reads, checks and completes a record, and encodes it for each table.
 
 mod account;
 mod complete;
@@ -15,7 +15,7 @@ pub use memo::{LastValue, LineRun};
 use schema::{ObjectClassSet, Rdn, ValueForm};
 use values::InvalidValue;
 
-use crate::checks::SchemaCheck;
+use crate::checks::{Profile, SchemaCheck};
 use crate::draft::{EntryLines, ValueSpans};
 use crate::encoded::Encoded;
 use crate::entry::account::Account;
@@ -27,11 +27,11 @@ use crate::parents::ParentNumbers;
 use crate::shared::BuildContext;
 use crate::{Code, Error, ValueCheck, lock};
 
-/// Why a record did not become an entry.
+/// The reason why a record did not become an entry.
 pub enum RejectReason {
-    /// The entry is at fault and is rejected.
+    /// The entry is invalid and is rejected.
     Entry(String),
-    /// The build cannot go on.
+    /// The build must end.
     Broken(Error),
 }
 
@@ -41,24 +41,7 @@ impl From<InvalidValue> for RejectReason {
     }
 }
 
-/// Why the value of a line was refused.
-enum LineRefusal {
-    /// An invalid value. The error names only the attribute: the value may be a secret.
-    Value(InvalidValue),
-    /// An error that names the object class.
-    Class(String),
-}
-
-impl LineRefusal {
-    fn named(self, spelling: &[u8]) -> RejectReason {
-        RejectReason::Entry(match self {
-            Self::Value(refusal) => format!("{}: {}", lossy(spelling), refusal.0),
-            Self::Class(message) => message,
-        })
-    }
-}
-
-/// A syntax error in LDIF is the fault of its record; the following records may be sound.
+/// A syntax error of LDIF rejects only its record, because the following records may be valid.
 impl From<Error> for RejectReason {
     fn from(error: Error) -> Self {
         match error.code {
@@ -68,7 +51,7 @@ impl From<Error> for RejectReason {
     }
 }
 
-/// Adds the line to the message: a rejection has the line number of its record.
+/// Adds the line to the message, because a rejection has the line number of its record.
 pub fn in_line(error: Error) -> Error {
     match error.line {
         Some(line) => Error { message: format!("line {line}: {}", error.message), ..error },
@@ -89,16 +72,16 @@ pub struct Encoder<'a> {
     pub postings: extsort::Writer,
     account: Option<Account>,
     draft: EntryLines,
-    /// The current entry had no entryUUID.
-    made_uuid: bool,
-    /// The entryCSN of the current entry before it was replaced by an older one.
+    /// The build generated the entryUUID of the current entry.
+    generated_uuid: bool,
+    /// The entryCSN of the current entry in the input. The stored entryCSN may be older.
     csn: u128,
-    /// That entryCSN is newer than the claimed contextCSN.
+    /// `csn` is newer than the claimed contextCSN.
     newer: bool,
-    /// Pairs of the current entry that are stored in id2v, by column number.
+    /// Buffer for values of the current entry that are stored in id2v.
     apart: Vec<store::Apart>,
     layout: store::StoredLayout,
-    /// Index keys of the object classes of the previous entry.
+    /// The object classes of the last entry whose object class was indexed, and their index keys.
     class_keys: (Option<Arc<ObjectClassSet>>, IndexKeys),
 }
 
@@ -117,7 +100,7 @@ impl<'a> Encoder<'a> {
             postings,
             account: shared.options.account.then(|| Account::new(shared.settings.of_2_7)),
             draft: EntryLines::default(),
-            made_uuid: false,
+            generated_uuid: false,
             csn: 0,
             newer: false,
             apart: Vec::new(),
@@ -126,7 +109,7 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Appends the record at `position` of chunk `chunk` to `out`. After an error, the contents of `out` are invalid.
+    /// Appends the entry of a record to `out`. If it fails, `out.blobs` and `out.rows` may have a part of the entry.
     pub fn encode(&mut self, record: &Record<'_>, position: u32, out: &mut Encoded) -> Result<(), RejectReason> {
         let entry = record.entry()?;
         if entry.change && self.shared.options.as_slapadd {
@@ -141,7 +124,8 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Encodes the record of the empty DN, the first of the input, into `out`. slapd generates no index keys for it.
+    /// Encodes the record of the empty DN, the first record of the input, into `out`. slapd generates no index keys for
+    /// this entry.
     pub fn encode_root(&mut self, record: &Record<'_>, out: &mut Encoded) -> Result<(), RejectReason> {
         self.fill(record, (b"", record.entry()?.fields), &HashedDn::of_root(), 0, out)?;
         self.note_csn(out);
@@ -161,7 +145,7 @@ impl<'a> Encoder<'a> {
         place: &HashedDn,
         position: u32,
         out: &mut Encoded,
-    ) -> Result<(u32, Arc<ObjectClassSet>), RejectReason> {
+    ) -> Result<Profile, RejectReason> {
         if self.shared.options.file_urls {
             fields = fields.with_urls();
         }
@@ -176,17 +160,17 @@ impl<'a> Encoder<'a> {
         }
         self.draft.gather();
         self.note_marks(record, dn, out);
-        let given = self.sum();
+        let sum_before = self.sum();
         let profile = self.complete(place, position)?;
-        if let (Some(given), Some(all)) = (given, self.sum()) {
-            self.account_for(record, all.wrapping_sub(given))?;
+        if let (Some(before), Some(after)) = (sum_before, self.sum()) {
+            self.account_for(record, after.wrapping_sub(before))?;
         }
         self.sort()?;
         self.store(&profile, out)?;
         Ok(profile)
     }
 
-    /// Returns the checksum of the current entry's values if accounting is enabled.
+    /// Returns the checksum of the current entry's values; `None` unless [`crate::Options::account`].
     fn sum(&mut self) -> Option<u128> {
         self.account.as_mut().map(|account| account.sum(&self.draft, &self.lookup))
     }
@@ -200,7 +184,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Adds all lines. Most entries have the descriptions of the previous one, and most values stay unchanged.
+    /// Adds all lines. Most entries have the attribute descriptions of the previous entry, and many of its values.
     fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
         loop {
             let plain = match self.lookup.expected() {
@@ -227,7 +211,9 @@ impl<'a> Encoder<'a> {
             if let Some((column, form, value)) = plain {
                 self.lookup.advance(1);
                 if !self.add_ordinary(column, form, value) && !self.is_left_out(column) {
-                    self.line_value(column, value).map_err(|refusal| refusal.named(self.lookup.last_spelling()))?;
+                    let added = self.line_value(column, value);
+                    let spelling = || self.lookup.last_spelling();
+                    added.map_err(|refusal| self.refused(column, value, spelling(), &refusal))?;
                 }
             } else if let Some(field) = fields.next() {
                 self.line(&field.map_err(in_line)?)?;
@@ -240,7 +226,7 @@ impl<'a> Encoder<'a> {
     fn line(&mut self, field: &Field<'_>) -> Result<(), RejectReason> {
         let spelling = field.description();
         let column = self.lookup.next(spelling);
-        let column = column.map_err(|refusal| LineRefusal::Value(refusal).named(spelling))?;
+        let column = column.map_err(|refusal| RejectReason::Entry(format!("{}: {}", lossy(spelling), refusal.0)))?;
         if let Some(rule) = &self.lookup.get(column).unproven {
             let message = format!("{}: values of {rule} are not supported by the native engine", lossy(spelling));
             return Err(RejectReason::Broken(Error::new(Code::Unproven, message)));
@@ -252,17 +238,17 @@ impl<'a> Encoder<'a> {
         if self.add_ordinary(column, self.lookup.get(column).form, &value) {
             return Ok(());
         }
-        self.line_value(column, &value).map_err(|refusal| refusal.named(spelling))
+        self.line_value(column, &value).map_err(|refusal| self.refused(column, &value, spelling, &refusal))
     }
 
-    /// Returns true for input attributes that are not stored: contextCSN if claimed, and computed ones in slapd 2.7.
+    /// Returns true for attributes that are not stored: contextCSN in a seeding, and computed attributes in slapd 2.7.
     fn is_left_out(&self, column: usize) -> bool {
         (self.shared.claim.is_some() && column == self.context_csn)
             || (self.shared.settings.of_2_7 && self.lookup.get(column).computed)
     }
 
-    /// Adds a value if its form is simple enough to validate and normalise at a glance, as most are. No setting drops
-    /// or changes such a value.
+    /// Adds a value if its form is simple enough to check and normalise here, as for most values. No setting drops or
+    /// changes such a value.
     #[inline]
     fn add_ordinary(&mut self, column: usize, form: ValueForm, value: &[u8]) -> bool {
         let draft = &mut self.draft;
@@ -287,20 +273,21 @@ impl<'a> Encoder<'a> {
         pair.is_some()
     }
 
-    fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), LineRefusal> {
-        let older = if column == self.operational.csn() { self.note_csn_read(value) } else { None };
-        self.value(column, older.unwrap_or(value)).map_err(|refusal| {
-            let is_class = column == self.checks.object_class() || column == self.checks.structural();
-            // Only these values are printed; any other may be a secret.
-            if is_class {
-                LineRefusal::Class(format!("{}: {}", refusal.0, lossy(value)))
-            } else {
-                LineRefusal::Value(refusal)
-            }
-        })
+    fn line_value(&mut self, column: usize, value: &[u8]) -> Result<(), InvalidValue> {
+        let older = if column == self.operational.csn { self.note_csn_read(value) } else { None };
+        self.value(column, older.unwrap_or(value))
     }
 
-    /// Records the entryCSN of the input. Returns the older CSN to store instead if the claim does not cover it.
+    /// Names the object class or else the attribute. Any other value is not printed, because it may be a secret.
+    fn refused(&self, column: usize, value: &[u8], spelling: &[u8], refusal: &InvalidValue) -> RejectReason {
+        let is_class = column == self.checks.object_class || column == self.checks.structural;
+        if is_class {
+            return RejectReason::Entry(format!("{}: {}", refusal.0, lossy(value)));
+        }
+        RejectReason::Entry(format!("{}: {}", lossy(spelling), refusal.0))
+    }
+
+    /// Notes an entryCSN of the input. If it is newer than the claimed contextCSN, returns the older CSN to be stored.
     fn note_csn_read(&mut self, csn: &[u8]) -> Option<&'a [u8]> {
         let claim = self.shared.claim.as_ref();
         if self.shared.live {
@@ -320,15 +307,15 @@ impl<'a> Encoder<'a> {
             }
         }
         let (kept, fits) = self.new_value(column, value)?;
-        // The build must see each entryCSN, so a repeated line is not skipped.
-        let as_it_stands = column != self.operational.csn();
+        // `note_csn_read` must see each entryCSN, so a line that repeats it needs processing.
+        let as_it_stands = column != self.operational.csn;
         if let Some(last) = self.lookup.last_value().filter(|_| fits) {
             last.keep(&self.draft, kept, as_it_stands);
         }
         Ok(())
     }
 
-    /// Adds a value. Returns its span, whether its normal form is stored, and whether slapd would accept it.
+    /// Adds a value. Returns its spans, whether its normal form is stored, and whether slapd would accept it.
     fn new_value(&mut self, column: usize, value: &[u8]) -> Result<((ValueSpans, bool), bool), InvalidValue> {
         let fits = self.check(column, value)?;
         let (pair, normals) = self.pair(column, value)?;
@@ -339,13 +326,13 @@ impl<'a> Encoder<'a> {
     /// Applies slapd's check if requested. Returns false for a value that is stored although slapd would refuse it.
     fn check(&self, column: usize, value: &[u8]) -> Result<bool, InvalidValue> {
         let (schema, column) = (self.shared.schema, self.lookup.get(column));
-        let wanted = self.shared.options.values;
-        if wanted == ValueCheck::Skip {
+        let check = self.shared.options.values;
+        if check == ValueCheck::Skip {
             return Ok(true);
         }
         match schema.check_value(column.attribute, value) {
-            Err(refusal) if wanted == ValueCheck::Refuse => {
-                // slapadd refuses a value that it cannot normalise, regardless of value-check.
+            Err(refusal) if check == ValueCheck::Refuse => {
+                // slapadd, too, refuses a value that it cannot normalise: the error is then not about the value check.
                 schema.normalise(column.attribute, value, &mut Vec::new())?;
                 Err(InvalidValue(format!("{} (value check)", refusal.0).into()))
             }
@@ -367,7 +354,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// Adds the next line if it has the expected description and its text changes at most in case.
+/// Adds the next line if it has the expected description and its normal form differs from the value at most in case.
 #[inline]
 fn text_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
     let pair = fields.behind(&line.head).and_then(|text| draft.add_text_line(text));
@@ -378,7 +365,7 @@ fn text_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_
     pair.is_some()
 }
 
-/// Adds the next line if it has the expected description and repeats its last value.
+/// Adds the next line if it has the expected description and value.
 #[inline]
 fn repeated_line(draft: &mut EntryLines, line: &ExpectedLine, fields: &mut Fields<'_>) -> bool {
     let is_same = line.repeated().is_some_and(|value| fields.pass_value(&line.head, value));

@@ -1,4 +1,4 @@
-//! Records what the rest of the build needs to know of an entry.
+//! Notes what later phases of the build need of an entry.
 
 use ldif::Record;
 
@@ -7,9 +7,9 @@ use crate::encoded::{Encoded, EncodedEntry, EntryVersion, LastRecord};
 use crate::naming::HashedDn;
 
 impl Encoder<'_> {
-    /// Records whether the entry has the attributes of an entry that a server exported completely.
+    /// Notes whether the entry has entryCSN and modifyTimestamp, for [`crate::encoded::TruncationChecks`].
     pub(super) fn note_marks(&self, record: &Record<'_>, dn: &[u8], out: &mut Encoded) {
-        let stamped = self.operational.stamps().map(|column| self.draft.find(column).is_some());
+        let stamped = [self.operational.csn, self.operational.modified].map(|column| self.draft.find(column).is_some());
         if record.last {
             let empty = self.draft.attributes.is_empty();
             let last = LastRecord { line: record.line, dn: dn.to_vec(), stamped, empty };
@@ -20,13 +20,13 @@ impl Encoder<'_> {
         out.marks.stamped.iter_mut().zip(stamped).for_each(|(count, has)| *count += u64::from(has));
     }
 
-    /// Records the entryCSN for `-w`.
+    /// Notes the greatest entryCSN of each server ID, for [`crate::Options::write_context`].
     pub(super) fn note_csn(&self, out: &mut Encoded) {
         if !self.shared.options.write_context {
             return;
         }
-        let Some(one) = self.draft.find(self.operational.csn()) else { return };
-        let Some(csn) = self.draft.normals_of(one).next() else { return };
+        let Some(attribute) = self.draft.find(self.operational.csn) else { return };
+        let Some(csn) = self.draft.normals_of(attribute).next() else { return };
         let Some(sid) = tree::csn::sid(csn).and_then(|sid| u16::from_str_radix(&sid, 16).ok()) else {
             return;
         };
@@ -36,10 +36,10 @@ impl Encoder<'_> {
         }
     }
 
-    /// Returns the entryUUID of the current entry, whose normal form has 16 bytes.
+    /// Returns the entryUUID of the current entry; 0 if it has none.
     fn uuid(&self) -> u128 {
-        let found = self.draft.find(self.operational.uuid());
-        let normal = found.and_then(|one| self.draft.normals_of(one).next());
+        let attribute = self.draft.find(self.operational.uuid);
+        let normal = attribute.and_then(|attribute| self.draft.normals_of(attribute).next());
         normal.and_then(|bytes| bytes.try_into().ok()).map_or(0, u128::from_be_bytes)
     }
 
@@ -70,7 +70,7 @@ impl Encoder<'_> {
             normal,
             rows_end: out.rows.len(),
             suffix: place.suffix.is_some(),
-            made_uuid: self.made_uuid,
+            generated_uuid: self.generated_uuid,
         });
     }
 }

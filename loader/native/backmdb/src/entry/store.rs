@@ -1,42 +1,43 @@
 //! Stores an entry's value in id2e and its rows in id2v.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use codec::id2v;
-use schema::ObjectClassSet;
 
 use super::{Encoder, RejectReason};
-use crate::draft::{Attribute, EntryLines, Shape, ValueSpans};
+use crate::checks::Profile;
+use crate::draft::{Attribute, Shape, ValueSpans};
 use crate::encoded::{Encoded, MultivalRecord};
 use codec::id2e;
 
-/// A value that is stored in id2v. `number`: of its attribute in ad2i.
+/// A value that is stored in id2v.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Apart {
+    /// The attribute's number in ad2i.
     number: u32,
     of: Attribute,
     pair: ValueSpans,
 }
 
-/// The storage layout of all entries of one shape.
+/// The layout of the values of all entries with the same shape.
 #[derive(Default)]
 pub(super) struct StoredLayout {
     shape: Shape,
-    /// Everything before the values, with lengths and flags set to 0.
+    /// All bytes before the values, with lengths and flags set to 0.
     head: Vec<u8>,
-    /// The parts of the lines that are copied, in order.
+    /// The parts of the draft that are copied after the head, in order.
     pieces: Vec<Piece>,
+    /// Some values are stored in id2v.
     any_apart: bool,
 }
 
 /// A part of the draft that is copied at once.
 #[derive(Debug)]
 struct Piece {
-    /// Index of its pair.
+    /// Index in [`EntryLines::pairs`].
     pair: usize,
     part: Part,
-    /// Index of the word in the head for the piece's length, or for the first of two lengths.
+    /// Index of the word in the head for the piece's length; [`Part::Both`] has a second length in the next word.
     word: usize,
 }
 
@@ -49,11 +50,7 @@ enum Part {
 }
 
 impl Encoder<'_> {
-    pub(super) fn store(
-        &mut self,
-        profile: &(u32, Arc<ObjectClassSet>),
-        out: &mut Encoded,
-    ) -> Result<(), RejectReason> {
+    pub(super) fn store(&mut self, profile: &Profile, out: &mut Encoded) -> Result<(), RejectReason> {
         if !self.layout.shape.is_of(&self.draft) {
             self.lay_out(out.number)?;
         }
@@ -73,7 +70,7 @@ impl Encoder<'_> {
             if let Part::Both = piece.part {
                 id2e::put_length(head, piece.word + 1, last.length);
             }
-            // Adjacent pieces, as most are, are copied at once.
+            // Adjacent pieces are copied at once, as most pieces are.
             let end = last.at + last.length + 1;
             if run.end == first.at {
                 run.end = end;
@@ -133,7 +130,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Assigns the column its ad2i number; a new one only after all previous entries have theirs.
+    /// Makes sure that the column has a number in ad2i. A new number is assigned only after all previous chunks have
+    /// their numbers.
     fn number(&self, column: usize, chunk: u64) -> Result<(), RejectReason> {
         let column = self.lookup.get(column);
         if column.number().is_none() {
@@ -143,7 +141,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Appends the rows for id2v in order; values that are equal by their rule make one row.
+    /// Appends the rows for id2v in order. Values that are equal by their equality rule become one row.
     fn rows(&mut self, out: &mut Encoded) -> Result<(), RejectReason> {
         let mut apart = std::mem::take(&mut self.apart);
         apart.clear();
@@ -161,21 +159,16 @@ impl Encoder<'_> {
         };
         apart.sort_by(compare);
         apart.dedup_by(|left, right| compare(left, right) == Ordering::Equal);
-        for one in &apart {
-            let record = row(draft, one);
+        for value in &apart {
+            let normal = value.of.normals.then(|| draft.bytes_of(value.pair.normal));
+            let record = id2v::row(normal, draft.bytes_of(value.pair.value));
             if record.len() > self.shared.longest_row {
-                let text = &lookup.get(one.of.column).text;
+                let text = &lookup.get(value.of.column).text;
                 return Err(RejectReason::Entry(format!("{text}: a value is too long for id2v (multival)")));
             }
-            out.rows.push(MultivalRecord { column: u16::try_from(one.number).unwrap_or(u16::MAX), record });
+            out.rows.push(MultivalRecord { column: u16::try_from(value.number).unwrap_or(u16::MAX), record });
         }
         self.apart = apart;
         Ok(())
     }
-}
-
-/// Returns a row as in `servers/slapd/back-mdb/id2entry.c`: the normal form, which orders rows, the value, its length.
-fn row(draft: &EntryLines, one: &Apart) -> Vec<u8> {
-    let normal = one.of.normals.then(|| draft.bytes_of(one.pair.normal));
-    id2v::row(normal, draft.bytes_of(one.pair.value))
 }

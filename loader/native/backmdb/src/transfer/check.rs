@@ -9,23 +9,24 @@ use schema::Schema;
 
 use crate::audit::as_loaded::AsLoaded;
 use crate::audit::findings::Findings;
-use crate::audit::indexes::{ConfiguredIndexes, ExpectedPostings};
+use crate::audit::indexes::ExpectedPostings;
 use crate::audit::last_values::LastValues;
 use crate::audit::node_parents::NodeChecksums;
-use crate::audit::ranges::{id_ranges, side_by_side};
-use crate::audit::walk::{IdRangeResult, Tables, Walk};
+use crate::audit::walk::{IdRangeResult, Walk, each_range};
 use crate::audit::{EntryChecker, structure};
 use crate::descriptions::{AttributeDescriptions, InvalidValues};
-use crate::verify::Resources;
-use crate::{Code, Error, Result, lock};
+use crate::indexes::Indexes;
+use crate::verify::{Resources, table};
+use crate::{Code, Error, Result, Settings, lock};
 
-/// Findings that are kept: one is enough to fail.
-const TOLD: usize = 1;
+/// Number of findings that are kept: the first finding ends the conversion.
+const FINDINGS: usize = 1;
 
 pub struct Check<'a> {
     schema: &'a Schema,
-    asked: &'a ConfiguredIndexes,
-    means: &'a Resources,
+    settings: &'a Settings,
+    indexes: &'a Indexes,
+    resources: &'a Resources,
     counters: &'a Counters,
     /// Normalised.
     suffixes: Vec<Vec<u8>>,
@@ -33,41 +34,39 @@ pub struct Check<'a> {
 
 impl<'a> Check<'a> {
     pub fn new(
-        schema: &'a Schema,
-        asked: &'a ConfiguredIndexes,
-        means: &'a Resources,
+        (schema, settings): (&'a Schema, &'a Settings),
+        indexes: &'a Indexes,
+        resources: &'a Resources,
         counters: &'a Counters,
     ) -> Result<Self> {
-        let settings = &asked.settings;
         if settings.translucent {
-            return Err(otherwise("the overlay translucent"));
+            return Err(unproven("the overlay translucent"));
         }
         if !settings.foreign.is_empty() {
-            return Err(otherwise("other databases below this one"));
+            return Err(unproven("other databases below this one"));
         }
         let normal = |suffix: &String| match schema.dn(suffix.as_bytes()) {
             Ok(dn) if !dn.rdns.is_empty() => Ok(dn.normal()),
-            _ => Err(otherwise("the suffix \"\"")),
+            _ => Err(unproven("the suffix \"\"")),
         };
         let suffixes = settings.suffixes.iter().map(normal).collect::<Result<_>>()?;
-        Ok(Self { schema, asked, means, counters, suffixes })
+        Ok(Self { schema, settings, indexes, resources, counters, suffixes })
     }
 
     /// Returns all index keys, and counts of invalid values. Fails if the new slapd would store an entry differently.
     pub fn run(&self, reader: &Reader) -> Result<(Sorted, Vec<InvalidValues>)> {
-        let mut findings = Findings::new(TOLD);
+        let mut findings = Findings::new(FINDINGS);
         structure::head(reader, &mut findings);
         let texts = structure::descriptions(reader, &mut findings);
         require_none(&findings)?;
-        let columns = AttributeDescriptions::new(self.schema, &self.asked.settings, &self.asked.indexes);
-        let checker = EntryChecker {
-            counts_invalid: true,
-            ..EntryChecker::new(self.schema, &self.asked.settings, &columns, &texts)
-        };
+        let columns = AttributeDescriptions::new(self.schema, self.settings, self.indexes);
+        let checker =
+            EntryChecker { counts_invalid: true, ..EntryChecker::new(self.schema, self.settings, &columns, &texts) };
         require_same_descriptions(&checker)?;
-        let postings = self.asked.postings(self.means, self.counters);
+        let Resources { memory, jobs, scratch } = self.resources;
+        let postings = self.indexes.postings(*memory, scratch, self.counters.flag());
         self.entries(reader, &texts, &checker, &postings)?;
-        Ok((postings.finish(self.means.jobs)?, columns.invalid_values()))
+        Ok((postings.finish(*jobs)?, columns.invalid_values()))
     }
 
     fn entries(
@@ -77,53 +76,48 @@ impl<'a> Check<'a> {
         checker: &EntryChecker<'_>,
         postings: &Postings,
     ) -> Result<()> {
-        let tables = Tables::of(reader).ok_or_else(|| otherwise("a table is missing"))?;
-        let expected = tables.id2e.record().entries;
-        self.counters.begin("entries", expected);
-        let spans = id_ranges(&tables.id2e, self.means.jobs);
-        let done = Mutex::new((NodeChecksums::default(), 0));
-        side_by_side(reader, self.means.jobs, spans.len(), |reader, turns| {
-            let tables = Tables::of(reader).ok_or_else(|| otherwise("a table is missing"))?;
-            let posted = ExpectedPostings::from_1(postings.writer());
-            let mut walk = Walk {
+        let expected = table(reader, "id2e")?.record().entries;
+        let total = Mutex::new((NodeChecksums::default(), 0));
+        each_range(
+            reader,
+            (self.resources.jobs, self.counters),
+            |tables| Walk {
                 tables,
                 texts,
                 scattered: false,
-                judge: Some((checker, posted)),
+                checker: Some((checker, ExpectedPostings::from_1(postings.writer()))),
                 last: LastValues::default(),
                 as_loaded: Some(AsLoaded::new(checker, &self.suffixes)),
-                part: IdRangeResult::new(TOLD),
+                part: IdRangeResult::new(FINDINGS),
                 seen: 0,
                 counters: self.counters,
-            };
-            for at in turns.iter() {
-                walk.span(spans[at])?;
-                require_none(&walk.part.findings)?;
-            }
-            let mut done = lock(&done);
-            *done = (done.0.add(walk.part.sums), done.1 + walk.part.entries);
-            drop(done);
-            walk.end()
-        })?;
-        let (sums, entries) = *lock(&done);
+            },
+            |_, part| {
+                require_none(&part.findings)?;
+                let mut total = lock(&total);
+                *total = (total.0.add(part.sums), total.1 + part.entries);
+                Ok(())
+            },
+        )?;
+        let (sums, entries) = *lock(&total);
         if sums != NodeChecksums::default() {
-            return Err(otherwise("nodes do not match the lists of their parents"));
+            return Err(unproven("nodes do not match the lists of their parents"));
         }
         if entries != expected {
             let message = format!("{entries} entries in id2e, which should have {expected}");
-            return Err(otherwise(&message));
+            return Err(unproven(&message));
         }
         Ok(())
     }
 }
 
-/// Refuses descriptions that the new schema spells differently, since the new slapd would, too.
+/// Refuses attribute descriptions that the new schema spells differently, because the new slapd would do so, too.
 fn require_same_descriptions(checker: &EntryChecker<'_>) -> Result<()> {
     for (text, column) in &checker.columns {
         match column {
-            None => return Err(otherwise(&format!("{text} is not in the schema"))),
+            None => return Err(unproven(&format!("{text} is not in the schema"))),
             Some(column) if column.text != *text => {
-                return Err(otherwise(&format!("{text} is called {} now", column.text)));
+                return Err(unproven(&format!("{text} is called {} now", column.text)));
             }
             Some(_) => {}
         }
@@ -133,9 +127,9 @@ fn require_same_descriptions(checker: &EntryChecker<'_>) -> Result<()> {
 
 fn require_none(findings: &Findings) -> Result<()> {
     let first = findings.problems.values().find_map(|problem| problem.told.first());
-    first.map_or(Ok(()), |first| Err(otherwise(&first.to_string())))
+    first.map_or(Ok(()), |first| Err(unproven(&first.to_string())))
 }
 
-fn otherwise(why: &str) -> Error {
-    Error::new(Code::Unproven, why)
+fn unproven(reason: &str) -> Error {
+    Error::new(Code::Unproven, reason)
 }

@@ -1,9 +1,9 @@
-//! Converts a database for another slapd, with other file format or indexes, without decoding its records.
+//! Converts a database for another slapd, with another file format or other indexes, by copying its records.
 //!
-//! Every entry is checked ([`check`]): would the new slapd store it the same way? In parallel the tables of entries and
-//! names are copied record by record with their IDs ([`records`]). Then the index tables are written from keys that the
-//! check generated. If an entry would be stored differently, it fails with [`Code::Unproven`], and the copy must be
-//! discarded.
+//! Every entry is checked ([`check`]): the new slapd must store it in the same way. Meanwhile the tables of entries and
+//! names are copied record by record with their IDs ([`records`]). Then the index tables are written from the keys that
+//! the check generated. If the new slapd would store an entry differently, the conversion fails with [`Code::Unproven`],
+//! and the copy must be discarded.
 
 mod check;
 mod records;
@@ -20,7 +20,6 @@ use ldif::Counters;
 use lmdbfile::{ErrorKind, FileWriter, Reader, Table};
 use schema::Schema;
 
-use crate::audit::indexes::ConfiguredIndexes;
 use crate::descriptions::InvalidValues;
 use crate::indexes::Indexes;
 use crate::numbering::Numbering;
@@ -39,105 +38,95 @@ pub struct Transferred {
     pub misfits: Vec<InvalidValues>,
 }
 
-/// Writes `out` from the file at `path`, for a slapd with these settings; on success the whole file is on disk. `txn`:
+/// Writes `out` from the file at `path`, for a slapd with these settings. On success the whole file is on disk. `txn`:
 /// as in [`crate::audit::AuditOptions`].
 pub fn transfer(
     (path, txn): (&Path, Option<u64>),
     out: &Path,
-    known: (&Schema, &Settings),
-    means: &Resources,
+    (schema, settings): (&Schema, &Settings),
+    resources: &Resources,
     counters: &Counters,
 ) -> Result<Transferred> {
     let reader = tables::with_orders(Reader::open_at(path, txn)?);
-    let (schema, settings) = known;
-    let asked = ConfiguredIndexes {
-        settings: settings.clone(),
-        indexes: Indexes::read(schema, settings)?,
-        notes: Vec::new(),
-        left_out: std::collections::BTreeSet::new(),
-    };
-    let check = check::Check::new(schema, &asked, means, counters)?;
+    let indexes = Indexes::read(schema, settings)?;
+    let check = check::Check::new((schema, settings), &indexes, resources, counters)?;
     let file = FileWriter::create(out, &settings.file_options())?;
-    let mut task = Writing { asked: &asked, counters, file, made: Vec::new(), records: Records::default() };
-    let (sorted, misfits) = check_and_copy(&check, &reader, &mut task)?;
-    task.indexes(&sorted)?;
-    Ok(Transferred { misfits, ..task.finish()? })
+    let mut copy = Copy { settings, counters, file, tables: Vec::new(), records: Records::default() };
+    let (sorted, misfits) = check_and_copy(&check, &reader, &mut copy)?;
+    copy.indexes(&indexes, &sorted)?;
+    copy.finish(misfits)
 }
 
 /// Copies tables while entries are checked. If both fail, the error of the check is returned.
 fn check_and_copy(
     check: &check::Check<'_>,
     reader: &Reader,
-    task: &mut Writing<'_>,
+    copy: &mut Copy<'_>,
 ) -> Result<(Sorted, Vec<InvalidValues>)> {
     let (own, stop) = (reader.fork()?, &AtomicBool::new(false));
     let (checked, copied) = thread::scope(|scope| {
-        let copying = scope.spawn(move || task.copy_all(&own, stop));
+        let copying = scope.spawn(move || copy.copy_all(&own, stop));
         let checked = check.run(reader);
         stop.store(checked.is_err(), Relaxed);
         (checked, copying.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
-    let found = checked?;
-    copied.map(|()| found)
+    let sorted = checked?;
+    copied.map(|()| sorted)
 }
 
-struct Writing<'a> {
-    asked: &'a ConfiguredIndexes,
+/// The new file while it is written.
+struct Copy<'a> {
+    settings: &'a Settings,
     counters: &'a Counters,
     file: FileWriter,
-    made: Vec<(String, Table)>,
+    /// The finished tables.
+    tables: Vec<(String, Table)>,
     records: Records,
 }
 
-impl Writing<'_> {
+impl Copy<'_> {
     fn copy_all(&mut self, reader: &Reader, stop: &AtomicBool) -> Result<()> {
-        let is_stopped = || stop.load(Relaxed);
-        let wanted = || if is_stopped() { Err(Error::cancelled()) } else { self.counters.check() };
+        let check = || if stop.load(Relaxed) { Err(Error::cancelled()) } else { self.counters.check() };
         for table in records::COPIED.map(|table| table.name) {
-            if table == "id2v" && !self.asked.settings.has_id2v {
+            if table == "id2v" && !self.settings.has_id2v {
                 continue;
             }
-            let copied = records::copy(reader, table, &mut self.file, &wanted, &mut self.records);
-            self.made.push((table.to_owned(), copied.map_err(|error| not_taken(table, error))?));
+            let copied = records::copy(reader, table, &mut self.file, &check, &mut self.records);
+            self.tables.push((table.to_owned(), copied.map_err(|error| copy_error(table, error))?));
         }
         Ok(())
     }
 
-    fn indexes(&mut self, sorted: &Sorted) -> Result<()> {
-        let Settings { list_exponent, has_ixck, .. } = self.asked.settings;
-        self.counters.begin("write", self.asked.indexes.tables.len() as u64);
-        for (at, table) in self.asked.indexes.tables.iter().enumerate() {
-            let plain = Numbering::plain();
-            let written = postings::write(&mut self.file, sorted, at, &plain, list_exponent)?;
-            self.made.push((table.name.clone(), written));
+    fn indexes(&mut self, indexes: &Indexes, sorted: &Sorted) -> Result<()> {
+        self.counters.begin("write", indexes.tables.len() as u64);
+        for (at, table) in indexes.tables.iter().enumerate() {
+            let exponent = self.settings.list_exponent;
+            let written = postings::write(&mut self.file, sorted, at, &Numbering::plain(), exponent)?;
+            self.tables.push((table.name.clone(), written));
             self.counters.advance(1);
             self.counters.check()?;
         }
-        if has_ixck {
+        if self.settings.has_ixck {
             let empty = tables::IXCK.writer(self.file.layout());
-            self.made.push(("ixck".to_owned(), empty.finish(&mut self.file)?));
+            self.tables.push(("ixck".to_owned(), empty.finish(&mut self.file)?));
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<Transferred> {
+    fn finish(self, misfits: Vec<InvalidValues>) -> Result<Transferred> {
         self.counters.begin("sync", 0);
-        let Self { made, records: checksum, .. } = self;
-        let tables: BTreeMap<_, _> = made.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
+        let tables: BTreeMap<_, _> = self.tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let entries = tables.get("id2e").copied().unwrap_or_default();
-        let named = made.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
+        let named = self.tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
         self.file.finish(named)?;
-        Ok(Transferred { entries, checksum, tables, misfits: Vec::new() })
+        Ok(Transferred { entries, checksum: self.records, tables, misfits })
     }
 }
 
-/// Returns the error for a record of `table` that the new file cannot store.
-fn not_taken(table: &str, error: lmdbfile::Error) -> Error {
-    match error.kind {
-        ErrorKind::TooLong => {
-            let message = format!("the new file cannot store a record of {table}: {error}");
-            Error::new(Code::Unproven, message)
-        }
-        _ => error.into(),
+/// Returns the error of a copy of `table`, maybe about a record that the new file cannot store.
+fn copy_error(table: &str, error: lmdbfile::Error) -> Error {
+    if error.kind != ErrorKind::TooLong {
+        return error.into();
     }
+    Error::new(Code::Unproven, format!("the new file cannot store a record of {table}: {error}"))
 }

@@ -14,12 +14,12 @@ use crate::{Result, lock};
 /// The copied tables, in the order in which they are written.
 pub const COPIED: [tables::Table; 4] = [ID2E, ID2V, DN2I, AD2I];
 
-/// Records after which the cancel flag is checked.
+/// Number of records after which the cancel flag is checked.
 const PATIENCE: u64 = 4096;
 
-/// Parallel reads that keep a disk busy, and their limit per processor: the copy is not in the page cache, and hashing
-/// takes less time than reading.
+/// Number of parallel reads that keep a disk busy: the file is not in the page cache.
 const AT_ONCE: usize = 6;
+/// Maximum number of parallel reads per processor: hashing takes less time than reading.
 const FOR_EACH: usize = 3;
 
 /// The number of records, and the sum of their hashes.
@@ -30,7 +30,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// `seed`: of the table.
+    /// Adds a record. `seed`: a hash of the table's name.
     #[inline]
     fn add(&mut self, seed: u64, key: &[u8], value: &[u8]) {
         let hash = xxh3_128_with_seed(value, xxh3_64_with_seed(key, seed));
@@ -46,24 +46,24 @@ fn seed(name: &str) -> u64 {
     xxh3_64_with_seed(name.as_bytes(), 0)
 }
 
-/// Copies the table, or writes an empty one if the source has none. `wanted` fails if the copy was cancelled.
+/// Copies the table, or writes an empty table if the source has none. `check` fails if the copy was cancelled.
 pub fn copy(
     reader: &Reader,
     name: &str,
     file: &mut FileWriter,
-    wanted: &dyn Fn() -> Result<()>,
+    check: &dyn Fn() -> Result<()>,
     sum: &mut Records,
 ) -> lmdbfile::Result<Table> {
     let mut tree = tables::writer(name, file.layout());
     let Some(table) = reader.table(name.as_bytes()) else { return tree.finish(file) };
-    let (several, seed) = (tables::flags(name).contains(Flags::DUPSORT), seed(name));
+    let (has_duplicates, seed) = (tables::flags(name).contains(Flags::DUPSORT), seed(name));
     let (mut cursor, mut open) = (table.cursor()?, None::<Vec<u8>>);
     while let Some((key, value)) = cursor.next()? {
         sum.add(seed, key, value);
         if sum.count % PATIENCE == 0 {
-            wanted().map_err(|_| std::io::Error::from(std::io::ErrorKind::Interrupted))?;
+            check().map_err(|_| std::io::Error::from(std::io::ErrorKind::Interrupted))?;
         }
-        if !several {
+        if !has_duplicates {
             tree.put(file, key, value)?;
             continue;
         }
@@ -72,10 +72,9 @@ pub fn copy(
                 tree.end(file)?;
             }
             tree.begin(key)?;
-            let mut kept = open.take().unwrap_or_default();
-            kept.clear();
-            kept.extend_from_slice(key);
-            open = Some(kept);
+            let buffer = open.get_or_insert_default();
+            buffer.clear();
+            buffer.extend_from_slice(key);
         }
         tree.dup(file, value)?;
     }
@@ -85,7 +84,7 @@ pub fn copy(
     tree.finish(file)
 }
 
-/// Returns the checksum of the copied tables in the file at `path`, to which nobody may write.
+/// Returns the checksum of the copied tables in the file at `path`, to which nobody else may write.
 pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records> {
     let reader = tables::with_orders(Reader::open(path)?);
     let mut parts: Vec<(&str, IdRange)> = Vec::new();
@@ -99,7 +98,7 @@ pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records>
         }
     }
     counters.begin("records", parts.len() as u64);
-    let found = Mutex::new(Records::default());
+    let total = Mutex::new(Records::default());
     let at_once = AT_ONCE.min(FOR_EACH * jobs).max(jobs);
     side_by_side(&reader, at_once, parts.len(), |reader, turns| {
         let mut sum = Records::default();
@@ -110,10 +109,10 @@ pub fn records(path: &Path, jobs: usize, counters: &Counters) -> Result<Records>
             counters.check()?;
             counters.advance(1);
         }
-        lock(&found).add_all(sum);
+        lock(&total).add_all(sum);
         Ok(())
     })?;
-    Ok(*lock(&found))
+    Ok(*lock(&total))
 }
 
 fn of_part(mut cursor: Cursor<'_>, name: &str, span: IdRange) -> Result<Records> {
