@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use codec::tables;
-use extsort::{Postings, Sorted};
+use extsort::Sorted;
 use ldif::Counters;
 use lmdbfile::{FileWriter, Layout, Table};
 use schema::Schema;
@@ -136,7 +136,10 @@ impl Build<'_> {
         let mut gathered = self.read(&postings)?;
         clock.done("read");
         counters.begin("join", 0);
-        let joined = self.join(&postings, &mut gathered)?;
+        let joined = match self.live {
+            Some(live) => self.resolve(&postings, &mut gathered, live)?,
+            None => join(gathered.take_tuples(&self.temp), &gathered.askers)?,
+        };
         let sorted = postings.finish(self.temp.threads)?;
         let numbering = self.number(&mut gathered, &joined)?;
         clock.done("join");
@@ -144,13 +147,6 @@ impl Build<'_> {
         let tables = self.write(&mut gathered, &joined, &numbering, &sorted)?;
         clock.done("write");
         self.finish(gathered, tables, clock)
-    }
-
-    fn join(&self, postings: &Postings, gathered: &mut EncodedInput) -> Result<ParentTable> {
-        match self.live {
-            Some(live) => self.resolve(postings, gathered, live),
-            None => join(gathered.take_tuples(&self.temp), &gathered.askers),
-        }
     }
 
     pub(crate) fn create(&self) -> Result<FileWriter> {

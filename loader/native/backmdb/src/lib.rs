@@ -32,7 +32,6 @@ mod naming;
 mod numbering;
 pub mod operational;
 mod orphans;
-mod parents;
 mod positions;
 pub mod postings;
 mod reading;

@@ -141,7 +141,7 @@ impl SeenEntries {
     fn leave_out(&mut self, superseded: &Superseded, lost: &FxHashSet<u32>) {
         self.left_out = superseded.positions().chain(lost.iter().copied()).collect();
         self.left_out.sort_unstable();
-        (self.superseded, self.dropped) = (superseded.count(), lost.len() as u64);
+        (self.superseded, self.dropped) = ((self.left_out.len() - lost.len()) as u64, lost.len() as u64);
     }
 
     /// Passes the keys of all kept entries to `see`.

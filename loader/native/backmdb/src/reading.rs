@@ -35,7 +35,11 @@ impl Build<'_> {
         let (send, results) = sync_channel(2 * self.temp.threads);
         let (recycle, used) = channel();
         let used = Mutex::new(used);
-        let stop = || self.stop();
+        let stop = || {
+            self.chunks.stop();
+            self.shared.positions.abandon();
+            self.shared.numbers.abandon();
+        };
         let crew = Crew::new(&stop);
         thread::scope(|scope| {
             for _ in 0..self.temp.threads {
@@ -52,12 +56,6 @@ impl Build<'_> {
             drop(results);
         });
         crew.end()
-    }
-
-    fn stop(&self) {
-        self.chunks.stop();
-        self.shared.positions.abandon();
-        self.shared.numbers.abandon();
     }
 
     fn work(

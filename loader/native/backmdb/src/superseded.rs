@@ -96,10 +96,6 @@ impl Superseded {
     pub fn positions(&self) -> impl Iterator<Item = u32> + '_ {
         self.all.keys().copied()
     }
-
-    pub fn count(&self) -> u64 {
-        self.all.len() as u64
-    }
 }
 
 /// Adds the positions of entries that share their entryUUID with others to `positions`.

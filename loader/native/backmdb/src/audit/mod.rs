@@ -9,7 +9,7 @@ mod entry_checker;
 pub(crate) mod findings;
 mod index_comparison;
 pub(crate) mod indexes;
-pub(crate) mod last_values;
+mod last_values;
 pub(crate) mod node_parents;
 pub(crate) mod ranges;
 mod sampled;

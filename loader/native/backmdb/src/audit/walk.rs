@@ -89,7 +89,14 @@ pub fn values_apart(count: usize, stored: &Stored<'_>) -> String {
 /// Number of IDs after which the sorter may sort its buffers and the cancel flag is checked.
 const PATIENCE: u64 = 1024;
 
-impl Walk<'_, '_> {
+impl<'r, 'a> Walk<'r, 'a> {
+    /// Creates the state of a worker that checks no index keys. `limit`: maximum number of reported findings of each kind.
+    pub fn new(tables: &Tables<'r>, texts: &'a [String], limit: usize, counters: &'a Counters) -> Self {
+        let (last, part) = (LastValues::default(), IdRangeResult::new(limit));
+        let tables = *tables;
+        Self { tables, texts, scattered: false, checker: None, last, as_loaded: None, part, seen: 0, counters }
+    }
+
     /// Checks the IDs of `span`, and adds the findings to `part`.
     pub fn span(&mut self, span: IdRange) -> Result<()> {
         self.try_span(span).or_else(|reason| {
@@ -358,15 +365,9 @@ pub fn check(
         reader,
         (options.means.jobs, counters),
         |tables| Walk {
-            tables,
-            texts,
             scattered: options.new,
             checker: checker.map(|(checker, postings)| (checker, ExpectedPostings::new(postings.writer()))),
-            last: LastValues::default(),
-            as_loaded: None,
-            part: IdRangeResult::new(options.limit),
-            seen: 0,
-            counters,
+            ..Walk::new(&tables, texts, options.limit, counters)
         },
         |at, part| {
             lock(&parts).insert(at, part);

@@ -116,8 +116,8 @@ impl Refresh<'_, '_> {
         Ok(movers)
     }
 
-    /// Keeps deleted entries that have subordinates. Such an entry was deleted after its subordinates were read, so
-    /// syncrepl will report the deletions of all of them.
+    /// Keeps deleted entries that have subordinates: they were deleted after the subordinates were read, and syncrepl will
+    /// report these deletions.
     fn keep_parents(&mut self) -> Result<()> {
         loop {
             let (mut kept, mut gone) = (0, Vec::new());

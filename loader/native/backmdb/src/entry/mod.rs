@@ -17,13 +17,12 @@ use values::InvalidValue;
 
 use crate::checks::{Profile, SchemaCheck};
 use crate::draft::{EntryLines, ValueSpans};
-use crate::encoded::Encoded;
+use crate::encoded::{Encoded, ParentNumbers};
 use crate::entry::account::Account;
 use crate::indexer::IndexKeys;
 use crate::lookup::{ExpectedLine, Lookup};
 use crate::naming::{HashedDn, ParentCache};
 use crate::operational::Operational;
-use crate::parents::ParentNumbers;
 use crate::shared::BuildContext;
 use crate::{Code, Error, ValueCheck, lock};
 

@@ -10,9 +10,8 @@ use schema::Schema;
 use crate::audit::as_loaded::AsLoaded;
 use crate::audit::findings::Findings;
 use crate::audit::indexes::ExpectedPostings;
-use crate::audit::last_values::LastValues;
 use crate::audit::node_parents::NodeChecksums;
-use crate::audit::walk::{IdRangeResult, Walk, each_range};
+use crate::audit::walk::{Walk, each_range};
 use crate::audit::{EntryChecker, structure};
 use crate::descriptions::{AttributeDescriptions, InvalidValues};
 use crate::indexes::Indexes;
@@ -82,15 +81,9 @@ impl<'a> Check<'a> {
             reader,
             (self.resources.jobs, self.counters),
             |tables| Walk {
-                tables,
-                texts,
-                scattered: false,
                 checker: Some((checker, ExpectedPostings::from_1(postings.writer()))),
-                last: LastValues::default(),
                 as_loaded: Some(AsLoaded::new(checker, &self.suffixes)),
-                part: IdRangeResult::new(FINDINGS),
-                seen: 0,
-                counters: self.counters,
+                ..Walk::new(&tables, texts, FINDINGS, self.counters)
             },
             |_, part| {
                 require_none(&part.findings)?;
