@@ -1,5 +1,5 @@
 """Writes files: durably, with holes, without a name, or in place of another account's file. Checks owner, mode and free
-space. Creates temporary directories, and removes those of killed runs, because they may contain passwords."""
+space. Creates temporary directories. Removes temporary directories of killed runs, because they may hold passwords."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Owner(Struct, frozen=True):
         return cls(status.st_uid, status.st_gid)
 
     def apply_to(self, descriptor: int) -> None:
-        """Gives an open file to this owner if the process runs as root. Another process may not, and need not."""
+        """Changes the owner of an open file if the process runs as root; other accounts cannot give files away."""
         if os.geteuid() == 0:
             os.fchown(descriptor, self.uid, self.gid)
 
@@ -63,14 +63,14 @@ def make_durable(path: Path) -> None:
 
 
 def publish(partial: Path, final: Path) -> None:
-    """Renames a finished file to its final name, durably. After a power cut either the old or the new file exists."""
+    """Renames a finished file to its final name, durably. After a power cut, either the old or the new file exists."""
     make_durable(partial)
     os.replace(partial, final)
     make_durable(final.parent)
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Writes a small file atomically: after a crash either the old or the new file exists."""
+    """Writes a small file atomically: after a crash, either the old or the new file exists."""
     with held.opened(path.parent) as parent:
         partial = path.name + PARTIAL
         parent.remove(partial)  # a file that a killed run has left would keep its mode
@@ -82,8 +82,8 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def creating(path: Path, mode: int = 0o666) -> BinaryIO:
-    """Returns an empty file for writing. If another account owns the directory, removes the file with this name first:
-    that account may have put a link there."""
+    """Returns an empty file for writing. If another account can write to the directory, first removes the file with
+    this name, because it may be a link."""
     with held.opened(path.absolute().parent) as parent:
         if not parent.is_foreign:
             return path.open("wb")
@@ -92,7 +92,7 @@ def creating(path: Path, mode: int = 0o666) -> BinaryIO:
 
 
 def reading(path: Path) -> BinaryIO:
-    """Opens a regular file for reading. Raises FileUnsafe for any other file (`held.reading`)."""
+    """Opens a regular file as `held.reading` does. Raises FileUnsafe, OSError."""
     return os.fdopen(held.reading(path), "rb")
 
 
@@ -102,14 +102,14 @@ def read(path: Path) -> bytes:
 
 
 def free_bytes(path: Path) -> int:
-    """Returns the bytes that the current user may still write on the file system of `existing(path)`."""
+    """Returns the free bytes that the current user may use on the file system of `existing(path)`."""
     status = os.statvfs(existing(path))
     return status.f_bavail * status.f_frsize
 
 
 def require_space(path: Path, needed: int, leftover: Path | None = None) -> int:
-    """Returns the free bytes on the file system of `path`, plus the size of the file `leftover`, which will be
-    overwritten. Raises NoSpace if the sum is less than `needed`."""
+    """Returns the free bytes on the file system of `path`, plus the allocated bytes of the file `leftover`, which will
+    be overwritten. Raises NoSpace if the sum is less than `needed`."""
     free = free_bytes(path) + (allocated_bytes(leftover) if leftover and leftover.exists() else 0)
     if free < needed:
         raise no_space(path, needed, free)
@@ -153,7 +153,7 @@ def allocated_bytes(path: Path) -> int:
 
 
 def identity(path: Path) -> list[int]:
-    """Returns the number and the generation of an inode. A later file with the same number has another generation."""
+    """Returns the inode number and the generation, which differs from that of a later file with the same number."""
     with held.closing_descriptor(held.reading(path)) as descriptor:
         generation = 0
         with suppress(OSError):  # tmpfs and other file systems have no generation
@@ -185,7 +185,7 @@ def _no_directory(path: Path) -> UsageProblem:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns the body's OSErrors about `path` into LoaderErrors. Adds the file name to an OSError of another kind."""
+    """Turns OSErrors of the body into LoaderErrors about `path`. Adds the file name to other OSErrors."""
     try:
         yield
     except FileNotFoundError as error:
@@ -213,7 +213,7 @@ def remove_tree(path: Path) -> None:
 
 
 def emptied(path: Path) -> Path:
-    """Makes `path` a new, private directory. Removes what a killed run has left under this name."""
+    """Creates the private directory `path`, after it has removed any directory that a killed run has left there."""
     remove_tree(path)
     path.mkdir(mode=0o700)
     return path
@@ -221,7 +221,7 @@ def emptied(path: Path) -> Path:
 
 @contextmanager
 def workspace(path: Path) -> Iterator[Path]:
-    """Makes `path` a directory as `emptied` does, and removes it after the body."""
+    """Creates a directory as `emptied` does, and removes it after the body."""
     try:
         yield emptied(path)
     finally:
@@ -229,16 +229,14 @@ def workspace(path: Path) -> Iterator[Path]:
 
 
 # --- holes -----------------------------------------------------------------------------------------------------------
-#
-# A block of zeros becomes a hole, so that a restored file takes as little space as possible.
-
 
 BLOCK = 4096
 _ZEROS = bytes(BLOCK)
 
 
 def write(file: BinaryIO, piece: bytes) -> None:
-    """Writes at the current position, but skips whole blocks of zeros. After the last piece, call `finish`."""
+    """Writes at the current position, but skips whole blocks of zeros. At the end, call `file.truncate()`: a skipped
+    block has not extended the file."""
     if _ZEROS not in piece:
         file.write(piece)
         return
@@ -250,25 +248,15 @@ def write(file: BinaryIO, piece: bytes) -> None:
             file.write(block)
 
 
-def finish(file: BinaryIO) -> None:
-    """Sets the file's length, because a skipped block at the end has not extended the file."""
-    file.flush()
-    os.ftruncate(file.fileno(), file.tell())
-
-
 # --- nameless --------------------------------------------------------------------------------------------------------
-#
-# The kernel removes a file without a name when it is closed, or when the process ends.
-
 
 _NO_SUCH_FLAG = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
 
 def nameless(directory: Path) -> int:
-    """Returns a file without a name on the file system of `directory`, open for reading and writing, mode 0600.
-
-    If the file system has no O_TMPFILE (OCFS2, NFS), creates a file in a private directory and removes its name at
-    once. Raises DirectoryUnsafe, OSError."""
+    """Returns a descriptor for reading and writing a file without a name on the file system of `directory`, mode 0600.
+    The kernel removes the file when it is closed. If the file system has no O_TMPFILE (OCFS2, NFS), creates a file in a
+    private directory and removes its name at once. Raises DirectoryUnsafe, OSError."""
     with held.opened(directory) as open_dir:
         try:
             flags = os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC
@@ -291,15 +279,13 @@ def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
 
 
 # --- rewrite ---------------------------------------------------------------------------------------------------------
-#
-# `rewrite` replaces a small file of another account atomically, and keeps its owner and mode.
 
 
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
-    """Replaces the content `before` by `after`. If `path` is a symbolic link, its target changes.
-
-    If the process is killed, the file has the old or the new content. Raises ConfigNotEditable if the content is no
-    longer `before`; FileUnsafe if root would follow a link that another account made; NotPermitted, NoSpace."""
+    """Replaces a small file's content `before` by `after`, atomically. The file keeps its owner, mode, ACLs and label,
+    and may belong to another account. If `path` is a symbolic link, its target changes. Raises ConfigNotEditable if the
+    content is no longer `before`; FileUnsafe if root would follow a link that another account made; NotPermitted,
+    NoSpace."""
     with explained(path), held.checked_file(path) as pin:
         real = Path(os.readlink(pin))
         with held.opened(real.parent) as parent:
@@ -320,20 +306,17 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                 with os.fdopen(parent.open(real.name), "rb") as file:
                     is_unchanged = file.read() == before
                 if not is_unchanged:
-                    raise ConfigNotEditable(
-                        path=path,
-                        reason="somebody else changed it meanwhile",
-                        advice="Nothing was changed; run the same command again.",
-                        lines=(),
-                    )
+                    reason = "somebody else changed it meanwhile"
+                    advice = "Nothing was changed; run the same command again."
+                    raise ConfigNotEditable(path=path, reason=reason, advice=advice, lines=())
                 parent.move_in(parent.path / partial, real.name)
             finally:
                 parent.remove(partial)
 
 
-PREFIX = "ditseed-held-"  # the first part of the name of a locked directory
-_ALL_MAPPED = ["0", "0", str(2**32 - 1)]  # content of /proc/self/uid_map outside of user namespaces
-_UNMAPPED = 65534  # fs.overflowuid
+PREFIX = "ditseed-held-"  # of the names of locked temporary directories
+_ALL_MAPPED = ["0", "0", str(2**32 - 1)]  # words of /proc/self/uid_map outside of user namespaces
+_UNMAPPED = 65534  # fs.overflowuid: stands for all accounts that a user namespace does not map
 
 
 @contextmanager
@@ -343,7 +326,7 @@ def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator
     top = require_safe(Path(parent or tempfile.gettempdir()))
     sweep_temporary(top)
     outer: Path | None = None
-    try:  # the creation is included, because a signal may arrive directly after `deferred`
+    try:  # includes the creation, because a deferred signal raises KeyboardInterrupt at the end of `deferred`
         with child.deferred():
             directory = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
             directory.chmod(0o711)
@@ -353,7 +336,7 @@ def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator
             # The directory is locked before it gets a name that `sweep_temporary` recognizes.
             outer = top / f"{PREFIX}{kind}-{directory.name.removeprefix('.ditseed-')}"
             directory.rename(outer)
-        # `inside` may be given to another account. `outer` stays ditseed's, so that a later run recognizes it.
+        # The body may give `inside` to another account. `sweep` removes `outer` only if this account owns it.
         inside = outer / "inside"
         inside.mkdir(mode=0o700)
         yield inside
@@ -364,11 +347,9 @@ def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator
 
 
 def require_safe(directory: Path) -> Path:
-    """Returns the real path of a directory. Raises DirectoryUnsafe if another account could rename or replace a file
-    that ditseed creates there; OSError.
-
-    Temporary directories are reached by name, because slapd's tools run as another account and cannot use root's
-    descriptors. So if ditseed runs as root, no other account may be able to rename a directory on the path."""
+    """Returns the real path of a directory. Raises DirectoryUnsafe if another account could replace a file that ditseed
+    creates there; OSError. As root, checks all directories on the path, because slapd's tools run as another account
+    and reach temporary directories by name, not through root's descriptors."""
     is_root = os.geteuid() == 0
     trusted = {0, os.geteuid()}
     with suppress(OSError):
@@ -378,7 +359,7 @@ def require_safe(directory: Path) -> Path:
     others_write = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     with held.opened(directory) as open_dir:
         real = Path(os.readlink(open_dir.path))
-        # If a link replaces a directory meanwhile, there are more statuses than directories. So `strict` is False.
+        # Not strict: if a link replaces a directory meanwhile, there are more statuses than directories.
         steps = [*zip((*reversed(real.parents), real), held.statuses_along(real), strict=False)]
         for step, status in steps if is_root else steps[-1:]:
             at = "" if step == real else f"is below {step}, which "
@@ -394,7 +375,7 @@ def require_safe(directory: Path) -> Path:
 
 @functools.cache
 def sweep_temporary(top: Path | None = None) -> None:
-    """Removes the directories that killed runs have left in `top` (default: $TMPDIR or /tmp), once per process."""
+    """Removes directories of killed runs in `top` (default: $TMPDIR or /tmp), once per process."""
     sweep(top or Path(os.environ.get("TMPDIR") or "/tmp"), PREFIX)  # tempfile.gettempdir would write a file
 
 

@@ -77,7 +77,7 @@ class Directory(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """Returns a path that goes through the descriptor, for code that takes only paths."""
+        """A path through the descriptor, for code that takes only paths."""
         return through(self.descriptor)
 
     @property
@@ -86,11 +86,11 @@ class Directory(Struct, frozen=True):
 
     @property
     def is_foreign(self) -> bool:
-        """Returns whether an account other than root and this process's can change the directory's contents."""
+        """Whether an account other than root and this process's can change the directory's contents."""
         return is_foreign(self.status)
 
     def exists(self, name: str) -> bool:
-        """Returns whether the name exists. It may be a dangling link."""
+        """Returns whether the directory contains the name, even as a dangling link."""
         try:
             os.lstat(name, dir_fd=self.descriptor)
         except FileNotFoundError:
@@ -98,14 +98,14 @@ class Directory(Struct, frozen=True):
         return True
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """Opens a regular file. Raises FileUnsafe for any other file. If `flags` permit writing, also raises FileUnsafe
-        for a file with a second hard link. Raises OSError."""
+        """Returns a descriptor of a regular file. Raises FileUnsafe if the file is not regular, or if `flags` permit
+        writing and the file has a second hard link; OSError."""
         return _open_pinned(*self._pin(name), flags, self.name / name)
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
-        """Yields a path that always leads to the same regular file. After the body, its O_PATH descriptor is closed,
-        which releases no fcntl lock."""
+        """Yields a path that always leads to the same regular file, through an O_PATH descriptor: closing it releases
+        none of the process's fcntl locks on the file."""
         with _checked_pin(*self._pin(name), self.name / name, written) as path:
             yield path
 
@@ -114,7 +114,8 @@ class Directory(Struct, frozen=True):
             return _pin_name(name, self.descriptor, self.name / name)
 
     def create(self, name: str, mode: int = 0o600) -> int:
-        """Creates a file, open for reading and writing. Raises FileExistsError if the name exists, even as a link."""
+        """Creates a file; returns a descriptor to read and write it. Raises FileExistsError if the name exists, even as
+        a link."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with named(self.name / name):
             return os.open(name, flags, mode, dir_fd=self.descriptor)
@@ -124,17 +125,17 @@ class Directory(Struct, frozen=True):
         while True:
             with suppress(FileNotFoundError):
                 return self.open(name, os.O_RDWR)
-            with suppress(FileExistsError):  # another process was quicker; its file has to be checked
+            with suppress(FileExistsError):  # another process has just created the file, so `open` must check it
                 return self.create(name, mode)
 
     def remove(self, name: str) -> None:
-        """Removes a file if it exists. Of a symbolic link, removes the link itself."""
+        """Removes a file or symbolic link if it exists."""
         with suppress(FileNotFoundError), named(self.name / name):
             os.unlink(name, dir_fd=self.descriptor)
 
     def link(self, name: str, other: str) -> None:
-        """Adds the hard link `other` to `name`, durably. If `name` is a symbolic link, links to it, and not to its
-        target. Raises FileExistsError."""
+        """Creates `other` as a hard link to `name` (not to its target if `name` is a symbolic link), durably. Raises
+        FileExistsError."""
         with named(self.name / other):
             directory = self.descriptor
             os.link(name, other, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
@@ -149,16 +150,15 @@ class Directory(Struct, frozen=True):
 
 @contextmanager
 def opened(path: Path) -> Iterator[Directory]:
-    """Opens a directory. As root, follows only symbolic links that root owns, and raises DirectoryUnsafe if another
-    link is on the path. Raises OSError."""
+    """Opens a directory. Raises DirectoryUnsafe if root would follow a symbolic link of another account; OSError."""
     with closing_descriptor(_directory(path)) as descriptor, _operator_name(descriptor, path):
         yield Directory(descriptor, Path(plain.with_operator_paths(str(path))))
 
 
 @contextmanager
 def private(path: Path, make: bool = True) -> Iterator[Directory]:
-    """Opens a directory of this account that nobody else can write to. With `make`, creates a missing directory with
-    mode 0700; otherwise raises FileNotFoundError. Raises DirectoryUnsafe, OSError."""
+    """Opens a directory that only this account can write to. Creates it with mode 0700 if it is missing and `make` is
+    set. Raises FileNotFoundError if it is missing, DirectoryUnsafe if another account can write to it, OSError."""
     if make:
         make_directories(path.parent)
     with opened(path.parent) as parent_dir:
@@ -170,8 +170,8 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
 
 
 def make_directories(path: Path, mode: int = 0o777) -> None:
-    """Creates a directory and its missing parents. Follows links as `opened` does; os.makedirs would follow all links.
-    Raises DirectoryUnsafe, OSError."""
+    """Creates a directory and its missing parents. Unlike os.makedirs, follows only such links as `opened` does. Raises
+    DirectoryUnsafe, OSError."""
     try:
         with opened(path):
             return
@@ -182,10 +182,9 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
 
 
 def statuses_along(path: Path) -> Iterator[os.stat_result]:
-    """Yields the status of each directory and symbolic link on the way to a path, from the top, as far as they exist.
-
-    A link is followed only when the next status is requested. So a caller that stops at the first directory or link
-    that another account owns has followed no link of that account."""
+    """Yields the status of each directory and symbolic link by which a path is reached, from the top, as far as they
+    exist. Follows a link only when the next status is requested, so that a caller that stops at a link of another
+    account has not followed it."""
     links = 0
     with closing(_components(path)) as components, suppress(FileNotFoundError, NotADirectoryError):
         for status in components:
@@ -197,7 +196,7 @@ def statuses_along(path: Path) -> Iterator[os.stat_result]:
 
 @contextmanager
 def scratch(parent: Path, prefix: str) -> Iterator[Directory]:
-    """Creates a private directory with a new name in `parent`. Removes it with its contents after the body."""
+    """Yields a new private directory in `parent`. Removes it with its contents after the body."""
     with opened(parent) as parent_dir:
         name = parent_dir.path / f"{prefix}{os.urandom(8).hex()}"
         try:
@@ -214,9 +213,9 @@ def _make(parent_dir: Directory, name: str, mode: int = 0o700) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a directory with its contents, without following links or opening FIFOs. (`shutil.rmtree` may open a file
-    that has just replaced a directory, and waits for a FIFO.) As root, first takes each directory from its owner;
-    otherwise the owner could add files as fast as they are removed. Raises OSError."""
+    """Removes a directory with its contents, without following links or opening FIFOs. (`shutil.rmtree` waits for a
+    FIFO that has just replaced a directory.) As root, first becomes the owner of each directory, so that the former
+    owner can add no files meanwhile. Raises OSError."""
     with opened(path.parent) as parent_dir:
         _remove_tree(parent_dir.descriptor, path.name)
 
@@ -239,15 +238,15 @@ def _remove_tree(parent_dir: int, name: str) -> None:
 
 
 def make_private(directory: int, mode: int = 0o700) -> None:
-    """Gives the open directory to this process's account, with `mode`. This keeps out even a process that has the
-    directory open: for each name that is looked up or created, the kernel checks the permissions."""
+    """Gives the open directory to this process's account, with `mode`. This keeps out even processes that have the
+    directory open, because the kernel checks the permissions whenever a name is looked up or created."""
     os.fchown(directory, os.geteuid(), os.getegid())
     os.fchmod(directory, mode)
 
 
 def remove_empty(path: Path) -> None:
-    """Removes an empty directory. Follows links as `opened` does; os.rmdir would follow all links. Raises
-    DirectoryUnsafe, OSError."""
+    """Removes an empty directory. Unlike os.rmdir, follows only such links as `opened` does. Raises DirectoryUnsafe,
+    OSError."""
     with opened(path.parent) as parent_dir:
         os.rmdir(path.name, dir_fd=parent_dir.descriptor)
 
@@ -263,29 +262,27 @@ def require_private(status: os.stat_result, name: Path) -> None:
 
 @contextmanager
 def checked_file(path: Path) -> Iterator[Path]:
-    """Yields a path that always leads to the same regular file. The file is found and checked as in `reading`."""
+    """Yields a path that always leads to the same regular file. Follows links, and raises errors, like `reading`."""
     with _checked_pin(*_pin_path(path), Path(plain.with_operator_paths(str(path)))) as pin:
         yield pin
 
 
 def reading(path: Path, links: bool = True) -> int:
-    """Opens a regular file for reading, and never waits for a FIFO. Root follows a symbolic link only if root owns the
-    link. Without `links`, no link is followed. Raises FileUnsafe, OSError."""
+    """Returns a descriptor for reading a regular file; never waits for a FIFO. Follows a symbolic link if `links` is
+    set and, for root, if root owns the link. Raises FileUnsafe, OSError."""
     return _open_pinned(*_pin_path(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 
 def secret(path: Path, others_may_read: bool) -> tuple[int, os.stat_result]:
-    """Opens for reading a file of passwords or keys, or a pipe of the shell (-y <(command)). Follows links like
-    `reading`.
-
-    Raises UsageProblem if another account owns the file or may write to it. Unless `others_may_read`, also raises it if
-    another account may read the file. Raises FileUnsafe, OSError."""
+    """Returns a descriptor for reading a file of passwords or keys, or a pipe of the shell (-y <(command)), and its
+    status. Follows links like `reading`. Raises UsageProblem if another account owns the file, may write to it, or may
+    read it (unless `others_may_read`); FileUnsafe, OSError."""
     descriptor, status = _pin_path(path)
     with closing_descriptor(descriptor):
         name = plain.with_operator_paths(str(path))
         if not stat.S_ISFIFO(status.st_mode):
             require_regular(status, Path(name))
-        # After `sudo ditseed -y FILE`, the file may belong to the operator, who may act as root in any case.
+        # After `sudo ditseed -y FILE`, the file may belong to the operator, who can act as root anyway.
         if not _is_trusted(status) and str(status.st_uid) != os.environ.get("SUDO_UID"):
             advice = "put it into a file that belongs to the account that runs ditseed"
             raise UsageProblem(reason=f"{name} belongs to uid {status.st_uid}: {advice}")
@@ -298,11 +295,11 @@ def secret(path: Path, others_may_read: bool) -> tuple[int, os.stat_result]:
 
 
 def device(path: Path, flags: int) -> int | None:
-    """Opens a block device with `flags`. Returns None for any other file. Follows links as `reading` does."""
+    """Returns a descriptor of a block device, opened with `flags`. Returns None for any other file. Follows links like
+    `reading`."""
     descriptor, status = _pin_path(path)
     with closing_descriptor(descriptor):
-        is_device = stat.S_ISBLK(status.st_mode)
-        return os.open(through(descriptor), flags | os.O_CLOEXEC) if is_device else None
+        return os.open(through(descriptor), flags | os.O_CLOEXEC) if stat.S_ISBLK(status.st_mode) else None
 
 
 def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
@@ -323,9 +320,8 @@ def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
 
 
 def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name: Path) -> None:
-    """Raises FileUnsafe if the file may be a harmful hard link: an account that can write to the directory `above` may
-    have created it, so that root reads another account's file. The kernel forbids such links only with
-    fs.protected_hardlinks."""
+    """Raises FileUnsafe if an account that can write to the directory `above` may have created the file as a hard link
+    to another account's file, so that root reads it. The kernel forbids such links only with fs.protected_hardlinks."""
     if os.geteuid() != 0 or status.st_nlink < 2 or not stat.S_ISREG(status.st_mode) or not is_foreign(above):
         return
     if status.st_uid != above.st_uid or (_is_trusted(status) and above.st_mode & _OTHERS_WRITE):
@@ -333,7 +329,7 @@ def _require_no_foreign_link(status: os.stat_result, above: os.stat_result, name
 
 
 def require_regular(status: os.stat_result, name: Path, written: bool = False) -> None:
-    """Raises FileUnsafe if the file is not regular, or if `written` and the file has a second hard link."""
+    """Raises FileUnsafe if the file is not regular, or if it has a second hard link and `written` is set."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode))
     if kind is not None:
         raise FileUnsafe(path=name, kind=kind)
@@ -351,7 +347,8 @@ def _open_pinned(descriptor: int, status: os.stat_result, flags: int, name: Path
 
 @contextmanager
 def _checked_pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
-    """Checks the file of an O_PATH descriptor, and yields a path to the file. Closes the descriptor after the body."""
+    """Yields a path to the file of an O_PATH descriptor, and closes the descriptor after the body. Raises FileUnsafe as
+    `require_regular` does."""
     with closing_descriptor(descriptor):
         require_regular(status, name, written)
         with _operator_name(descriptor, name) as path:
@@ -378,7 +375,8 @@ def _is_trusted(status: os.stat_result) -> bool:
 
 
 def _directory(path: Path) -> int:
-    """Opens the directory for listing. Raises DirectoryUnsafe if root would follow another account's link."""
+    """Opens a directory as `_open_for_listing` does. Raises DirectoryUnsafe if root would follow a link of another
+    account, or if there are more than _MOST_LINKS links."""
     links = 0
     try:
         with named(path), closing(_components(path)) as components:
@@ -395,8 +393,8 @@ def _directory(path: Path) -> int:
 
 
 def _components(path: Path) -> Generator[os.stat_result, None, int]:
-    """Yields the status of each directory and symbolic link by which a path is reached, from the top. A link is
-    followed only when the next status is requested. Returns an O_PATH descriptor of the last component."""
+    """Yields the status of each directory and symbolic link by which a path is reached, from the top. Follows a link
+    only when the next status is requested. Returns an O_PATH descriptor of the last component."""
     start = _THROUGH.match(str(path))
     top = start.group() if start else "/"
     rest = str(path)[len(top) :] if start else str(path.absolute())
@@ -429,8 +427,8 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
 
 
 def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
-    """Returns an O_PATH descriptor of `name`, and its status. If `name` should be a file, `path` is its path, and
-    `_require_no_foreign_link` checks it. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
+    """Returns an O_PATH descriptor of `name`, and its status. If `path` (the path of a file) is given, checks it with
+    `_require_no_foreign_link`. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
     descriptor = os.open(name, PIN, dir_fd=directory)
     try:
         status = os.fstat(descriptor)
@@ -443,8 +441,8 @@ def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int,
 
 
 def _open_for_listing(directory: int, path: Path) -> int:
-    """Returns a descriptor for listing and syncing the directory. If the directory may not be read, returns a
-    descriptor that can only open files in it. Closes `directory`."""
+    """Returns a descriptor for listing and syncing the directory, or only for opening files in it if this account may
+    not list it. Closes the O_PATH descriptor `directory`."""
     try:
         with named(path):
             return os.open(".", LIST, dir_fd=directory)

@@ -32,13 +32,21 @@ _FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: type, whence
 def holder(directory: Path) -> int | None:
     """Returns the ID of a process that has the environment open. Returns 0 if the process is in another PID namespace,
     and None if neither lock.mdb nor /proc shows a process."""
+    return _holder(directory)[0]
+
+
+def _holder(directory: Path) -> tuple[int | None, str | None]:
+    """Returns the result of `holder`, and the processes that could not be examined, as in `users_of`."""
     pid = locker(directory)
-    users = [] if pid is not None else users_of(directory / DATA, directory / LOCK)[0]
-    return next((user.pid for user in users), pid)
+    if pid is not None:
+        return pid, None
+    users, unseen = users_of(directory / DATA, directory / LOCK)
+    return (users[0].pid if users else None), unseen
 
 
 def locker(directory: Path, byte: int = 0) -> int | None:
-    """Like `holder`, but looks only at the lock on lock.mdb. `byte`: 0, or the process ID of a reader."""
+    """Like `holder`, but examines only the lock on lock.mdb. `byte`: 0, or the process ID of a reader, which locks the
+    byte at that offset."""
     lock = directory / LOCK
     try:
         with held.opened(directory) as open_dir:
@@ -60,12 +68,9 @@ def lock_holder(descriptor: int, byte: int) -> int | None:
 
 
 def require_unused(directory: Path) -> None:
-    """Raises TargetInUse if a process has the environment open. Logs a warning if data.mdb exists and processes that
-    may have it open could not be examined."""
-    pid, unseen = locker(directory), None
-    if pid is None:
-        users, unseen = users_of(directory / DATA, directory / LOCK)
-        pid = next((user.pid for user in users), None)
+    """Raises TargetInUse if a process has the environment open. Logs a warning if data.mdb exists and some processes
+    could not be examined."""
+    pid, unseen = _holder(directory)
     if pid is not None:
         raise TargetInUse(path=directory, process=_description(pid))
     if unseen is not None and (directory / DATA).exists():
@@ -73,42 +78,38 @@ def require_unused(directory: Path) -> None:
 
 
 def require_lock_used(directory: Path) -> None:
-    """Raises LockUnused if a process may write to data.mdb and does not have the present lock.mdb open. That process
-    would ignore a reader slot in this lock.mdb."""
+    """Raises LockUnused if a process may write to data.mdb without having the present lock.mdb open: that process would
+    ignore reader slots in this lock.mdb."""
     for user in users_of(directory / DATA, directory / LOCK)[0]:
         if user.writes and not user.has_second:
             reason = f"it is open in another process{_description(user.pid)} that does not use its lock.mdb"
             raise LockUnused(path=directory / DATA, reason=reason)
 
 
-@cache  # warns once in a run
+@cache  # so that the warning is logged once in a run
 def _warn(directory: str, unseen: str) -> None:
     _log.warning("%s: no process has its lock.mdb locked, but %s could not be examined", directory, unseen)
 
 
 def _description(pid: int) -> str:
-    """`pid`: of `locker`."""
     if not pid:
         return ", in another container or PID namespace"
     return f" ({command_name(pid) or 'a process'}, process {pid})"
 
 
-# --- mapped ----------------------------------------------------------------------------------------------------------
-#
-# The functions here find the processes that, according to /proc, have a file open or mapped, even if the file was
-# renamed.
+# --- processes that have a file open or mapped, even if the file was renamed -----------------------------------------
 #
 # A process that maps a file of LMDB keeps a descriptor of the file. The descriptor has the device and inode number that
 # stat returns. In /proc/PID/maps the device may be another one (btrfs: the whole file system's; overlayfs: the lower
 # layer's). So once a descriptor has identified the file, only the inode number is compared with /proc/PID/maps.
-
 
 _INITIAL = 0xEFFFFFFC  # inode of the initial PID namespace, PROC_PID_INIT_INO of linux/proc_ns.h
 _PROC = "/proc"
 
 
 class User(Struct, frozen=True):
-    """A process that maps a file or may write to it. `has_second`: it also has the file `second` of `users_of` open."""
+    """A process that maps a file or may write to it. `has_second`: whether it has the file `second` of `users_of` open,
+    too."""
 
     pid: int
     writes: bool
@@ -116,8 +117,8 @@ class User(Struct, frozen=True):
 
 
 def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
-    """Returns the users of `path` except this process; and a text that names processes that may be users, but could not
-    be examined, or None. A process that reads the file without mapping it (`cp`) is not a user."""
+    """Returns the users of `path`, without this process. The second result names processes that could not be examined,
+    or is None. A process that reads the file without mapping it (`cp`) is not a user."""
     try:
         file = os.stat(path)
     except FileNotFoundError:
@@ -134,7 +135,7 @@ def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
             continue  # the process has ended
         else:
             users += [user] if user else []
-    # Of the processes that could not be examined, only slapd and its tools matter.
+    # Among the processes that could not be examined, only slapd and its tools matter.
     slapds = [pid for pid in unreadable_pids if "slap" in command_name(pid)]
     unseen = None
     if slapds:
@@ -163,14 +164,16 @@ def _user(pid: str, file: os.stat_result, second: os.stat_result | None) -> User
                 other_device = True
         elif second is not None and os.path.samestat(status, second):
             has_second = True
-    if not names and not (other_device and _maps(pid, file, _device(file))):
+    device = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}"
+    if not names and not (other_device and _maps(pid, file, device)):
         return None
     writes = any(is_open_for_writing(pid, name) for name in names) or not names
     return User(int(pid), writes, has_second) if writes or _maps(pid, file) else None
 
 
 def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yields the descriptors of a process. Reads them through one directory, because a host may have many processes."""
+    """Yields name and status of each descriptor of a process. Looks them up through one descriptor of /proc/PID/fd,
+    because a host may have many processes."""
     with held.closing_descriptor(os.open(f"{_PROC}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd_dir:
         for name in os.listdir(fd_dir):
             try:
@@ -179,14 +182,8 @@ def descriptors(pid: str) -> Iterator[tuple[str, os.stat_result]]:
                 continue  # the process has closed it
 
 
-def _device(status: os.stat_result) -> str:
-    return f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-
-
 def _maps(pid: str, status: os.stat_result, device: str = "") -> bool:
-    with open(f"{_PROC}/{pid}/maps", "rb") as lines:
-        text = lines.read()
-    return f"{device} {status.st_ino} ".encode() in text
+    return f"{device} {status.st_ino} ".encode() in Path(f"{_PROC}/{pid}/maps").read_bytes()
 
 
 def is_open_for_writing(pid: str, descriptor: str) -> bool:
@@ -206,21 +203,17 @@ def command_name(pid: str | int) -> str:
         return ""
 
 
-# --- occupants -------------------------------------------------------------------------------------------------------
+# --- processes that occupy a directory: with an open, mapped or locked file in it, or as their working directory -----
 #
-# The functions here find the processes that keep a directory busy: they have an open, mapped or locked file in it, or
-# it is their working directory.
-#
-# Files are recognized by device and inode. In another mount namespace or below another root directory (a container),
-# the same files have other names.
-
+# Files are recognized by device and inode, because they have other names in another mount namespace or below another
+# root directory (a container).
 
 _DEEPEST = 250  # levels of directories below the top; os.fwalk keeps a descriptor open for each level
 
 
 class Occupant(Struct, frozen=True):
-    """A process that uses a directory. `pid` is 0 if it is in another PID namespace. `use` says how, as the predicate
-    of a sentence. `writes`: it has a file there mapped or open for writing, or an LMDB environment there open."""
+    """A process that uses a directory. `pid` is 0 if the process is in another PID namespace. `use`: predicate of a
+    sentence about the process. `writes`: it has a file there mapped or open for writing, or an environment open."""
 
     pid: int
     name: str
@@ -234,7 +227,7 @@ class Occupant(Struct, frozen=True):
 
 
 class _Directory(Struct, frozen=True):
-    """The files of a directory: if it is a mount point, all files on `devices`; otherwise the files in `inodes`."""
+    """The files of a directory: all files on `devices` if it is a mount point, otherwise the files `inodes`."""
 
     top: str
     devices: frozenset[int]
@@ -244,14 +237,15 @@ class _Directory(Struct, frozen=True):
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """Returns whether the directory contains this name. `inodes` lacks some files: deleted and new ones."""
+        """Returns whether the directory contains a file of this name. Finds new and deleted files, too, which `inodes`
+        lacks."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 
 def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
-    """Returns the other processes that use `top` according to /proc. Also checks the locks of the LMDB environments in
+    """Returns the other processes that use `top` according to /proc, or that have opened an LMDB environment in one of
     the directories `databases` below `top`. Omits processes that this account may not examine. Root may examine all
-    processes except those of other PID namespaces."""
+    processes of its PID namespace."""
     directory = _directory(top)
     users = (_occupant(pid, directory) for pid in map(int, others()))
     by_pid = {user.pid: user for user in users if user is not None}
@@ -327,8 +321,8 @@ def _maps_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
 
 
 def locks() -> Iterator[tuple[str, int, int, int]]:
-    """Yields kind (such as FLOCK), process ID, device and inode of each lock of this host (proc_locks(5)). The locks of
-    other PID namespaces and of open file descriptions have no process ID: 0 or less. Omits waiting locks (with an
+    """Yields kind (such as FLOCK), process ID, device and inode of each lock of this host (proc_locks(5)). The process
+    ID is 0 or less for locks of other PID namespaces or of open file descriptions. Omits waiting locks (marked by an
     arrow) and locks without an inode ("<none>")."""
     for line in Path(f"{_PROC}/locks").read_text().splitlines():
         _, kind, _, _, pid, file, *_ = line.split()

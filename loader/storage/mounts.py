@@ -18,8 +18,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """`device` is the device number, such as "254:0". `root` is the directory within the file system that is mounted.
-    `options` are those of the mount, followed by those of the file system."""
+    """`device`: device number, such as "254:0". `root`: the mounted directory of the file system. `options`: options of
+    the mount, then of the file system."""
 
     device: str
     root: str
@@ -34,7 +34,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 class FstabEntry(msgspec.Struct, frozen=True):
-    """`number` is the line number, from 1. `rest` contains the fifth and sixth field of the line."""
+    """`number`: line number, from 1. `rest`: the fifth and sixth field of the line."""
 
     number: int
     source: str
@@ -45,11 +45,11 @@ class FstabEntry(msgspec.Struct, frozen=True):
 
 
 def mount_of(path: Path) -> Mount:
-    """Returns the mount of a path. Uses the kernel's mount ID, because another mount may hide the mount point."""
+    """Returns the mount that contains `path`. Looks up its mount ID, because a later mount may hide the mount point."""
     with held.closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         number = re.search(r"^mnt_id:\s*(\d+)", Path(f"/proc/self/fdinfo/{descriptor}").read_text(), re.MULTILINE)
     mount = _all().get(number[1] if number else "")
-    if mount is None:  # for example if the path goes through /proc/PID/root
+    if mount is None:  # the path goes through /proc/PID/root, for example
         raise SystemFailed(path=path, reason="this path is on a mount of another mount namespace")
     return mount
 
@@ -79,8 +79,8 @@ def other_mount_points(path: Path) -> list[str]:
 
 
 def in_other_namespaces(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """Yields a process and a mount point for each other mount namespace in which all or part of `shown` is mounted.
-    `shown` is a device and a path on it."""
+    """Yields a process ID and a mount point for each other mount namespace in which `shown` (a device and a path on it)
+    or a part of it is mounted."""
     namespaces = {os.stat("/proc/self/ns/mnt").st_ino}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # the process has ended
@@ -124,7 +124,7 @@ def parse(mountinfo: str) -> dict[str, Mount]:
 
 
 def fstab_of(target: str, fstab: Path = FSTAB) -> FstabEntry | None:
-    """Returns the last entry for a mount point, because its mount covers the earlier ones; or None without an entry."""
+    """Returns the last entry for a mount point, whose mount covers earlier ones. Returns None if there is no entry."""
     try:
         text = fstab.read_text(errors="surrogateescape")
     except OSError:
@@ -137,10 +137,9 @@ def entries(text: str) -> Iterator[FstabEntry]:
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if len(words) >= 3 and not words[0].startswith("#"):
-            target = _unescape(words[1])
+            source, target = map(_unescape, words[:2])
             options = tuple((words[3] if len(words) > 3 else "defaults").split(","))
-            source, target = _unescape(words[0]), target.rstrip("/") or "/"
-            yield FstabEntry(number, source, target, words[2], options, " ".join(words[4:6]))
+            yield FstabEntry(number, source, target.rstrip("/") or "/", words[2], options, " ".join(words[4:6]))
 
 
 def _unescape(word: str) -> str:

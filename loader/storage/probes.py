@@ -29,8 +29,8 @@ class Unmeasurable(Exception):
 
 
 class TimedProbe(ABC):
-    """An open probe, which only the thread that opened it uses. `size` is the number of bytes of a read or a write; a
-    probe that does neither has None. `note` says how the probe differs from the requested probe, or is None."""
+    """An open probe, for the thread that opened it. `size`: bytes of a read or write, or None if the probe does
+    neither. `note` says how the probe differs from the requested probe, or is None."""
 
     size: int | None = None
     note: str | None = None
@@ -40,15 +40,15 @@ class TimedProbe(ABC):
 
     @abstractmethod
     def measure(self) -> float:
-        """Runs the probe, and returns the seconds it took. Raises Unmeasurable; OSError, LoaderError if it fails."""
+        """Runs the probe once; returns the seconds. Raises Unmeasurable; OSError or LoaderError if the probe fails."""
 
     def close(self) -> None:
         os.close(self._descriptor)
 
 
 def _time(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
-    """Runs `work`. Returns the seconds it took, its result, and the number of bytes that the kernel meanwhile read from
-    devices for this thread (`counter` "read_bytes") or wrote to them ("write_bytes"). Raises Unmeasurable."""
+    """Runs `work`. Returns the seconds, the result of `work`, and the bytes that the kernel meanwhile read from devices
+    for this thread (`counter` "read_bytes") or wrote to them ("write_bytes"). Raises Unmeasurable."""
 
     def count() -> int:
         try:
@@ -76,7 +76,7 @@ def _unless_refused(reason: str) -> Iterator[None]:
 
 # --- real-time priority, so that a busy processor and other reads do not add to the times ----------------------------
 
-PRIORITY = 79  # SCHED_FIFO priority; kernel threads that a driver may need have a higher one
+PRIORITY = 79  # SCHED_FIFO priority, below that of the kernel threads that a driver may need
 _CLASS, _LEVEL = "1", "7"  # arguments of ionice(1): the real-time class, and its lowest level
 
 
@@ -107,8 +107,8 @@ _CACHE_NOTE = "come from the page cache and are not measured"
 
 
 class Reader(TimedProbe):
-    """A file or device that one thread has open for direct reads of `size` bytes. The kernel counts these reads. If
-    `size` is not LEAST, `note` says why."""
+    """A file or device that is open for direct reads of `size` bytes, which the kernel counts. If `size` is not LEAST,
+    `note` says why."""
 
     size: int = LEAST
 
@@ -126,8 +126,8 @@ class Reader(TimedProbe):
         return seconds
 
     def _settle(self) -> None:
-        """Sets `size` to the smallest size at which the device serves every read. A file system may silently serve a
-        direct read of less than a block from the page cache (btrfs does). To find out, each offset is read twice."""
+        """Sets `size` to the smallest size at which the device serves every read. Reads each offset twice, because a
+        file system may silently serve a direct read of less than a block from the page cache (btrfs does)."""
         obstacles: dict[str, int] = {}  # obstacle -> largest size that met it
         most = min(_MOST, self._extent())
         while self.size <= most:
@@ -153,13 +153,13 @@ class Reader(TimedProbe):
         raise Unmeasurable("direct reads are refused")
 
     def _read(self, offset: int) -> tuple[float, bool]:
-        """Returns the seconds, and whether the kernel has counted the read as a read from a device."""
+        """Returns the seconds of a read, and whether the kernel counted it as a read from a device."""
         view = memoryview(self._buffer)[: self.size]
         seconds, size, fetched = _time("read_bytes", partial(os.preadv, self._descriptor, [view], offset))
         return seconds, size == self.size and fetched >= self.size
 
     def _offset(self) -> int:
-        """Returns a random offset. In a regular file there are blocks at the offset, because a hole needs no device."""
+        """Returns a random offset, in a regular file one with data, because reading a hole needs no device."""
         offset = random.randrange(max(1, self._extent() // self.size)) * self.size
         for start in (offset, 0) if self._is_file else ():
             with suppress(OSError):  # ENXIO: a hole up to the end
@@ -168,7 +168,7 @@ class Reader(TimedProbe):
         return offset
 
     def _extent(self) -> int:
-        """Returns the number of bytes, from the beginning, that are likely to have blocks."""
+        """Returns the size of a device, or the bytes at the beginning of a file that are likely to have blocks."""
         if not self._is_file:
             return os.lseek(self._descriptor, 0, os.SEEK_END)
         status = os.fstat(self._descriptor)
@@ -176,8 +176,8 @@ class Reader(TimedProbe):
 
 
 def open_reader(path: Path) -> Reader:
-    """Opens a block device, a regular file, or a file without a name in a directory. Raises Unmeasurable, FileUnsafe,
-    DirectoryUnsafe, OSError."""
+    """Opens a block device, a regular file, or a new file without a name if `path` is a directory. Raises Unmeasurable,
+    FileUnsafe, DirectoryUnsafe, OSError."""
     device = held.device(path, os.O_RDONLY | os.O_DIRECT)
     is_directory = path.is_dir()
     descriptor = device
@@ -195,15 +195,15 @@ def open_reader(path: Path) -> Reader:
         raise
 
 
-# --- durable writes, which end when the device has the data; on a mirror, when every leg has it ----------------------
+# --- durable writes: they end when the device has the data; on a mirror, when every leg has the data -----------------
 
 SIZE = 4096  # bytes of a write: a page of LMDB
-_ROOM = 4 << 20  # bytes of the file
+_ROOM = 4 << 20  # bytes of the file that is overwritten
 _FLAGS = os.O_WRONLY | os.O_DSYNC | os.O_DIRECT | os.O_CLOEXEC
 
 
 class Writer(TimedProbe):
-    """Overwrites blocks of a file without a name. The file has been filled, so that no write has to allocate space."""
+    """Overwrites blocks of a file without a name. The file is filled first, so that no write has to allocate space."""
 
     size: int = SIZE
 
@@ -218,14 +218,13 @@ class Writer(TimedProbe):
     def measure(self) -> float:
         self._buffer[:8] = os.urandom(8)
         offset = random.randrange(_ROOM // SIZE) * SIZE
-        write = partial(os.pwrite, self._descriptor, self._buffer, offset)
-        seconds, size, written = _time("write_bytes", write)
+        seconds, size, written = _time("write_bytes", partial(os.pwrite, self._descriptor, self._buffer, offset))
         if size != SIZE or written < SIZE:
             raise Unmeasurable("the kernel counts no write to a device for it")
         return seconds
 
 
-# --- file lock: granted at once, unless the system is slow or a cluster must agree -----------------------------------
+# --- file locks: granted at once, unless the system is slow or the nodes of a cluster must agree ---------------------
 
 
 class FileLock(TimedProbe):

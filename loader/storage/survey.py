@@ -1,6 +1,5 @@
 """Reads facts about the storage below a path (mount, file system, logical volumes, devices, space), and checks that a
-disk is unused. Writes nothing. If a system tool (lvs, pvs, tune2fs, ...) is absent or fails, its facts are missing, and
-are listed as Unseen."""
+disk is unused. Writes nothing. If a tool (lvs, pvs, tune2fs, ...) is absent or fails, its facts become Unseen."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from loader.storage.mounts import FstabEntry, Mount
 SYS = Path("/sys")
 _SECTOR = 512  # bytes; sysfs gives sizes and starts in this unit, whatever the sector size of the device
 _DM_KINDS = {"LVM": "lvm", "CRYPT": "crypt", "mpath": "multipath"}
-# Administrators' programs are in these directories. The PATH of an ordinary user or of cron often lacks them.
+# Directories of administrators' programs, which the PATH of an ordinary user or of cron often lacks.
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 Parsed = TypeVar("Parsed")
 
@@ -38,28 +37,27 @@ class Unseen(msgspec.Struct, frozen=True):
 
 
 class ToolRunner:
-    """Runs tools, and lists the facts that they did not provide."""
+    """Runs tools. `unseen` collects the facts that they did not provide."""
 
     def __init__(self) -> None:
         self.unseen: list[Unseen] = []
 
     def output(self, fact: str, tool: str, *arguments: str) -> str | None:
-        """Returns the tool's output. If the tool is missing or fails, returns None and lists `fact` as unseen."""
-        program = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
-        if program is None:
-            self.unseen.append(Unseen(fact, f"{tool} is not installed"))
-            return None
-        result = child.run([program, *arguments])
-        if result.status != 0:
+        """Returns the tool's output. If the tool is missing or fails, returns None and adds `fact` to `unseen`."""
+        program, why = shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}"), f"{tool} is not installed"
+        if program is not None:
+            result = child.run([program, *arguments])
+            if result.status == 0:
+                return result.out.decode("utf-8", "replace")
             printed = "; ".join(line.strip() for line in result.stderr_lines[-2:] if line.strip())
-            self.unseen.append(Unseen(fact, f"{tool}: {printed or f'exit status {result.status}'}"))
-            return None
-        return result.out.decode("utf-8", "replace")
+            why = f"{tool}: {printed or f'exit status {result.status}'}"
+        self.unseen.append(Unseen(fact, why))
+        return None
 
     def rows(
         self, fact: str, parse: Callable[[str], tuple[Parsed, ...]], tool: str, *arguments: str
     ) -> tuple[Parsed, ...]:
-        """Returns the tool's output, parsed. If the tool or the parser fails, returns () and lists `fact` as unseen."""
+        """Returns the parsed output. If the tool or the parser fails, returns () and adds `fact` to `unseen`."""
         text = self.output(fact, tool, *arguments)
         try:
             return () if text is None else parse(text)
@@ -79,9 +77,9 @@ _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A segment of a logical volume. `legs` contains physical volumes, each with the number of extents on it.
-    `stripe_size` is in bytes; 0 means none. `data_stripes` counts the stripes without the copies of raid10 and the
-    parity of raid5. For raid1 it is the number of copies, as in lvs."""
+    """A segment of a logical volume. `legs`: physical volumes, and the number of extents on each. `stripe_size`: bytes,
+    or 0 without stripes. `data_stripes`: number of stripes without the copies of raid10 and the parity of raid5; the
+    number of copies for raid1, as in lvs."""
 
     kind: str
     stripes: int
@@ -92,7 +90,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A logical volume. Sizes are in bytes. `pool` is the pool of a thin volume. Only a thin pool has percentages."""
+    """A logical volume. Sizes are in bytes. `pool`: pool of a thin volume. Only a thin pool has percentages."""
 
     name: str
     group: str
@@ -110,7 +108,7 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def legs(self) -> dict[str, int]:
-        """Returns physical volume -> number of this volume's extents on it."""
+        """Physical volume -> number of this volume's extents on it."""
         extents: Counter[str] = Counter()
         for segment in self.segments:
             extents.update(dict(segment.legs))
@@ -118,7 +116,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class PhysicalVolume(msgspec.Struct, frozen=True):
-    """`start` is the number of bytes before the first extent. `disks` are the disks below, if the kernel lists them."""
+    """`start`: bytes before the first extent. `disks`: paths of the disks below, if the kernel lists them."""
 
     name: str
     group: str
@@ -139,11 +137,11 @@ class Volumes(msgspec.Struct, frozen=True):
     physical: tuple[PhysicalVolume, ...] = ()
 
     def by_path(self, path: str) -> Volume | None:
-        """Returns the logical volume with this device-mapper path, or None."""
+        """Returns the logical volume with the device-mapper path `path`, or None."""
         return next((volume for volume in self.logical if volume.path == path), None)
 
     def named(self, group: str, name: str) -> Volume | None:
-        """Returns a logical volume, or None. `name` lacks the brackets that lvs prints around hidden volumes."""
+        """Returns a logical volume, or None. `name`: without the brackets that lvs prints around hidden volumes."""
         return next((each for each in self.logical if (each.group, each.name.strip("[]")) == (group, name)), None)
 
     def of_group(self, group: str) -> tuple[PhysicalVolume, ...]:
@@ -151,7 +149,7 @@ class Volumes(msgspec.Struct, frozen=True):
 
 
 def volumes(tools: ToolRunner) -> Volumes:
-    """Returns the volumes of this host. The result is empty if lvs or pvs fails or prints an unknown format."""
+    """Returns the volumes of this host, without those of a tool (lvs, pvs) that fails or prints an unknown format."""
     columns = "-a", *_FORM, "--segments", "-o", _SEGMENTS
     logical = tools.rows("logical volumes", parse_segments, "lvs", *columns)
     return Volumes(logical, tools.rows("physical volumes", parse_physical, "pvs", *_FORM, "-o", _PHYSICAL))
@@ -184,10 +182,8 @@ def _segment(row: dict[str, str]) -> Segment:
         first, _, last = span.partition("-")
         if name.startswith("/"):
             legs.append((name, int(last) - int(first) + 1))
-    stripes, size, extents, data = (
-        _whole(row[name]) for name in ("stripes", "stripe_size", "seg_size_pe", "data_stripes")
-    )
-    return Segment(row["segtype"], stripes, size, extents, tuple(legs), data)
+    numbers = [_whole(row[name]) for name in ("stripes", "stripe_size", "seg_size_pe")]
+    return Segment(row["segtype"], *numbers, tuple(legs), _whole(row["data_stripes"]))
 
 
 def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
@@ -205,7 +201,7 @@ def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
 
 
 def _rows(text: str, name: str) -> list[dict[str, str]]:
-    """Returns the rows of the JSON of lvs or pvs, whose numbers are strings. Ignores the log that lvs adds."""
+    """Returns the rows `name` of the JSON of lvs or pvs, in which numbers are strings. Ignores the log of lvs."""
     report = msgspec.json.decode(text, type=dict[str, list[dict[str, list[dict[str, str]]]]])["report"]
     return [row for part in report for row in part[name]]
 
@@ -215,8 +211,7 @@ def _whole(text: str) -> int:
 
 
 def _percent(text: str) -> float | None:
-    """Parses a percentage. lvs writes it with the decimal separator of the locale."""
-    return float(text.replace(",", ".")) if text else None
+    return float(text.replace(",", ".")) if text else None  # lvs uses the decimal separator of the locale
 
 
 # --- file systems ----------------------------------------------------------------------------------------------------
@@ -227,7 +222,7 @@ _NO_COW = 0x00800000
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """Sizes are in bytes. Stripe unit and width are 0 if the file system has no stripes. xfs always has a journal."""
+    """Parameters of mkfs. Sizes are in bytes; stripe sizes are 0 without stripes. xfs always has a journal."""
 
     block: int
     stripe_unit: int = 0
@@ -236,7 +231,7 @@ class Parameters(msgspec.Struct, frozen=True):
 
 
 class Space(msgspec.Struct, frozen=True):
-    """Sizes are in bytes. `free` is the number of bytes that the current user may still write."""
+    """Space of a file system in bytes. `free`: bytes that the current user may use. `block`: size of a block."""
 
     size: int
     free: int
@@ -244,7 +239,7 @@ class Space(msgspec.Struct, frozen=True):
 
 
 def parameters(mount: Mount, tools: ToolRunner) -> Parameters | None:
-    """Returns the parameters of an xfs or ext file system. Returns None for any other, or if the tool fails."""
+    """Returns None if the file system is neither xfs nor ext, or if the tool fails."""
     fact = f"parameters of the {mount.kind} file system"
     if mount.kind == "xfs":
         return of_xfs(tools.output(fact, "xfs_info", mount.target) or "")
@@ -263,7 +258,7 @@ def of_xfs(text: str) -> Parameters | None:
 
 
 def of_ext(text: str) -> Parameters | None:
-    """Parses the output of tune2fs(8). It counts stripes in blocks, and omits the numbers if there are no stripes."""
+    """Parses the output of tune2fs(8), which counts stripes in blocks, and omits them if there are none."""
     numbers = dict(re.findall(r"^([A-Z][\w ]+):\s+(\d+)$", text, re.MULTILINE))
     if "Block size" not in numbers:
         return None
@@ -285,9 +280,9 @@ def is_without_cow(path: Path) -> bool:
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A block device. Sizes are in bytes. `min_io` and `opt_io` are at most one sector if the device reports none.
-    `kind` is disk, partition, lvm, crypt, multipath, dm, loop, or md and a level. `on` names the devices directly
-    below. `scheduler` and `write_cache` are None if the device has none. A loop device has a backing `file`."""
+    """A block device. Sizes are in bytes. `kind`: disk, partition, lvm, crypt, multipath, dm, loop, or md and a level.
+    `min_io`, `opt_io`: at most one sector if the device reports none. `scheduler`, `write_cache`: None without one.
+    `on`: names of the devices directly below. `file`: backing file of a loop device."""
 
     name: str
     path: str
@@ -308,7 +303,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
-    """Returns the device with this number ("254:0") and all devices below it, each once, upper devices first."""
+    """Returns the device `number` ("254:0") and all devices below it, each once, upper devices first."""
     top = sys / "dev/block" / (number or "none")
     directories = [top.resolve()] if top.exists() else []
     devices: dict[str, Device] = {}
@@ -323,7 +318,7 @@ def stack(number: str | None, sys: Path = SYS) -> tuple[Device, ...]:
 
 
 def number_of(source: str) -> str | None:
-    """Returns the number of the block device with this path, or None. (btrfs mounts have numbers of their own.)"""
+    """Returns the number of the block device `source`, such as "254:0", or None if it is not a block device."""
     try:
         status = os.stat(source)
     except (OSError, ValueError):
@@ -332,7 +327,7 @@ def number_of(source: str) -> str | None:
 
 
 def _device(directory: Path, on: list[str]) -> Device:
-    """Reads the files of a block device in sysfs. `on` names the devices directly below."""
+    """Reads the facts of a block device from its directory in sysfs."""
     dm, is_partition = _text(directory / "dm/name"), (directory / "partition").exists()
     kind = "loop" if (directory / "loop").exists() else "disk"
     if is_partition:
@@ -369,7 +364,7 @@ def _number(path: Path) -> int:
 
 
 def _text(path: Path) -> str:
-    """Returns the file's text, or "" if the kernel or the kind of device has no such file."""
+    """Returns the text of a file in sysfs. "" if this kernel, or this kind of device, has no such file."""
     try:
         return path.read_text(errors="surrogateescape").strip()
     except OSError:
@@ -380,7 +375,7 @@ def _text(path: Path) -> str:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """`devices` lists upper devices first; it may be empty. `no_cow`: on btrfs, copy-on-write is off for the path."""
+    """The storage below `path`. `devices`: upper devices first. `no_cow`: copy-on-write (btrfs) is off for the path."""
 
     path: str
     mount: Mount
@@ -394,18 +389,18 @@ class Facts(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> Device | None:
-        """Returns the device that contains the file system."""
+        """The device that contains the file system, or None if it has no device."""
         return self.devices[0] if self.devices else None
 
     @property
     def volume(self) -> Volume | None:
-        """Returns the uppermost logical volume below the file system, or None."""
+        """The uppermost logical volume below the file system, or None."""
         volumes = (self.volumes.by_path(device.path) for device in self.devices if device.kind == "lvm")
         return next(filter(None, volumes), None)
 
 
 def facts_of(path: Path) -> Facts:
-    """Returns the facts of `path`. Raises NoSuchPath, NotPermitted."""
+    """Raises NoSuchPath, NotPermitted."""
     tools = ToolRunner()
     with files.explained(path):
         mount = mounts.mount_of(path)
@@ -426,7 +421,7 @@ def facts_of(path: Path) -> Facts:
 
 
 def devices_of(mount: Mount) -> tuple[Device, ...]:
-    """Returns the devices below a mount, upper devices first. A file system without a device has none."""
+    """Returns the devices below a mount, upper devices first. Empty for a file system without a device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
     devices = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()
@@ -442,7 +437,7 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
 
 
 def unused(path: str) -> tuple[Device, ...]:
-    """Returns the device and the devices below it. Raises DiskInUse if the device is used or has a signature;
+    """Returns the device `path` and the devices below it. Raises DiskInUse if the device is used or has a signature;
     UsageProblem if `path` is not a block device; NoSuchPath, NotPermitted."""
     is_busy = False
     with files.explained(Path(path)):

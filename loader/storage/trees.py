@@ -31,8 +31,8 @@ _XFS_ACLS = ("trusted.SGI_ACL_FILE", "trusted.SGI_ACL_DEFAULT")
 
 
 class Node(Struct, frozen=True, dict=True):
-    """A file of any kind. Everything is read through `pin`, an O_PATH descriptor. So owner, mode, attributes and
-    contents are those of one inode, even if the name is replaced meanwhile. `path` is relative to the top."""
+    """A file of any kind. `path` is relative to the top. `pin` is an O_PATH descriptor: owner, mode, attributes and
+    contents read through it belong to one inode, even if the name is replaced meanwhile."""
 
     path: str
     name: str
@@ -55,7 +55,7 @@ class Node(Struct, frozen=True, dict=True):
         return self.status.st_dev, self.status.st_ino
 
     def open(self) -> int:
-        """Opens a regular file or a directory for reading."""
+        """Returns a descriptor for reading a regular file or a directory."""
         with held.named(Path(self.path)):
             if self.is_directory:
                 return os.open(".", held.LIST, dir_fd=self.pin)
@@ -86,22 +86,23 @@ def names_in(directory: int, is_top: bool) -> list[str]:
 
 
 def walk(top: int) -> Iterator[Node]:
-    """Yields the nodes below `top` that a comparison needs, each directory before its contents, and names in order. A
-    node can be opened until the next node is requested. Raises MigrationRefused if another file system is mounted
-    below, or if directories are nested too deeply."""
+    """Yields the nodes below `top` that a comparison needs: each directory before its contents, in the order of names.
+    Requesting the next node closes the present one. Raises MigrationRefused if another file system is mounted below
+    `top`, or if directories are nested too deeply."""
     device = os.fstat(top).st_dev
 
     def below(directory: int, path: str) -> Iterator[Node]:
         names = names_in(directory, not path)
         for name in names:
             with pinned(directory, name, f"{path}{name}") as node:
+                reason = advice = ""
                 if node.status.st_dev != device:
                     reason = "it is on another file system than the directory above it"
                     advice = "Give a directory in which nothing else is mounted."
-                    raise MigrationRefused(path=node.path, reason=reason, advice=advice)
-                if path.count("/") > _DEEPEST:
+                elif path.count("/") > _DEEPEST:
                     reason = f"there are more than {_DEEPEST} directories above it"
                     advice = "Give a directory whose subdirectories are nested less deeply."
+                if reason:
                     raise MigrationRefused(path=node.path, reason=reason, advice=advice)
                 is_lock = name == LOCK and DATA in names and not node.is_directory
                 if not is_lock and not stat.S_ISSOCK(node.kind):
@@ -114,9 +115,8 @@ def walk(top: int) -> Iterator[Node]:
 
 
 class State(Struct, frozen=True):
-    """The state of a tree. `size` is the size that ls shows, `allocated` the size that du shows, in bytes. `mark`
-    changes with every write to the tree. `databases` are directories with a data.mdb, relative to the top ("" for the
-    top)."""
+    """The state of a tree. `size` (as in ls) and `allocated` (as in du) are in bytes. `mark` is a checksum that changes
+    with every write to the tree. `databases`: directories with a data.mdb, relative to the top ("": the top)."""
 
     files: int
     size: int
@@ -131,7 +131,7 @@ def state_of(top: int) -> State:
     databases = []
     for node in walk(top):
         status = node.status
-        # A directory's times are left out, because they change when lock.mdb is created. The names in it are in `mark`.
+        # Directories' times are omitted, because creating lock.mdb changes them. `mark` includes the names anyway.
         times = () if node.is_directory else (status.st_mtime_ns, status.st_ctime_ns)
         mark.update(repr((os.fsencode(node.path), (*_owner_and_size(node), status.st_ino, *times))).encode())
         count += 1
@@ -143,7 +143,7 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """Returns path -> the properties that a faithful copy shares. Two results show the paths that differ."""
+    """Returns path -> owner, mode, size, hard link, link target, time and attributes, for comparison with a copy."""
     first: dict[tuple[int, int], str] = {}
     shape: dict[str, object] = {}
     for node in walk(top):
@@ -161,8 +161,8 @@ def _owner_and_size(node: Node) -> tuple[object, ...]:
 
 
 def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, str]:
-    """Returns path -> XXH3-128 checksum of each regular file; holes count as zeros. `from_device` first drops the pages
-    of each file from the page cache. Pages that have not been written to the disk remain."""
+    """Returns path -> XXH3-128 checksum of each regular file; holes count as zeros. With `from_device`, first drops the
+    clean pages of each file from the page cache, so that the file is read from the disk."""
     by_inode: dict[tuple[int, int], str] = {}
     by_path: dict[str, str] = {}
     for node in walk(top):
@@ -183,7 +183,7 @@ def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, st
 
 
 def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yields (offset, content) of each aligned block that may contain bytes that are not zero."""
+    """Yields (offset, content) of each aligned block of 1 MiB that is not entirely a hole."""
     offset = 0
     while offset < size:
         try:
@@ -201,21 +201,19 @@ def blocks(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
 #
 # No other account can enter the target before `open_up`. Its top directory is private (root's, mode 0700) from before
 # the first file is created until the copy is verified. So nobody can replace a name in the target, although its inner
-# directories get their owners earlier. A private top directory contains only what an earlier run copied. Any other top
-# directory must be empty (`claim`) or is emptied (`empty`), because a process may have a directory in it open.
-#
-# The size and time of a file are set last. So if they are right, an earlier run has copied the file completely, and it
-# is not copied again.
+# directories get their owners earlier. A private top directory contains only files that an earlier run copied. Any
+# other top directory must be empty (`claim`) or is emptied (`empty`), because a process may have a directory in it
+# open. The time of a file is set last: a file with the right size and time was copied completely by an earlier run.
 
 
 _PRIVATE = 0o700
-_BEING_EMPTIED = 0o500  # also private; but a copy in a directory with this mode must not be resumed
+_BEING_EMPTIED = 0o500  # also private, but marks a directory whose contents must not be resumed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Copy(Struct):
-    """The state of one tree copy. `first` maps the inode of a file with several hard links to the path of its first
-    copy. The other names become hard links to this path."""
+    """The state of one tree copy. `first`: inode of a file with several hard links -> path of its first copy, to which
+    the other names become hard links."""
 
     target: int
     meter: Meter
@@ -265,15 +263,11 @@ class _Copy(Struct):
         if existing is None or not stat.S_ISDIR(existing.st_mode):
             _remove(target, node.name)
             os.mkdir(node.name, 0o700, dir_fd=target)
-        source = node.open()
-        copy = os.open(node.name, held.LIST, dir_fd=target)
-        try:
+        copying = held.closing_descriptor(os.open(node.name, held.LIST, dir_fd=target))
+        with copying as copy, held.closing_descriptor(node.open()) as source:
             held.make_private(copy)  # an earlier run may have changed the owner already
             self.contents(source, copy, f"{node.path}/")
             _become(copy, os.fstat(source), attributes_of(source))
-        finally:
-            os.close(source)
-            os.close(copy)
 
     def _file(self, node: Node, target: int) -> None:
         with (
@@ -300,8 +294,8 @@ def is_private(target: held.Directory) -> bool:
 
 
 def claim(target: held.Directory) -> None:
-    """Makes an empty directory private. Accepts a directory that is private already, even with an earlier copy in it.
-    If any other directory is not empty, raises MigrationRefused and leaves the directory as it was."""
+    """Makes an empty directory private. A private directory may contain an earlier copy. Raises MigrationRefused, and
+    leaves the directory as it was, if it is neither private nor empty."""
     if is_private(target):
         return
     old_status = target.status
@@ -321,7 +315,7 @@ def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
 
 
 def empty(target: held.Directory) -> None:
-    """Makes the directory private, and removes its contents: a process may have opened a directory in it before."""
+    """Makes the directory private, and removes its contents, because a process may have a directory in it open."""
     with held.named(target.name):
         held.make_private(target.descriptor, _BEING_EMPTIED)
         for name in names_in(target.descriptor, True):
@@ -338,8 +332,8 @@ def open_up(source: held.Directory, target: held.Directory) -> None:
 
 
 def copy_tree(source: held.Directory, target: held.Directory, meter: Meter, after_block: Callable[[], None]) -> None:
-    """Makes the contents of `target` equal to those of `source`, durably. Removes other files of an earlier copy. The
-    target stays private. Calls `after_block` after each block of a file. Raises MigrationRefused, OSError."""
+    """Copies the contents of `source`, durably. Removes files that only `target` has. `target` stays private. Calls
+    `after_block` after each block of a file. Raises MigrationRefused, OSError."""
     claim(target)
     with held.named(target.name):
         _Copy(target.descriptor, meter, after_block).contents(source.descriptor, target.descriptor, "")
@@ -363,8 +357,8 @@ def _remove(directory: int, name: str) -> None:
 
 
 def _become(file: int | Path, status: os.stat_result, attributes: dict[str, bytes]) -> None:
-    """Sets owner, attributes, mode and times, in this order: a change of owner clears set-user-ID bits, and ACLs change
-    the mode. `file` is a descriptor, or the path through an O_PATH descriptor."""
+    """Sets owner, attributes, mode and times, in this order, because a change of owner clears set-user-ID bits, and
+    ACLs change the mode. `file`: a descriptor, or the path through an O_PATH descriptor."""
     if os.geteuid() == 0:
         os.chown(file, status.st_uid, status.st_gid)
     if not stat.S_ISLNK(status.st_mode):
