@@ -182,8 +182,8 @@ def _segment(row: dict[str, str]) -> Segment:
         first, _, last = span.partition("-")
         if name.startswith("/"):
             legs.append((name, int(last) - int(first) + 1))
-    numbers = [_whole(row[name]) for name in ("stripes", "stripe_size", "seg_size_pe")]
-    return Segment(row["segtype"], *numbers, tuple(legs), _whole(row["data_stripes"]))
+    stripes, size, extents = (_whole(row[name]) for name in ("stripes", "stripe_size", "seg_size_pe"))
+    return Segment(row["segtype"], stripes, size, extents, tuple(legs), _whole(row["data_stripes"]))
 
 
 def parse_physical(text: str) -> tuple[PhysicalVolume, ...]:
@@ -421,7 +421,8 @@ def facts_of(path: Path) -> Facts:
 
 
 def devices_of(mount: Mount) -> tuple[Device, ...]:
-    """Returns the devices below a mount, upper devices first. Empty for a file system without a device."""
+    """Returns the devices below a mount, upper devices first. Empty for a file system without a device. The number of a
+    btrfs mount is not that of its device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
     devices = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()

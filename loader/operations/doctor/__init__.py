@@ -1,8 +1,5 @@
-"""`doctor`: finds what is wrong with the databases of an OpenLDAP server on this host, with the commands to fix it.
-
-A new rule needs a finding and a row of _SOURCES in rules.py, a row in docs/doctor.md, and a property in facts.py for
-each fact that it reads.
-"""
+"""`doctor`: finds what is wrong with the databases of this host's slapd, and the commands to fix it. ARCHITECTURE.md
+(Recipes) says how to add a rule."""
 
 from __future__ import annotations
 
@@ -25,13 +22,12 @@ from loader.server import configuration
 
 __all__ = ["Report", "Request", "check", "examine", "failed", "fixed", "judged"]
 
-
-_PLACES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
-USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for directory in _PLACES)
+_DIRECTORIES = ("/etc/ldap", "/etc/openldap", "/usr/local/etc/openldap", "/opt/ldap/etc/openldap")
+USUAL = tuple(Path(directory) / name for name in ("slapd.d", "slapd.conf") for directory in _DIRECTORIES)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """`findings` begin with the worst. `fixed` has a message for each thing that --fix did."""
+    """`findings`: the worst first. `fixed`: a message for each change that --fix made or tried."""
 
     server: Server
     findings: tuple[Finding, ...]
@@ -44,7 +40,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def examine(config: Path | None, request: Request) -> Report:
-    """Examines a server. If `config` is None, tries the usual paths. Raises LoaderError if it is unreadable."""
+    """Examines a server. `config`: None for the usual paths. Raises LoaderError if the configuration is unreadable."""
     path = config or next((usual for usual in USUAL if usual.exists()), None)
     if path is None:
         raise NoSuchPath(path=f"{USUAL[0]} (say --config)")
@@ -53,7 +49,7 @@ def examine(config: Path | None, request: Request) -> Report:
 
 
 def fixed(report: Report) -> Report:
-    """Fixes what can be fixed safely (dead readers, leases), then examines everything again."""
+    """Clears dead readers and restores abandoned leases, then examines everything again."""
     messages: list[str] = []
     for database in report.server.databases:
         if any(not reader.is_alive for reader in database.readers):
@@ -73,13 +69,13 @@ def fixed(report: Report) -> Report:
 
 
 def failed(error: LoaderError) -> monitoring.Finding:
-    """Returns the result if no fact could be read. It is CRITICAL if slapd's tools refuse the configuration."""
+    """Returns the plugin's result if `examine` failed: CRITICAL if slapd's tools refuse the configuration."""
     status = Status.CRITICAL if isinstance(error, ConfigUnreadable) else Status.UNKNOWN
     return monitoring.Finding(status, "DOCTOR", str(error))
 
 
 def check(report: Report) -> monitoring.Finding:
-    """Returns the plugin's result. It is UNKNOWN if nothing is wrong, but a fact could not be read."""
+    """Returns the plugin's result: UNKNOWN if nothing is wrong, but a fact could not be read."""
     server, count = report.server, len(report.server.databases)
     bad = [finding for finding in report.findings if finding.severity.rank >= Severity.WARNING.rank]
     lines = [f"{finding.severity.value.upper()}: {finding.subject}: {finding.what}" for finding in bad[1:]]
@@ -96,14 +92,15 @@ def check(report: Report) -> monitoring.Finding:
     for database in server.databases:
         name, room = database.name, database.room
         if room is not None:
-            warning, critical = (
-                round(share * room.maxsize) for share in (rules.AVAILABLE_WARNING, rules.AVAILABLE_CRITICAL)
-            )
-            numbers.append(f"{name}_available={room.available}B;{warning}:;{critical}:;0;{room.maxsize}")
-            numbers.append(f"{name}_used={room.used}B;;;0;{room.maxsize}")
-            numbers.append(f"{name}_held={room.held}B;;;0;{room.maxsize}")
-            # Number of transactions committed since the oldest reader began.
-            numbers.append(f"{name}_lag={max((reader.lag for reader in database.readers), default=0)};;;0")
+            shares = (rules.AVAILABLE_WARNING, rules.AVAILABLE_CRITICAL)
+            warning, critical = (round(share * room.maxsize) for share in shares)
+            lag = max((reader.lag for reader in database.readers), default=0)  # transactions since the oldest reader
+            numbers += [
+                f"{name}_available={room.available}B;{warning}:;{critical}:;0;{room.maxsize}",
+                f"{name}_used={room.used}B;;;0;{room.maxsize}",
+                f"{name}_held={room.held}B;;;0;{room.maxsize}",
+                f"{name}_lag={lag};;;0",
+            ]
         lags = [lag for each in database.replication if (lag := each.lag) is not None and lag < float("inf")]
         if lags:
             numbers.append(f"{name}_behind={max(lags):.0f}s;{rules.BEHIND_WARNING:.0f};{rules.BEHIND_CRITICAL:.0f};0")

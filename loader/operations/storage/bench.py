@@ -1,7 +1,5 @@
-"""`storage bench`: loads the same generated people in each directory and searches them. fio times the disk below.
-
-Each measurement starts with an empty database directory of its own.
-"""
+"""`storage bench`: loads the same generated people in each directory, searches them, and times the storage with fio.
+Each measurement has an empty directory of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ from loader.storage import files, held, survey
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
 _SCHEMAS = ("core", "cosine", "inetorgperson")
-# Debian, the Red Hat family, `make install` and Symas install OpenLDAP in these directories.
+# Where Debian, the Red Hat family, `make install` and Symas install OpenLDAP.
 _SCHEMA_DIRECTORIES = (
     *("/etc/ldap/schema", "/etc/openldap/schema"),
     *("/usr/local/etc/openldap/schema", "/opt/symas/etc/openldap/schema"),
@@ -41,12 +39,12 @@ _MODULE_DIRECTORIES = (
     *("/usr/local/libexec/openldap", "/opt/symas/lib/openldap"),
 )
 _LEAST_MAXSIZE = 64 << 20
-_MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes; an entry of the template takes less than half as many
+_MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes; an entry takes less than half of either
 _DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
-_UNIFORM = 0.01  # Zipf's exponent: nearly every entry is searched for equally often
+_UNIFORM = 0.01  # exponent of Zipf's law; so small that all entries are searched for about equally often
 _FIO = ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never", "--filename=fio")
 _FIO_TIMED = ("--time_based", "--runtime=5", "--bs=4k")  # seconds, because these two jobs do not end by themselves
-# Field of DiskSpeed -> options of the fio job, then the section and the field of fio's report with the result.
+# Field of DiskSpeed -> options of the fio job; section and field of fio's report that have the result.
 _FIO_JOBS = {
     "write": (("--rw=write", "--bs=1M", "--end_fsync=1"), "write", "bw_bytes"),
     "read": (("--stonewall", "--rw=read", "--bs=1M"), "read", "bw_bytes"),
@@ -56,7 +54,7 @@ _FIO_JOBS = {
 
 
 class Load(msgspec.Struct, frozen=True):
-    """A timed load. `seconds`: time until everything is on the disk. `allocated`: bytes on the disk."""
+    """A timed load. `seconds`: until all data is on the disk. `allocated`: bytes on the disk."""
 
     entries: int
     seconds: float
@@ -73,8 +71,8 @@ class DiskSpeed(msgspec.Struct, frozen=True):
 
 
 class BenchRow(msgspec.Struct, frozen=True):
-    """The measurements of a directory. `name`: its file system. `nosync`, `sync`: slapadd with, without -q. `native`:
-    ditseed build. `searches`: searches a second. `no_disk`: why fio measured nothing, or "". None: not requested."""
+    """The measurements in a directory; None if not requested. `name`: file system. `nosync`, `sync`: slapadd with,
+    without -q. `native`: ditseed build. `searches`: searches per second. `no_disk`: why fio measured nothing, or ""."""
 
     name: str
     directory: str
@@ -87,9 +85,7 @@ class BenchRow(msgspec.Struct, frozen=True):
 
 
 class BenchReport(msgspec.Struct, frozen=True):
-    """`version` is the version of OpenLDAP."""
-
-    version: str
+    version: str  # of OpenLDAP
     rows: tuple[BenchRow, ...]
 
 
@@ -99,8 +95,8 @@ class _Tree(msgspec.Struct, frozen=True):
 
 
 def bench(directories: Sequence[Path], recipe: TreeSpec, sizes: BenchSizes, progress: Progress) -> BenchReport:
-    """Measures slapadd, searches, `ditseed build` and fio in each directory. Checks directories and programs first.
-    Raises UsageProblem, ToolMissing, NotPermitted or DirectoryUnsafe at once, ToolFailed or NoSpace at any time."""
+    """Measures slapadd, searches, `ditseed build` and fio in each directory. Raises UsageProblem, ToolMissing,
+    NotPermitted or DirectoryUnsafe before the first measurement; ToolFailed or NoSpace at any time."""
     release = ".".join(map(str, tools.require_release()))
     kinds = {path.absolute(): _kind(path) for path in directories}
     if len(kinds) < len(directories):
@@ -122,8 +118,8 @@ def _kind(path: Path) -> str:
         held.require_private(opened.status, path)
     files.require_writable(path)
     facts = survey.facts_of(path)
-    segments = facts.volume.segments if facts.volume else ()
-    return ", ".join((facts.mount.kind, *filter(None, ["+".join(dict.fromkeys(each.kind for each in segments))])))
+    layout = dict.fromkeys(segment.kind for segment in (facts.volume.segments if facts.volume else ()))
+    return ", ".join((facts.mount.kind, *(["+".join(layout)] if layout else [])))
 
 
 def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -> _Tree:
@@ -137,7 +133,7 @@ def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -
 
 
 def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progress) -> Sequence[Question]:
-    """Returns searches in random order. Each tests an indexed attribute for equality, and matches one entry."""
+    """Returns searches in random order. Each has a filter (uid=...), is indexed, and matches one entry."""
     template = msgspec.structs.replace(recipe, entries=sizes.entries).compiled()
     options = PlanOptions(sizes.searches, {"search": 1}, 0.0, _UNIFORM, sizes.seed, (("uid", False, 1),))
     with progress.step("plan searches", sizes.searches) as meter, files.explained(path), files.creating(path) as file:
@@ -150,8 +146,7 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`fio_size`: bytes of fio's file. `whole` is loaded without sync, `part` with sync. `work` is for temporary
-    files."""
+    """`fio_size`: bytes of fio's file. `whole`: LDIF to load without sync; `part`: with sync. `work`: for our files."""
 
     fio_size: int
     whole: _Tree
@@ -161,7 +156,7 @@ class _Measuring(msgspec.Struct, frozen=True):
     progress: Progress
 
     def row(self, parent: Path, kind: str) -> BenchRow:
-        """Measures a directory. Raises ToolFailed, NoSpace and others if a load fails."""
+        """Raises ToolFailed, NoSpace and others if a load fails."""
         sync = searches = disk = None
         no_disk = ""
         with files.temporary_directory("bench", parent) as directory:
@@ -183,19 +178,19 @@ class _Measuring(msgspec.Struct, frozen=True):
 
     @contextmanager
     def _step(self, name: str, parent: Path) -> Iterator[tuple[Path, Meter]]:
-        """Yields an empty directory in `parent`, and the step's meter."""
+        """Yields an empty directory in `parent`, and the meter of the step."""
         with files.temporary_directory("bench", parent) as directory, self.progress.step(name) as meter:
             yield directory, meter
 
     def _config(self, directory: Path, tree: _Tree) -> Path:
         """Writes a slapd.conf for a database in `directory`. Raises UsageProblem if there is no core.schema."""
         path = self.work / "slapd.conf"
-        schemas = next((place for place in _SCHEMA_DIRECTORIES if Path(place, "core.schema").exists()), None)
+        schemas = next((path for path in _SCHEMA_DIRECTORIES if Path(path, "core.schema").exists()), None)
         if schemas is None:
             raise UsageProblem(reason=f"no core.schema is in {', '.join(_SCHEMA_DIRECTORIES)}")
         lines = [f"include {schemas}/{name}.schema" for name in _SCHEMAS]
-        modules = next((place for place in _MODULE_DIRECTORIES if any(Path(place).glob("back_mdb.*"))), None)
-        if modules:  # without a module, back-mdb is built into slapd
+        modules = next((path for path in _MODULE_DIRECTORIES if any(Path(path).glob("back_mdb.*"))), None)
+        if modules:  # otherwise back-mdb is built into slapd
             lines += [f"modulepath {modules}", "moduleload back_mdb"]
         lines += ["database mdb", f'suffix "{SUFFIX}"', f'directory "{directory}"']
         lines += [f"maxsize {max(_LEAST_MAXSIZE, tree.entries * _MAXSIZE_OF_ENTRY)}"]
@@ -204,7 +199,7 @@ class _Measuring(msgspec.Struct, frozen=True):
         return path
 
     def _slapadd(self, directory: Path, tree: _Tree, meter: Meter, *words: str) -> Load:
-        """Times slapadd. With -q, slapadd omits sync and some checks. Raises ToolMissing, ToolFailed."""
+        """Times slapadd; -q omits syncs and some checks. Raises ToolMissing, ToolFailed."""
         config = str(self._config(directory, tree))
         command = tools.server_tool("slapadd", *words, "-f", config, "-l", str(tree.path))
 
@@ -234,7 +229,7 @@ def _timed(directory: Path, tree: _Tree, load: Callable[[], object]) -> Load:
 
 
 def disk_speed(directory: Path, size: int) -> DiskSpeed | str:
-    """Returns the speed of direct reads and writes of a file of `size` bytes in `directory`, or why there is none."""
+    """Measures direct reads and writes of a file of `size` bytes. Returns the reason if fio is missing or fails."""
     if shutil.which("fio") is None:
         return "fio is not installed"
     jobs = (word for name, (words, _, _) in _FIO_JOBS.items() for word in (f"--name={name}", *words))

@@ -33,12 +33,12 @@ ONE_DISK = (
 )
 LARGE_STRIPE = 1024 * 1024
 ALIGNED = 1 << 20  # bytes; since about 2010, partitioning tools begin partitions at multiples of 1 MiB
-XFS_LEAST = 1 << 30  # bytes; mkfs.xfs ignores the stripes of a smaller device
+XFS_LEAST = 1 << 30  # bytes; on a smaller device, mkfs.xfs ignores stripes
 USUAL_READAHEAD = 128 * 1024  # bytes; the kernel's default for a disk
 _COSTLY_READAHEAD, _LARGE_READAHEAD = 512 * 1024, 1024 * 1024
 _SECTOR = 4096  # bytes; a disk may have sectors of 4 KiB and report smaller ones
-_FULL, _FILLING = 95.0, 80.0  # percent of a thin pool's space that are in use
-_TIGHT = 0.9  # share of the map in use
+_FULL, _FILLING = 95.0, 80.0  # used percentages of a thin pool that are CRITICAL, WARNING
+_TIGHT = 0.9  # used share of the map that is a WARNING
 _LMDB = "lmdb.h, Caveats"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
@@ -48,7 +48,7 @@ _REMOVED = {
 }
 _FIT = ("xfs", "ext4", "ext3")
 
-# Types of file systems, separated by spaces -> severity, finding, reason, source of the reason.
+# Types of file systems -> severity, finding, reason, source of the reason.
 _KINDS = {
     "ext2": (WARNING, "no journal", "After a crash it must be checked before slapd can start.", "ext4(5)"),
     "reiserfs": (*(CRITICAL, "removed from Linux", "Linux 6.13 and later cannot mount the database."), "Linux 6.13"),
@@ -79,7 +79,7 @@ _KINDS = {
 }
 _KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
 
-# Name of a rule (source), and why its finding matters. The rule replaces each {NAME}.
+# Each rule with its source in parentheses, and why its finding matters. `_finding` replaces each {NAME}.
 _REASONS_TEXT = """
 filesystem (lmdb.h, Caveats)
   Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.
@@ -163,7 +163,6 @@ maxsize (lmdb.h, mdb_env_set_mapsize)
 maxsize.used (slapd-mdb(5), maxsize)
   At 100 % slapd refuses every write. Address space costs nothing.
 """
-# Rule -> why, source.
 _REASONS = {
     rule: (" ".join(why.split()), source)
     for rule, source, why in re.findall(r"^(\S+) \((.*)\)\n((?:  .*\n)+)", _REASONS_TEXT, re.MULTILINE)
@@ -182,7 +181,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def check(path: Path, configured: Configured | None = None) -> Report:
-    """Checks the storage below `path`. `configured`: settings of the database there, in slapd's configuration. Raises
+    """Checks the storage below `path`. `configured`: slapd's settings of the database there, if known. Raises
     NoSuchPath, NotPermitted, UsageProblem."""
     facts = replace(situation(path), configured=configured)
     return Report(facts, judged(facts))
@@ -200,7 +199,7 @@ def judged(situation: Situation) -> tuple[Finding, ...]:
 
 
 def situation(path: Path) -> Situation:
-    """Reads the facts for a data.mdb or a directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
+    """Reads facts about a data.mdb or a directory. Raises NoSuchPath, NotPermitted, UsageProblem."""
     file = data_file(path)
     facts = asdict(survey.facts_of(file or path))
     database = None
@@ -210,7 +209,7 @@ def situation(path: Path) -> Situation:
             pages = meta.read_meta(file)
             database = Database(str(file), allocated, pages.used, pages.map_size, pages.page_size)
         except LoaderError as error:
-            database = Database(str(file), allocated, allocated, None, PAGE)  # all of the file counts as used
+            database = Database(str(file), allocated, allocated, None, PAGE)  # counts the whole file as used
             facts["unseen"] += (Unseen("map size and pages in use", str(error)),)
     return Situation(**facts, memory=defaults.memory(), database=database)
 
@@ -233,8 +232,7 @@ def _ok(rule: str, subject: str, what: str) -> Finding:
 def _finding(
     severity: Severity, rule: str, subject: str, what: str, mend: Sequence[str] = (), reason: str = "", **values: str
 ) -> Finding:
-    """Returns a finding with its reason from _REASONS. The key is `reason`, or `rule` if that is empty. `values`
-    replace the placeholders of the text."""
+    """Returns a finding with the reason _REASONS[reason or rule], in which `values` replace the placeholders."""
     why, source = _REASONS[reason or rule]
     return Finding(severity, rule, subject, what, why.format(**values) if values else why, tuple(mend), source)
 
@@ -264,7 +262,7 @@ def _kind(facts: Situation) -> Findings:
 
 
 def _without_cow(facts: Situation) -> tuple[str, ...]:
-    """Returns commands that copy the file as its owner. root must not write to a directory of another account."""
+    """Returns commands that copy the file as its owner, because root must not write to another account's directory."""
     file = facts.path
     if facts.database is None:
         return (f"chattr +C {quote(file)}",)
@@ -279,7 +277,7 @@ def _without_cow(facts: Situation) -> tuple[str, ...]:
 
 
 def _parameters(facts: Situation) -> Findings:
-    """Judges the block size and the journal, which mkfs has set."""
+    """Judges the block size and the journal that mkfs has set."""
     page, mount, where, parameters = facts.page, facts.mount, facts.mount.target, facts.parameters
     block = parameters.block if parameters else facts.space.block
     what = f"blocks of {block} bytes, pages of {page}"
@@ -302,13 +300,13 @@ def _stripes(facts: Situation) -> Findings:
     parameters, top, where = facts.parameters, facts.top, facts.mount.target
     if parameters is None or top is None:
         return
-    # An SSD, or a disk with sectors of 4 KiB, may report sizes that are not stripes.
+    # An SSD, or a disk with sectors of 4 KiB, may report I/O sizes although it has no stripes.
     is_striped = top.kind in ("lvm", "dm") or top.kind.startswith("md")
     is_striped &= top.opt_io > top.min_io and top.opt_io % max(1, top.min_io) == 0
     unit, width = (top.min_io, top.opt_io) if is_striped else (0, 0)
     volume = facts.volumes.by_path(top.path)
     for segment in volume.segments if volume else ():
-        if segment.kind == "raid10":  # for raid10, Linux 6.1 reports a width that counts both copies
+        if segment.kind == "raid10":  # Linux 6.1 counts both copies in the I/O size of raid10
             unit, width = segment.stripe_size, segment.stripe_size * segment.data_stripes
             break
     is_xfs, stripes = facts.mount.kind == "xfs", (parameters.stripe_unit, parameters.stripe_width)
@@ -336,10 +334,9 @@ def _stripes(facts: Situation) -> Findings:
 
 
 def _layout(facts: Situation) -> Findings:
-    for array in facts.devices:
-        if array.kind in _NO_COPY:
-            legs = [device for device in facts.devices if device.name in array.on]
-            yield from _no_redundancy(array.path, legs, facts)
+    for array in (device for device in facts.devices if device.kind in _NO_COPY):
+        legs = [device for device in facts.devices if device.name in array.on]
+        yield from _no_redundancy(array.path, legs, facts)
     volume, volumes = facts.volume, facts.volumes
     pool = volumes.named(volume.group, volume.pool) if volume and volume.pool else None
     if pool is not None:
@@ -361,7 +358,7 @@ def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
 
 
 def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
-    """Yields a note if the failure of one disk would lose a leg. A leg is None if its device is unknown."""
+    """Yields a note if the failure of one disk would lose a leg. `legs`: devices, or None for unknown devices."""
 
     def has_copy(leg: Device) -> bool:
         if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
@@ -412,7 +409,7 @@ def _shares(volume: Volume) -> str:
 
 
 def _thin(pool: Volume, volumes: Volumes) -> Findings:
-    """Judges a thin pool. The commands enlarge it by a quarter, so that a full pool is then 80 % full."""
+    """Judges a thin pool. The commands enlarge a full pool by a quarter, so that it is then 80 % full."""
     name, data, metadata = name_of(pool), _part_of(volumes, pool, "tdata"), _part_of(volumes, pool, "tmeta")
     more_data = enlarging(volumes, pool, pool.size // 4, data=data)
     more_metadata: tuple[str, ...] = ()
@@ -481,16 +478,14 @@ def _readahead(facts: Situation) -> Findings:
 
 def _mounting(facts: Situation) -> Findings:
     findings = [*_mounted(facts), *_next_boot(facts)]
-    yield from findings
-    if not findings:
-        yield _ok("mount.options", facts.mount.target, ",".join(facts.mount.options))
+    yield from findings or [_ok("mount.options", facts.mount.target, ",".join(facts.mount.options))]
 
 
 def _mounted(facts: Facts) -> Findings:
     mount, target = facts.mount, facts.mount.target
     remount = f"mount -o remount,{{}} {quote(target)}".format
     if _NO_BARRIER & {*mount.options}:
-        # This is harmless only if no device has a write cache that a power cut empties.
+        # Missing barriers are harmless only if no device has a volatile write cache.
         cache = _caching(facts)
         severity = CRITICAL if cache or not facts.devices else NOTE
         what = "barriers are off: fsync does not make the device write its cache"
@@ -515,11 +510,11 @@ def _next_boot(facts: Facts) -> Findings:
         if mount.source.startswith("/dev/") and target != "/":
             options = f"subvol={commands.fstab_word(mount.root)} 0 0" if mount.is_subvolume else "defaults 0 2"
             line = commands.add_to_fstab(mount.source, target, mount.kind, options)
-            is_whole = mount.root == "/" or mount.is_subvolume  # false: mount --bind has mounted a directory of it
+            is_whole = mount.root == "/" or mount.is_subvolume  # not a directory mounted by mount --bind
             yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", (line,) if is_whole else ())
         return
     names = {option: option.partition("=")[0] for option in entry.options}
-    if {"bind", "rbind"} & names.keys():  # another line has the options of the file system
+    if {"bind", "rbind"} & names.keys():  # a bind mount has the options of another line
         return
     line = f"/etc/fstab, line {entry.number}"
     if mount.is_subvolume and target != "/":
@@ -547,7 +542,7 @@ def _next_boot(facts: Facts) -> Findings:
 
 
 def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
-    """Returns the line that replaces the line of `entry` in fstab."""
+    """Returns a new line of fstab for `entry`, with its line number."""
     words = (entry.source, entry.target, kind, ",".join(options) or "defaults")
     return f"line {entry.number}: {' '.join(map(commands.fstab_word, words))} {entry.rest or '0 2'}"
 
@@ -567,7 +562,7 @@ def _hardware(facts: Situation) -> Findings:
 
 
 def alignment(device: Device, physical: PhysicalVolume | None) -> Findings:
-    """Yields a warning if `device` is misaligned. `physical`: the LVM physical volume on it, or None."""
+    """Yields a warning if `device` is misaligned. `physical`: LVM's physical volume on the device, or None."""
     sector, unit, where = max(device.physical_sector, _SECTOR), max(device.min_io, _SECTOR), ""
     if device.alignment_offset > 0:
         where = f"its first sector lies {device.alignment_offset} bytes off"
@@ -626,16 +621,15 @@ def _space(facts: Situation) -> Findings:
 
 
 def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
-    """Returns commands that enlarge the volume by `lack` bytes, and by 5 % of them for the file system itself."""
+    """Returns commands that enlarge the volume by `lack` bytes plus 5 %, which the file system itself may need."""
     volume, mount = facts.volume, facts.mount
     if volume is None or volume.pool is not None or facts.top is None or volume.path != facts.top.path:
         return ()
-    lack += lack // 20
-    if mount.kind in (*EXT, "xfs"):
-        return enlarging(facts.volumes, volume, lack, "-r ")
-    if mount.kind == "btrfs":
-        return (*enlarging(facts.volumes, volume, lack), f"btrfs filesystem resize max {quote(mount.target)}")
-    return ()
+    if mount.kind not in (*EXT, "xfs", "btrfs"):
+        return ()
+    is_btrfs = mount.kind == "btrfs"
+    resize = [f"btrfs filesystem resize max {quote(mount.target)}"] if is_btrfs else []
+    return (*enlarging(facts.volumes, volume, lack + lack // 20, "" if is_btrfs else "-r "), *resize)
 
 
 RULES: tuple[Callable[[Situation], Findings], ...] = (

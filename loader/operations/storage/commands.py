@@ -1,4 +1,4 @@
-"""The commands that `storage check` prints to fix a finding, and that `storage plan` prints to create a volume."""
+"""Commands that `storage check` prints to fix a finding, and `storage plan` to create a volume."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ XFS_MINIMUM = 300 << 20  # bytes; mkfs.xfs refuses a smaller device
 
 
 def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
-    """Returns an lvcreate command with stripes of `stripe_size` bytes. Each leg has a stripe, or each pair of legs if
-    `copies` is 2. -y and --wipesignatures wipe old signatures. Without them, lvcreate asks, and a script aborts."""
+    """Returns an lvcreate command with stripes of `stripe_size` bytes: one on each leg or, if `copies` is 2, on each
+    pair of legs. -y and --wipesignatures wipe old signatures; otherwise lvcreate asks, and a script aborts."""
     stripes = len(legs) // copies
     kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
     striped = f"-i {stripes} -I {stripe_size // 1024}k " if stripes > 1 else ""
@@ -31,7 +31,7 @@ def _more_disks(volume: Volume, reason: str, extents: int, disks: Sequence[str])
 
 
 def placeholders(count: int) -> list[str]:
-    """Returns placeholder names, which the user replaces with the names of real disks."""
+    """Returns names that the user replaces with those of real disks."""
     return [f"/dev/DISK{number}" for number in range(1, count + 1)]
 
 
@@ -56,14 +56,13 @@ def name_of(volume: Volume) -> str:
 def enlarging(
     volumes: Volumes, volume: Volume, lack: int, options: str = "", data: Volume | None = None
 ) -> tuple[str, ...]:
-    """Returns an lvextend command for at least `lack` bytes, after a vgextend if the group lacks free extents.
-
-    If `volume` is a thin pool, `data` is the hidden volume with its data extents."""
+    """Returns an lvextend command for at least `lack` bytes, after a vgextend if the group lacks free extents. `data`:
+    the hidden volume with the data extents, if `volume` is a thin pool."""
     last = (data or volume).segments[-1]
-    stripes = 1 if last.kind == "raid1" else last.stripes
-    if last.kind.startswith("raid") and last.kind != "raid1":
-        stripes = last.data_stripes
-    if last.kind == "striped":
+    stripes = last.data_stripes if last.kind.startswith("raid") else last.stripes
+    if last.kind == "raid1":
+        stripes = 1
+    elif last.kind == "striped":
         options += f"-i {stripes} "
     each = max(1, -(-lack // (volume.extent_size * stripes)))
     extend = f"lvextend {options}-l +{each * stripes} {name_of(volume)}"
@@ -76,7 +75,7 @@ def enlarging(
 
 
 def striping(volume: Volume, physical: Sequence[PhysicalVolume]) -> tuple[str, ...]:
-    """Returns commands that create a striped volume as large as `volume`, after disks are added if necessary."""
+    """Returns commands that create a striped volume as large as `volume`, after they add disks if necessary."""
     physical = on_own_disks(physical)
     for stripes in range(len(physical), 1, -1):
         each = -(-volume.extents // stripes)
@@ -96,7 +95,7 @@ def _striped(volume: Volume, each: int, legs: Sequence[str]) -> tuple[str, ...]:
 
 
 def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
-    """Returns the volumes. If several share a disk, only the volume with the most free extents stays."""
+    """Returns physical volumes that share no disk. Prefers those with the most free extents."""
     disks: dict[str, PhysicalVolume] = {}
     for volume in sorted(physical, key=lambda each: -each.free):
         if disks.keys().isdisjoint(volume.disks):
@@ -105,7 +104,7 @@ def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
 
 
 def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:
-    """Returns the disks that have more than one of these legs."""
+    """Returns disk -> its legs, for disks with several of the legs."""
     by_path = {device.path: device for device in devices}
     by_name = {device.name: device for device in devices}
     disks: dict[str, list[str]] = {}

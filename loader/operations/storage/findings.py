@@ -11,7 +11,7 @@ from loader.storage.survey import Facts
 
 
 class Severity(str, Enum):
-    """The order of the members is from the least to the worst."""
+    """Members are in ascending order of severity."""
 
     OK = "ok"
     NOTE = "note"
@@ -24,7 +24,7 @@ class Severity(str, Enum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`rule` is a name for programs. `mend` has commands, or lines of a file. `source` is the document behind `why`."""
+    """`rule`: name for programs. `mend`: commands, or lines of a file. `source`: the document that supports `why`."""
 
     severity: Severity
     rule: str
@@ -36,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Database(msgspec.Struct, frozen=True):
-    """A data.mdb. `allocated`: bytes on the disk, as in du. `used`: bytes up to the last page that was ever used."""
+    """A data.mdb. Sizes are in bytes. `allocated`: on the disk, as in du. `used`: up to the last page ever used."""
 
     path: str
     allocated: int
@@ -46,7 +46,7 @@ class Database(msgspec.Struct, frozen=True):
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """Settings of the database in slapd's configuration. `maxsize`: bytes."""
+    """Settings of the database in slapd's configuration `config`. `maxsize`: bytes."""
 
     config: str
     suffix: str
@@ -56,7 +56,7 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 class Situation(Facts, frozen=True, kw_only=True):
-    """`memory`: bytes of memory of this host. `database` is None if the directory has no data.mdb."""
+    """`memory`: bytes of memory of this host. `database`: None if the directory has no data.mdb."""
 
     memory: int
     database: Database | None = None
@@ -64,7 +64,7 @@ class Situation(Facts, frozen=True, kw_only=True):
 
     @property
     def map_size(self) -> int | None:
-        """The configured map size, because slapd uses that. Without a configuration, the map size of the data file."""
+        """The configured map size, because slapd uses it; without a configuration, the map size of data.mdb."""
         if self.configured is not None:
             return self.configured.maxsize
         return self.database.map_size if self.database else None

@@ -1,9 +1,9 @@
 """`storage migrate`: moves a directory to another volume. Each step can be repeated, and rolled back.
 
-The plan looks for all obstacles before anything is changed. Finished copy and verify steps are repeated only if a
-volume has changed since. Every run repeats the steps that a reboot undoes: it stops the service and mounts the volumes.
-A boot at any moment must mount the volume that the service last wrote to. So /etc/fstab names the new volume before the
-service starts on it. In a rollback, it names the old volume before the service starts on that.
+`plan` looks for all obstacles before anything is changed. Every run repeats the steps that a reboot undoes, such as
+stopping the service and mounting the volumes. It repeats copy and verify only if a volume has changed since. A boot at
+any moment must mount the volume that the service last wrote to. So /etc/fstab names the new volume (in a rollback, the
+old one) before the service starts on it.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ VERB = "storage migrate"
 STEPS = ("preflight", "stop", "copy", "verify", "unmount", "mount", "fstab", "check", "start", "watch")
 _REPEATED = ("stop", "unmount", "mount", "fstab", "check", "start")
 _ROLLBACK = "rollback"
-_PATIENCE = 60.0  # seconds that a service has to close its files, or to come up
+_PATIENCE = 60.0  # seconds within which the service must close its files, or come up
 _LOOK = 0.1  # seconds between two checks of the service
 _SHOWN = 5  # processes or mounts listed in one message
 # Mount options of a read-only mount. Newer kernels show "emergency_ro" and "shutdown" for ext4 after an error.
 _READ_ONLY = {"ro", "emergency_ro", "shutdown"}
-_SPARE = 8 << 20  # bytes that the new file system may need for itself, in addition to 5 % of the data
+_SPARE = 8 << 20  # bytes that the new file system may need besides the data and 5 % of them
 _REPEAT = "then run the same command again, or go back with --rollback."
 _DOWN = (
     "Look at the service's log. The same command looks again; --rollback mounts the former volume and starts the "
@@ -57,8 +57,8 @@ _log = logging.getLogger(__name__)
 
 
 class MoveRequest(msgspec.Struct, frozen=True):
-    """The options of a migration. `stop`, `start`: the words of a command. `uri` is the URI of the server that must
-    answer, or "". `seconds`: how long the service must stay up."""
+    """The options of a migration. `stop`, `start`: words of a command. `uri`: URI of the server that must answer, or
+    "". `seconds`: time that the service must stay up."""
 
     source: str
     target: str
@@ -70,9 +70,9 @@ class MoveRequest(msgspec.Struct, frozen=True):
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`old` is the volume mounted on FROM, or None if FROM is a directory of a larger one. `new` is the new volume with
-    the options for FROM. `there` is the same volume with its present options on TO. `allocated`: bytes. `is_used`:
-    whether FROM has a database, or a process uses FROM. After the start, a process must then use it again."""
+    """`old`: volume mounted on FROM, or None if FROM is a directory of a larger one. `new`: volume with the mount
+    options for FROM. `there`: the same volume with the options for TO. `allocated`: bytes. `is_used`: FROM has a
+    database, or a process uses FROM, so that a process must use FROM after the start."""
 
     request: MoveRequest
     old: Volume | None
@@ -109,8 +109,7 @@ def plan(request: MoveRequest, state: Path) -> MovePlan:
     for mount in filter(None, (old_mount, new_mount)):
         if mount.root != "/":
             raise _refused(mount.target, "it is a bind mount or a subvolume", "Give whole file systems.")
-    old = mounting.of(old_mount, fstab) if old_mount else None
-    there = mounting.of(new_mount, fstab)
+    old, there = mounting.of(old_mount, fstab) if old_mount else None, mounting.of(new_mount, fstab)
     if old is not None and (old.device == there.device or (old.uuid and old.uuid == there.uuid)):
         raise _refused(target, f"it has the same file system as {source}, or a clone of it", "Give another volume.")
     device = files.existing(state).stat().st_dev
@@ -171,10 +170,8 @@ def _require_writable(mount: Mount, there: Volume) -> None:
     if _READ_ONLY & set(mount.options):
         advice = f"Remount it: mount -o remount,rw {mount.target}. If it was writable before, see dmesg for errors."
         raise _refused(mount.target, "it is mounted read-only", advice)
-    for device in survey.devices_of(mount):
-        if device.read_only:
-            reason = f"its device {device.path} is read-only"
-            raise _refused(mount.target, reason, f"blockdev --setrw {device.path}")
+    for path in (device.path for device in survey.devices_of(mount) if device.read_only):
+        raise _refused(mount.target, f"its device {path} is read-only", f"blockdev --setrw {path}")
     if "ro" in there.options.split(","):
         raise _refused(mount.target, "its line in fstab mounts it read-only", "Change ro to rw there.")
 
@@ -199,15 +196,11 @@ def _require_no_strangers(path: Path, strangers: Sequence[Occupant]) -> None:
 
 def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Iterator[str]:
     if old is None:
-        yield (
-            f"{source} is a directory of a larger file system: the new volume is mounted over it. The old files stay "
-            "below it, and keep their space."
-        )
+        what = f"{source} is a directory of a larger file system: the new volume is mounted over it. "
+        yield what + "The old files stay below it, and keep their space."
     if not is_used:
-        yield (
-            f"no process writes to {source} now, so none is expected after the start: check yourself that the service "
-            "is up"
-        )
+        what = f"no process writes to {source} now, so none is expected after the start: "
+        yield what + "check yourself that the service is up"
     before = {finding.rule for finding in check.check(source).findings if finding.severity is not Severity.OK}
     for finding in check.check(target).findings:
         if finding.rule not in before and finding.severity.rank >= Severity.WARNING.rank:
@@ -221,8 +214,8 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Ite
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
-    """A step for the operator to read. `commands` has the commands that an operator would type. `by` says what ditseed
-    does without a command, or is ""."""
+    """A step for the operator to read. `commands`: what an operator would type. `by` says what ditseed does without a
+    command, or is ""."""
 
     step: str
     commands: tuple[str, ...]
@@ -267,7 +260,7 @@ def _while_stopped(request: MoveRequest, *steps: PlannedStep) -> tuple[PlannedSt
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A migration that was started. `done` has its finished steps. `goes_back`: whether a rollback was started."""
+    """A migration that was started. `done`: finished steps. `goes_back`: whether a rollback was started."""
 
     plan: MovePlan
     done: tuple[str, ...]
@@ -279,7 +272,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 def run_directory(source: str) -> Path:
-    """Returns the run directory for FROM. It must not be on the two volumes, because they are unmounted."""
+    """Returns the run directory. `plan` refuses it on either of the two volumes, because they are unmounted."""
     return state_dir() / "migrate" / hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
 
 
@@ -305,7 +298,7 @@ def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
                 catalogue.undo(name)
         do("stop", lambda meter: _stop(plan, tests_target=plan.there.is_at(target)))
         if not catalogue.is_done("mount") and not plan.new.is_at(source):
-            # This is so after a reboot, or after a kill while both volumes were unmounted.
+            # A reboot, or a kill while both volumes were unmounted, has left the volumes like this.
             if plan.old is not None:
                 plan.old.mount(source)
             plan.there.mount(target)
@@ -340,16 +333,14 @@ class _Copied(msgspec.Struct, frozen=True):
 
 
 class _Verified(msgspec.Struct, frozen=True):
-    """`top` has the mode, owner and group of the top directory."""
-
     checksums: int
     verify_mark: str
-    top: tuple[int, int, int]
+    top: tuple[int, int, int]  # mode, owner and group of the top directory
 
 
 def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
-    """Undoes copy and verify if a volume has changed since, because a reboot may have started the service. If other
-    accounts could enter the copy, it is removed, not resumed."""
+    """Marks copy and verify as not done if a volume has changed since: a reboot may have started the service. Removes
+    the copy if other accounts could enter it; otherwise the copy is resumed."""
     catalogue = run.catalogue
     copied, verified = catalogue.facts_of("copy", _Copied), catalogue.facts_of("verify", _Verified)
     if copied is None:
@@ -365,7 +356,7 @@ def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
 
 
 def _copy(plan: MovePlan, meter: Meter) -> _Copied:
-    _require_no_strangers(plan.target, occupants(plan.target))  # processes there would prevent the unmounting
+    _require_no_strangers(plan.target, occupants(plan.target))  # they would prevent umount
     _require_stopped(plan)
     with held.opened(plan.source) as source, held.opened(plan.target) as target:
         before = trees.state_of(source.descriptor)
@@ -397,7 +388,8 @@ def _verify(plan: MovePlan, run: Run, meter: Meter) -> _Verified:
 def _require_equal(
     plan: MovePlan, run: Run, source: Mapping[str, object], target: Mapping[str, object], what: str
 ) -> None:
-    """Raises MigrationRefused if the two differ. First removes differing files, so that a new run copies them."""
+    """Raises MigrationRefused if the trees differ. Before that, removes the files that differ, so that the next run
+    copies them."""
     differing_paths = [path for path in {**source, **target} if source.get(path) != target.get(path)]
     if not differing_paths:
         return
@@ -424,7 +416,7 @@ def _unmount(plan: MovePlan) -> None:
     killpoint("unmount.between")
     if plan.old is not None:
         plan.old.unmount(str(plan.source))
-    # Mounts in other mount namespaces are no error: they are harmless until a process there opens the files.
+    # Mounts of the former files in other namespaces are harmless until a process there opens the files.
     if others := [*mounts.in_other_namespaces(former)] if former else []:
         _log.warning(
             "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
@@ -453,13 +445,13 @@ def _mark(directory: Path) -> str:
 
 
 def roll_back(plan: MovePlan, progress: Progress) -> Report:
-    """Rolls back a migration, whatever its last step. Can be killed and repeated. The files on the new volume stay. In
-    the report, `not_mounted` says why the new volume could not be mounted on TO again, or is None."""
+    """Rolls back a migration after any step. Safe to kill and repeat. The files on the new volume stay. The report's
+    `not_mounted` says why the new volume could not be mounted on TO again, or is None."""
     request = plan.request
     fstab, of_target = Path(request.fstab), mounting.of_volume(plan.edits, request.target)
 
     def mount(meter: Meter) -> str | None:
-        """Returns why the new volume could not be mounted, or None. The service does not need that volume."""
+        """Returns why the new volume could not be mounted, or None. This is no error: the service does not need it."""
         if plan.old is not None:
             plan.old.mount(request.source)
         try:
@@ -500,9 +492,10 @@ def _users(plan: MovePlan) -> str:
 
 
 def _stop(plan: MovePlan, tests_target: bool = False) -> None:
-    """Stops the service, and waits until no process uses FROM. The command may fail if no process uses FROM: the
-    service may have been stopped already. With `tests_target`, first writes a test file to TO, because some failed file
-    systems report errors only on writes. Raises ReadOnly, OSError, or MigrationRefused if a process still uses FROM."""
+    """Stops the service, and waits until no process uses FROM. The command may fail if no process uses FROM, because
+    the service may have been stopped before. With `tests_target`, first writes a test file to TO, because some failed
+    file systems report errors only on writes. Raises ReadOnly, OSError, or MigrationRefused if a process still uses
+    FROM."""
     if tests_target:
         with files.explained(plan.target), held.closing_descriptor(files.nameless(plan.target)) as descriptor:
             files.fill_randomly(descriptor, 4096)
@@ -528,13 +521,13 @@ def _start(command: Sequence[str]) -> None:
 
 
 def _failed(command: Sequence[str], answer: child.ToolOutput) -> ToolFailed:
-    reason = "; ".join(word for word in answer.stderr_lines[-3:] if word) or "it printed nothing"
+    reason = "; ".join(filter(None, answer.stderr_lines[-3:])) or "it printed nothing"
     return ToolFailed(tool=command[0], status=answer.status, reason=reason)
 
 
 def _watch(plan: MovePlan, meter: Meter) -> int:
-    """Waits until the service is up, and checks that it stays up. Returns its process ID, or 0 if no process must use
-    FROM. Raises MigrationRefused if the service does not come up or stay up."""
+    """Waits until the service is up, and checks that it stays up. Returns its process ID, or 0 if no process needs to
+    use FROM. Raises MigrationRefused if the service does not come up or stay up."""
     until = time.monotonic() + _PATIENCE
     while isinstance(process := _pid_or_reason(plan), str):
         if time.monotonic() > until:
@@ -553,7 +546,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
 
 
 def _pid_or_reason(plan: MovePlan) -> int | str:
-    """Returns the ID of the process that uses FROM, 0 if no process must use it, or a text that says what is wrong."""
+    """Returns the ID of the process that uses FROM, 0 if no process needs to use FROM, or what is wrong."""
     if os.statvfs(plan.source).f_flag & os.ST_RDONLY:
         return "the volume is read-only"
     pid: int | None = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,12 +15,12 @@ from loader.operations.storage.commands import fstab_word
 from loader.storage import files, mounts
 from loader.storage.mounts import Mount
 
-# A line of fstab keeps these options if it gets another volume. Every type of file system has them.
+# Mount options that every type of file system has. The new volume inherits them from the old one.
 GENERAL = ("nodev", "nosuid", "noexec", "noatime", "nodiratime", "nofail", "noauto")
 
 
 class Volume(msgspec.Struct, frozen=True):
-    """A file system on a device. `uuid` is "" if blkid finds none. `options` are those of mount -o."""
+    """A file system on a device. `uuid`: "" if blkid finds none. `options`: of mount -o."""
 
     device: str
     uuid: str
@@ -30,7 +31,7 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
     def is_at(self, path: str) -> bool:
-        """Returns whether the volume is mounted on `path`. If the device is unreadable, its path is compared."""
+        """Returns whether the volume is mounted on `path`. Compares paths of devices if the device is unreadable."""
         mount = mounts.mounted_at(Path(path))
         return mount is not None and self._is(mount.source, is_mounted=True)
 
@@ -60,24 +61,24 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 def of(mount: Mount, fstab: Path) -> Volume:
-    """Returns the volume of a mount. It gets the mount options that the next boot will use."""
+    """Returns the volume of a mount, with the mount options that the next boot will use."""
     line = mounts.fstab_of(mount.target, fstab)
-    options = line.options if line else tuple(one for one in mount.options if one in GENERAL)
-    if mount.kind == "btrfs" and not any(one.startswith("subvol") for one in options):
-        options += (f"subvol={mount.root}",)  # without this option, the default subvolume would be mounted
+    options = line.options if line else tuple(option for option in mount.options if option in GENERAL)
+    if mount.kind == "btrfs" and not any(option.startswith("subvol") for option in options):
+        options += (f"subvol={mount.root}",)  # otherwise mount would use the default subvolume
     return Volume(mount.source, uuid_of(mount.source), mount.kind, ",".join(options) or "defaults")
 
 
 def with_options_of(new: Volume, old: Volume | None) -> Volume:
-    """Returns the new volume with the old volume's general options, because they protect the directory. The new
-    volume's own `noauto` is dropped."""
+    """Returns the new volume with its own options (except noauto) and the old volume's general options, which protect
+    the directory."""
     options = [option for option in new.options.split(",") if option != "noauto"]
     more = [option for option in (old.options.split(",") if old else ()) if option in {*GENERAL} - {*options}]
     return msgspec.structs.replace(new, options=",".join([*options, *more]) or "defaults")
 
 
 def uuid_of(device: str) -> str:
-    """Returns the UUID of the device, or "". It is read from the device, because blkid's cache may be old."""
+    """Returns the UUID of the device, or "". Reads the device (-p), because blkid's cache may be outdated."""
     answer = child.run(["blkid", "-p", "-o", "value", "-s", "UUID", device])
     return answer.out.decode("ascii", "replace").strip() if answer.status == 0 else ""
 
@@ -88,27 +89,27 @@ Lines = tuple[str, ...]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Replaces the lines `before` of fstab by `after`. If `before` is empty, `after` is added at the end."""
+    """Replaces the lines `before` of fstab by `after`. If `before` is empty, adds `after` at the end."""
 
     before: Lines
     after: Lines
 
     @property
     def left_out(self) -> Lines:
-        """The lines that replace `after` in a rollback if the volume is gone. With `before`, a boot would wait for
-        it."""
+        """The comments that replace `after` in a rollback if the volume cannot be mounted: with the lines `before`, a
+        boot would wait for it."""
         comment, *rest = self.after
         mark = comment.partition(": ")[0]
         return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
 
 
 def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Edit, ...]:
-    """Returns edits that add the new line, and keep the former lines as comments. `path` is the volume's future mount
-    point, `other` its present one. The new line precedes lines that need the mount on `path`, because `mount -a`
+    """Returns edits that add a line for `new`, and turn the former lines into comments. `path`: the future mount point
+    of `new`; `other`: its present one. The new line precedes lines that need the mount on `path`, because `mount -a`
     follows the order of the lines."""
     lines = _read(fstab)
     entries = [(lines[entry.number - 1], entry) for entry in mounts.entries("\n".join(lines))]
-    # Names of disks change between boots, but names of device-mapper do not.
+    # Names of disks may change at a boot, but names of device-mapper do not.
     source = new.device if new.device.startswith("/dev/mapper/") or not new.uuid else f"UUID={new.uuid}"
     line = " ".join((*map(fstab_word, (source, path)), new.kind, new.options, "0 2"))
     mark = f"# {day} ditseed storage migrate: "
@@ -117,13 +118,12 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
         for text, entry in entries
         if entry.target == path
     ]
+    is_below = partial(mounts.is_within, top=path)
     if kept:
         kept[-1] = Edit(kept[-1].before, (*kept[-1].after, line))
     else:
-        # Mounts below `path`, and bind mounts of directories in it.
-        dependents = [
-            text for text, entry in entries if any(mounts.is_within(on, path) for on in (entry.target, entry.source))
-        ]
+        # A mount below `path`, or a bind mount of a directory in it.
+        dependents = [text for text, entry in entries if any(map(is_below, (entry.target, entry.source)))]
         before = tuple(dependents[:1])
         kept.append(Edit(before, (f"{mark}the new volume of {path}", line, *before)))
     moved = f"{mark}kept, this volume is mounted on {path} now"
@@ -131,12 +131,12 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
 
 
 def of_volume(edits: Sequence[Edit], path: str) -> tuple[Edit, ...]:
-    """Returns those edits that remove a line for the mount point `path`."""
+    """Returns the edits that replace a line for the mount point `path`."""
     return tuple(edit for edit in edits if path in [entry.target for entry in mounts.entries("\n".join(edit.before))])
 
 
 def apply(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Makes those edits that are not made yet. Raises ConfigNotEditable, NotPermitted, NoSpace."""
+    """Makes the edits that are not made yet. Raises ConfigNotEditable, NotPermitted, NoSpace."""
     _replace(fstab, [(edit.before, edit.after) for edit in edits])
 
 
@@ -148,7 +148,7 @@ def undo(fstab: Path, edits: Sequence[Edit]) -> None:
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Leaves the former lines as comments, because their volume cannot be mounted any more."""
+    """Marks the comments of a volume that cannot be mounted any more, instead of putting its lines back."""
     lines = _read(fstab)
     _replace(fstab, [(edit.after, edit.left_out) for edit in edits if _where(lines, edit.after) is not None])
 
@@ -165,13 +165,13 @@ def _read(fstab: Path) -> list[str]:
 
 
 def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
+    """Replaces lines by others, unless that was done before. If findmnt then refuses the file, puts it back."""
     before = files.read(fstab)
     lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
-        start, is_there = _where(lines, old), _where(lines, new) is not None
-        # If `new` is longer than `old`, it contains the old lines, so their presence proves nothing.
-        is_made = is_there if len(new) > len(old) else start is None and (not new or is_there)
-        if is_made:
+        start, has_new = _where(lines, old), _where(lines, new) is not None
+        # If `new` is longer than `old`, it may contain the old lines, so their presence proves nothing.
+        if has_new if len(new) > len(old) else start is None and (not new or has_new):
             continue
         if start is None:
             reason = f"it has been edited: this line is missing: {old[-1]}"
@@ -197,6 +197,7 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
 
 
 def _where(lines: Sequence[str], block: Lines) -> int | None:
+    """Returns the index of the first line of `block` in `lines`, or None. Returns the end for an empty block."""
     if not block:
         return len(lines)
     starts = range(len(lines) - len(block) + 1)

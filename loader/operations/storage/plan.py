@@ -1,5 +1,5 @@
-"""`storage plan`: prints the commands that make a volume and a file system for a database, and the reasons for their
-numbers. The commands are not run."""
+"""`storage plan`: prints, but does not run, the commands that create a volume and a file system for a database, and the
+reasons for their numbers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from loader.storage.survey import Device
 
 EXTENT = 4 << 20  # bytes; the default of vgcreate
 _SECTOR = 512
-_LOG_UNIT = 256 * 1024  # bytes: the largest stripe unit of an XFS log
+_LOG_UNIT = 256 * 1024  # bytes; the largest stripe unit of an XFS log
 _LARGEST_FILE = dict(zip(FILE_SYSTEMS, (8 << 60, 16 << 40), strict=True))  # bytes, with blocks of 4096 bytes
-# Two names of 28 characters are never too long for LVM, which doubles hyphens and appends "_rimage_63".
+# LVM doubles hyphens and appends "_rimage_63". Even so, two names of 28 characters are short enough for it.
 _LVM_NAME = re.compile(r"[\w+.][\w+.-]{0,27}", re.ASCII)
-# Names that lvm(8), VALID NAMES, reserves, and further names that lvcreate 2.03 refuses.
+# Names that are reserved (lvm(8), VALID NAMES), and further names that lvcreate 2.03 refuses.
 _RESERVED = re.compile(
     r"^(snapshot|pvmove)|_((c|i|wc)orig|cdata|cmeta|cpool|cvol|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata"
     r"|vorigin)"
 )
-_MOST_STRIPES, _MOST_IMAGES = 128, 64  # maximum numbers of disks that lvcreate accepts for striped and for raid10
+_MOST_STRIPES, _MOST_IMAGES = 128, 64  # numbers of disks that lvcreate accepts at most for striped, for raid10
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`size`: bytes. `devices`: the disk's block device and the devices that it consists of; empty for an example."""
+    """`size`: bytes. `devices`: the disk's block device and those below it; empty for a plan on paper."""
 
     path: str
     size: int
@@ -49,7 +49,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Leg(msgspec.Struct, frozen=True):
-    """`extents`: extents of the disk. `used`: extents that the volume takes. `left`: extents that remain."""
+    """A disk, with its number of extents. `used`: extents of the volume. `left`: extents that remain free."""
 
     disk: str
     extents: int
@@ -135,7 +135,7 @@ def _require_stripes(disks: Sequence[Disk], stripes: int, options: VolumeOptions
 
 
 def _require_room(size: int, options: VolumeOptions) -> None:
-    """Raises VolumeTooSmall if the volume cannot hold the database twice, if it is too small for the file system, or if
+    """Raises VolumeTooSmall if the volume cannot hold the database twice or is too small for the file system, or if
     data.mdb would exceed the file system's largest file."""
     kind, database, largest = options.kind, options.database, _LARGEST_FILE[options.kind]
     _refuse(
@@ -151,9 +151,8 @@ def _require_room(size: int, options: VolumeOptions) -> None:
 
 
 def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
-    """Returns the extents of each disk. The largest disks get the volume, which takes equally many extents of each.
-
-    `stripes` does not count copies. Raises DisksUnequal, VolumeTooSmall."""
+    """Distributes the volume over the largest disks, with the same number of extents on each. `stripes`: without
+    copies. Raises DisksUnequal, VolumeTooSmall."""
     counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
     legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
     least, metadata = min(counts[path] for path in legs), options.raid_extents
@@ -169,7 +168,7 @@ def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[
 
 
 def _start(disks: Sequence[Disk]) -> int:
-    """Returns the offset of the first extent in bytes. It is a multiple of 1 MiB and of the disks' own stripes."""
+    """Returns the offset of the first extent in bytes, a multiple of 1 MiB and of the disks' own stripes."""
     return lcm(check.ALIGNED, *(disk.devices[0].min_io for disk in disks if disk.devices and disk.devices[0].min_io))
 
 

@@ -1,5 +1,5 @@
-"""The verdict of `storage watch` says which layer adds delay. This module also writes the state after each round, and
-reads it for a monitoring plugin and Prometheus."""
+"""The verdict of `storage watch`: which layer adds delay. Also writes the state after each round, and reads it for a
+monitoring plugin and Prometheus."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from loader.storage import files
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # a state file with other values is refused
-LEAST_ROUNDS = 5
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # decoding a state file with other values fails
+LEAST_ROUNDS = 5  # with fewer rounds, no delay is computed
 LEAST_DELAY = 1e-4  # seconds; a smaller added delay is never reported
-_SHARE = 0.1  # share of the lower layers' time; a smaller delay may be chance
-_OF_WORST = 0.05  # share of the largest delay that a layer adds; a smaller delay does not matter
-_SAME = 1.5  # factor; a lower read that took this much longer than the upper read cannot have served it
+_SHARE = 0.1  # share of the lower layers' time; a smaller added delay may be chance
+_OF_WORST = 0.05  # share of the largest added delay; a smaller added delay does not matter
+_SAME = 1.5  # factor; a lower read that took longer than the upper read by this factor cannot have served it
 
 Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A file system or a device. `path` is the file or device that is read. `on` names the layers right below."""
+    """A file system or a device. `path`: the file or device to read. `on`: names of the layers right below."""
 
     name: str
     path: str
@@ -43,8 +43,8 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Times in seconds. davg and dstd_dev are the mean and standard deviation of the last n reads. emin and emax are
-    extremes that decay exponentially."""
+    """Times in seconds. davg, dstd_dev: mean and standard deviation of the last n reads. emin, emax: exponentially
+    decaying extremes."""
 
     last: Seconds
     davg: Seconds
@@ -54,8 +54,8 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Readings:
-    """The reads of a layer so far. `recent`: round -> seconds, for the last n reads. `failed`: number of failed reads.
-    `error` says why the last of them failed. `measured_at`: end of the last measured read (monotonic clock)."""
+    """The reads of a layer. `recent`: round -> seconds, for the last n reads. `measured`, `failed`: numbers of reads.
+    `measured_at`: end of the last measured read (monotonic clock). `error`: reason of the last failed read."""
 
     def __init__(self, window: int, half_life: float) -> None:
         self.recent: dict[int, float] = {}
@@ -68,8 +68,8 @@ class Readings:
         self._errors: deque[tuple[int, float]] = deque()  # number of the read, its end (monotonic)
 
     def add(self, number: int, at: float, seconds: float | None, error: str | None = None) -> None:
-        """Adds the read of round `number`, which ended at `at` (monotonic). `seconds` is None if nothing was measured.
-        `error` says why the read failed, or is None."""
+        """Adds the read of round `number`, which ended at `at` (monotonic). `seconds`: None if nothing was measured.
+        `error`: why the read failed, or None."""
         self._reads += 1
         if error is not None:
             self._errors.append((self._reads, at))
@@ -79,7 +79,7 @@ class Readings:
         self.recent[number] = seconds
         if len(self.recent) > self._window:
             del self.recent[next(iter(self.recent))]
-        # emin and emax jump to a new extreme, and decay to the extreme of the last n reads.
+        # emin and emax jump to a new extreme, and decay towards the extreme of the last n reads.
         age = math.inf if self.measured_at is None else at - self.measured_at
         share = 1 - 0.5 ** (age / self._half_life)
         least, most = min(self.recent.values()), max(self.recent.values())
@@ -88,15 +88,15 @@ class Readings:
         self.measured, self.measured_at = self.measured + 1, at
 
     def figures(self) -> Figures | None:
-        """Returns the figures, or None before the first measured read."""
+        """Returns None before the first measured read."""
         if not self.recent:
             return None
         times = [*self.recent.values()]
         return Figures(times[-1], statistics.fmean(times), statistics.pstdev(times), self._emin, self._emax)
 
     def errors(self, now: float) -> tuple[int, float | None]:
-        """Returns how many failed reads still count, and when the last of them ended (monotonic clock). A failed read
-        counts while it is among the last n reads, and for at least a half-life: a monitoring system asks seldom."""
+        """Returns the number of failed reads that still count, and the end of the last one (monotonic clock). A failed
+        read counts while it is among the last n reads, and for a half-life, because monitoring systems ask seldom."""
         while self._errors:
             number, at = self._errors[0]
             if number > self._reads - self._window or now - at <= self._half_life:
@@ -106,11 +106,9 @@ class Readings:
 
 
 class Added(msgspec.Struct, frozen=True):
-    """The delay that a layer adds to the layers `over`. `seconds`: median of the differences over `rounds` rounds, or
-    None if there are too few.
-
-    A device at the bottom is compared with the fastest such device. For that fastest device, `over` is empty, and
-    `seconds` is its whole time. `own`: median of the layer's whole time."""
+    """The delay that a layer adds to the layers `over`. `seconds`: median of the differences in `rounds` rounds, or
+    None if there are fewer than LEAST_ROUNDS. `own`: median of the layer's whole time. A device at the bottom is
+    compared with the fastest such device. For the fastest device, `over` is empty, and `seconds` is its whole time."""
 
     layer: str
     over: tuple[str, ...]
@@ -122,7 +120,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
-    """Returns the delay that each layer adds, in the order of the layers."""
+    """Returns the delay that each layer adds, in the order of `layers`."""
     lowest = [layer.name for layer in layers if not layer.on and times.get(layer.name)]  # mirror legs, stripes
     fastest = min(lowest, key=lambda name: statistics.median(times[name].values()), default="")
     compared = []
@@ -136,8 +134,7 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
         median = statistics.median(reads.values()) if reads else None
         compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
 
-    # A layer adds delay if it does so in three of four rounds. Delays that are small beside those of other layers do
-    # not count.
+    # A layer adds delay if it does so in three of four rounds, and if the delay is not small beside those of others.
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
     verdict = []
     for added, differences in compared:
@@ -151,7 +148,7 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
 
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
-    """Returns the layers right below. If a layer could not be measured, the layers below it replace it."""
+    """Returns the layers right below. Replaces a layer that was not measured by the layers below it."""
     by_name = {layer.name: layer for layer in layers}
     below: dict[str, None] = {}
     for name in layer.on:
@@ -161,8 +158,8 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
 
 
 def _differences(layer_reads: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
-    """Yields for each read the time that this layer adds to the slowest lower layer. Lower reads that were too slow
-    cannot have served the read: another leg of the mirror did."""
+    """Yields for each read the seconds that it took longer than the slowest lower read. Ignores lower reads that were
+    too slow to have served it: another leg of the mirror did."""
     for number, seconds in layer_reads.items():
         lower = [reads[number] for reads in below if number in reads]
         if len(lower) == len(below):
@@ -171,7 +168,7 @@ def _differences(layer_reads: Mapping[int, float], below: Sequence[Mapping[int, 
 
 
 def sentence(verdict: Sequence[Added], hung: Sequence[str], failing: Sequence[str] = ()) -> str:
-    """Returns a sentence that says which layers hang, fail, add delay (the largest first), or add nothing."""
+    """Returns a sentence: which layers hang, fail, add delay (the largest first), or add nothing."""
     lowest_hung = [each.layer for each in verdict if each.layer in hung and not set(each.over) & set(hung)]
     words = [f"{name} does not answer" for name in lowest_hung or hung]
     words += [f"reads of {name} fail" for name in failing]
@@ -194,21 +191,21 @@ def _ms(seconds: float | None) -> str:
     return f"{(seconds or 0.0) * 1000:.2f} ms"
 
 
-# --- the state after each round, a file that a monitoring system may poll as seldom as it likes -----------------------
+# --- the state after each round: a file that a monitoring system may read as seldom as it likes -----------------------
 
 FORMAT = 1
-HUNG = 2  # intervals; a device that stops is thus reported within three intervals
-STALE = 3  # intervals; an older state means that the watch may not be running
-_LEAST_STALE = 1.0  # seconds; minimum for the duration of STALE intervals
+HUNG = 2  # intervals after which a read hangs, so that a dead device is reported within three intervals
+STALE = 3  # intervals; if the state is older, the watch may not be running
+_LEAST_STALE = 1.0  # seconds; the least duration of STALE intervals
 _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 
 
 class LayerState(msgspec.Struct, frozen=True):
-    """The state of a layer, or of a probe, whose operations count as reads. `size`: bytes of a read. `reads`: number of
-    measured reads. `problem` says why the last read measured nothing, and `is_error` whether it failed. `limit`:
-    seconds after which a read counts as failed. `failed`: number of reads that failed since the start. `error` says why
-    the last of them failed. `errors`: number of failed reads that still count. `in_flight_since`, `measured` and
-    `failed_at` are Unix times. `measured` is the end of the last measured read."""
+    """The state of a layer or probe; the operations of a probe count as reads. `size`: bytes of a read. `reads`: number
+    of measured reads. `measured`: end of the last one. `problem`: why the last read measured nothing. `is_error`:
+    whether it failed. `limit`: seconds after which a read counts as failed. `failed`: number of failed reads since the
+    start. `error`: why the last one failed. `errors`: number of failed reads that still count. `failed_at`: end of the
+    last one. `in_flight_since`, `measured` and `failed_at` are Unix times."""
 
     name: str
     path: str
@@ -229,7 +226,7 @@ class LayerState(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """`written` is a Unix time. `interval`: seconds. `told` is the verdict as a sentence."""
+    """`written`: Unix time. `interval`: seconds. `told`: the verdict as a sentence."""
 
     written: float
     interval: Seconds
@@ -246,7 +243,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 def write(state: State, path: Path) -> None:
-    """Replaces the file atomically. The account of the monitoring system can read the file."""
+    """Replaces the file atomically. Any account can read the file, because the monitoring system has its own."""
     files.write_durably(path, msgspec.json.encode(state) + b"\n")
 
 
@@ -263,7 +260,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def check(path: Path, limits: Limits, now: float | None = None) -> monitoring.Finding:
-    """Judges the state file. The status is UNKNOWN if it is unreadable or too old. `now`: Unix time."""
+    """Judges the state file. The status is UNKNOWN if the file is unreadable or too old. `now`: Unix time."""
     result = partial(monitoring.Finding, name="STORAGE WATCH")
     try:
         state = msgspec.json.decode(files.read(path), type=State)
@@ -279,7 +276,7 @@ def check(path: Path, limits: Limits, now: float | None = None) -> monitoring.Fi
         return result(status=Status.UNKNOWN, summary=f"{path} was {written}: is the watch running?")
 
     rows = [(row.name, *judge(row, state, limits, moment)) for row in state.rows]
-    # A row that was not measured makes the status UNKNOWN if no other row is WARNING or CRITICAL.
+    # UNKNOWN (a row was not measured) is worse than OK, but not than WARNING and CRITICAL.
     order = (Status.OK, Status.UNKNOWN, Status.WARNING, Status.CRITICAL)
     worst = max((status for _, status, _ in rows), key=order.index, default=Status.UNKNOWN)
     if worst is Status.OK and not state.layers:
@@ -316,7 +313,7 @@ def judge(row: LayerState, state: State, limits: Limits, now: float) -> tuple[St
 
 
 def _perfdata(state: State, limits: Limits) -> Iterator[str]:
-    """Yields performance data in seconds. Labels are short, because RRDtool distinguishes only 19 characters."""
+    """Yields performance data in seconds. Labels are short, because RRDtool compares only 19 characters."""
     labels: list[str] = []
     for row in state.rows:
         name = row.name.removeprefix("/dev/").removeprefix("mapper/").translate(_TOKEN)

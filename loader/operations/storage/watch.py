@@ -1,5 +1,5 @@
 """`storage watch`: reads the file system and every device below a path (the layers) at regular intervals, and runs
-probes. Each has a thread of its own, so that a hanging read stops no other. Yields the state after each round."""
+probes. Each layer and probe has a thread of its own, so that a read that hangs delays no other."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PROBES: dict[str, Callable[[Path], TimedProbe]] = dict(zip(PROBES, (FileLock, W
 _LIMIT = 3.0  # seconds; a probe that takes longer has failed
 _DIGITS = "0123456789"
 _RETRY = 60.0  # seconds between two attempts to open a target
-_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors that the opening of a dead device returns
-_OPENING = 5.0  # seconds for opening all layers; then the first round begins, with those that are open
-# Result of a read. Seconds: None if nothing was measured; then the text says why. True if it failed or took too long.
+_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors of opening a dead device
+_OPENING = 5.0  # seconds after which the first round begins, even if some layers are not open yet
+# Result of a read: seconds, or None if nothing was measured; the problem, or None; whether the read failed.
 Outcome = tuple[float | None, str | None, bool]
 
 
@@ -56,7 +56,7 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
     lower = {name for device in devices for name in device.on}
 
     def below(device: Device) -> list[Device]:
-        """Returns the devices right below. Skips LVM's hidden volumes (rimage, rmeta, tdata)."""
+        """Returns the devices right below, but skips LVM's hidden volumes (rimage, rmeta, tdata)."""
         parts = [by_name[name] for name in device.on if name in by_name]
         return [each for part in parts for each in (below(part) if device.kind == part.kind == "lvm" else [part])]
 
@@ -71,8 +71,8 @@ def on_devices(path: str, mount: Mount, devices: Sequence[Device]) -> tuple[Laye
 
 
 def parse_layers(words: Sequence[str]) -> tuple[Layer, ...]:
-    """Parses layers of the form NAME=PATH, the highest first. Each layer lies on the next. Layers whose names differ
-    only in the number at the end are side by side. Raises UsageProblem, NoSuchPath."""
+    """Parses words of the form NAME=PATH, the highest layer first. Each layer lies on the next, but layers whose names
+    differ only in the number at the end are side by side. Raises UsageProblem, NoSuchPath."""
     levels: dict[str, dict[str, str]] = {}
     for word in words:
         name, _, path = word.partition("=")
@@ -89,8 +89,8 @@ def parse_layers(words: Sequence[str]) -> tuple[Layer, ...]:
 
 
 def probe_targets(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
-    """Returns the probes `names`. They create files at the watched path `path`. If `path` is None, they create them at
-    the first layer that is a file or a directory. Raises UsageProblem if no layer is."""
+    """Returns the probes `names`. They create files at `path` or, if it is None, at the first layer that is a file or a
+    directory. Raises UsageProblem if there is none, or if a layer has the name of a probe."""
     paths = [path] if path else [Path(layer.path) for layer in layers]
     where = next((each for each in paths if each.is_dir() or each.is_file()), None)
     targets = []
@@ -109,7 +109,7 @@ def probe_targets(names: Sequence[str], layers: Sequence[Layer], path: Path | No
 
 
 class Pace:
-    """The times at which reads begin, for all threads. Round n begins n * `interval` seconds after `begin`."""
+    """The common clock of all threads: round n begins n * `interval` seconds after `begin`."""
 
     def __init__(self, interval: float) -> None:
         self.begun, self.ended = threading.Event(), threading.Event()
@@ -120,25 +120,23 @@ class Pace:
         self.begun.set()
 
     def end(self) -> None:
-        """Ends all threads after their present reads."""
+        """Makes all threads end after their present reads."""
         self.ended.set()
         self.begun.set()
 
     def next_round(self, phase: float = 0.0) -> int:
-        """Returns the first round that begins now or later. `phase`: seconds after the beginning of a round."""
+        """Returns the first round whose moment `phase` (seconds after its beginning) is still to come."""
         return max(0, int((time.monotonic() - self._start - phase) // self._interval) + 1)
 
     def until(self, number: int, phase: float = 0.0) -> float:
-        """Returns the seconds until a round."""
+        """Returns the seconds until the moment `phase` of a round, or 0."""
         return max(0.0, self._start + number * self._interval + phase - time.monotonic())
 
 
 class Probe(threading.Thread):
-    """A thread that times one target. `phase`: seconds between the beginning of a round and the read.
-
-    `size`: bytes of a read, or None before the target is open. `notes` say what differs from the request, and why.
-    `begun`: beginning of the present read (monotonic clock), or None. `ready` is set once the target is open or could
-    not be opened."""
+    """A thread that times one target. `phase`: seconds between the beginning of a round and the read. `size`: bytes of
+    a read, or None before the target is open. `notes`: what differs from the request, and why. `begun`: beginning of
+    the present read (monotonic clock), or None. `ready` is set after the first attempt to open the target."""
 
     def __init__(self, target: Target, phase: float, pace: Pace, readings: Readings) -> None:
         super().__init__(name=f"probe of {target.layer.name}", daemon=True)
@@ -153,7 +151,7 @@ class Probe(threading.Thread):
         self._retry_at = 0.0
 
     def state(self) -> tuple[LayerState, dict[int, float]]:
-        """Returns the state of the layer, and the seconds of its last reads by round."""
+        """Returns the state of the target, and the last reads as round -> seconds."""
         layer, readings, begun, now = self.target.layer, self._readings, self.begun, time.monotonic()
         offset = time.time() - now  # from a monotonic clock to Unix time
         with self._lock:
@@ -208,7 +206,7 @@ class Probe(threading.Thread):
             self.begun = None
 
     def _open(self) -> Outcome:
-        """Opens the target. After a failure, it is not tried in every round, because opening may write a file."""
+        """Opens the target. After a failure, `run` tries again only after _RETRY, because opening may write a file."""
         try:
             self._timed = timed = self.target.open()
         finally:
@@ -225,7 +223,7 @@ class Probe(threading.Thread):
 
 
 class Watch:
-    """A context manager whose threads time the layers and the targets `extra`."""
+    """A context manager with threads that time the layers and the targets `extra`."""
 
     def __init__(self, layers: Sequence[Layer], options: WatchOptions, extra: Sequence[Target] = ()) -> None:
         self._layers, self._options = layers, options
@@ -246,6 +244,7 @@ class Watch:
         self._pace.end()
 
     def rounds(self) -> Iterator[State]:
+        """Yields the state after each round."""
         until = time.monotonic() + _OPENING
         for probe in self._probes:
             probe.ready.wait(max(0.0, until - time.monotonic()))
