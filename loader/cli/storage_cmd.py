@@ -62,12 +62,12 @@ def check_command(
 ) -> int:
     """Check the storage below PATH: a data.mdb, a database directory, or any directory.
 
-    With --config instead of PATH: below the database of that configuration. Its maxsize, nordahead and nosync are then
-    taken into account.
+    With --config instead of PATH, checks the storage of the configured database, and takes its maxsize, nordahead and
+    nosync into account.
 
-    Shows the layers from the database down to the disks, then what was found, the worst first, each with its
-    reason and the command that fixes it. Nothing is changed. Root can read most; unreadable facts are listed.
-    The exit status is 0 if nothing is worse than a note, and 1 if there is a warning or worse.
+    Prints the layers from the database down to the disks, then the findings, the worst first, each with its reason and
+    the command that fixes it. Changes nothing. Root can read most facts; unreadable facts are listed. The exit status is
+    0 if nothing is worse than a note, and 1 if there is a warning or worse.
 
     \b
       ditseed storage check /var/lib/ldap
@@ -79,7 +79,7 @@ def check_command(
 
     if path is not None and is_given("config_path"):
         raise UsageProblem(reason="give PATH or --config, not both")
-    if path is not None:  # PATH overrides --config of a profile
+    if path is not None:  # PATH overrides a --config from a profile
         refuse_given(["suffix"], "--config")
         report = checking.check(path)
     elif config_path is not None:
@@ -98,7 +98,7 @@ def _facts(report: Report) -> Mapping[str, object]:
 
 
 def _layers(facts: Situation) -> Iterator[str]:
-    """Yields the lines of a tree: the database, its file system, the devices below."""
+    """Yields the lines of a tree: the database, its file system, and the devices below."""
     database, mount = facts.database, facts.mount
     if database is None:
         yield facts.path
@@ -141,12 +141,12 @@ def _described(device: Device, volume: Volume | None) -> str:
 def plan_command(
     words: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
 ) -> int:
-    """Print the commands that make a volume for a database, with the reason of every number.
+    """Print the commands that create a volume for a database, with the reason for every number.
 
     DISK is an empty block device (/dev/sdb), or a size (300G) for a plan on paper. The output is a script for sh: read
-    it, then run it as root. ditseed itself does not run it. It only examines real disks, which needs root.
+    it, then run it as root. ditseed does not run it. To examine real disks, ditseed needs root.
 
-    Without --redundant one failed disk loses the whole file system.
+    Without --redundant, one failed disk loses the whole file system.
 
     \b
       ditseed storage plan /dev/sdb /dev/sdc /dev/sdd --database-size 350G >plan.sh
@@ -223,9 +223,9 @@ def migrate_command(
     """Move the files in FROM to the volume mounted on TO, and mount that volume on FROM instead.
 
     FROM has the files of the service: it is the mount point of a volume, or a directory of a larger one. TO is the
-    mount point of a new, empty file system. Without --apply every step and command is printed, and nothing is changed.
-    The old volume is kept. If a run is interrupted, the same command goes on; --rollback goes back from any step, even
-    the last. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
+    mount point of a new, empty file system. Without --apply, prints every step and command, and changes nothing. Keeps
+    the old volume. After an interruption, the same command resumes the migration; --rollback goes back after any step,
+    even the last. Exit status 1: rolled back, but the new volume cannot be mounted on TO. Run it as root.
 
     \b
       ditseed storage migrate /var/lib/ldap /mnt/new
@@ -292,7 +292,8 @@ def _service_command(text: str) -> tuple[str, ...]:
 
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
-    """Returns the earlier run's plan, with the new --service commands. Raises MigrationRefused if there was no run."""
+    """Returns the plan of the migration that was started, with the new --service commands. Raises MigrationRefused if
+    none was started, or one to another TO."""
     from loader.operations.storage.migrate import require_commands
 
     if begun is None:
@@ -314,7 +315,7 @@ def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> 
 
 
 def _is_confirmed(plan: MovePlan, action: str, planned: Iterable[PlannedStep], apply: bool, as_json: bool) -> bool:
-    """Prints the plan; returns whether to execute it. Raises UsageProblem if the operator does not confirm the plan."""
+    """Prints the plan, and returns whether to execute it. Raises UsageProblem if the operator does not confirm it."""
     steps, source = [*planned], plan.request.source
     if not apply and as_json:
         show_json({"plan": plan, "steps": steps})
@@ -353,9 +354,9 @@ def bench_command(
 ) -> int:
     """Measure how fast databases are loaded and searched in each DIR, and their size on disk.
 
-    In a new directory in each DIR, which is removed afterwards, slapadd -q (nosync), slapadd (which syncs each entry)
-    and `ditseed build` load the same generated people, a private slapd is searched for these people, and fio measures
-    the storage alone. A DIR must belong to you, and nobody else may write to it; any mounted file system will do.
+    In a temporary directory in each DIR, slapadd -q (nosync), slapadd (which syncs each entry) and `ditseed build` load
+    the same generated people, a private slapd is searched for these people, and fio measures the storage alone. Each
+    DIR, on any mounted file system, must belong to you, and nobody else may write to it.
 
     \b
       ditseed storage bench /mnt/ext4 /mnt/xfs
@@ -421,15 +422,13 @@ def watch_command(
 
     PATH is a data.mdb, a database directory, or any directory. Its file system, the logical volume, the physical
     volumes and the disks each have a thread with real-time priority, which makes one small direct read (past the page
-    cache) at a random place in every interval. Run it as root. It ends after --samples, or by Ctrl-C; another signal
-    ends it with exit status 128 plus its number.
+    cache) at a random offset in every interval. Also times the probes of --probe. Prints a table at the end, and on a
+    terminal also while it runs; use --json for a log. Run it as root. It ends after --samples, or by Ctrl-C; another
+    signal ends it with exit status 128 plus its number.
 
-    It also times the probes of --probe. It prints a table at the end, on a terminal also while it
-    runs; use --json for a log.
-
-    With --check nothing is read but the state file of a running watch: one line with performance data and one
-    line for each layer, exit status 0, 1, 2 or 3. Failed reads are CRITICAL for as long as emax shows a peak. A layer
-    that is not measured, and a state that is missing or older than three intervals are UNKNOWN.
+    With --check, reads only the state file of a running watch, and prints a line with performance data and a line for
+    each layer; the exit status is 0, 1, 2 or 3. Failed reads are CRITICAL for as long as emax shows a peak. A layer
+    that is not measured, and a state that is missing or older than three intervals, are UNKNOWN.
 
     \b
       ditseed storage watch /var/lib/ldap
@@ -459,7 +458,7 @@ def watch_command(
 def _watch(
     layers: Sequence[Layer], probes: Sequence[Target], options: WatchOptions, watched: _Watched, as_json: bool
 ) -> int:
-    """Runs a watch; returns the exit status: 0 if it ended after --samples or, without --samples, by Ctrl-C."""
+    """Runs a watch. Returns the exit status: 0 if it ended after --samples or, without --samples, by Ctrl-C."""
     from loader.operations import monitoring
     from loader.operations.storage import verdict
     from loader.operations.storage.watch import Watch
@@ -493,7 +492,7 @@ _HEADINGS = ("milliseconds", "reads", "davg", "emax", "adds", "state")
 
 
 def _rows(state: State) -> Iterator[tuple[str, ...]]:
-    """Yields the cells of each layer and probe. The last cell has the result of `--check` without -w and -c."""
+    """Yields the cells of each layer and probe. The last cell is the result of `--check` without -w and -c."""
     from loader.operations.monitoring import Status
     from loader.operations.storage import verdict
 

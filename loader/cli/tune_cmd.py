@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 def command() -> None:
     """Show and change settings of a server's databases.
 
-    Name the server either by --config (slapd.conf, or the slapd.d of a stopped slapd) or by -H and the other
-    connection options (cn=config over LDAP). Nothing changes without --apply. Each change is shown with
-    the command that restores the previous setting.
+    Name the server either by --config (slapd.conf, or the slapd.d of a stopped slapd) or by -H and the other connection
+    options (cn=config over LDAP). Nothing changes without --apply. Each change is shown with the command that restores
+    the previous setting.
 
     \b
     Examples:
@@ -72,7 +72,8 @@ class Change(ServerOptions):
 
     @contextmanager
     def target(self) -> Iterator[Target]:
-        """Opens the server or configuration. With --apply, first restores what a killed `ditseed add` left changed."""
+        """Opens the server or configuration. With --apply, first restores settings that a killed `ditseed add` has left
+        changed on the server."""
         from loader.operations.add import lending
         from loader.operations.tune import opened
 
@@ -205,7 +206,7 @@ def _show_load(plan: LoadPlan) -> None:
 
 
 def _flags(text: str) -> str:
-    """Returns the words of --envflags, or NONE."""
+    """Returns the flags of --envflags in order, or NONE. Raises UsageProblem."""
     flags = {word for word in text.lower().replace(",", " ").split() if word != NONE}
     if not flags.issubset(FLAGS):
         raise UsageProblem(reason=f"--envflags {text}: the flags are {', '.join(FLAGS)}")
@@ -278,7 +279,7 @@ def sync_command(
     outcome = None
     with change.target() as target:
         settings = syncing.syncing(target, change.base)
-        # With a lease, `lending.lend` makes the change below, after it has recorded the lease.
+        # If there is a lease, only `lending.lend` below makes the change, after it has recorded the lease.
         for kind, value in changes:
             outcome = syncing.change(target, change.base, kind, value, change.applies and lender is None)
     if outcome and lender is not None and lease is not None:
@@ -293,7 +294,7 @@ def sync_command(
     return EXIT_OK
 
 
-_SHOWN = 20  # maximum number of rows that are printed
+_SHOWN = 20  # rows of a table that are printed at most
 
 
 @declare("indexes", command)

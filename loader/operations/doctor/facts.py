@@ -1,5 +1,5 @@
-"""The facts that the rules of `doctor` judge: a server of this host and its databases. A fact is read when a rule first
-needs it. If a fact cannot be read, the reason is recorded, and the other rules go on."""
+"""The facts that the rules of `doctor` judge: a server of this host and its databases. Each fact is read when a rule
+first needs it. If a fact cannot be read, the reason is recorded, and the other rules go on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Fact = TypeVar("Fact")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`access` says how to bind to providers. Its URI overrides olcSyncrepl's. `quick` skips the check of indexes."""
+    """`access`: how to bind to providers; its URI overrides that of olcSyncrepl. `quick`: skip the check of indexes."""
 
     suffix: str | None = None
     repo: Path | None = None
@@ -50,8 +50,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """`pid` is None if slapd is not running. `pid_file` is the pid file that a dead slapd left, or "". `silence` says
-    why slapd does not answer, or is "". `failed`: suffix and error of each database that slapd cannot read."""
+    """`pid`: None if slapd is not running. `pid_file`: left by a slapd that died, or "". `silence`: why slapd does not
+    answer, or "". `failed`: suffix and error of each database that slapd cannot read."""
 
     pid: int | None = None
     pid_file: str = ""
@@ -60,9 +60,9 @@ class Slapd(msgspec.Struct, frozen=True):
 
 
 class Replication(msgspec.Struct, frozen=True):
-    """A consumer and one provider. `stored` is the contextCSN in the consumer's database. `shown` is the contextCSN
-    that the provider returned, or None. `age`: seconds since the newest stored change. `dead` says why the provider
-    cannot be reached, or is "". `refused` is the provider's error if it refuses the account of olcSyncrepl, or ""."""
+    """A consumer and one provider. `stored`: contextCSN in the consumer's database. `shown`: contextCSN that the
+    provider returned, or None. `age`: seconds since the newest stored change. `dead`: why the provider cannot be
+    reached, or "". `refused`: the provider's error if it refuses the account of olcSyncrepl, or ""."""
 
     provider: str
     stored: tuple[str, ...]
@@ -73,8 +73,8 @@ class Replication(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> float | None:
-        """Seconds between the newest changes of provider and consumer, for the server ID with the longest lag. None if
-        the provider shows no contextCSN. Infinite if the consumer has no CSN of one of the provider's server IDs."""
+        """Seconds by which the consumer's newest CSN is older than the provider's, for the server ID with the longest
+        lag. None if the provider shows no contextCSN. Infinite if the consumer lacks one of the server IDs."""
         if self.shown is None:
             return None
         consumer_csns, provider_csns = csn.by_server(self.stored), csn.by_server(self.shown)
@@ -87,8 +87,8 @@ class Replication(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A configuration and the slapd that runs on it. `unseen` has the facts that could not be read. `left_out` has the
-    facts that were not requested. They do not affect the status. Raises LoaderError if the suffix is unknown."""
+    """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
+    were not requested, which do not affect the status. Raises LoaderError if the suffix is unknown."""
 
     def __init__(self, config: Config, request: Request) -> None:
         self.config, self.request = config, request
@@ -111,7 +111,7 @@ class Server:
         self.unseen.append(Unseen(what, why))
 
     def read(self, what: str, read: Callable[[], Fact]) -> Fact | None:
-        """Returns the fact. If it cannot be read, returns None and records `what` as unseen."""
+        """Returns the fact. If it cannot be read, returns None and adds `what` to `unseen`."""
         try:
             return read()
         except LoaderError as error:
@@ -150,7 +150,7 @@ class Server:
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options of `ditseed tune` that name this server, and --apply. For a slapd.conf, "" replaces --apply."""
+        """Options of `ditseed tune` that name this server; and --apply, or "" for a slapd.conf."""
         pid = tools.slapd_on(self.config) if self.config.is_directory else None
         if pid is not None:
             return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
@@ -158,7 +158,7 @@ class Server:
 
 
 class Database:
-    """A database of the configuration. `name`: its type and its number in cn=config (`mdb1`)."""
+    """A database of the configuration. `name`: type and number in cn=config (`mdb1`)."""
 
     def __init__(self, server: Server, configured: Configured) -> None:
         self.server, self.configured = server, configured
@@ -169,7 +169,7 @@ class Database:
         return self.server.read(f"{self.suffix}: {what}", read)
 
     def read_data(self, what: str, read: Callable[[Path], Fact]) -> Fact | None:
-        """Like `read`, for a fact of the database directory. Returns None if data.mdb is missing or damaged."""
+        """Reads a fact of the database directory. Returns None also if data.mdb is missing or damaged."""
         return self.read(what, partial(read, self.data)) if self.data else None
 
     def tune_command(self, verb: str, *words: str) -> str:
@@ -199,23 +199,22 @@ class Database:
 
     @cached_property
     def idlexp(self) -> int | None:
-        with suppress(LoaderError):  # `drift` reports why
+        with suppress(LoaderError):  # `drift` reports the error
             return backmdb.settings(self.server.config, self.configured).idlexp
         return None
 
     @cached_property
     def limits(self) -> tuple[str, ...]:
-        """Values of olcLimits, then the olcSizeLimit for accounts to which no olcLimits applies."""
+        """Values of olcLimits, then the olcSizeLimit for accounts to which no olcLimits applies, or ""."""
         config, entry = self.server.config, self.configured.entry_dn
-        by_rank = config.reader("cn=config", backmdb.FRONTEND, entry)
-        sizes = by_rank.all("olcSizeLimit")
+        sizes = config.reader("cn=config", backmdb.FRONTEND, entry).all("olcSizeLimit")  # the database overrides
         return (*config.values(entry, "olcLimits"), next(reversed(sizes), ""))
 
     @cached_property
     def nosync_holder(self) -> str:
-        """The owner of a nosync lease that is still in force, such as a running load. "" if there is none."""
-        lasting = self.read("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
-        return next((lent.why or lent.by for lent in lasting if lent.database == self.suffix), "")
+        """The purpose or owner of a nosync lease in force, such as a running load. "" if there is no lease."""
+        active = self.read("leases", lambda: lease.active(leases.identity(self.server.config), "nosync")) or ()
+        return next((lent.why or lent.by for lent in active if lent.database == self.suffix), "")
 
     @cached_property
     def is_replicated(self) -> bool:
@@ -228,8 +227,8 @@ class Database:
 
     @cached_property
     def unreplayable(self) -> list[str]:
-        """Why `backup restore --until` refuses the database. Empty if the configuration has words that none knows."""
-        with suppress(LoaderError):  # `drift` reports why
+        """Why `backup restore --until` refuses the database. Empty if the configuration cannot be interpreted."""
+        with suppress(LoaderError):  # `drift` reports the error
             return replay.unreplayable(self.server.config, self.configured)
         return []
 
@@ -242,7 +241,7 @@ class Database:
 
     @cached_property
     def tables(self) -> Path | None:
-        """The database directory. None if its tables must not be opened."""
+        """The database directory. None if data.mdb is missing or damaged, or if opening it would clear dead readers."""
         if self.data is not None and self._has_dead_readers:
             why = "opening the database would clear the slots of dead readers; do that first with --fix"
             self.server.record_unseen(f"{self.suffix}: tables, indexes, contextCSN", why)
@@ -251,8 +250,8 @@ class Database:
 
     @cached_property
     def _has_dead_readers(self) -> bool:
-        """Whether slots of dead readers keep pages from reuse. Opening the database would clear the slots before `seen`
-        can report them. True if the slots cannot be read."""
+        """Whether slots of dead readers prevent the reuse of pages. Opening the database would clear the slots before
+        `seen` can report them. True if the slots cannot be read."""
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
@@ -261,11 +260,11 @@ class Database:
             newest = meta.read_meta(directory).txnid
             return any(not slot.is_alive and (slot.txnid or newest) < newest for slot in readers.slots(directory))
         except (LoaderError, OSError):
-            return newest is not None  # without meta pages, the database cannot be opened
+            return newest is not None  # None: without meta pages, LMDB does not open the database
 
     @cached_property
     def damage(self) -> str:
-        """Says what a short check finds wrong with data.mdb. "" if data.mdb is sound."""
+        """What a short check finds wrong with data.mdb, or ""."""
         directory = self.configured.directory
         if directory is None:
             return ""
@@ -286,11 +285,8 @@ class Database:
     @cached_property
     def slots(self) -> tuple[int, int]:
         """The number of reader slots in lock.mdb, and the number of slots of living processes."""
-
-        def read_fact(directory: Path) -> tuple[int, int]:
-            return readers.capacity(directory), sum(slot.is_alive for slot in readers.slots(directory))
-
-        return self.read_data("reader slots", read_fact) or (0, 0)
+        slots = self.read_data("reader slots", lambda path: (readers.capacity(path), readers.slots(path)))
+        return (slots[0], sum(slot.is_alive for slot in slots[1])) if slots else (0, 0)
 
     @cached_property
     def format(self) -> int | None:
@@ -300,7 +296,7 @@ class Database:
     def drift(self) -> Fit | None:
         """How a sample of the entries fits the configuration. None if this was not checked."""
         config, database, directory = self.server.config, self.configured, self.tables
-        # slapd cannot open a file of another format, so there is nothing to compare the indexes with.
+        # Indexes of a data format that slapd cannot open are not compared with slapd's.
         if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
             return None
 
@@ -333,8 +329,8 @@ class Database:
             yield self._provider(login, replace(access, uri=uri, base=base), stored)
 
     def _provider(self, login: Connection | None, override: Connection, stored: tuple[str, ...]) -> Replication:
-        """Reads the provider's contextCSN as `override` (command line), else as `login` (olcSyncrepl). Always
-        binds as `login`, too, because replication needs that account."""
+        """Reads the provider's contextCSN as `override` (command line) or else as `login` (olcSyncrepl). In any case
+        binds as `login`, because replication needs that account."""
         is_explicit = login is None or login.uri != override.uri or bool(override.bind_dn or override.mechanism)
         shown: tuple[str, ...] | None = None
         dead = refused = ""
@@ -352,21 +348,19 @@ class Database:
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
                     self.server.record_unseen(what, str(error))
-        age = None
-        if stored:
-            written = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp()
-            age = max(0.0, time.time() - written)
+        newest = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp() if stored else None
+        age = None if newest is None else max(0.0, time.time() - newest)
         return Replication(str(override.uri), stored, shown, age, dead, refused)
 
 
 def _damage(directory: Path, may_open: bool) -> str:
-    """Returns what is wrong with data.mdb, or "". `may_open` also reads tables: LMDB then clears dead readers."""
+    """Returns what is wrong with data.mdb, or "". With `may_open`, also reads tables: LMDB then clears dead readers."""
     path = meta.data_file(directory)
     if not directory.is_dir():
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
-    try:  # If the disk is dead, slapd and all other checks still read from the page cache.
+    try:  # with a direct read, because slapd and all other checks read a dead disk's pages from the page cache
         with closing(probes.open_reader(path)) as reader:
             reader.measure()
     except (Unmeasurable, LoaderError):
@@ -379,7 +373,7 @@ def _damage(directory: Path, may_open: bool) -> str:
         page = meta.read_meta(directory)
         lost_bytes = page.used - path.stat().st_size
         if lost_bytes > 0:
-            # LMDB never writes pages that a transaction allocates at the end of the file and frees again.
+            # If a transaction allocates pages at the end of the file and frees them again, LMDB does not write them.
             free = sum(readers.free_list(directory)[1].values()) * page.page_size
             if lost_bytes > free or lost_bytes % page.page_size:
                 raise MdbDamaged(path=path, reason=f"it was cut: {lost_bytes} bytes at its end are gone")

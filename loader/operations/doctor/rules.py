@@ -31,6 +31,7 @@ from loader.operations.monitoring import Status
 from loader.operations.publish import REPLACED
 from loader.operations.storage import check as storage_check
 from loader.operations.storage.findings import Finding, Severity
+from loader.operations.tune.syncing import has_timed_checkpoint
 from loader.progress import Meter
 from loader.server import tools
 from loader.storage import files
@@ -40,7 +41,7 @@ CRITICAL, WARNING, NOTE, OK = Severity.CRITICAL, Severity.WARNING, Severity.NOTE
 
 AVAILABLE_WARNING, AVAILABLE_CRITICAL = 0.20, 0.10  # available share of maxsize
 BEHIND_WARNING, BEHIND_CRITICAL = 300.0, 3600.0  # seconds that a consumer is behind, by contextCSN
-BACKUP_AGE = 26 * 3600.0  # seconds; if the last backup is older, a finding says so
+BACKUP_AGE = 26 * 3600.0  # seconds; an older last backup is a finding
 _SHOWN = 5  # names listed in one finding
 _DAY = 86_400.0
 SHARED_ID = (
@@ -49,7 +50,7 @@ SHARED_ID = (
 )
 _LOG = "journalctl -u slapd -n 50"
 
-# Document that gives the reason -> rules with that reason.
+# Document that supports the reason of a finding -> rules.
 _SOURCES = {
     "docs/add.md": ("lease",),
     "docs/restore.md": ("accesslog", "data", "kept"),
@@ -76,7 +77,8 @@ SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 
 
 def judged(server: Server) -> tuple[Finding, ...]:
-    """Returns all findings, the worst first. Within a severity, causes precede their effects, as in this code."""
+    """Returns all findings, the worst first. Within a severity, they keep the order of this code: causes before their
+    effects."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
     findings += _of_each(
         server, _room, _readers, _durability, _format, _contents, _replication, _backups, _settings, _accesslog
@@ -93,8 +95,8 @@ def _of_each(server: Server, *rules: Callable[[Database], Findings]) -> Findings
 
 
 def finding(rule: str, severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
-    """Returns a finding. An OK finding gets neither `why` nor `mend`. If `subject` is "", the caller sets it to the
-    suffix or to the path of the configuration."""
+    """Returns a finding, without `why` and `mend` if it is OK. If `subject` is "", `_of_each` sets it to the suffix, or
+    `judged` to the path of the configuration."""
     if severity is OK:
         why, mend = "", ()
     return Finding(severity, rule, subject, what, why, mend, SOURCES[rule])
@@ -119,7 +121,7 @@ def _data(database: Database) -> Findings:
         yield finding("data", CRITICAL, database.damage, why, *mend)
 
 
-# (suffix, "configuration" or "TLS"; "read" or "write") -> path of a file that slapd's account cannot read or write
+# (suffix, "configuration" or "TLS"; "read" or "write") -> path of a file to which slapd's account has no such access
 # -> whether the account owns the file
 Denied = dict[tuple[str, str], dict[str, bool]]
 
@@ -141,12 +143,12 @@ def _access(server: Server) -> Findings:
 
 
 def _denied(server: Server) -> tuple[str, Denied]:
-    """Returns the name of slapd's account ("" for root), and the files that it needs but cannot read or write."""
+    """Returns the name of slapd's account ("" for root), and files that it needs, but cannot read or write."""
     config, by_suffix = server.config, dict[str, list[Path]]()
     for database in server.databases:
         if directory := database.configured.directory:
             by_suffix[database.suffix] = [directory, directory / meta.DATA, directory / "lock.mdb"]
-    # Takes the account of the running slapd. If none runs, takes the owner of most of its files; root comes last.
+    # The account of the running slapd or, if none runs, the owner of most of its files, preferably not root.
     pid = tools.slapd_on(config)
     uid = None if pid is None else tools.account_of(pid)
     if uid is None:
@@ -157,7 +159,7 @@ def _denied(server: Server) -> tuple[str, Denied]:
         return "", {}
     try:
         account = pwd.getpwuid(uid)
-    except KeyError:  # usual in a container; `_denied_to` needs a name only if root asks
+    except KeyError:  # usual in a container; only root needs the name, for setpriv in `_denied_to`
         if os.geteuid() != uid:
             raise UsageProblem(reason=f"slapd runs as user ID {uid}, which has no name on this host") from None
         account = pwd.struct_passwd((str(uid), "", uid, os.getegid(), "", "/", ""))
@@ -171,7 +173,7 @@ def _denied(server: Server) -> tuple[str, Denied]:
     denied |= _denied_to(account, "configuration", [config.path])
     tls = _tls_files(server, "Certificate", "CertificateKey", "CACertificate")
     denied |= _denied_to(account, "TLS", tls, "-maxdepth", "0")
-    # slapd never writes to slapd.conf, to TLS files, or to a slapd.d whose top directory is read-only.
+    # slapd does not write to slapd.conf, to TLS files, or to a slapd.d with a read-only top directory.
     denied.pop(("TLS", "write"), None)
     if not config.is_directory or server.path in denied.get(("configuration", "write"), ()):
         denied.pop(("configuration", "write"), None)
@@ -181,21 +183,21 @@ def _denied(server: Server) -> tuple[str, Denied]:
 def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], *options: str) -> Denied:
     """Returns the files that `account` may not read or write. Runs find(1) as the account, because find uses access(2),
     which respects ACLs and read-only mounts."""
-    paths_there = [str(path) for path in paths if path.exists()]
+    existing = [str(path) for path in paths if path.exists()]
     denied: Denied = {}
-    if not paths_there:
+    if not existing:
         return denied
-    # Letters that find prints before a path: r: unreadable, w: not writable, x: a directory that cannot be entered.
+    # find prints a letter before each path: r: unreadable, w: not writable, x: a directory that cannot be entered.
     tests = "! -readable -printf r%p\\0 -o ! -writable -printf w%p\\0 -o -type d ! -executable -printf x%p\\0"
-    command = ["find", "-H", *paths_there, *options, *tests.split(" ")]
+    command = ["find", "-H", *existing, *options, *tests.split(" ")]
     if os.geteuid() != account.pw_uid:
         ids = (f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups")
         command = ["setpriv", *ids, "--pdeathsig=KILL", "--", *command]
     answer = child.run(command)
     lines = [os.fsdecode(line) for line in answer.out.split(b"\0") if line]
     if answer.status != 0:
-        # Status 1: find names a path below a directory that the account cannot enter, or setpriv failed.
-        lines = lines or [f"r{path}" for path in paths_there if any(path in word for word in answer.stderr_lines)]
+        # Exit status 1: the account cannot enter a directory, which find names on stderr, or setpriv failed.
+        lines = lines or [f"r{path}" for path in existing if any(path in word for word in answer.stderr_lines)]
         if answer.status != 1 or not lines:
             raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.stderr_lines[-2:]))
     for line in lines:
@@ -231,7 +233,7 @@ def _room(database: Database) -> Findings:
     if room is None:
         return
     share = room.available / room.maxsize if room.maxsize else 0.0
-    # The data file grows with each transaction only while a reader keeps the freed pages.
+    # room.growth is None if every reader is up to date: LMDB then reuses freed pages, and the file hardly grows.
     seconds = room.available / room.growth if room.growth else float("inf")
     is_disk_short = room.disk_free < room.maxsize - room.used
     what = (
@@ -276,7 +278,7 @@ def _readers(database: Database) -> Findings:
     if dead := [reader for reader in database.readers if not reader.is_alive]:
         lag = max(reader.lag for reader in dead)
         pids = ", ".join(dict.fromkeys(str(reader.pid) for reader in dead))
-        # A slot that does not lag is harmless, and any killed process may leave one.
+        # Any killed process may leave a slot. A slot that does not lag is harmless.
         severity = WARNING if lag else NOTE
         what = f"reader slots of dead processes ({pids}), the oldest {units.number(lag)} transactions behind"
         why = "A killed slapcat or backup keeps its slot, and all pages freed since, until LMDB checks the slots."
@@ -300,7 +302,7 @@ def _readers(database: Database) -> Findings:
 
 def _leases(server: Server) -> Findings:
     for lease in server.leases:
-        # A larger session log stays after the run on purpose, until `replica release` shrinks it.
+        # A larger session log stays after a run on purpose, until `replica release` shrinks it.
         severity = NOTE if lease.kind == "sessionlog" else WARNING
         what = f"{lease.kind} at {lease.target} was changed by a run of {lease.taken} and not restored"
         why = "The run was killed, or could not reach the server when it ended."
@@ -311,8 +313,7 @@ def _durability(database: Database) -> Findings:
     configured = database.configured
     flags = {flag.lower() for flag in configured.env_flags}
     if configured.nosync:
-        minutes = (configured.checkpoint or "").split()[1:]
-        is_flushed = len(minutes) == 1 and minutes[0].isdigit() and int(minutes[0]) > 0
+        is_flushed = has_timed_checkpoint(configured)
         setter = "not set by a run of ditseed"
         if ("nosync", database.suffix) in [(lease.kind, lease.database) for lease in database.server.leases]:
             setter = "left by a run"
@@ -388,7 +389,7 @@ def _contents(database: Database) -> Findings:
     if rebuild := [name for name in drift.rebuild if name not in drift.left_out]:
         what = f"the index of {listed(rebuild)} lacks entries or has too many"
         why = "Searches that use it miss entries without an error. The database was loaded with another configuration."
-        # Given several attributes, slapindex may skip some of them; given none, it rebuilds all indexes.
+        # If several attributes are given, slapindex may skip some. If none is given, it rebuilds all indexes.
         attributes = rebuild if len(rebuild) == 1 else ()
         yield finding("indexes", WARNING, what, why, *database.slapindex(*attributes))
     elif not (drift.unknown or drift.otherwise):
@@ -436,7 +437,7 @@ def _replication(database: Database) -> Findings:
             what = f"a consumer of {link.provider}, which did not show its contextCSN; the consumer {stored}"
             why = "The consumer is behind only if the provider has changed since."
             yield finding("replication", NOTE, what, why, "ditseed doctor -H PROVIDER -D DN -y FILE")
-    # The database may legitimately be newer if it accepts writes, or if a provider shows no contextCSN.
+    # A database that accepts writes may be newer than its provider. A provider without contextCSN proves nothing.
     if database.is_multi_provider or not all(link.shown for link in consumer):
         return
     shown = csn.by_server(text for link in consumer for text in link.shown or ())
@@ -451,21 +452,20 @@ def _replication(database: Database) -> Findings:
 
 
 def _storage(server: Server) -> Findings:
-    """Yields each finding of `storage check` that is a warning or worse. Databases may share a volume and its
-    findings."""
-    seen_findings = set[Finding]()
+    """Yields the warnings of `storage check` and worse findings, once for all databases that share a volume."""
+    reported = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
         report = database.read("storage", look) if database.data else None
-        # Unreadable facts of `storage check` do not affect the status: in a container, tune2fs and lvs see no device.
+        # Facts that `storage check` cannot read do not affect the status: tune2fs and lvs see no device in a container.
         server.left_out += [fact for fact in (report.situation.unseen if report else ()) if fact not in server.left_out]
         for each in report.findings if report else ():
-            # The rules `maxsize` and `sync` cover maxsize.used and nosync in more detail.
-            if each.severity.rank < WARNING.rank or each in seen_findings or each.rule in ("maxsize.used", "nosync"):
-                continue
-            seen_findings.add(each)
-            why = f"{each.why} All findings: ditseed storage check {database.directory}".strip()
-            yield replace(each, rule=f"storage.{each.rule}", why=why)
+            # The rules `maxsize` and `sync` of doctor replace maxsize.used and nosync.
+            is_own_rule = each.rule in ("maxsize.used", "nosync")
+            if each.severity.rank >= WARNING.rank and not is_own_rule and each not in reported:
+                reported.add(each)
+                why = f"{each.why} All findings: ditseed storage check {database.directory}".strip()
+                yield replace(each, rule=f"storage.{each.rule}", why=why)
 
 
 def _backups(database: Database) -> Findings:
@@ -489,14 +489,14 @@ def _backups(database: Database) -> Findings:
 
 
 def _tls_files(server: Server, *kinds: str) -> list[Path]:
-    """Returns the paths of the configured files. `kinds`: Certificate, CertificateKey, CACertificate."""
+    """Returns the configured paths. `kinds`: Certificate, CertificateKey, CACertificate."""
     names = [f"olcTLS{kind}File" for kind in kinds]
     return [Path(value) for name in names for value in server.config.values("cn=config", name)]
 
 
 class Certificate(NamedTuple):
-    """`remaining`: seconds until the certificate expires. `is_one_of_many`: its file has several, and slapd may use
-    only some."""
+    """`remaining`: seconds until the certificate expires. `is_one_of_many`: its file has others, too, and slapd may use
+    only some of them."""
 
     subject: str
     remaining: float
@@ -520,7 +520,7 @@ def _certificates(server: Server) -> Findings:
 
 
 def _unusable_pair(server: Server) -> str:
-    """Returns why slapd cannot use its certificate. Returns "" if slapd can use it, or has none."""
+    """Returns why slapd cannot use its certificate. "" if slapd can use it, or has none."""
     pair = _tls_files(server, "Certificate", "CertificateKey")
     for path in (*pair, *_tls_files(server, "CACertificate")):
         if not path.exists():
@@ -528,7 +528,7 @@ def _unusable_pair(server: Server) -> str:
     if len(pair) != 2:
         return ""
     certificate, key = pair
-    # openssl also fails on a key with a passphrase, which slapd cannot use either.
+    # openssl fails on a key with a passphrase. slapd cannot use such a key either.
     public_key = _openssl(certificate, "x509", "-noout", "-pubkey")
     if public_key != _openssl(key, "pkey", "-pubout", "-passin", "pass:"):
         return f"the key {key} does not belong to the certificate {certificate}"
@@ -536,7 +536,7 @@ def _unusable_pair(server: Server) -> str:
 
 
 def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
-    """Returns the output of openssl for `pem`, or for the file if `pem` is None. Raises ToolFailed if openssl fails."""
+    """Returns the output of openssl for the input `pem`, or for the file `path` if `pem` is None. Raises ToolFailed."""
     answer = child.run(["openssl", *arguments], stdin=files.read(path) if pem is None else pem)
     if answer.status != 0:
         reason = f"{path}: {'; '.join(answer.stderr_lines[-2:])}"
@@ -546,7 +546,7 @@ def _openssl(path: Path, *arguments: str, pem: bytes | None = None) -> bytes:
 
 def certificates_of(path: Path) -> list[Certificate]:
     pem = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-    blocks = pem.findall(files.read(path))[:20]  # a server's own file has fewer; a CA bundle may have hundreds
+    blocks = pem.findall(files.read(path))[:20]  # at most 20, because a CA bundle may have hundreds
     if not blocks:
         raise UsageProblem(reason=f"{path} has no certificate in PEM format")
     certificates = []
@@ -591,7 +591,7 @@ _AGE = re.compile(r"(?:(\d+)\+)?(\d+):(\d+)(?::(\d+))?")  # [days+]hours:minutes
 
 
 def _accesslog(database: Database) -> Findings:
-    """Judges whether `backup restore --until` can replay the database's log, and prove it complete."""
+    """Judges whether `backup restore --until` can replay the database's log, and prove that the log is complete."""
     config, refused, (where, _) = database.server.config, database.unreplayable, database.server.tune_options
     where = where if where.startswith("-H") else "-H ldapi:/// -Y EXTERNAL"
     for log, overlay in replay.logs_of(config, database.configured):
@@ -605,7 +605,7 @@ def _accesslog(database: Database) -> Findings:
             kept = sum(int(part or 0) * size for part, size in zip(age.groups(), (_DAY, 3600, 60, 1), strict=True))
         has_csn = "entrycsn" in map(str.lower, attributes)
         hides_failures = entry.flag("olcAccessLogSuccess", False)
-        # Whether a setting is wrong, why, and the values that mend it.
+        # Whether a setting is wrong, the problem, the setting, the value that fixes it.
         rows = (
             (bool(unlogged), unlogged, "Ops", " ".join([*ops, "writes"])),
             (hides_failures, "logsuccess hides rollbacks", "Success", "FALSE"),

@@ -1,5 +1,5 @@
-"""`tune`: shows, assesses and changes settings of a database. All changes go through this module. It checks a change,
-makes it and reads it back. For a slapd.conf, it only prints the lines to change."""
+"""`tune`: shows, assesses and changes settings of a database. All changes go through `carry_out`, which checks a
+change, makes it and reads it back. For a slapd.conf, it only returns the lines to change."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ EDIT = "Change these lines of the configuration, check it with `slaptest -u`, an
 
 
 class Plan(Struct, frozen=True):
-    """New settings of one database. `holds` returns whether a database has them already. `undo` has the arguments of
-    `ditseed tune` that revert the change. It lacks those that name the server."""
+    """New settings of one database. `holds` returns whether a database has them already. `undo`: arguments of `ditseed
+    tune` that revert the change, without those that name the server."""
 
     database: Database
     changes: tuple[Change, ...]
@@ -50,8 +50,8 @@ class State(str, Enum):
 
 
 class Outcome(Struct, frozen=True):
-    """The result of a change. `difference` is an LDIF change record of cn=config, or the lines to change in a
-    slapd.conf. `undo` is the command that restores the previous setting, or "" for a slapd.conf."""
+    """The result of a change. `difference`: LDIF change record of cn=config, or the lines to change in a slapd.conf.
+    `undo`: command that restores the previous setting, or "" for a slapd.conf."""
 
     state: State
     difference: str = ""
@@ -60,8 +60,8 @@ class Outcome(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """The place of the settings: a slapd.d, a slapd.conf, or cn=config of a server. `session` is set only for a server.
-    `arguments` are the options of ditseed that name this target. `local`: whether the databases are on this host."""
+    """A slapd.d, a slapd.conf, or cn=config of a server. `arguments`: options of ditseed that name this target.
+    `session`: None unless the target is a server. `local`: whether the databases are on this host."""
 
     config: Config
     arguments: tuple[str, ...]
@@ -73,18 +73,18 @@ class Target(Struct, frozen=True):
         return cls(config, ("--config", str(config.path.absolute())))
 
     def databases(self, suffix: str | None) -> Sequence[Database]:
-        """Returns the database of `suffix`. If `suffix` is None, returns all mdb databases."""
+        """Returns the database of `suffix`, or all mdb databases if `suffix` is None."""
         return [self.config.database(suffix)] if suffix is not None else self.config.mdb_databases
 
     def changes(self, database: Database, values: Mapping[str, tuple[str, ...]]) -> tuple[Change, ...]:
-        """Returns a change for each attribute whose present values differ from those in `values`."""
+        """Returns a change for each attribute whose present values differ from `values`."""
         before = {name: self.config.values(database.entry_dn, name) for name in values}
         return tuple(Change(name, before[name], after) for name, after in values.items() if before[name] != after)
 
     def prepare(self, plan: Plan) -> tuple[str, Callable[[], None] | None]:
         """Checks the change on a copy of the configuration. Returns the difference as in `Outcome`, and a function that
-        makes the change. For a slapd.conf, which only the operator edits, the function is None. Raises
-        ConfigNotEditable, ConfigRefused, ServerRunning, NotPermitted."""
+        makes the change, or None for a slapd.conf, which only the operator edits. Raises ConfigNotEditable,
+        ConfigRefused, ServerRunning, NotPermitted."""
         config, session, database = self.config, self.session, plan.database
         if session is None and not config.is_directory:
             lines = slapd_conf.lines_to_change(config.path, database.suffix, plan.changes)
@@ -98,7 +98,7 @@ class Target(Struct, frozen=True):
                 raise not_editable(config.where, reason, advice=advice)
             return record, lambda: configuration.modify(session, database.entry_dn, plan.changes)
 
-        # The change replaces one file of the slapd.d. First, slapd's own tools read the new file.
+        # The change replaces one file of the slapd.d. Before that, slapd's tools must read the new file.
         require_stopped(config)
         files.require_writable(config.path)
         path, old, new, after = configuration.replacement(config, database, plan.changes)
@@ -112,7 +112,7 @@ def require_stopped(
     reason: str = "it would not notice a change of the files",
     advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL instead of --config. Or stop it first.",
 ) -> None:
-    """Raises ServerRunning if a slapd uses the configuration: this slapd would overwrite a change of the files."""
+    """Raises ServerRunning if a slapd uses the configuration, because it would overwrite a change of the files."""
     pid = tools.slapd_on(config)
     for database in config.mdb_databases if pid is None else ():
         holder = holders.holder(database.directory) if database.directory else None
@@ -136,10 +136,8 @@ def opened(where: Path | Connection) -> Iterator[Target]:
 
 
 def carry_out(target: Target, plan: Plan, apply: bool, first: Callable[[], Sequence[str]] | None = None) -> Outcome:
-    """Checks the change and, with `apply`, makes it. Before that, `first` is called: it builds new indexes and returns
-    notes.
-
-    After a kill, the operator repeats the command. It makes the change, or finds that the change was made."""
+    """Checks the change and, with `apply`, makes it. Before that, calls `first`, which builds new indexes and returns
+    notes. Safe to kill and repeat."""
     if plan.holds(plan.database):
         return Outcome(State.UNCHANGED)
     config, suffix = target.config, plan.database.suffix
@@ -176,8 +174,8 @@ def maxsize_plan(target: Target, database: Database, size: int) -> Plan:
 
 
 def apply_maxsize(config: Config, database: Database, size: int) -> None:
-    """Sets maxsize in the slapd.d that `config` was read from. For a slapd.conf, logs the line to change. Raises
-    ServerRunning, NotPermitted, ConfigNotEditable, ConfigRefused, without having changed anything."""
+    """Sets maxsize in a slapd.d. For a slapd.conf, logs the line to change. Raises ServerRunning, NotPermitted,
+    ConfigNotEditable or ConfigRefused before it changes anything."""
     target = Target.of_files(config)
     outcome = carry_out(target, maxsize_plan(target, database, size), apply=config.is_directory)
     if outcome.state is State.BY_HAND:

@@ -1,5 +1,5 @@
-"""Lists and changes the indexes of a database. Shows their cost, and which indexes searches use or lack. The searches
-are read from slapd's log or from files of filters."""
+"""Lists and changes the indexes of a database. Shows their cost, and which indexes searches use or lack. Reads the
+searches from slapd's log or from files of filters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from loader.storage import files, held
 from loader.storage.files import Owner
 
 WORKSHOP = ".ditseed-index"  # subdirectory of the database directory for data that does not fit into memory
-# slapd does not record how far it has built an index.
+# If slapd ends while it builds an index: it does not record how far it came.
 _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
     "`ditseed verify --verify indexes` shows this; to rebuild the index, --remove it and --add it again"
@@ -43,7 +43,7 @@ _SYNC = frozenset(name.lower() for name in indexes.SYNC)
 
 
 class IndexSettings(Struct, frozen=True):
-    """The indexes of a database. `keys`: number of records of each index. Empty if the files are on another host."""
+    """The indexes of a database. `keys`: index -> number of records; empty if the files are on another host."""
 
     suffix: str
     indexes: Indexes
@@ -81,7 +81,7 @@ def change_indexes(
     reindex: bool = True,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Changes the list of indexes. In a slapd.d, `reindex` builds new indexes before the configuration names them."""
+    """Changes the list of indexes. With `reindex`, builds new indexes of a slapd.d before it names them there."""
     config, database = target.config, target.config.database(suffix)
     present = indexes.parse(database.indexes)
     reindex = reindex and config.is_directory
@@ -144,9 +144,9 @@ def _plan(target: Target, database: Database, requested: IndexChange, reindex: b
 
 
 def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
-    """Builds new indexes before the configuration names them. Returns notes. slapd must be stopped. The core rebuilds
-    the index tables in one transaction, with the old and the new kinds. So after a kill, slapd finds all entries with
-    the old or the new configuration. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
+    """Builds new indexes before the configuration names them. slapd must be stopped. Returns notes. The core rebuilds
+    the index tables in one transaction, with the old and the new kinds, so that slapd finds all entries with either
+    configuration after a kill. Raises MapFull, NoSpace, MdbDamaged, ToolFailed."""
     directory = plan.database.directory
     if directory is None or not (directory / DATA).exists():
         return ()  # there are no entries to index yet
@@ -169,11 +169,11 @@ def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[st
 
 
 def _run_slapindex(config: Config, plan: Plan, directory: Path, progress: Progress) -> None:
-    """Runs slapindex as the owner of the database, with the changed configuration. slapindex only adds keys. So the old
-    indexes are still complete if it fails or is killed. Raises MapFull, ToolFailed, FileUnsafe."""
+    """Runs slapindex as the owner of the database, with the changed configuration. slapindex only adds keys, so that
+    the old indexes stay complete if it fails or is killed. Raises MapFull, ToolFailed, FileUnsafe."""
     with held.opened(directory) as open_dir, open_dir.pinned(DATA, written=True) as data:
         owner = Owner.of(data)
-        # slapindex follows symbolic links in the directory. If others can write there, it must not run as root.
+        # slapindex follows symbolic links, so it must not run as root if others can write to the directory.
         if owner.uid == 0 and open_dir.is_foreign:
             owner = Owner.from_status(open_dir.status)
     settings: dict[str, list[bytes]] = {"olcDbDirectory": [bytes(directory)]}
@@ -202,7 +202,7 @@ class IndexUse(Struct, frozen=True):
 
 
 class MissingIndex(Struct, frozen=True):
-    """`searches`: number of searches that lack the index. `seconds`: total time. `filter`: the slowest search's."""
+    """`searches`: number of searches that lack the index. `seconds`: their total time. `filter`: of the slowest."""
 
     index: str
     searches: int
@@ -211,8 +211,8 @@ class MissingIndex(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """The searches of a database. `of_base`: number of searches for a single entry by its DN. `searches`: number of all
-    other searches. `unindexed`: number of searches that read every entry in their scope."""
+    """Numbers of searches of a database. `of_base`: of a single entry by its DN. `searches`: all others. `unindexed`:
+    those that read every entry in their scope."""
 
     suffix: str
     searches: int
@@ -279,9 +279,9 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
 
 class IndexCost(Struct, frozen=True):
-    """The index table of an attribute, shared by all kinds of its index. `indexes` is empty if only an earlier
-    configuration had the index. `share`: part of the bytes in use. `records`: number of entry IDs, plus three for each
-    of the `ranges`. `unused` has arguments of --remove for kinds that no search uses. None: no searches were given."""
+    """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if only an earlier
+    configuration had the index. `share`: of the bytes in use. `records`: number of entry IDs, plus three for each of
+    the `ranges`. `unused`: arguments of --remove for kinds that no search uses; None without searches."""
 
     attribute: str
     indexes: tuple[str, ...]
@@ -299,7 +299,7 @@ class IndexCost(Struct, frozen=True):
 
 
 class Costs(Struct, frozen=True):
-    """`used`: bytes of the file in use. `idlexp`: slapd stores a key with more than 2^idlexp - 1 IDs as a range."""
+    """`used`: bytes in use. `idlexp`: slapd stores a key with more than 2^idlexp - 1 entry IDs as a range."""
 
     suffix: str
     used: int
@@ -313,7 +313,7 @@ def costs(target: Target, database: Database, use: Usage | None, progress: Progr
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:
         index_costs = contents.index_costs(database.directory, meter)
-    # A table has the name of its attribute type: `cn;lang-de` shares the table of cn.
+    # cn;lang-de has the table of its attribute type, cn.
     configured: dict[str, list[Index]] = {}
     for index in indexes.configured(database.indexes).values():
         configured.setdefault(index.key.partition(";")[0], []).append(index)

@@ -1,5 +1,5 @@
-"""Shows how much of its map a database uses, and sets maxsize. The recommended maxsize is a multiple of the bytes in
-use. For a planned load, it is the estimated size plus room for growth, readers and transactions."""
+"""Shows the map usage of databases, and sets maxsize. The recommended maxsize is a multiple of the bytes in use or, for
+a planned load, the estimated size plus room for growth, readers and transactions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ from loader.sources.location import Kind, LdifFiles, locate
 from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
 
-SHORT = 1.5  # if maxsize is below 1.5 times the used bytes, a long reader (slapcat, a backup) can fill the map
-READER = 3600  # assumed duration of the longest read transaction (slapcat, a backup, an export), in seconds
-_SAMPLE = SampleSize()
-WRITES = 10  # assumed write transactions per second while that reader runs
+SHORT = 1.5  # factor; if maxsize is less than SHORT times the used bytes, a long reader can fill the map
+READER = 3600  # seconds; assumed duration of the longest read transaction (slapcat, a backup, an export)
+WRITES = 10  # assumed write transactions per second during the longest read transaction
 _ELSEWHERE = (
     "the present database is not counted, because its files are on the host of slapd: "
     "add the bytes that `ditseed tune maxsize` shows there as used"
@@ -36,14 +35,14 @@ _ELSEWHERE = (
 
 
 class MapUsage(Struct, frozen=True):
-    """Sizes are in bytes. A size is None if there is no database, or another host's monitor is unreadable."""
+    """Sizes are in bytes, and None if there is no data.mdb, or if another host's monitor is unreadable."""
 
     suffix: str
     directory: str
     maxsize: int
     map_size: int | None = None  # from the meta page or, for another host, from slapd's monitor
-    used: int | None = None  # bytes up to the last page that was ever used, with free pages
-    free: int | None = None  # free bytes of the file system
+    used: int | None = None  # up to the last page ever used, including free pages
+    free: int | None = None  # on the file system
     recommended: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -53,8 +52,8 @@ def map_usages(target: Target, suffix: str | None) -> list[MapUsage]:
 
 
 def map_usage(database: Database, target: Target) -> MapUsage:
-    """Returns the map usage from the database's files or, for another host, from the monitor of its slapd. The
-    recommended maxsize is at least the configured one, because address space costs nothing."""
+    """Returns the map usage from the files of the database or, for another host, from the monitor of its slapd. The
+    recommended maxsize is at least the configured maxsize, because address space costs nothing."""
     usage, directory = MapUsage(database.suffix, str(database.directory), database.maxsize), database.directory
     if directory is None:
         return usage
@@ -71,8 +70,8 @@ def map_usage(database: Database, target: Target) -> MapUsage:
         if len(pages) != 2:
             return usage
         most, used = (pages[name] for name in counters)
-        # The monitor shows numbers of pages, but not the page size. slapd maps maxsize bytes, or more if the file is
-        # longer.
+        # The monitor shows numbers of pages, but not the page size. It follows from maxsize: slapd maps maxsize bytes,
+        # or more if the file is longer, so maxsize / pages is at most the page size, which is a power of two.
         at_most = maxsize // max(1, most)
         page_size = max(backmdb.PAGE_SIZE, 1 << max(0, at_most - 1).bit_length())
         used, map_size = used * page_size, most * page_size
@@ -88,7 +87,8 @@ def map_usage(database: Database, target: Target) -> MapUsage:
 
 
 def change_maxsize(target: Target, suffix: str | None, size: int | str | None, apply: bool) -> Outcome:
-    """Changes maxsize. "auto" and None stand for the recommended size. Raises MaxsizeTooSmall, UsageProblem."""
+    """Changes maxsize to `size` bytes, or to the recommended size ("auto" or None). Raises MaxsizeTooSmall,
+    UsageProblem."""
     database = target.config.database(suffix)
     usage = map_usage(database, target)
     if isinstance(size, int):
@@ -112,8 +112,8 @@ class Term(Struct, frozen=True):
 
 
 class LoadPlan(Struct, frozen=True):
-    """The maxsize that a load needs. `now`, `after`: bytes in use before and after the load. `recommended` is the sum
-    of the terms, rounded up to GiB, and at least the configured maxsize. `notes` say what the sample may miss."""
+    """The maxsize that a load needs. `now`, `after`: bytes in use before and after the load. `recommended`: sum of the
+    terms in whole GiB, at least the configured maxsize. `notes`: what the sample may miss."""
 
     suffix: str
     maxsize: int
@@ -126,13 +126,13 @@ class LoadPlan(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """A planned load. `source` is LDIF, an export or a database directory. It is ignored if there is a `provider`.
-    `growth` is the expected growth after the load, as a share of the bytes then in use."""
+    """A planned load. `source`: LDIF, an export or a database directory; ignored with a `provider`. `growth`: expected
+    growth after the load, as a share of the bytes in use after the load."""
 
     source: str
     growth: float
     provider: Connection | None = None
-    sample: SampleSize = _SAMPLE
+    sample: SampleSize = SampleSize()
 
     def take(self, suffix: str, meter: Meter) -> tuple[Sample, Path | None]:
         """Returns the sample, and the directory of the source if that is a database."""
@@ -156,7 +156,7 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
     with progress.step("build") as meter:
         forecast = sizing.forecast(sample, native.sample_target(target.config, database), meter)
 
-    # The present entries stay in addition to the load, unless the database is the source.
+    # The present entries stay beside the loaded entries, unless the database is the source.
     used, stays, page_size = 0, 0, backmdb.settings(target.config, database).page_size
     directory = database.directory if target.local else None
     if directory is not None and (directory / meta.DATA).exists():
@@ -168,21 +168,16 @@ def plan_load(target: Target, database: Database, load: Load, progress: Progress
 
     counted, after = "counted" if forecast.is_counted else "estimated", forecast.bytes + stays
     of_sample = f"{units.number(forecast.entries)} entries ({counted}); size from a sample of {forecast.sampled:,}"
-    of_reader = (
-        f"one that reads for {units.duration(READER)} (slapcat, a backup), {WRITES} transactions a second "
-        f"of {readers.PAGES} pages each"
-    )
+    of_reader = f"one that reads for {units.duration(READER)} (slapcat, a backup), {WRITES} transactions a second "
+    of_reader += f"of {readers.PAGES} pages each"
+    of_transaction = "a rebuild of the largest index (tune indexes), whose old pages become free only afterwards"
     terms = [Term("the load", forecast.bytes, of_sample)]
     if stays:
         terms.append(Term("present entries", stays, "they stay, unless `ditseed build --replace` is used"))
     terms += [
         Term("growth", round(after * load.growth), f"{load.growth:.0%} of the bytes in use after the load"),
         Term("longest reader", READER * WRITES * readers.PAGES * page_size, of_reader),
-        Term(
-            "largest transaction",
-            forecast.largest_index,
-            "a rebuild of the largest index (tune indexes), whose old pages become free only afterwards",
-        ),
+        Term("largest transaction", forecast.largest_index, of_transaction),
     ]
     return LoadPlan(
         suffix=database.suffix,

@@ -31,11 +31,15 @@ def syncing(target: Target, suffix: str | None) -> list[SyncSettings]:
     ]
 
 
-def _notes(config: Config, database: Database) -> Iterator[str]:
+def has_timed_checkpoint(database: Database) -> bool:
     minutes = (database.checkpoint or "").split()[1:]
+    return len(minutes) == 1 and minutes[0].isdigit() and int(minutes[0]) > 0
+
+
+def _notes(config: Config, database: Database) -> Iterator[str]:
     if database.nosync:
         yield "nosync: a crash of the host can lose or damage the database; switch it off after a load"
-        if len(minutes) != 1 or not minutes[0].isdigit() or int(minutes[0]) == 0:
+        if not has_timed_checkpoint(database):
             yield "no checkpoint: the kernel decides when written pages reach the disk"
     if "writemap" in database.env_flags:
         yield "writemap: the file is as long as maxsize, and a stray write of slapd damages it"
@@ -55,8 +59,8 @@ def _notes(config: Config, database: Database) -> Iterator[str]:
 
 
 class Setting(Struct, frozen=True):
-    """A setting that can be leased. `of` returns the present value, spelled as in `tune sync`. `attributes` returns the
-    cn=config attributes for a new value. A change must preserve `shared`, another setting in the same flags."""
+    """A setting that can be leased. `of` returns the present value as `tune sync` spells it. `attributes` returns the
+    attributes of cn=config for a new value. `shared`: another setting in the same attribute, which must not change."""
 
     of: Callable[[Database], str]
     attributes: Callable[[Database, str], Mapping[str, tuple[str, ...]]]
@@ -64,18 +68,17 @@ class Setting(Struct, frozen=True):
 
 
 def change(target: Target, suffix: str | None, kind: str, value: str, apply: bool) -> Outcome:
-    """Sets `kind` to `value`. If a killed run left a lease, and `value` is the value before it, the lease ends."""
+    """Sets `kind` to `value`. Ends the lease of a killed run if `value` is the value before the lease."""
     database, setting = target.config.database(suffix), SETTINGS[kind]
     if kind == ENV_FLAGS:
         value = ",".join(sorted(set(value.split(","))))
     other = SETTINGS[setting.shared or kind]
-    is_dangerous = (kind, value) == (NOSYNC, ON)
     plan = Plan(
         database=database,
         changes=target.changes(database, setting.attributes(database, value)),
         holds=lambda now: setting.of(now) == value and (other is setting or other.of(now) == other.of(database)),
         undo=("sync", f"--{kind}", setting.of(database)),
-        notes=("a crash of the host can now lose or damage the database",) if is_dangerous else (),
+        notes=("a crash of the host can now lose or damage the database",) if (kind, value) == (NOSYNC, ON) else (),
     )
     outcome = carry_out(target, plan, apply)
     for lent in leftover_leases(target.config, database, kind) if apply else ():
@@ -85,7 +88,7 @@ def change(target: Target, suffix: str | None, kind: str, value: str, apply: boo
 
 
 def leftover_leases(config: Config, database: Database, kind: str) -> list[Lease]:
-    """Returns the leases of this setting that killed runs have left or that have expired."""
+    """Returns the leases of the setting `kind` that killed runs have left, or that have expired."""
     return [lent for lent in lease.abandoned(leases.identity(config), kind) if lent.database == database.suffix]
 
 
@@ -94,7 +97,7 @@ def _flags(database: Database) -> tuple[str, ...]:
 
 
 def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
-    """Returns the attributes for new envflags. Includes nosync if it is on, else slapd would clear it."""
+    """Returns the attribute for new envflags. Includes nosync if it is on, because slapd would otherwise clear it."""
     flags = () if value == NONE else tuple(value.split(","))
     return {"olcDbEnvFlags": (*flags, NOSYNC) if database.nosync else flags}
 
@@ -102,7 +105,7 @@ def _env_flags(database: Database, value: str) -> Mapping[str, tuple[str, ...]]:
 SETTINGS = {
     NOSYNC: Setting(
         lambda database: ON if database.nosync else OFF,
-        # slapd shows nosync in both attributes, whichever attribute set it. So `off` must remove both.
+        # slapd shows nosync in both attributes, whichever attribute has set it, so OFF must remove both.
         lambda database, value: (
             {"olcDbNoSync": ("TRUE",)} if value == ON else {"olcDbEnvFlags": _flags(database), "olcDbNoSync": ()}
         ),
