@@ -53,9 +53,6 @@ def command() -> None:
     """Check, plan, time and move what a database is stored on: file system, logical volume, disks, memory."""
 
 
-# --- check ------------------------------------------------------------------------------------------
-
-
 @declare("check", command)
 def check_command(
     path: Annotated[Path | None, Argument()], config_path: OptionalConfig, suffix: Suffix, as_json: Json
@@ -66,8 +63,8 @@ def check_command(
     nosync into account.
 
     Prints the layers from the database down to the disks, then the findings, the worst first, each with its reason and
-    the command that fixes it. Changes nothing. Root can read most facts; unreadable facts are listed. The exit status is
-    0 if nothing is worse than a note, and 1 if there is a warning or worse.
+    the command that fixes it. Changes nothing. Root can read most facts; unreadable facts are listed. The exit status
+    is 0 if nothing is worse than a note, and 1 if there is a warning or worse.
 
     \b
       ditseed storage check /var/lib/ldap
@@ -134,9 +131,6 @@ def _described(device: Device, volume: Volume | None) -> str:
     return ", ".join((*words, f"readahead {units.size(device.read_ahead)}"))
 
 
-# --- plan -------------------------------------------------------------------------------------------
-
-
 @declare("plan", command)
 def plan_command(
     words: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
@@ -195,8 +189,6 @@ def _script(plan: Plan) -> Iterator[str]:
             yield from comment(reason)
         yield step.command
 
-
-# --- migrate ----------------------------------------------------------------------------------------
 
 _SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
 
@@ -338,8 +330,6 @@ def _is_confirmed(plan: MovePlan, action: str, planned: Iterable[PlannedStep], a
     return True
 
 
-# --- bench ------------------------------------------------------------------------------------------
-
 _BENCH_HEADINGS = (
     *("directory", "file system", "slapadd -q", "slapadd", "ditseed build", "searches", "on disk"),
     *("write", "read", "random reads", "fsyncs"),
@@ -385,8 +375,6 @@ def show_bench(report: BenchReport) -> None:
     show("", f"OpenLDAP {report.version}; docs/storage.md says what each column measures")
     show(*(f"{row.directory}: fio not measured: {row.no_disk}" for row in report.rows if row.no_disk))
 
-
-# --- watch ------------------------------------------------------------------------------------------
 
 _CHECK_OPTIONS = ("warning", "critical")
 _WATCH_OPTIONS = ("interval", "samples", "window", "half_life", "words", "probes", "metrics_file")

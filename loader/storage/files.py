@@ -228,8 +228,6 @@ def workspace(path: Path) -> Iterator[Path]:
         remove_tree(path)
 
 
-# --- holes -----------------------------------------------------------------------------------------------------------
-
 BLOCK = 4096
 _ZEROS = bytes(BLOCK)
 
@@ -247,8 +245,6 @@ def write(file: BinaryIO, piece: bytes) -> None:
         else:
             file.write(block)
 
-
-# --- nameless --------------------------------------------------------------------------------------------------------
 
 _NO_SUCH_FLAG = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
@@ -276,9 +272,6 @@ def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
         os.pwrite(descriptor, os.urandom(min(piece, size - offset)), offset)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-# --- rewrite ---------------------------------------------------------------------------------------------------------
 
 
 def rewrite(path: Path, before: bytes, after: bytes) -> None:

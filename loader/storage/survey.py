@@ -214,8 +214,6 @@ def _percent(text: str) -> float | None:
     return float(text.replace(",", ".")) if text else None  # lvs uses the decimal separator of the locale
 
 
-# --- file systems ----------------------------------------------------------------------------------------------------
-
 EXT = ("ext2", "ext3", "ext4")
 _GET_FLAGS = 0x80086601  # FS_IOC_GETFLAGS, linux/fs.h
 _NO_COW = 0x00800000
@@ -274,9 +272,6 @@ def is_without_cow(path: Path) -> bool:
     with held.closing_descriptor(os.open(path, flags)) as descriptor, suppress(OSError):
         return bool(int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8)), "little") & _NO_COW)
     return False
-
-
-# --- devices ---------------------------------------------------------------------------------------------------------
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -371,9 +366,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-# --- the facts of a path ---------------------------------------------------------------------------------------------
-
-
 class Facts(msgspec.Struct, frozen=True):
     """The storage below `path`. `devices`: upper devices first. `no_cow`: copy-on-write (btrfs) is off for the path."""
 
@@ -432,9 +424,6 @@ def devices_of(mount: Mount) -> tuple[Device, ...]:
                 devices += stack(_text(link / "dev"))
             break
     return tuple({device.name: device for device in devices}.values())
-
-
-# --- disks for a new volume ------------------------------------------------------------------------------------------
 
 
 def unused(path: str) -> tuple[Device, ...]:

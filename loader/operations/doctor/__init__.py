@@ -94,12 +94,12 @@ def check(report: Report) -> monitoring.Finding:
         if room is not None:
             shares = (rules.AVAILABLE_WARNING, rules.AVAILABLE_CRITICAL)
             warning, critical = (round(share * room.maxsize) for share in shares)
-            lag = max((reader.lag for reader in database.readers), default=0)  # transactions since the oldest reader
+            oldest = max((reader.lag for reader in database.readers), default=0)  # transactions behind
             numbers += [
                 f"{name}_available={room.available}B;{warning}:;{critical}:;0;{room.maxsize}",
                 f"{name}_used={room.used}B;;;0;{room.maxsize}",
                 f"{name}_held={room.held}B;;;0;{room.maxsize}",
-                f"{name}_lag={lag};;;0",
+                f"{name}_lag={oldest};;;0",
             ]
         lags = [lag for each in database.replication if (lag := each.lag) is not None and lag < float("inf")]
         if lags:

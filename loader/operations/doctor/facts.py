@@ -97,7 +97,7 @@ class Server:
         chosen = config.mdb_databases if request.suffix is None else (config.database(request.suffix),)
         self.databases = tuple(Database(self, database) for database in chosen)
         if not chosen:
-            self.record_unseen("databases", f"{config.where} has no mdb database")
+            self.unseen.append(Unseen("databases", f"{config.where} has no mdb database"))
         if request.repo is None:
             self.left_out.append(Unseen("backups", "give their directory with -R"))
         if request.quick:
@@ -107,17 +107,14 @@ class Server:
     def path(self) -> str:
         return str(self.config.path)
 
-    def record_unseen(self, what: str, why: str) -> None:
-        self.unseen.append(Unseen(what, why))
-
     def read(self, what: str, read: Callable[[], Fact]) -> Fact | None:
         """Returns the fact. If it cannot be read, returns None and adds `what` to `unseen`."""
         try:
             return read()
         except LoaderError as error:
-            self.record_unseen(what, str(error))
+            self.unseen.append(Unseen(what, str(error)))
         except OSError as error:
-            self.record_unseen(what, str(of_system(error, what)))
+            self.unseen.append(Unseen(what, str(of_system(error, what))))
         return None
 
     @cached_property
@@ -236,7 +233,7 @@ class Database:
     def data(self) -> Path | None:
         """The database directory. None if data.mdb is missing or damaged."""
         if self.configured.directory is None:
-            self.server.record_unseen(self.suffix, "the configuration names no olcDbDirectory")
+            self.server.unseen.append(Unseen(self.suffix, "the configuration names no olcDbDirectory"))
         return None if self.damage else self.configured.directory
 
     @cached_property
@@ -244,7 +241,7 @@ class Database:
         """The database directory. None if data.mdb is missing or damaged, or if opening it would clear dead readers."""
         if self.data is not None and self._has_dead_readers:
             why = "opening the database would clear the slots of dead readers; do that first with --fix"
-            self.server.record_unseen(f"{self.suffix}: tables, indexes, contextCSN", why)
+            self.server.unseen.append(Unseen(f"{self.suffix}: tables, indexes, contextCSN", why))
             return None
         return self.data
 
@@ -347,7 +344,7 @@ class Database:
                     refused = str(error)
                 else:
                     what = f"{self.suffix}: contextCSN of {account.uri} as {account.who}"
-                    self.server.record_unseen(what, str(error))
+                    self.server.unseen.append(Unseen(what, str(error)))
         newest = csn.time(max(stored)).replace(tzinfo=timezone.utc).timestamp() if stored else None
         age = None if newest is None else max(0.0, time.time() - newest)
         return Replication(str(override.uri), stored, shown, age, dead, refused)

@@ -142,9 +142,6 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
     return [Question(search["base"], search["filter"], search["entries"]) for search in planned]
 
 
-# --- measurements ----------------------------------------------------------------------------------------------------
-
-
 class _Measuring(msgspec.Struct, frozen=True):
     """`fio_size`: bytes of fio's file. `whole`: LDIF to load without sync; `part`: with sync. `work`: for our files."""
 

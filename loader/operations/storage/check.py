@@ -468,7 +468,7 @@ def _readahead(facts: Situation) -> Findings:
             f"# until the next boot; a rule of udev(7) sets it for good: {rule}",
         )
         if volume is not None and volume.path == top.path:
-            mend = (commands.read_ahead(volume.group, volume.name, FEW_SECTORS),)
+            mend = (f"lvchange -r {FEW_SECTORS} {name_of(volume)}",)
         page, size = units.size(facts.page), units.size(top.read_ahead)
         yield _finding(severity, "readahead", top.path, what, mend, page=page, size=size, harmless=harmless)
 

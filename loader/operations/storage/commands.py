@@ -35,10 +35,6 @@ def placeholders(count: int) -> list[str]:
     return [f"/dev/DISK{number}" for number in range(1, count + 1)]
 
 
-def read_ahead(group: str, name: str, sectors: int) -> str:
-    return f"lvchange -r {sectors} {group}/{name}"
-
-
 def add_to_fstab(source: str, target: str, kind: str, options: str = "defaults 0 2") -> str:
     """Returns a printf command, because the echo of some shells would interpret the escapes of fstab(5)."""
     line = " ".join((*map(fstab_word, (source, target, kind)), options))

@@ -210,9 +210,6 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Ite
             yield what
 
 
-# --- the plan as an operator would type it ---------------------------------------------------------------------------
-
-
 class PlannedStep(msgspec.Struct, frozen=True):
     """A step for the operator to read. `commands`: what an operator would type. `by` says what ditseed does without a
     command, or is ""."""
@@ -254,9 +251,6 @@ def _while_stopped(request: MoveRequest, *steps: PlannedStep) -> tuple[PlannedSt
     stays += f" and that {request.uri} answers" if request.uri else ""
     stop = PlannedStep("stop", (join(request.stop),), f"waits until no process uses {request.source}")
     return (stop, *steps, PlannedStep("start", (join(request.start),)), PlannedStep("watch", (), stays))
-
-
-# --- the steps -------------------------------------------------------------------------------------------------------
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -482,9 +476,6 @@ def roll_back(plan: MovePlan, progress: Progress) -> Report:
         forget(run.directory)
     mounted = plan.old.device if plan.old else ""
     return {"from": request.source, "mounted": mounted, "kept": request.target, "not_mounted": results["mount"]}
-
-
-# --- the service -----------------------------------------------------------------------------------------------------
 
 
 def _users(plan: MovePlan) -> str:

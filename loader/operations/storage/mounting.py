@@ -83,8 +83,6 @@ def uuid_of(device: str) -> str:
     return answer.out.decode("ascii", "replace").strip() if answer.status == 0 else ""
 
 
-# --- fstab -----------------------------------------------------------------------------------------------------------
-
 Lines = tuple[str, ...]
 
 

@@ -85,9 +85,6 @@ def plan(disks: Sequence[Disk], options: VolumeOptions) -> Plan:
     return msgspec.structs.replace(volume, steps=steps, notes=tuple(_notes(disks, volume)))
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
-
-
 def _refuse(error: type[LoaderError], *rows: tuple[object, str]) -> None:
     """Raises `error` with the first reason that applies."""
     for applies, reason in rows:
@@ -172,9 +169,6 @@ def _start(disks: Sequence[Disk]) -> int:
     return lcm(check.ALIGNED, *(disk.devices[0].min_io for disk in disks if disk.devices and disk.devices[0].min_io))
 
 
-# --- the commands ----------------------------------------------------------------------------------------------------
-
-
 def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
     options, stripes, start, extent = plan.options, plan.stripes, _start(disks), units.size(EXTENT)
     names = " ".join(quote(disk.path) for disk in disks)
@@ -213,7 +207,7 @@ def _volume_steps(disks: Sequence[Disk], plan: Plan) -> Iterator[Step]:
         f"{plan.read_ahead} sectors are {units.size(plan.read_ahead * _SECTOR)}: the database ({database}) {fits} "
         f"memory ({memory}). LVM by itself would read ahead twice the stripe width."
     )
-    yield Step(commands.read_ahead(options.group, options.volume, plan.read_ahead), (why,))
+    yield Step(f"lvchange -r {plan.read_ahead} {options.group}/{options.volume}", (why,))
 
 
 def _file_system_steps(plan: Plan) -> Iterator[Step]:

@@ -7,7 +7,6 @@ import itertools
 import math
 import statistics
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -65,7 +64,7 @@ class Readings:
         self._window, self._half_life = window, half_life
         self._emin = self._emax = 0.0
         self._reads = 0
-        self._errors: deque[tuple[int, float]] = deque()  # number of the read, its end (monotonic)
+        self._errors: list[tuple[int, float]] = []  # number of the read, its end (monotonic)
 
     def add(self, number: int, at: float, seconds: float | None, error: str | None = None) -> None:
         """Adds the read of round `number`, which ended at `at` (monotonic). `seconds`: None if nothing was measured.
@@ -97,11 +96,8 @@ class Readings:
     def errors(self, now: float) -> tuple[int, float | None]:
         """Returns the number of failed reads that still count, and the end of the last one (monotonic clock). A failed
         read counts while it is among the last n reads, and for a half-life, because monitoring systems ask seldom."""
-        while self._errors:
-            number, at = self._errors[0]
-            if number > self._reads - self._window or now - at <= self._half_life:
-                break
-            self._errors.popleft()
+        before = self._reads - self._window
+        self._errors = [(read, at) for read, at in self._errors if read > before or now - at <= self._half_life]
         return len(self._errors), self._errors[-1][1] if self._errors else None
 
 
@@ -327,8 +323,6 @@ def _perfdata(state: State, limits: Limits) -> Iterator[str]:
             yield f"'{label}_emax'={row.figures.emax:.6f}s;;;0"
         yield f"'{label}_failed'={row.failed}c;;;0"
 
-
-# --- Prometheus ------------------------------------------------------------------------------------------------------
 
 _NAME = "ditseed_storage_watch"
 _GAUGES = {

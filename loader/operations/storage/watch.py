@@ -40,9 +40,6 @@ class Target(msgspec.Struct, frozen=True):
     limit: float | None = None
 
 
-# --- layers ----------------------------------------------------------------------------------------------------------
-
-
 def layers_below(path: Path) -> tuple[Layer, ...]:
     """Returns the file system and its devices, from the top. Raises NoSuchPath, NotPermitted, UsageProblem."""
     path = check.data_file(path) or path

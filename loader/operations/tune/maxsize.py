@@ -102,9 +102,6 @@ def change_maxsize(target: Target, suffix: str | None, size: int | str | None, a
     return carry_out(target, maxsize_plan(target, database, size), apply)
 
 
-# --- for a load ----------------------------------------------------------------------------------
-
-
 class Term(Struct, frozen=True):
     what: str
     bytes: int
