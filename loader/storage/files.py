@@ -285,7 +285,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
             partial = real.name + PARTIAL
             try:
                 parent.remove(partial)
-                # Descriptors are used, because slapd's account may own the directory, and ditseed may run as root.
+                # Uses descriptors, because slapd's account may own the directory, and ditseed may run as root.
                 with os.fdopen(parent.open(real.name), "rb") as model, os.fdopen(parent.create(partial), "wb") as copy:
                     copy.write(after)
                     copy.flush()

@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 
 from loader import backmdb, csn, dn, indexes, syncrepl
-from loader import config as glue
 from loader.config import Config
 from loader.config import Database as Configured
 from loader.errors import AccountClosed, BadCredentials, LoaderError, MdbDamaged, NotLmdb, UsageProblem, of_system
@@ -27,6 +26,7 @@ from loader.mdb.readers import Reader, Room
 from loader.operations import leases, made_with
 from loader.operations.backup import replay
 from loader.operations.made_with import Fit
+from loader.operations.tune.indexing import slapindex_command
 from loader.operations.verify import core_target_of
 from loader.progress import Meter
 from loader.run import lease
@@ -174,12 +174,9 @@ class Database:
         options, apply = self.server.tune_options
         return " ".join(("ditseed tune", verb, options, "-b", shlex.quote(self.suffix), *words, apply)).strip()
 
-    def slapindex(self, *words: str) -> tuple[str, ...]:
+    def slapindex(self, *attributes: str) -> tuple[str, ...]:
         """Returns commands that run slapindex as the account that owns the data, while slapd is stopped."""
-        config = self.server.config
-        alone = ["-g"] if glue.subordinates(config, self.configured) else []  # exclude subordinate databases
-        option = "-F" if config.is_directory else "-f"
-        command = shlex.join(["slapindex", *alone, option, self.server.path, "-b", self.suffix, "-q", "-t", *words])
+        command = slapindex_command(self.server.config, self.configured, attributes, "-t")
         owner = files.owner_name(meta.data_file(Path(self.directory)))
         if owner not in ("", "root"):
             command = f"runuser -u {shlex.quote(owner)} -- {command}"

@@ -34,7 +34,7 @@ from loader.storage import files, held
 from loader.storage.files import Owner
 
 WORKSHOP = ".ditseed-index"  # subdirectory of the database directory for data that does not fit into memory
-# If slapd ends while it builds an index: it does not record how far it came.
+# Note for an index that slapd was building when it ended: slapd does not record its progress.
 _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
     "`ditseed verify --verify indexes` shows this; to rebuild the index, --remove it and --add it again"
@@ -114,23 +114,18 @@ def _plan(target: Target, database: Database, requested: IndexChange, reindex: b
     lacked, lacking = indexes.lacking_for_sync(present), indexes.lacking_for_sync(after)
     notes = list(_sync_notes(database, [index for index in lacking if index not in lacked]))
 
-    def slapindex_command(attributes: Iterable[str], *options: str) -> str:
-        alone = ["-g"] if glue.subordinates(target.config, database) else []
-        where = ["-F" if target.config.is_directory else "-f", str(target.config.path), "-b", database.suffix]
-        return shlex.join(["slapindex", "-q", *options, *alone, *where, *attributes])
-
     names = ", ".join(grown)
     if grown and target.session:
         notes.append(f"slapd builds the index on {names} in the background, and uses it once it is complete")
         notes.append(f"if slapd ends before that, {_UNFINISHED}")
     elif grown and not reindex:
-        notes.append(f"before slapd starts again, as its user: {slapindex_command(grown)}")
+        notes.append(f"before slapd starts again, as its user: {slapindex_command(target.config, database, grown)}")
         notes.append(f"without that, searches by {names} miss entries")
     if stale:
         notes.append(
             f"keys of the removed kinds stay in the file ({', '.join(stale)}): searches are right, and `ditseed verify "
             "--verify indexes` counts them; to remove them, with slapd stopped, as its user: "
-            + slapindex_command(stale, "-t")
+            + slapindex_command(target.config, database, stale, "-t")
         )
     stored = target.config.values(database.entry_dn, "olcDbIndex")
     return Plan(
@@ -141,6 +136,12 @@ def _plan(target: Target, database: Database, requested: IndexChange, reindex: b
         index=grown,
         notes=tuple(notes),
     )
+
+
+def slapindex_command(config: Config, database: Database, attributes: Iterable[str], *options: str) -> str:
+    alone = ["-g"] if glue.subordinates(config, database) else []  # excludes the subordinate databases
+    where = ["-F" if config.is_directory else "-f", str(config.path), "-b", database.suffix]
+    return shlex.join(["slapindex", "-q", *options, *alone, *where, *attributes])
 
 
 def _make_indexes(config: Config, plan: Plan, progress: Progress) -> Sequence[str]:
