@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @click.group("storage")
 def command() -> None:
-    """Check, plan, time and move what a database is stored on: file system, logical volume, disks, memory."""
+    """Check, plan, time and move the storage of a database: file system, logical volume, disks, memory."""
 
 
 @declare("check", command)

@@ -135,19 +135,19 @@ def maxsize_command(
     source: Annotated[
         str | None,
         "--for SOURCE",
-        "LDIF, an export, a database directory or the URI of a server that is to be loaded: builds a sample of it in a "
+        "What will be loaded: LDIF, an export, a database directory or the URI of a server. Builds a sample of it in a "
         "temporary directory, and computes the size from that.",
     ],
     change: Change,
     growth: Annotated[
-        float, Share(most=1000.0, zero=True), {"default": "50%"}, "With --for: growth to be expected after the load."
+        float, Share(most=1000.0, zero=True), {"default": "50%"}, "With --for: expected growth after the load."
     ] = 0.5,
     progress_mode: ProgressMode = "auto",
 ) -> None:
     """Show how large each database is and may become; set maxsize.
 
-    The recommendation is three times the bytes in use, in whole GiB, and never less than what is configured. With --for
-    it is the size after the load plus the room that slapd needs to work.
+    The recommended maxsize is three times the bytes in use, in whole GiB, and never less than the configured maxsize.
+    With --for, it is the size after the load plus the room that slapd needs to work.
 
     \b
     Examples:

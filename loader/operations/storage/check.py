@@ -82,7 +82,7 @@ _KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
 # Each rule with its source in parentheses, and why its finding matters. `_finding` replaces each {NAME}.
 _REASONS_TEXT = """
 filesystem (lmdb.h, Caveats)
-  Whether its memory maps, locks and fsync suit LMDB depends on what is behind it.
+  Whether its memory maps, locks and fsync suit LMDB depends on its implementation.
 filesystem.cow (btrfs(5), chattr(1))
   LMDB and btrfs both copy each page, and data.mdb falls into fragments. The attribute C turns that off (and the
   checksums of btrfs), for files created after it was set on their directory. An existing database is therefore copied,
@@ -94,8 +94,8 @@ filesystem.journal (ext4(5), has_journal; tune2fs(8))
 volume.redundancy (lvmraid(7))
   {one_disk} Only a RAID controller or a storage array below it would prevent that.
 volume.linear (lvcreate(8); three disks striped gave three times the throughput of one)
-  The disk that holds the used part of data.mdb gets every read and write; stripes share them. A linear volume cannot be
-  striped in place: make another one and move the database to it while slapd is stopped.
+  The disk with the used part of data.mdb gets all reads and writes; stripes would spread them over the disks. A linear
+  volume cannot be striped in place: make another volume and move the database to it while slapd is stopped.
 volume.uneven (lvextend(8): -i concerns the extents that it adds)
   The volume was extended when fewer physical volumes had room, so part of the database is on fewer disks.
 volume.same_disk (lvmraid(7))
@@ -111,13 +111,13 @@ thin.overcommitted (lvmthin(7))
   Not all of the free space that df shows is there. Enlarge the pool, or let LVM do it
   (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.
 memory (slapd-mdb(5))
-  What does not fit into the page cache is read from the disk again, page by page: the latency of random reads decides
-  how fast searches and loads are.
+  Pages that do not fit into the page cache are read from the disk again, one by one: the latency of random reads
+  decides how fast searches and loads are.
 readahead (measured: docs/storage.md)
-  A page of {page} that memory lacks costs up to {size} of reading, which drives other pages out of memory: 200 random
-  pages took 1210 MB of reading with 24 MiB of readahead, 3.3 MB with 16 KiB.{harmless} The flag nordahead (envflags in
-  slapd.conf, olcDbEnvFlags in cn=config) does the same for slapd alone, once it is restarted. Full scans, such as
-  slapcat, want the larger value.
+  For a page of {page} that is not in memory, the kernel reads up to {size}, which drives other pages out of memory: for
+  200 random pages it read 1210 MB with a readahead of 24 MiB, and 3.3 MB with 16 KiB.{harmless} The flag nordahead
+  (envflags in slapd.conf, olcDbEnvFlags in cn=config) turns readahead off for slapd alone, after a restart. Full scans,
+  such as slapcat, are faster with the larger value.
 nosync (slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC)
   A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that can be
   repeated; switch it off when that is done.
@@ -128,14 +128,14 @@ stripes (mkfs.xfs(8), -d su and sw; ext4(5), stripe)
   Files do not begin where a stripe does: large requests load the disks unevenly, and a RAID with parity reads before it
   writes.
 mount.barrier (ext4(5), barrier; lmdb.h, MDB_NOSYNC)
-  A power cut loses what {cache} may keep in a volatile cache, in any order: LMDB's meta page may then name pages that
-  were never written, and the database is damaged.
+  A power cut loses any of the writes that {cache} keeps in a volatile cache. If LMDB's meta page is on the disk, but
+  not the pages that it names, the database is damaged.
 mount.sync (mount(8), ext4(5))
   Every write waits for the disk, also those between two commits.
 mount.data=journal (mount(8), ext4(5))
   All data is written twice, first to the journal.
 mount.data=writeback (mount(8), ext4(5))
-  After a crash, blocks that were just allocated may hold what was there before.
+  After a crash, blocks that were just allocated may show their former contents.
 mount.discard (xfs(5), discard; fstrim(8))
   This can slow down the device. A weekly fstrim does the same.
 fstab.missing (fstab(5))
@@ -155,11 +155,11 @@ alignment.extents (pvcreate(8), --dataalignment)
   Every stripe lies across two stripes of the device. Alignment is set when a physical volume is made, so the extents
   must move to another one (pvmove does this while the volume is in use).
 space (the vendors' rule for directories: twice the database at least, three times if possible)
-  A build, a restore or a copy is made beside the database and needs as much again; the database itself grows while a
-  long read, such as a backup, keeps old pages in use.
+  A build, a restore or a copy is made beside the database and needs the same space again. The database itself grows
+  while a long read, such as a backup, keeps old pages in use.
 maxsize (lmdb.h, mdb_env_set_mapsize)
-  If the volume is full before the map, slapd fails with an error of the disk instead of MDB_MAP_FULL, and with writemap
-  (slapadd -q uses it) SIGBUS kills the process.
+  If the volume is full before the map is, slapd fails with an error of the disk instead of MDB_MAP_FULL, and with
+  writemap (slapadd -q uses it) SIGBUS kills the process.
 maxsize.used (slapd-mdb(5), maxsize)
   At 100 % slapd refuses every write. Address space costs nothing.
 """

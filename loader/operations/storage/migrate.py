@@ -50,8 +50,8 @@ _READ_ONLY = {"ro", "emergency_ro", "shutdown"}
 _SPARE = 8 << 20  # bytes that the new file system may need besides the data and 5 % of them
 _REPEAT = "then run the same command again, or go back with --rollback."
 _DOWN = (
-    "Look at the service's log. The same command looks again; --rollback mounts the former volume and starts the "
-    "service on it."
+    "Look at the service's log. The same command checks the service again; --rollback mounts the former volume and "
+    "starts the service on it."
 )
 _log = logging.getLogger(__name__)
 
