@@ -84,9 +84,9 @@ _REASONS_TEXT = """
 filesystem (lmdb.h, Caveats)
   Whether its memory maps, locks and fsync suit LMDB depends on its implementation.
 filesystem.cow (btrfs(5), chattr(1))
-  LMDB and btrfs both copy each page, and data.mdb falls into fragments. The attribute C turns that off (and the
-  checksums of btrfs), for files created after it was set on their directory. An existing database is therefore copied,
-  while slapd is stopped, by the account that owns it.
+  LMDB and btrfs both copy each page, and data.mdb becomes fragmented. The attribute C of a directory turns off btrfs's
+  copies and checksums, but only for files that are created later. So the commands copy an existing database, as the
+  account that owns it; stop slapd first.
 filesystem.read_only (mount(8))
   slapd needs to write. If it could before, see dmesg: the kernel may have made the mount read-only after an error.
 filesystem.journal (ext4(5), has_journal; tune2fs(8))
@@ -108,7 +108,7 @@ thin.data (lvmthin(7))
 thin.metadata (lvmthin(7))
   A pool without room for metadata fails writes, whatever df shows.
 thin.overcommitted (lvmthin(7))
-  Not all of the free space that df shows is there. Enlarge the pool, or let LVM do it
+  The pool has less free space than df shows. Enlarge the pool, or let LVM do it
   (activation/thin_pool_autoextend_threshold in lvm.conf) and watch the group's free extents.
 memory (slapd-mdb(5))
   Pages that do not fit into the page cache are read from the disk again, one by one: the latency of random reads
@@ -119,8 +119,8 @@ readahead (measured: docs/storage.md)
   (envflags in slapd.conf, olcDbEnvFlags in cn=config) turns readahead off for slapd alone, after a restart. Full scans,
   such as slapcat, are faster with the larger value.
 nosync (slapd-mdb(5), dbnosync; lmdb.h, MDB_NOSYNC)
-  A crash of the host loses what was not yet written, and can damage the database. nosync is for a load that can be
-  repeated; switch it off when that is done.
+  A crash of the host loses changes that are not yet written, and can damage the database. nosync is for a load that can
+  be repeated; switch it off after the load.
 block_size (mkfs.xfs(8), mke2fs(8))
   Each page lies in {blocks} blocks, which may be far apart. The block size is chosen by mkfs: make a file system on
   another volume, and move the database.
@@ -128,7 +128,7 @@ stripes (mkfs.xfs(8), -d su and sw; ext4(5), stripe)
   Files do not begin where a stripe does: large requests load the disks unevenly, and a RAID with parity reads before it
   writes.
 mount.barrier (ext4(5), barrier; lmdb.h, MDB_NOSYNC)
-  A power cut loses any of the writes that {cache} keeps in a volatile cache. If LMDB's meta page is on the disk, but
+  A power cut loses any of the writes that {cache} may keep in a volatile cache. If LMDB's meta page is on the disk, but
   not the pages that it names, the database is damaged.
 mount.sync (mount(8), ext4(5))
   Every write waits for the disk, also those between two commits.
@@ -141,19 +141,19 @@ mount.discard (xfs(5), discard; fstrim(8))
 fstab.missing (fstab(5))
   Unless a unit of systemd mounts the volume, slapd finds an empty directory after the next boot.
 fstab.subvolume (btrfs(5), subvol)
-  Unless this is the default subvolume (btrfs subvolume get-default), the next boot mounts another one.
+  Unless the default subvolume is mounted now (btrfs subvolume get-default), the next boot mounts another subvolume.
 fstab.kind (fstab(5))
   The next boot mounts another file system there, or fails.
 fstab.removed (xfs(5), Removed mount options)
-  XFS knows no barrier options since Linux 4.19, and none of the others since 4.0: it refuses the mount.
+  XFS refuses the mount: Linux 4.19 removed the barrier options, and Linux 4.0 the others.
 fstab.barrier (ext4(5), barrier)
   A power cut can then damage the database.
 alignment (sfdisk(8))
   Pages lie across two sectors or stripes: one read becomes two, and one write becomes two reads and two writes. Only
   a new partition helps; the data must be moved to it.
 alignment.extents (pvcreate(8), --dataalignment)
-  Every stripe lies across two stripes of the device. Alignment is set when a physical volume is made, so the extents
-  must move to another one (pvmove does this while the volume is in use).
+  Every stripe lies across two stripes of the device. Alignment is set when a physical volume is created, so the extents
+  must move to another physical volume (pvmove does this while the volume is in use).
 space (the vendors' rule for directories: twice the database at least, three times if possible)
   A build, a restore or a copy is made beside the database and needs the same space again. The database itself grows
   while a long read, such as a backup, keeps old pages in use.
@@ -461,7 +461,7 @@ def _readahead(facts: Situation) -> Findings:
     else:
         severity = WARNING if is_larger and top.read_ahead >= _COSTLY_READAHEAD else NOTE
         what += ", and the database is larger than memory" if is_larger else ""
-        harmless = "" if is_larger else " That does no harm while all of it is in memory."
+        harmless = "" if is_larger else " That does no harm while the whole database is in memory."
         rule = f'KERNEL=="{top.name}", ATTR{{queue/read_ahead_kb}}="{FEW_SECTORS // 2}"'
         mend: tuple[str, ...] = (
             f"blockdev --setra {FEW_SECTORS} {top.path}",

@@ -102,9 +102,6 @@ def probe_targets(names: Sequence[str], layers: Sequence[Layer], path: Path | No
     return tuple(targets)
 
 
-# --- reads at one pace -----------------------------------------------------------------------------------------------
-
-
 class Pace:
     """The common clock of all threads: round n begins n * `interval` seconds after `begin`."""
 
