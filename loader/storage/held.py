@@ -157,8 +157,8 @@ def opened(path: Path) -> Iterator[Directory]:
 
 @contextmanager
 def private(path: Path, make: bool = True) -> Iterator[Directory]:
-    """Opens a directory that only this account can write to. Creates it with mode 0700 if it is missing and `make` is
-    set. Raises FileNotFoundError if it is missing, DirectoryUnsafe if another account can write to it, OSError."""
+    """Opens a directory that only this account can write to. If it is missing, creates it with mode 0700, or raises
+    FileNotFoundError without `make`. Raises DirectoryUnsafe if another account can write to it; OSError."""
     if make:
         make_directories(path.parent)
     with opened(path.parent) as parent_dir:

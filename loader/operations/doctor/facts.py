@@ -50,8 +50,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Slapd(msgspec.Struct, frozen=True):
-    """`pid`: None if slapd is not running. `pid_file`: left by a slapd that died, or "". `silence`: why slapd does not
-    answer, or "". `failed`: suffix and error of each database that slapd cannot read."""
+    """`pid`: None if slapd is not running. `pid_file`: path of the pid file that a dead slapd left, or "". `silence`:
+    why slapd does not answer, or "". `failed`: suffix and error of each database that slapd cannot read."""
 
     pid: int | None = None
     pid_file: str = ""

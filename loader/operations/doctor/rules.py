@@ -77,7 +77,7 @@ SOURCES = {rule: source for source, rules in _SOURCES.items() for rule in rules}
 
 
 def judged(server: Server) -> tuple[Finding, ...]:
-    """Returns all findings, the worst first. Within a severity, they keep the order of this code: causes before their
+    """Returns all findings, the worst first. Findings of one severity keep the order of this code: causes before
     effects."""
     findings = [*_of_each(server, _data), *_access(server), *_slapd(server), *_leases(server)]
     findings += _of_each(
@@ -452,7 +452,7 @@ def _replication(database: Database) -> Findings:
 
 
 def _storage(server: Server) -> Findings:
-    """Yields the warnings of `storage check` and worse findings, once for all databases that share a volume."""
+    """Yields the findings of `storage check` that are warnings or worse; those of a shared volume only once."""
     reported = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)

@@ -71,8 +71,8 @@ class DiskSpeed(msgspec.Struct, frozen=True):
 
 
 class BenchRow(msgspec.Struct, frozen=True):
-    """The measurements in a directory; None if not requested. `name`: file system. `nosync`, `sync`: slapadd with,
-    without -q. `native`: ditseed build. `searches`: searches per second. `no_disk`: why fio measured nothing, or ""."""
+    """The measurements in a directory. `name`: file system. `nosync`, `sync`: slapadd with, without -q. `native`:
+    ditseed build. `searches`: searches per second. `no_disk`: why fio measured nothing, or "". Not requested: None."""
 
     name: str
     directory: str
@@ -143,7 +143,7 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`fio_size`: bytes of fio's file. `whole`: LDIF to load without sync; `part`: with sync. `work`: for our files."""
+    """`fio_size`: bytes of fio's file. `whole`: LDIF to load without sync; `part`: with sync. `work`: a directory."""
 
     fio_size: int
     whole: _Tree

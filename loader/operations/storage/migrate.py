@@ -96,7 +96,8 @@ class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(request: MoveRequest, state: Path) -> MovePlan:
-    """`state` is the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe, NotPermitted."""
+    """Plans a migration. `state`: the run directory. Raises MigrationRefused, NoSpace, NoSuchPath, DirectoryUnsafe,
+    NotPermitted, UsageProblem."""
     source, target, fstab = Path(request.source), Path(request.target), Path(request.fstab)
     for path in (source, target):
         _require_directory(path)
@@ -266,7 +267,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 def run_directory(source: str) -> Path:
-    """Returns the run directory. `plan` refuses it on either of the two volumes, because they are unmounted."""
+    """Returns the run directory for FROM. `plan` refuses it on either of the two volumes, which are unmounted."""
     return state_dir() / "migrate" / hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
 
 
