@@ -26,21 +26,21 @@ pub struct Crew<'s, E> {
 enum State<E> {
     Working,
     Failed(E),
-    /// Enough is done; later failures are only consequences of that.
+    /// [`Crew::dismiss`] was called; later failures only follow from that.
     Dismissed,
 }
 
 impl<'s, E: From<Panicked>> Crew<'s, E> {
-    /// `stop` ends all waiting and handing out of work. It may be called more than once.
+    /// `stop` must end all waits of members and hand out no more work. It may be called more than once.
     pub fn new(stop: &'s (dyn Fn() + Sync)) -> Self {
         Self { state: Mutex::new(State::Working), stop }
     }
 
     /// Runs a member's work and returns its result unless it failed.
     pub fn run<R>(&self, work: impl FnOnce() -> Result<R, E>) -> Option<R> {
-        let done = catch_unwind(AssertUnwindSafe(work));
-        match done.unwrap_or_else(|_| Err(Panicked.into())) {
-            Ok(done) => Some(done),
+        let ended = catch_unwind(AssertUnwindSafe(work));
+        match ended.unwrap_or_else(|_| Err(Panicked.into())) {
+            Ok(result) => Some(result),
             Err(error) => {
                 self.leave(State::Failed(error));
                 None
@@ -61,7 +61,7 @@ impl<'s, E: From<Panicked>> Crew<'s, E> {
         }
     }
 
-    /// Stores the reason before calling `stop`, so that no consequence of the stop can be stored first.
+    /// Stores the reason before calling `stop`, because `stop` makes other members fail.
     fn leave(&self, reason: State<E>) {
         let mut state = lock(&self.state);
         if matches!(*state, State::Working) {
@@ -78,21 +78,22 @@ impl<E> fmt::Debug for Crew<'_, E> {
     }
 }
 
-/// Runs `work` in a thread for each worker. Returns all results in order, or the first failure, which calls `stop`.
+/// Runs `work` in a thread for each worker. Returns all results in order. After the first failure it calls `stop`, and
+/// returns that failure.
 pub fn side_by_side<W: Send, R: Send, E: Send + From<Panicked>>(
     workers: impl IntoIterator<Item = W>,
     stop: &(dyn Fn() + Sync),
     work: impl Fn(W) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
     let crew = Crew::new(stop);
-    let done = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let (crew, work) = (&crew, &work);
         let start = |worker| scope.spawn(move || crew.run(|| work(worker)));
         let running: Vec<_> = workers.into_iter().map(start).collect();
-        let join = |one: thread::ScopedJoinHandle<'_, _>| one.join().unwrap_or_else(|panic| resume_unwind(panic));
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
         running.into_iter().filter_map(join).collect()
     });
-    crew.end().map(|()| done)
+    crew.end().map(|()| results)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Parallel processing of a list.
+//! Processes a list in parallel.
 
 use std::sync::Mutex;
 

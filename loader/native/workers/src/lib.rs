@@ -1,8 +1,6 @@
 //! Threads that share work. [`Turns`] hands out its parts; output that must be in order waits for its [`Turn`] or uses
-//! [`in_order`]; a [`Pool`] works ahead. A [`Crew`] keeps the failure that came first, because all others only follow
-//! from it.
-//!
-//! A failing thread reports to the crew before other threads can notice, so consequences need not be recognised.
+//! [`in_order`]; a [`Pool`] works ahead. A [`Crew`] keeps the first failure, because all others follow from it: a failing
+//! thread reports to the crew before the others can notice.
 
 mod crew;
 mod each;
@@ -20,11 +18,11 @@ pub use turns::Turns;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The result is no longer wanted: the work has failed elsewhere, or enough of it is done.
+/// The result is no longer wanted, because the work has failed elsewhere or was ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GivenUp;
 
-/// Locks the mutex, even if a thread panicked while holding it: that panic is reported as an error of its own.
+/// Locks the mutex, even if a thread panicked while it held the lock: [`Crew`] reports that panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

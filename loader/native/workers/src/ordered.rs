@@ -1,14 +1,14 @@
-//! Tasks run by several threads, whose results are consumed in the order of the tasks.
+//! Runs tasks in several threads, and consumes their results in the order of the tasks.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{GivenUp, lock};
 
-/// Number of results per task that may wait to be consumed.
+/// Number of unconsumed results per task; beyond that, the task waits.
 const WAITING: usize = 2;
 
-/// The number of consumed tasks. Threads that are too far ahead wait for it, which bounds the memory.
+/// Counts the consumed tasks. Threads too far ahead of that count wait, which bounds the memory.
 #[derive(Default)]
 struct Gate {
     consumed: Mutex<usize>,
@@ -33,10 +33,10 @@ impl Gate {
     }
 }
 
-/// Opens the gate for good when the consumer leaves, even with an error.
-struct Leaving<'a>(&'a Gate);
+/// Lets all tasks through the gate on drop, so that no thread waits for a consumer that has ended with an error.
+struct OpenOnDrop<'a>(&'a Gate);
 
-impl Drop for Leaving<'_> {
+impl Drop for OpenOnDrop<'_> {
     fn drop(&mut self) {
         self.0.open_to(usize::MAX);
     }
@@ -46,7 +46,7 @@ impl Drop for Leaving<'_> {
 pub struct Outlet<T, E>(SyncSender<Result<T, E>>);
 
 impl<T, E> Outlet<T, E> {
-    /// Waits for room. An error means that results are no longer wanted.
+    /// Waits until fewer than `WAITING` results are unconsumed. Fails if the consumer has ended.
     pub fn send(&self, result: T) -> Result<(), GivenUp> {
         self.0.send(Ok(result)).map_err(|_| GivenUp)
     }
@@ -68,7 +68,7 @@ where
     let gate = Gate::default();
     let threads = threads.clamp(1, tasks.max(1));
     std::thread::scope(|scope| {
-        let leaving = Leaving(&gate);
+        let open_gate = OpenOnDrop(&gate);
         for _ in 0..threads {
             scope.spawn(|| {
                 let mut produce = producer();
@@ -78,7 +78,7 @@ where
                     gate.wait(task, 2 * threads);
                     let outlet = Outlet(sender);
                     if let Err(error) = produce(task, &outlet) {
-                        // Sending fails only if the consumer has left, which then has an error already.
+                        // Sending fails only if the consumer has ended with an error of its own.
                         let _ = outlet.0.send(Err(error));
                         return;
                     }
@@ -89,7 +89,7 @@ where
             for result in receiver {
                 consume(result?)?;
             }
-            leaving.0.open_to(task + 1);
+            open_gate.0.open_to(task + 1);
         }
         Ok(())
     })

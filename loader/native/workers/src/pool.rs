@@ -9,10 +9,10 @@ use crate::lock;
 
 type Work<S> = Box<dyn FnOnce(&S) + Send>;
 
-/// Hands out work in order. Its threads end when it is dropped.
+/// Threads that run submitted work in order. They end when the pool is dropped.
 pub struct Pool<S>(Sender<Work<S>>);
 
-/// A result that another thread computes.
+/// A result that a thread of a pool computes.
 pub struct Pending<T>(Receiver<T>);
 
 impl<S: Sync> Pool<S> {
@@ -21,28 +21,28 @@ impl<S: Sync> Pool<S> {
     where
         S: 's,
     {
-        let (queue, orders) = channel::<Work<S>>();
-        let orders = Arc::new(Mutex::new(orders));
+        let (queue, submitted) = channel::<Work<S>>();
+        let submitted = Arc::new(Mutex::new(submitted));
         for _ in 0..threads {
-            let orders = Arc::clone(&orders);
-            let work = move || {
-                let take = || lock(&orders).recv().ok();
-                while let Some(order) = take() {
-                    order(shared);
+            let submitted = Arc::clone(&submitted);
+            let run = move || {
+                let next = || lock(&submitted).recv().ok();
+                while let Some(work) = next() {
+                    work(shared);
                 }
             };
-            Builder::new().name(name.into()).spawn_scoped(scope, work)?;
+            Builder::new().name(name.into()).spawn_scoped(scope, run)?;
         }
         Ok(Self(queue))
     }
 
     pub fn submit<T: Send + 'static>(&self, work: impl FnOnce(&S) -> T + Send + 'static) -> Pending<T> {
-        let (reply, coming) = sync_channel(1);
-        // If sending fails, the caller has ended with an error.
-        let order = move |shared: &S| drop(reply.send(work(shared)));
-        // If all threads are gone, `Pending::wait` reports it.
-        let _ = self.0.send(Box::new(order));
-        Pending(coming)
+        let (reply, result) = sync_channel(1);
+        // Sending the result fails only if the caller has ended with an error.
+        let work = move |shared: &S| drop(reply.send(work(shared)));
+        // Submitting fails only if all threads have panicked, which `Pending::wait` reports.
+        let _ = self.0.send(Box::new(work));
+        Pending(result)
     }
 }
 

@@ -1,18 +1,18 @@
 //! Steps that must happen in the order of the parts, although workers run in parallel.
 
 use std::collections::BTreeSet;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::{GivenUp, lock};
 
-/// Number of parts that may be done ahead of an unfinished part: their results wait in memory.
+/// Number of parts that may pass before an unfinished part. The bound is needed because their results wait in memory.
 const AHEAD: u64 = 16;
 
-/// A value that one part after the other may change.
+/// A value that the parts change one after the other.
 pub struct Turn<T> {
     state: Mutex<State>,
     passed: Condvar,
-    /// A lock of its own, so that a thread which only passes does not wait while the value is changed or written.
+    /// Has its own lock, so that a thread that only passes does not wait while another changes or writes the value.
     value: Mutex<T>,
 }
 
@@ -31,13 +31,15 @@ impl<T> Turn<T> {
         Self { state: Mutex::new(state), passed: Condvar::new(), value: Mutex::new(value) }
     }
 
-    /// Waits until all parts before `number` have passed, then changes the value. Part `number` keeps its turn.
+    /// Waits until all parts before `number` have passed, then calls `act` with the value. The turn ends with
+    /// [`Self::pass`].
     pub fn with<R>(&self, number: u64, act: impl FnOnce(&mut T) -> R) -> Result<R, GivenUp> {
-        drop(self.wait(number)?);
+        self.wait(number)?;
         Ok(act(&mut lock(&self.value)))
     }
 
-    /// Ends the turn of part `number`, even before it came. Waits only if earlier parts are far behind.
+    /// Ends the turn of part `number`, which need not have begun. Waits only if an earlier part is more than `AHEAD`
+    /// parts behind.
     pub fn pass(&self, number: u64) -> Result<(), GivenUp> {
         let mut state = lock(&self.state);
         state.early.insert(number);
@@ -47,23 +49,23 @@ impl<T> Turn<T> {
             state.next += 1;
         }
         let moved = state.next > before;
-        // Unlocks before waking the waiting threads.
+        // Unlocks first, because the woken threads need the lock.
         drop(state);
         if moved {
             self.passed.notify_all();
         }
-        self.wait(number.saturating_sub(AHEAD)).map(|_| ())
+        self.wait(number.saturating_sub(AHEAD))
     }
 
-    fn wait(&self, number: u64) -> Result<MutexGuard<'_, State>, GivenUp> {
+    fn wait(&self, number: u64) -> Result<(), GivenUp> {
         let mut state = lock(&self.state);
         while state.next < number && !state.abandoned {
             state = self.passed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.abandoned { Err(GivenUp) } else { Ok(state) }
+        if state.abandoned { Err(GivenUp) } else { Ok(()) }
     }
 
-    /// Ends all waiting.
+    /// Ends all waits, also future ones, with [`GivenUp`].
     pub fn abandon(&self) {
         lock(&self.state).abandoned = true;
         self.passed.notify_all();

@@ -1,17 +1,16 @@
-//! Distributes the parts of a work.
+//! Distributes numbered parts of work among workers.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The numbers of parts; each is handed out once, in order.
+/// Hands out the numbers from 0 to `parts` - 1, each once, in order.
 pub struct Turns {
     next: AtomicUsize,
     parts: usize,
-    stopped: AtomicBool,
 }
 
 impl Turns {
     pub const fn new(parts: usize) -> Self {
-        Self { next: AtomicUsize::new(0), parts, stopped: AtomicBool::new(false) }
+        Self { next: AtomicUsize::new(0), parts }
     }
 
     /// Returns an iterator over the parts for one worker.
@@ -21,20 +20,13 @@ impl Turns {
 
     /// Returns a part that no worker has taken yet.
     pub fn take(&self) -> Option<usize> {
-        if self.is_stopped() {
-            return None;
-        }
-        let at = self.next.fetch_add(1, Relaxed);
-        (at < self.parts).then_some(at)
+        let part = self.next.fetch_add(1, Relaxed);
+        (part < self.parts).then_some(part)
     }
 
     /// Hands out no further parts.
     pub fn stop(&self) {
-        self.stopped.store(true, Relaxed);
-    }
-
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Relaxed)
+        self.next.store(self.parts, Relaxed);
     }
 }
 
