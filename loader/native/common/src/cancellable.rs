@@ -10,41 +10,42 @@ use rustix::pipe::fcntl_setpipe_size;
 
 use crate::Counters;
 
-/// Longest wait between checks for `cancel()`.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Longest wait between two checks whether the call was cancelled.
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// `PIPE_BUF` on Linux: a write of this size to a pipe that polls writable never blocks.
+/// `PIPE_BUF` of Linux: a write of at most this many bytes to a pipe that polls writable never blocks.
 const PIPE_WRITE: usize = 4096;
-/// Pipe capacity in bytes, the most that Linux gives an ordinary user; a larger pipe means fewer wake-ups.
+/// Pipe capacity in bytes: the largest that Linux lets an ordinary user set. A larger pipe means fewer wake-ups.
 const PIPE: usize = 1 << 20;
 
 pub struct CancellablePipe<'a> {
     fd: OwnedFd,
     counters: &'a Counters,
     /// Maximum number of bytes per write.
-    most: usize,
+    max_write: usize,
 }
 
 impl<'a> CancellablePipe<'a> {
     pub fn new(fd: OwnedFd, counters: &'a Counters) -> Self {
-        match prompt(&fd) {
-            Some(fd) => Self { fd, counters, most: PIPE },
-            None => Self { fd, counters, most: PIPE_WRITE },
+        match nonblocking_writer(&fd) {
+            Some(fd) => Self { fd, counters, max_write: PIPE },
+            None => Self { fd, counters, max_write: PIPE_WRITE },
         }
     }
 
-    /// Waits for `event`, then calls `act`; retries if a non-blocking descriptor is not ready after all.
+    /// Waits for `event`, then calls `act`. Repeats both if the descriptor is not ready after all (EAGAIN) or a signal
+    /// came.
     fn when_ready(&self, event: PollFlags, mut act: impl FnMut(&OwnedFd) -> Result<usize, Errno>) -> io::Result<usize> {
         loop {
             self.counters.check()?;
             let mut polled = [PollFd::new(&self.fd, event)];
-            let done = match poll(&mut polled, Some(&PATIENCE)) {
+            let done = match poll(&mut polled, Some(&POLL_TIMEOUT)) {
                 Ok(0) => continue,
                 Ok(_) => act(&self.fd),
                 Err(error) => Err(error),
             };
             if !matches!(done, Err(Errno::INTR | Errno::AGAIN)) {
-                // Check first: a cancellation may have closed the other side, which is not an error then.
+                // A cancellation may have closed the other end, so it is reported instead of the error of the pipe.
                 self.counters.check()?;
                 return Ok(done?);
             }
@@ -60,7 +61,7 @@ impl Read for CancellablePipe<'_> {
 
 impl Write for CancellablePipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let piece = &bytes[..bytes.len().min(self.most)];
+        let piece = &bytes[..bytes.len().min(self.max_write)];
         self.when_ready(PollFlags::OUT, |fd| rustix::io::write(fd, piece))
     }
 
@@ -70,12 +71,12 @@ impl Write for CancellablePipe<'_> {
 }
 
 /// Reopens the writing end of a pipe as non-blocking; setting that flag on `fd` would affect other processes that share
-/// it. Returns `None` if `fd` is not such an end, or may not be reopened.
-fn prompt(fd: &OwnedFd) -> Option<OwnedFd> {
+/// it. Returns `None` if `fd` is not the writing end of a pipe, or cannot be reopened.
+fn nonblocking_writer(fd: &OwnedFd) -> Option<OwnedFd> {
     if FileType::from_raw_mode(fstat(fd).ok()?.st_mode) != FileType::Fifo {
         return None;
     }
-    // This may fail: a user's pipes have a limit for their total capacity.
+    // The kernel refuses this beyond `/proc/sys/fs/pipe-user-pages-soft`; the pipe then keeps its capacity.
     let _ = fcntl_setpipe_size(fd, PIPE);
     if fcntl_getfl(fd).ok()? & OFlags::RWMODE != OFlags::WRONLY {
         return None;

@@ -1,4 +1,4 @@
-//! Progress of a running call, readable from other threads, and its cancellation.
+//! Progress of a running call, which other threads can read, and its cancellation.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,9 +12,9 @@ use crate::{Error, Result, lock};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WholeFile {
     pub path: PathBuf,
-    /// Bytes on the disk, compressed or not.
+    /// Bytes of the file itself: compressed bytes if it is compressed.
     pub bytes: u64,
-    /// XXH3 (128 bits) of these bytes.
+    /// XXH3 (128 bits) of the file's bytes.
     pub checksum: u128,
 }
 
@@ -29,13 +29,13 @@ pub struct Counters {
     total: AtomicU64,
     /// Limit in entries per second; 0 means no limit.
     rate: AtomicU64,
-    /// When the rate limit was set, and the number of entries at that time.
+    /// When the rate limit was set, and the number of entries counted by then.
     paced: Mutex<Option<(Instant, u64)>>,
     files: Mutex<Vec<WholeFile>>,
     open_ends: Mutex<Vec<PathBuf>>,
 }
 
-/// Longest uninterrupted wait, so that a cancellation or a new rate takes effect soon.
+/// Time between two checks for a cancellation or a new rate limit.
 const NAP: Duration = Duration::from_millis(50);
 
 impl Counters {
@@ -80,19 +80,19 @@ impl Counters {
         self.cancelled.load(Relaxed)
     }
 
-    /// Returns the flag that [`Self::cancel`] sets, for code that does not know counters.
+    /// Returns the flag that [`Self::cancel`] sets, for code that does not use counters.
     pub const fn flag(&self) -> &Arc<AtomicBool> {
         &self.cancelled
     }
 
-    /// Begins a stage of a long call; `total` is the number of its parts, or 0 if unknown.
+    /// Begins a stage of a long call. `total` is the number of the stage's parts, or 0 if unknown.
     pub fn begin(&self, stage: &'static str, total: u64) {
         self.done.store(0, Relaxed);
         self.total.store(total, Relaxed);
         *lock(&self.stage) = stage;
     }
 
-    /// Counts finished parts of the stage.
+    /// Adds to the number of finished parts of the stage.
     pub fn advance(&self, parts: u64) {
         self.done.fetch_add(parts, Relaxed);
     }
@@ -110,12 +110,11 @@ impl Counters {
         self.rate.store(rate, Relaxed);
     }
 
-    /// Returns whether the rate is limited.
     pub fn is_limited(&self) -> bool {
         self.rate.load(Relaxed) > 0
     }
 
-    /// Waits until the rate allows the entries counted so far.
+    /// Waits until the rate limit allows the entries counted so far.
     pub fn pace(&self) {
         while self.is_ahead() && !self.is_cancelled() {
             thread::sleep(NAP);
@@ -133,7 +132,7 @@ impl Counters {
         u128::from(self.entries().saturating_sub(before)) > due
     }
 
-    /// Returns an error after [`Self::cancel`]; long calls check once per block.
+    /// Fails after [`Self::cancel`]. Long calls check once per block.
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! The error type of the native core: a stable code, the location, and a message.
+//! The error type of the native core: a stable code, a location and a message.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -10,9 +10,9 @@ crate::named!(
     pub enum Code {
         /// The operating system refused to read or write.
         Io = "ldif.io",
-        /// No space or quota left for an output.
+        /// An output has no space or quota left.
         NoSpace = "ldif.no_space",
-        /// The reader at the other end of a pipe is gone.
+        /// The reader of a pipe has closed it.
         Pipe = "ldif.pipe",
         /// A compressed stream is corrupted.
         Corrupt = "ldif.corrupt",
@@ -26,19 +26,19 @@ crate::named!(
         ChangeType = "ldif.changetype",
         /// `attribute:< url`, which would read another file.
         Url = "ldif.url",
-        /// `include: url`, likewise; or an include that cannot be followed.
+        /// `include: url`, which would read another file, or an include that cannot be followed.
         Include = "ldif.include",
-        /// Not UTF-8: UTF-16, or a byte order mark.
+        /// UTF-16, or a byte order mark.
         Encoding = "ldif.encoding",
         /// `version:` other than 1.
         Version = "ldif.version",
-        /// The input lacks the entry that should get contextCSN.
+        /// The input lacks the entry that contextCSN belongs to.
         RootMissing = "tree.root_missing",
         /// The output directory is not empty.
         NotEmpty = "tree.not_empty",
         /// A schema or configuration that cannot be parsed.
         Schema = "schema.definition",
-        /// Data whose form in the database is not known well enough to write it.
+        /// Data that the native engine is not proven to store as slapd does.
         Unproven = "build.unproven",
         /// An input without entries.
         Empty = "build.empty",
@@ -48,15 +48,15 @@ crate::named!(
         Full = "build.map_full",
         /// More entries were rejected than allowed.
         Rejected = "build.rejected",
-        /// Entries were rejected because their parents are missing.
+        /// Entries whose parents are missing were rejected.
         MissingParents = "build.missing_parents",
-        /// Two entries with the same DN, in parts that were built separately.
+        /// Two databases that were built separately have an entry with the same DN.
         Duplicate = "build.duplicate",
-        /// Written data cannot be read back: a bug, or a bad disk.
+        /// Data of a database, stream or temporary file that is damaged: by a bug or by a bad disk.
         Damaged = "build.damaged",
-        /// The database has no entry with the DN of the base.
+        /// The database has no entry with the DN of the search base.
         NoSuchBase = "mdb.no_such_base",
-        /// A bug in ditseed: a thread that panicked, or a call that is not allowed in this state.
+        /// A bug in ditseed: a thread panicked, or a function was called in the wrong state.
         Internal = "internal",
         /// The work was cancelled by [`Counters::cancel`](crate::Counters::cancel).
         Cancelled = "cancelled",
@@ -95,7 +95,7 @@ impl Error {
         self
     }
 
-    /// Adds the file's name, unless there is one already.
+    /// Adds the file's name, unless the error already has one.
     #[must_use]
     pub fn in_file(mut self, path: Option<&Path>) -> Self {
         if self.path.is_none() {
@@ -115,9 +115,9 @@ impl Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        // Recovers our own error, such as a cancellation, if it passed through another library's reader or writer.
+        // A reader or writer of another library may have wrapped our own error, such as a cancellation.
         let error = match error.downcast::<Self>() {
-            Ok(own) => return own,
+            Ok(wrapped) => return wrapped,
             Err(error) => error,
         };
         let code = match error.kind() {
@@ -138,7 +138,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Never shown, because the cause has been reported already.
+/// This error is never shown, because the crew reports the failure that it follows from.
 impl From<workers::GivenUp> for Error {
     fn from(_: workers::GivenUp) -> Self {
         Self::new(Code::Cancelled, "given up")
@@ -169,9 +169,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Adds a file name to an error.
 pub trait InFile<T> {
-    /// Adds the file's name, unless there is one already.
+    /// Adds the file's name to the error, unless it already has one.
     fn in_file(self, path: Option<&Path>) -> Result<T>;
 }
 
@@ -181,9 +180,9 @@ impl<T, E: Into<Error>> InFile<T> for std::result::Result<T, E> {
     }
 }
 
-/// Converts a failure that is only a message, and whose code depends on the caller.
+/// For errors that are only a message, and whose code depends on the caller.
 pub trait WithCode<T> {
-    /// Turns the failure into an [`Error`] with this code.
+    /// Converts the error to an [`Error`] with this code.
     fn with_code(self, code: Code) -> Result<T>;
 }
 
@@ -199,11 +198,11 @@ mod tests {
 
     #[test]
     fn errors_of_the_system_are_never_damage() {
-        let told = |errno| Error::from(io::Error::from_raw_os_error(errno));
+        let error = |errno| Error::from(io::Error::from_raw_os_error(errno));
         for (errno, code) in
             [(13, Code::Io), (5, Code::Io), (2, Code::Io), (28, Code::NoSpace), (122, Code::NoSpace), (32, Code::Pipe)]
         {
-            assert_eq!((told(errno).code, told(errno).errno), (code, Some(errno)));
+            assert_eq!((error(errno).code, error(errno).errno), (code, Some(errno)));
         }
         let cut = Error::from(io::Error::from(io::ErrorKind::UnexpectedEof));
         let garbled = Error::from(io::Error::other("Unknown frame descriptor"));

@@ -1,6 +1,6 @@
-//! Shared by all crates of the core: the [`Error`], the [`Counters`] of a call, and pipes whose waits can be cancelled.
+//! What all crates of the core share: the [`Error`], the [`Counters`] of a call, and pipes whose waits can be cancelled.
 
-/// Declares an enum whose variants have names for programs outside of the core. The names never change.
+/// Declares an enum with a name for each variant. Programs outside of the core use these names, so they never change.
 #[macro_export]
 macro_rules! named {
     ($(#[$of_enum:meta])* pub enum $name:ident { $($(#[$meta:meta])* $variant:ident = $text:literal),* $(,)? }) => {
