@@ -10,36 +10,37 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::memory;
 
-/// Bytes read together if the whole file fits in memory. A device takes as long for 16 KiB as for 4 KiB, and reaches
-/// its full speed at 128 KiB.
+/// Bytes of a window, the unit of reading if the whole file fits in memory. A device takes as long for 16 KiB as for
+/// 4 KiB, and reaches its full speed at 128 KiB.
 const WINDOW: u64 = 256 << 10;
 
-/// Bytes of windows, or one part in `SHARE` of the file, before it can count as scattered.
+/// The requests count as scattered if windows of more than `SAMPLE` bytes and of more than 1/`SHARE` of the file were
+/// read, and less than 1/`SHARE` of their bytes were requested.
 const SAMPLE: u64 = 64 << 20;
 const SHARE: u64 = 8;
 
-/// Readahead for a reader that goes through a file in its own order.
+/// Readahead for a reader that goes through a whole file, but not from its beginning to its end.
 ///
-/// If the file fits in memory, it is read in windows, each once: in the end all of it is needed. Otherwise neighbouring
-/// pages would be evicted before they are needed, so that only the requested bytes are read.
+/// If the file fits in memory, it is read in windows, each once, because in the end all bytes are needed. Otherwise only
+/// the requested bytes are read, because their neighbours would be evicted before they are needed.
 #[derive(Debug)]
 pub struct Readahead {
     file: File,
-    /// Bytes of the file that are used.
+    /// Bytes from the beginning of the file that may be read.
     length: u64,
     /// A bit for each requested window; `None` if the file does not fit in memory.
     requested: Option<Box<[AtomicU64]>>,
-    /// Whether the requests are scattered over the whole file.
+    /// Whether the requests count as scattered over the whole file.
     scattered: AtomicBool,
-    /// Bytes that were requested, and bytes of the windows that were read for them.
     requested_bytes: AtomicU64,
+    /// Bytes of the windows that were read.
     read: AtomicU64,
 }
 
 impl Readahead {
     pub fn new(file: &File, length: u64) -> io::Result<Arc<Self>> {
         let length = length.min(file.metadata()?.len());
-        // The rest is left for other processes.
+        // A quarter is left for other processes.
         let fits = length <= memory::available() / 4 * 3;
         let words = usize::try_from(length.div_ceil(WINDOW).div_ceil(64)).unwrap_or(0);
         let requested = fits.then(|| (0..words).map(|_| AtomicU64::new(0)).collect());
@@ -53,7 +54,7 @@ impl Readahead {
         self.requested.is_some()
     }
 
-    /// Requests `length` bytes from `start` on, which will be read soon.
+    /// Starts readahead of `length` bytes from offset `start` on.
     pub fn request(self: &Arc<Self>, start: u64, length: u64) {
         let end = start.saturating_add(length).min(self.length);
         if !self.has_room() {
@@ -61,37 +62,34 @@ impl Readahead {
         }
         self.requested_bytes.fetch_add(end.saturating_sub(start), Relaxed);
         for window in start / WINDOW..end.div_ceil(WINDOW) {
-            if self.request_window(window) {
-                self.check_scattered(self.read.fetch_add(WINDOW, Relaxed));
+            if !self.request_window(window) {
+                continue;
+            }
+            let read = self.read.fetch_add(WINDOW, Relaxed);
+            if read > SAMPLE.max(self.length / SHARE) && self.requested_bytes.load(Relaxed) < read / SHARE {
+                self.read_whole_file();
             }
         }
     }
 
-    /// Reads the whole file if requests are scattered, so that little of each window was requested.
-    fn check_scattered(self: &Arc<Self>, read: u64) {
-        if read > SAMPLE.max(self.length / SHARE) && self.requested_bytes.load(Relaxed) < read / SHARE {
-            self.read_whole_file();
-        }
-    }
-
-    /// Reads the whole file from its beginning in the background, until all readers are gone: call it when consecutive
-    /// reads are scattered over the file.
+    /// Reads the whole file into the page cache in the background, if it fits in memory. The reading ends early when all
+    /// other owners of `self` are gone.
     pub fn read_whole_file(self: &Arc<Self>) {
         if self.has_room() && !self.scattered.swap(true, Relaxed) {
             let own = Arc::clone(self);
-            // Without the thread there is only less readahead.
-            let _ = Builder::new().name("sweep".into()).spawn(move || own.sweep());
+            let sweep = move || {
+                let mut windows = 0..own.length.div_ceil(WINDOW);
+                while let Some(window) = windows.next().filter(|_| Arc::strong_count(&own) > 1) {
+                    own.request_window(window);
+                }
+            };
+            // If no thread can be started, there is only less readahead.
+            let _ = Builder::new().name("sweep".into()).spawn(sweep);
         }
     }
 
-    fn sweep(self: Arc<Self>) {
-        let windows = 0..self.length.div_ceil(WINDOW);
-        for window in windows.take_while(|_| Arc::strong_count(&self) > 1) {
-            self.request_window(window);
-        }
-    }
-
-    /// Requests only these bytes, because others around them are read past the cache; if the file is scattered, windows.
+    /// Starts readahead of these bytes alone, because their neighbours are read past the cache; of whole windows if the
+    /// requests are scattered.
     pub fn request_run(self: &Arc<Self>, start: u64, length: u64) {
         if self.scattered.load(Relaxed) {
             self.request(start, length);
@@ -100,29 +98,24 @@ impl Readahead {
         }
     }
 
-    /// Requests a window, and returns whether it was new.
+    /// Starts readahead of a window unless it has been requested before. Returns whether it was new.
     fn request_window(&self, window: u64) -> bool {
-        let first = self.requested.as_ref().is_some_and(|requested| is_first(requested, window));
-        if first {
+        let bit = 1 << (window % 64);
+        let word = usize::try_from(window / 64).ok().and_then(|at| self.requested.as_ref()?.get(at));
+        let is_new = word.is_some_and(|word| word.fetch_or(bit, Relaxed) & bit == 0);
+        if is_new {
             self.advise(window * WINDOW, (window + 1) * WINDOW);
         }
-        first
+        is_new
     }
 
     fn advise(&self, start: u64, end: u64) {
         let length = end.min(self.length).saturating_sub(start).try_into().ok();
-        // This is only a hint, so errors are ignored. A length of 0 would mean the whole file.
+        // Errors are ignored, because this is only a hint. For fadvise, length 0 means up to the end of the file.
         if length.is_some() {
             let _ = fadvise(&self.file, start, length, Advice::WillNeed);
         }
     }
-}
-
-/// Marks the window as requested, and returns whether it was not before.
-fn is_first(requested: &[AtomicU64], window: u64) -> bool {
-    let bit = 1 << (window % 64);
-    let word = usize::try_from(window / 64).ok().and_then(|at| requested.get(at));
-    word.is_some_and(|word| word.fetch_or(bit, Relaxed) & bit == 0)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use std::io;
 
 pub trait Fill {
-    /// Returns room for at least one byte; [`Self::filled`] follows. May wait until a full buffer is consumed.
+    /// Returns room for at least one byte; the caller fills some of it and calls [`Self::filled`]. May wait until a full
+    /// buffer is consumed.
     fn room(&mut self) -> io::Result<&mut [u8]>;
 
-    /// Marks `count` bytes of the buffer as filled.
+    /// Marks the first `count` bytes of the room as filled.
     fn filled(&mut self, count: usize);
 
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {

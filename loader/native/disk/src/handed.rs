@@ -1,4 +1,4 @@
-//! Output that is passed in pieces to another thread.
+//! Passes output to another thread in pieces.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::{Buffer, BufferPool, Fill};
 
-/// Maximum number of pieces that wait for the receiver.
+/// Maximum number of pieces that wait for the receiver; then the writer waits.
 const WAITING: usize = 2;
 
 /// The writing end. It fails with EPIPE once the receiver is gone.
@@ -17,35 +17,35 @@ pub struct PieceWriter {
     buffer: Buffer,
     size: usize,
     pool: Arc<BufferPool>,
-    full: SyncSender<Buffer>,
+    receiver: SyncSender<Buffer>,
 }
 
 impl PieceWriter {
-    /// Creates both ends. `size`: bytes of a piece, a multiple of 64 KiB; the last may be shorter. Memory is reused.
+    /// Creates both ends. `size` is the size of each piece except the last in bytes, a multiple of 64 KiB. The memory of
+    /// a dropped piece is reused.
     pub fn new(size: usize) -> (Self, Receiver<Buffer>) {
-        let (full, pieces) = sync_channel(WAITING);
+        let (receiver, pieces) = sync_channel(WAITING);
         let pool = Arc::new(BufferPool::default());
-        (Self { buffer: pool.buffer(size), size, pool, full }, pieces)
+        (Self { buffer: pool.buffer(size), size, pool, receiver }, pieces)
     }
 
     /// Sends the last piece and closes the output.
     pub fn finish(mut self) -> io::Result<()> {
         let last = std::mem::replace(&mut self.buffer, Buffer::new(0));
-        if last.is_empty() { Ok(()) } else { self.give(last) }
+        if last.is_empty() { Ok(()) } else { self.send(last) }
     }
 
-    fn give(&self, piece: Buffer) -> io::Result<()> {
-        self.full.send(piece).map_err(|_| Errno::PIPE.into())
+    fn send(&self, piece: Buffer) -> io::Result<()> {
+        self.receiver.send(piece).map_err(|_| Errno::PIPE.into())
     }
 }
 
 impl Fill for PieceWriter {
-    /// Returns room for more bytes; may wait for the receiver.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.len() == self.size {
             let full = std::mem::replace(&mut self.buffer, self.pool.buffer(self.size));
-            self.give(full)?;
+            self.send(full)?;
         }
         let left = self.size - self.buffer.len();
         Ok(&mut self.buffer.room()[..left])

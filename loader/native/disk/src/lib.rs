@@ -1,8 +1,8 @@
 //! Reads and writes files past the page cache.
 //!
-//! The page cache costs a copy and memory (which counts in memory cgroups), and limits writing to the speed of
-//! write-back. Direct I/O in units of some megabytes runs at the speed of the device with hardly any CPU time, but not
-//! every file system supports it. Random reads go through the cache, with readahead.
+//! The page cache costs a copy and memory (which memory cgroups count), and limits writing to the speed of write-back.
+//! Direct I/O in units of some megabytes runs at the speed of the device with hardly any CPU time, but not every file
+//! system supports it. Random reads go through the page cache, with readahead.
 
 mod ahead;
 mod direct;

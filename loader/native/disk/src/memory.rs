@@ -1,10 +1,10 @@
-//! The memory that is still available, including the page cache: that of the host, or less if control groups limit us.
+//! The available memory, including the page cache: that of the host, or less if control groups limit this process.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
 const GROUPS: &str = "/sys/fs/cgroup";
-/// Files of cgroups(7), versions 2 and 1.
+/// Files and fields of cgroups(7), for version 2 and version 1.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 const UNRECLAIMABLE: [&str; 2] = ["anon", "total_rss"];
 
@@ -15,40 +15,37 @@ pub fn available() -> u64 {
     groups.iter().filter_map(|group| remaining(group)).fold(host, u64::min)
 }
 
-/// Directories of our control groups and of those above them.
+/// Returns the directories of the process's control groups and of all groups above them. `own` is the text of
+/// `/proc/self/cgroup`.
 fn group_directories(own: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut directories = Vec::new();
     for line in own.lines() {
-        let mut words = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (words.next(), words.next()) else { continue };
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
         let top = match controllers {
             "" => Path::new(GROUPS).to_path_buf(),
-            _ if controllers.split(',').any(|one| one == "memory") => Path::new(GROUPS).join("memory"),
+            _ if controllers.split(',').any(|name| name == "memory") => Path::new(GROUPS).join("memory"),
             _ => continue,
         };
         let group = top.join(path.trim_start_matches('/'));
-        found.extend(group.ancestors().take_while(|place| place.starts_with(&top)).map(Into::into));
+        directories.extend(group.ancestors().take_while(|directory| directory.starts_with(&top)).map(Into::into));
     }
-    found
+    directories
 }
 
 /// Returns the bytes that a group may still use; `None` if it has no limit.
 fn remaining(group: &Path) -> Option<u64> {
-    let limit = LIMITS.iter().find_map(|name| number(&text(group.join(name))))?;
+    let limit: u64 = LIMITS.iter().find_map(|name| text(group.join(name)).trim().parse().ok())?;
     let stat = text(group.join("memory.stat"));
-    let held = UNRECLAIMABLE.iter().find_map(|name| field(&stat, name)).unwrap_or(0);
-    Some(limit.saturating_sub(held))
+    let unreclaimable = UNRECLAIMABLE.iter().find_map(|name| field(&stat, name)).unwrap_or(0);
+    Some(limit.saturating_sub(unreclaimable))
 }
 
 fn text(path: impl AsRef<Path>) -> String {
     read_to_string(path).unwrap_or_default()
 }
 
-fn number(text: &str) -> Option<u64> {
-    text.trim().parse().ok()
-}
-
-/// Returns the number after a word at the beginning of a line.
+/// Returns the number after `word`, which begins a line.
 fn field(text: &str, word: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix([' ', '\t']));
     rest?.split_whitespace().next()?.parse().ok()

@@ -12,14 +12,14 @@ use crate::{Buffer, Source};
 pub const PIECE: usize = 1 << 20;
 /// Two threads, so that the device always has a request waiting.
 const THREADS: usize = 2;
-/// Maximum number of pieces that are being read, waiting, or in use by the caller.
+/// Maximum number of pieces in memory: being read, waiting, or in use by the caller.
 const MOST_PIECES: usize = 4;
 
-/// Inspects a piece, which begins at this offset of the file, and returns it.
+/// Inspects a piece and returns it. The first argument is the offset of the piece in the file.
 pub type Look<'l> = &'l (dyn Fn(u64, Buffer) -> Buffer + Sync);
 
-/// Reads each of `wanted`, and passes it to `take` in order. A piece is shorter if the file ends in it. The reading
-/// threads call `look` with each piece.
+/// Reads the ranges of `wanted` as pieces and passes them to `take` in order. A piece is shorter than its range if the
+/// file ends there. The reading threads call `look` with each piece.
 pub fn pieces<E: From<io::Error>>(
     source: &Source,
     wanted: impl Iterator<Item = io::Result<Range<u64>>>,
@@ -29,16 +29,16 @@ pub fn pieces<E: From<io::Error>>(
     let shared = (source, look);
     std::thread::scope(|scope| {
         let readers = Pool::start(scope, ("pieces", THREADS), &shared)?;
-        let (mut wanted, mut asked, mut spare) = (wanted.fuse(), VecDeque::new(), Vec::new());
+        let (mut wanted, mut reading, mut spare) = (wanted.fuse(), VecDeque::new(), Vec::new());
         loop {
-            while asked.len() < MOST_PIECES {
+            while reading.len() < MOST_PIECES {
                 let Some(range) = wanted.next().transpose()? else { break };
                 let buffer = spare.pop().unwrap_or_else(|| Buffer::new(PIECE));
-                asked.push_back(readers.submit(move |&(source, look)| read(source, look, range, buffer)));
+                reading.push_back(readers.submit(move |&(source, look)| read(source, look, range, buffer)));
             }
-            let Some(next) = asked.pop_front() else { return Ok(()) };
-            let gone = || Err(io::Error::other("the thread that reads the file panicked"));
-            let (range, mut buffer) = next.wait().unwrap_or_else(gone)?;
+            let Some(next) = reading.pop_front() else { return Ok(()) };
+            let panicked = || Err(io::Error::other("the thread that reads the file panicked"));
+            let (range, mut buffer) = next.wait().unwrap_or_else(panicked)?;
             take(range, &buffer)?;
             buffer.clear();
             spare.push(buffer);

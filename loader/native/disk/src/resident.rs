@@ -1,17 +1,16 @@
 //! Detects which parts of a file are in the page cache.
 
 use std::fs::File;
-use std::io;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::page_size;
 
-/// Bytes of a block, which counts as cached if all of it is.
+/// Bytes of a block. A block counts as cached if all its pages are.
 const BLOCK: usize = 256 << 10;
-/// Number of blocks examined together, at the first query for any: reading a block triggers the kernel's readahead, so
-/// that later queries would find the following blocks cached, up to the end of the file.
+/// Blocks of a section. At the first query for a block, its whole section is examined: once a block is read, the
+/// kernel's readahead caches the following ones, and later queries would find everything cached up to the end of the file.
 const SECTION: usize = 256;
 
 /// Uses mincore on an inaccessible mapping. A read without waiting (`RWF_NOWAIT`) would trigger readahead, and on a
@@ -20,7 +19,8 @@ const SECTION: usize = 256;
 pub(crate) struct PageCacheMap {
     start: NonNull<u8>,
     length: usize,
-    known: Box<[OnceLock<[bool; SECTION]>]>,
+    /// For each section that was examined, which of its blocks are cached.
+    sections: Box<[OnceLock<[bool; SECTION]>]>,
 }
 
 // SAFETY: the pointer is only an address for the kernel; it is never dereferenced.
@@ -38,17 +38,16 @@ impl PageCacheMap {
         // SAFETY: a new mapping at an address that the kernel chooses, without read or write permission.
         #[allow(unsafe_code)]
         let start = unsafe { mmap(null_mut(), length, rights, flags, file, 0) };
-        let sections = length.div_ceil(BLOCK * SECTION);
-        let known = std::iter::repeat_with(OnceLock::new).take(sections).collect();
-        Some(Self { start: NonNull::new(start.ok()?.cast())?, length, known })
+        let sections = (0..length.div_ceil(BLOCK * SECTION)).map(|_| OnceLock::new()).collect();
+        Some(Self { start: NonNull::new(start.ok()?.cast())?, length, sections })
     }
 
-    /// Returns how many bytes from `offset` on are cached, at most `most`. If we may not write to the file, the kernel
-    /// reports all as cached (mincore(2)).
+    /// Returns the number of consecutive cached bytes from `offset` on, at most `most`. If the process may not write to
+    /// the file, the kernel reports all bytes as cached (mincore(2)).
     pub fn bytes(&self, offset: u64, most: usize) -> usize {
         let Ok(offset) = usize::try_from(offset) else { return 0 };
         let end = offset.saturating_add(most).min(self.length);
-        let missing = (offset / BLOCK..end.div_ceil(BLOCK)).find(|block| !self.is_there(*block));
+        let missing = (offset / BLOCK..end.div_ceil(BLOCK)).find(|block| !self.is_cached(*block));
         missing.map_or(end, |block| block * BLOCK).saturating_sub(offset)
     }
 
@@ -58,30 +57,24 @@ impl PageCacheMap {
         self.bytes(offset, size) as u64 == rest.min(size as u64)
     }
 
-    fn is_there(&self, block: usize) -> bool {
+    fn is_cached(&self, block: usize) -> bool {
         let section = block / SECTION;
-        self.known[section].get_or_init(|| self.section(section))[block % SECTION]
+        self.sections[section].get_or_init(|| self.section(section))[block % SECTION]
     }
 
     fn section(&self, section: usize) -> [bool; SECTION] {
         let (first, page) = (section * SECTION * BLOCK, page_size());
         let span = (SECTION * BLOCK).min(self.length - first);
         let mut pages = vec![0; span.div_ceil(page)];
-        let mut found = [false; SECTION];
-        if self.look(first, span, &mut pages).is_ok() {
-            for (found, pages) in found.iter_mut().zip(pages.chunks(BLOCK.div_ceil(page))) {
-                *found = pages.iter().all(|there| there & 1 == 1);
-            }
-        }
-        found
-    }
-
-    fn look(&self, first: usize, span: usize, there: &mut [u8]) -> io::Result<()> {
         let start = self.start.as_ptr().wrapping_add(first).cast();
-        // SAFETY: the range lies in our mapping, and `there` has a byte for each of its pages.
+        // SAFETY: the range lies in our mapping, and `pages` has a byte for each of its pages.
         #[allow(unsafe_code)]
-        let found = unsafe { libc::mincore(start, span, there.as_mut_ptr()) };
-        if found == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let failed = unsafe { libc::mincore(start, span, pages.as_mut_ptr()) } != 0;
+        let mut cached = [false; SECTION];
+        for (cached, pages) in cached.iter_mut().zip(pages.chunks(BLOCK.div_ceil(page))) {
+            *cached = !failed && pages.iter().all(|page| page & 1 == 1);
+        }
+        cached
     }
 }
 
@@ -102,7 +95,7 @@ mod tests {
     fn read_data_are_cached_and_dropped_data_are_not() {
         let mut file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let size = (SECTION + 2) * BLOCK + 5;
-        io::Write::write_all(&mut file, &vec![1; size]).unwrap();
+        std::io::Write::write_all(&mut file, &vec![1; size]).unwrap();
         let resident = PageCacheMap::of(file.as_file()).unwrap();
         assert_eq!(resident.bytes(0, usize::MAX), size);
         assert_eq!(resident.bytes(3, 7), 7);

@@ -1,4 +1,4 @@
-//! Reads a file in large pieces: cached parts from the page cache, the others past it.
+//! Reads a file in large pieces: cached parts from the page cache, other parts past it.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::direct::{ALIGNMENT, Direct};
 use crate::resident::PageCacheMap;
 
-/// This evicts nothing from the page cache, and does not read cached data again.
+/// A reader that evicts nothing from the page cache, and reads no cached data from the disk.
 #[derive(Debug)]
 pub struct Source {
     file: Direct,
@@ -28,9 +28,11 @@ impl Source {
         self.file.file()
     }
 
-    /// Fills `room` and returns the number of bytes, fewer at the end of the file. Best aligned to 4096.
+    /// Fills `room` from `offset` and returns the number of bytes read, which is smaller only at the end of the file. Fast
+    /// if `room`, its size and `offset` are multiples of 4096.
     pub fn read(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut done = self.cached(room, offset)?;
+        let cached = self.resident.as_ref().map_or(0, |map| map.bytes(offset, room.len()));
+        let mut done = if cached > 0 { self.cached(&mut room[..cached], offset)? } else { 0 };
         while done < room.len() {
             match self.disk(&mut room[done..], offset + done as u64)? {
                 0 => break,
@@ -40,8 +42,8 @@ impl Source {
         Ok(done)
     }
 
-    /// Fills buffers in order, fewer at the end of the file: through the cache if it has all of the bytes, or if
-    /// `into_cache` is set. Buffer sizes and the offset are multiples of 4096.
+    /// Fills buffers in order and returns the number of bytes read. Reads through the page cache if that has all bytes or
+    /// `into_cache` is set. Buffer sizes and `offset` must be multiples of 4096.
     pub fn read_rooms(&self, rooms: &mut [IoSliceMut<'_>], offset: u64, into_cache: bool) -> io::Result<usize> {
         let size = rooms.iter().map(|room| room.len()).sum();
         if into_cache || self.has(offset, size) {
@@ -53,25 +55,20 @@ impl Source {
 
     /// Returns whether all of these bytes are cached, or can only be read through the cache.
     pub fn has(&self, offset: u64, size: usize) -> bool {
-        self.resident.as_ref().is_none_or(|known| known.has(offset, size))
+        self.resident.as_ref().is_none_or(|map| map.has(offset, size))
     }
 
-    /// Reads the cached bytes at the beginning of the range.
     fn cached(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
-        let there = self.resident.as_ref().map_or(0, |known| known.bytes(offset, room.len()));
-        if there == 0 {
-            return Ok(0);
-        }
-        self.file.read_cached(&mut [IoSliceMut::new(&mut room[..there])], offset)
+        self.file.read_cached(&mut [IoSliceMut::new(room)], offset)
     }
 
-    /// Reads past the cache if possible.
+    /// Reads whole blocks past the page cache if `offset` and the size of `room` allow it.
     fn disk(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let whole = room.len() / ALIGNMENT * ALIGNMENT;
         if offset % ALIGNMENT as u64 == 0 && whole > 0 {
             return self.file.read(&mut [IoSliceMut::new(&mut room[..whole])], offset);
         }
-        self.file.read_cached(&mut [IoSliceMut::new(room)], offset)
+        self.cached(room, offset)
     }
 }
 

@@ -1,48 +1,46 @@
 //! A buffer pool: mapping new memory costs more than refilling used memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use workers::lock;
 
 use crate::Buffer;
 use crate::stream::BUFFER;
 
-/// Maximum number of buffers that are kept.
+/// Maximum number of unused buffers in the pool; further ones are freed.
 const MOST: usize = 16;
-/// Smallest buffer that is kept, in bytes.
+/// Size in bytes of the smallest buffer that goes back to the pool.
 const SMALLEST: usize = 64 << 10;
 
-/// Unused buffers.
 #[derive(Debug, Default)]
 pub struct BufferPool {
-    free: Mutex<Vec<Buffer>>,
+    unused: Mutex<Vec<Buffer>>,
 }
 
 impl BufferPool {
-    /// Returns a buffer of at least `size` bytes, which goes back to the pool on drop.
+    /// Returns an empty buffer of at least `size` bytes, which goes back to the pool on drop.
     pub fn buffer(self: &Arc<Self>, size: usize) -> Buffer {
         if size < SMALLEST {
             return Buffer::new(size);
         }
-        let found = self.find(size);
-        let mut buffer = found.unwrap_or_else(|| Buffer::new(size.next_multiple_of(step(size))));
+        let mut unused = lock(&self.unused);
+        let reusable =
+            unused.iter_mut().position(|buffer| buffer.room().len() >= size).map(|at| unused.swap_remove(at));
+        drop(unused);
+        let mut buffer = reusable.unwrap_or_else(|| Buffer::new(size.next_multiple_of(step(size))));
         buffer.pool = Some(Arc::clone(self));
         buffer
     }
 
-    fn find(&self, size: usize) -> Option<Buffer> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = free.iter_mut().position(|buffer| buffer.room().len() >= size)?;
-        Some(free.swap_remove(fits))
-    }
-
     pub(crate) fn keep(&self, buffer: Buffer) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < MOST {
-            free.push(buffer);
+        let mut unused = lock(&self.unused);
+        if unused.len() < MOST {
+            unused.push(buffer);
         }
     }
 }
 
-/// Rounds sizes up to a few steps, so that buffers can be reused.
+/// Returns the unit to which a buffer's size is rounded up: with few different sizes, more buffers can be reused.
 fn step(size: usize) -> usize {
     if size > BUFFER / 2 { BUFFER } else { SMALLEST }
 }
@@ -70,6 +68,6 @@ mod tests {
         let spare = Arc::new(BufferPool::default());
         let many: Vec<_> = (0..MOST + 5).map(|_| spare.buffer(SMALLEST)).collect();
         drop(many);
-        assert_eq!(spare.free.lock().unwrap().len(), MOST);
+        assert_eq!(lock(&spare.unused).len(), MOST);
     }
 }

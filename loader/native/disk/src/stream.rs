@@ -14,24 +14,24 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use crate::Fill;
 use crate::direct::{self, ALIGNMENT, Buffer};
 
-/// Best buffer size in bytes: three buffers fit in the CPU's cache, from which the device reads them. With 16 MiB a
-/// copy of 2 GiB took a third longer.
+/// Best buffer size in bytes: three buffers fit in the CPU's cache, from which the device reads them. With buffers of
+/// 16 MiB, a copy of 2 GiB took a third longer.
 pub const BUFFER: usize = 1 << 20;
-/// Number of buffers: one is filled, one is written, one waits for the slower side.
+/// Number of buffers: one is being filled, one is being written, one waits for the slower side.
 const BUFFERS: usize = 3;
 
 /// The writing end. It is unusable after an error.
 #[derive(Debug)]
 pub struct DirectWriter {
     buffer: Buffer,
-    /// Where the buffer begins in the file.
+    /// Offset of the buffer in the file.
     offset: u64,
     full: Option<SyncSender<(u64, Buffer)>>,
     empty: Receiver<Buffer>,
-    /// Number of buffers that may still be allocated; a small file needs only one.
+    /// Number of buffers that may still be allocated. They are allocated when needed, because a small file needs only one.
     unallocated: usize,
     size: usize,
-    /// Whether the writer syncs the file at the end.
+    /// Whether the writing thread syncs the file at the end.
     sync: Arc<AtomicBool>,
     writer: Option<JoinHandle<io::Result<DirectFile>>>,
 }
@@ -48,7 +48,7 @@ impl Syncing {
 }
 
 impl DirectWriter {
-    /// Creates or empties `path`. `mode` applies to a new file. `size` is that of each buffer in bytes, a multiple of
+    /// Creates or empties `path`. `mode` is for a new file. `size` is the size of each buffer in bytes, a multiple of
     /// 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
         Self::start(DirectFile::create(path, mode)?, 0, size)
@@ -63,15 +63,15 @@ impl DirectWriter {
         let (full, filled) = sync_channel::<(u64, Buffer)>(BUFFERS);
         let (emptied, empty) = channel();
         let sync = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&sync);
+        let must_sync = Arc::clone(&sync);
         let work = move || {
             for (offset, mut buffer) in filled {
                 disk.write_at(&buffer, offset)?;
                 buffer.clear();
-                // At the end there is no receiver for the last buffers.
+                // Sending fails if the other end has been dropped, which needs no more buffers.
                 let _ = emptied.send(buffer);
             }
-            if asked.load(Relaxed) {
+            if must_sync.load(Relaxed) {
                 disk.sync()?;
             }
             Ok(disk)
@@ -104,11 +104,11 @@ impl DirectWriter {
     /// Returns the error that ended the writing thread.
     fn failed(&mut self) -> io::Error {
         self.full = None;
-        let gone = || io::Error::other("the file was abandoned");
-        self.writer.take().and_then(|writer| joined(writer).err()).unwrap_or_else(gone)
+        let abandoned = || io::Error::other("the file was abandoned");
+        self.writer.take().and_then(|writer| joined(writer).err()).unwrap_or_else(abandoned)
     }
 
-    /// Goes on at `offset`. It and the bytes since the last offset are multiples of 4096.
+    /// Continues at `offset`. `offset` and the number of bytes written since the last call must be multiples of 4096.
     pub fn seek(&mut self, offset: u64) -> io::Result<()> {
         if !self.buffer.is_empty() {
             self.change_buffer()?;
@@ -123,7 +123,7 @@ impl DirectWriter {
         self.hand_over(full)
     }
 
-    /// Ends the output; the remaining data is written and synced in the background.
+    /// Ends the output. The remaining data is written and synced in the background.
     pub fn end(mut self) -> io::Result<Syncing> {
         self.sync.store(true, Relaxed);
         self.last()?;
@@ -139,7 +139,7 @@ impl DirectWriter {
         Ok(())
     }
 
-    /// Returns the file when all is written, but not synced.
+    /// Waits until all data is written, and returns the file, which is not synced.
     pub fn finish(mut self) -> io::Result<DirectFile> {
         self.last()?;
         match self.writer.take() {
@@ -150,7 +150,6 @@ impl DirectWriter {
 }
 
 impl Fill for DirectWriter {
-    /// Returns room for more bytes; may wait for the disk.
     #[inline]
     fn room(&mut self) -> io::Result<&mut [u8]> {
         if self.buffer.room().is_empty() {
@@ -183,17 +182,17 @@ fn joined(writer: JoinHandle<io::Result<DirectFile>>) -> io::Result<DirectFile> 
 pub struct DirectFile {
     file: File,
     direct: bool,
-    /// A pipe ignores offsets and receives data in the order of writing.
+    /// The file is a pipe, which receives all data in the order of the calls, whatever their offsets.
     pipe: bool,
 }
 
 impl DirectFile {
-    /// Creates or empties `path`. `mode` applies to a new file.
+    /// Creates or empties `path`. `mode` is for a new file.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
         Self::open(path, mode, true)
     }
 
-    /// Creates `path`, or opens an existing file, which `empty` truncates.
+    /// Creates `path`, or opens an existing file, and truncates it if `empty` is set.
     pub fn open(path: &Path, mode: u32, empty: bool) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         Self::with(options.write(true).create(true).truncate(empty).mode(mode), path)
@@ -205,15 +204,14 @@ impl DirectFile {
     }
 
     fn with(options: &mut OpenOptions, path: &Path) -> io::Result<Self> {
-        let direct = direct::open(options, path)?;
-        let (direct, file) = match direct {
+        let (direct, file) = match direct::open(options, path)? {
             Some(file) => (true, file),
             None => (false, options.custom_flags(0).open(path)?),
         };
         let pipe = file.metadata()?.file_type().is_fifo();
         let mut output = Self { file, direct, pipe };
         if pipe && direct {
-            output.through_cache()?; // Else each write would be a packet.
+            output.through_cache()?; // On a pipe, O_DIRECT would make each write a packet.
         }
         Ok(output)
     }
@@ -225,12 +223,12 @@ impl DirectFile {
         Ok(())
     }
 
-    /// Writes past the cache if `bytes` are in a [`Buffer`].
+    /// Writes past the page cache if `bytes` are in a [`Buffer`] and `offset` is a multiple of 4096.
     pub fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        // The remainder at the end of a file is less than a block.
+        // At the end of the file, the last bytes may be less than a block.
         let (blocks, rest) = bytes.split_at(bytes.len() / ALIGNMENT * ALIGNMENT);
         let parts = [(blocks, offset), (rest, offset + blocks.len() as u64)];
-        parts.iter().try_for_each(|(part, place)| self.write_part(part, *place))
+        parts.iter().try_for_each(|(part, offset)| self.write_part(part, *offset))
     }
 
     fn write_part(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
