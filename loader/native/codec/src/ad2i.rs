@@ -1,4 +1,4 @@
-//! The table ad2i: attribute descriptions by number; numbers begin at 1.
+//! The table ad2i: attribute descriptions by their numbers, which begin at 1.
 //!
 //! ```text
 //! key:   | number: 4 bytes, native byte order |
@@ -10,12 +10,11 @@ pub fn read(key: &[u8]) -> Option<u32> {
     key.try_into().ok().map(u32::from_ne_bytes)
 }
 
-/// Returns the key of a number.
 pub const fn key(number: u32) -> [u8; 4] {
     number.to_ne_bytes()
 }
 
-/// Returns whether the key's number is `before` + 1, so that the numbers have no gap.
+/// Returns whether the number of `key` is the one after `before`: the numbers have no gaps.
 pub fn follows(key: &[u8], before: usize) -> bool {
     read(key).is_some_and(|number| before.checked_add(1) == usize::try_from(number).ok())
 }

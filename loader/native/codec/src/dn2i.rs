@@ -1,33 +1,35 @@
-//! The records of dn2i, as `servers/slapd/back-mdb/dn2id.c` lays them out.
+//! The records of dn2i in the format of `servers/slapd/back-mdb/dn2id.c`.
 //!
-//! Every node has its own record (with the parent's ID), and one in its parent's list (with its ID, and the number of
-//! entries in its subtree, itself included).
+//! Every node has two records: its own, with the ID of its parent; and a child's record under the key of its parent, with
+//! the node's ID and the number of entries in its subtree, which includes the node.
 //!
 //! ```text
 //! own:   | 0, length: 2 | normalised RDN | 0 | RDN | 0 | parent: 8 |
 //! child: | 1, length: 2 | normalised RDN | 0 | RDN | 0 | ID: 8 | entries: 8 |
 //! ```
 //!
-//! The length is the normalised RDN's, big-endian; its highest bit marks a child. Other numbers are little-endian.
+//! The length is that of the normalised RDN, big-endian; its highest bit marks the record of a child. The other numbers
+//! are little-endian.
 
 use std::cmp::Ordering;
 
-/// The record of the root above all suffixes, which has the key 0.
+/// The own record of the root above all suffixes, whose key is the ID 0.
 pub const ROOT: [u8; 12] = [0; 12];
 
 /// Bytes of a child's record in addition to its two names.
 const AROUND_NAMES: usize = 20;
 
-/// Bytes of the longest name that slapd reads; `mdb_id2name` makes slapd abort at a longer one.
+/// Bytes of the longest name: slapd aborts when it reads a longer one (`mdb_id2name`).
 const LONGEST_NAME: usize = 1023;
 
-/// Returns whether a record with these names fits, if LMDB accepts DUPSORT values of at most `longest` bytes.
+/// Returns whether LMDB and slapd accept a record with these names. `longest` is the maximum size of a DUPSORT value in
+/// bytes.
 pub const fn fits(longest: usize, normal: &[u8], pretty: &[u8]) -> bool {
     let (normal, pretty) = (normal.len(), pretty.len());
     normal <= LONGEST_NAME && pretty <= LONGEST_NAME && normal + pretty + AROUND_NAMES <= longest
 }
 
-/// Returns the maximum length of an RDN whose normal form is as long as the RDN.
+/// Returns the maximum length in bytes of an RDN whose normalised form has the same length.
 pub const fn longest_name(longest: usize) -> usize {
     let half = (longest - AROUND_NAMES) / 2;
     if half < LONGEST_NAME { half } else { LONGEST_NAME }
@@ -35,13 +37,13 @@ pub const fn longest_name(longest: usize) -> usize {
 
 const CHILD: u16 = 0x8000;
 
-/// Appends the node's own record.
+/// Replaces `out` by the node's own record.
 pub fn own(out: &mut Vec<u8>, normal: &[u8], pretty: &[u8], parent: u64) {
     name(out, 0, normal, pretty);
     out.extend_from_slice(&parent.to_le_bytes());
 }
 
-/// Appends the node's record in its parent's list.
+/// Replaces `out` by the node's record as a child.
 pub fn child(out: &mut Vec<u8>, normal: &[u8], pretty: &[u8], id: u64, subtree: u64) {
     name(out, CHILD, normal, pretty);
     out.extend_from_slice(&id.to_le_bytes());
@@ -59,20 +61,21 @@ fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
     out.push(0);
 }
 
-/// Compares the records of a node (`mdb_dup_compare`): its own record is first, then its children by length and bytes
-/// of their normalised RDNs. Nothing else in a record counts.
+/// Compares two records with the same key (`mdb_dup_compare`): the node's own record is first, then its children's by
+/// length and bytes of their normalised RDNs. The rest of a record does not count.
 pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
     name_of(left).cmp(name_of(right))
 }
 
-/// Returns mark, length and normalised RDN, which order the records of a node and are unique among its children.
+/// Returns the part of a record that [`compare`] compares: the length with its mark, and the normalised RDN. Among the
+/// children of a node it is unique.
 #[inline]
 pub fn name_of(record: &[u8]) -> &[u8] {
     let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & !CHILD);
     &record[..record.len().min(2 + usize::from(length))]
 }
 
-/// Returns whether a record is that of a child.
+/// Returns whether the record is a child's.
 pub fn is_child(record: &[u8]) -> bool {
     record.first().is_some_and(|byte| byte & 0x80 != 0)
 }
@@ -82,13 +85,13 @@ pub fn is_child(record: &[u8]) -> bool {
 pub struct Node<'a> {
     pub normal: &'a [u8],
     pub pretty: &'a [u8],
-    /// In a node's own record, the parent's ID; in a parent's list, the child's.
+    /// In a node's own record, the ID of its parent; in a child's record, the ID of the child.
     pub id: u64,
-    /// In a parent's list, the number of entries in the child's subtree.
+    /// In a child's record, the number of entries in its subtree.
     pub child: Option<u64>,
 }
 
-/// Parses a record that [`own`] or [`child`] could have made; returns `None` for anything else.
+/// Parses a record in the format of [`own`] or [`child`].
 pub fn read(record: &[u8]) -> Option<Node<'_>> {
     let (length, rest) = record.split_first_chunk::<2>()?;
     let length = u16::from_be_bytes(*length);
@@ -104,7 +107,7 @@ pub fn read(record: &[u8]) -> Option<Node<'_>> {
 }
 
 impl Node<'_> {
-    /// Appends the record as [`own`] or [`child`] makes it.
+    /// Replaces `out` by the record, in the format of [`own`] or [`child`].
     pub fn write(&self, out: &mut Vec<u8>) {
         match self.child {
             None => own(out, self.normal, self.pretty, self.id),

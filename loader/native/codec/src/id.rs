@@ -1,16 +1,16 @@
-//! Entry IDs: the keys of id2e and dn2i, and the values of indexes.
+//! Entry IDs, which are the keys of id2e and dn2i and the values of indexes.
 //!
 //! ```text
 //! | ID: 8 bytes, native byte order |
 //! ```
 
-/// Returns the ID; `None` if there are not exactly 8 bytes.
+/// Returns the ID; `None` unless there are exactly 8 bytes.
 #[inline]
 pub fn read(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_ne_bytes)
 }
 
-/// Returns the ID at the beginning of a key, which may be longer, as in id2v.
+/// Returns the ID in the first 8 bytes of a key, which may be longer, as those of id2v are.
 #[inline]
 pub fn first(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|id| u64::from_ne_bytes(*id))

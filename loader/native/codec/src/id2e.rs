@@ -1,75 +1,79 @@
 //! The table id2e: entries without their DNs, which are in dn2i.
 //!
 //! ```text
-//! | attributes: 4 | slots: 4 | object class flags: 4 | words: 4 |     words: the number of words before the values
+//! | attributes: 4 | slots: 4 | object class flags: 4 | words: 4 |     words: number of the words that follow here
 //! for each attribute, in the entry's order:
-//! | number in ad2i, SORTED, APART: 4 | values, NORMAL: 4 |            the flags are the highest bits
+//! | number in ad2i, SORTED, APART: 4 | count, NORMAL: 4 |             number and number of values with their flags
 //! | length: 4 | ... | length: 4 | ...                                 of the values, then of the normal forms
 //! for each attribute:
 //! | value | 0 | ... | normal form | 0 | ...
 //! | padding to 8 bytes |                                              slapd leaves it uninitialised; here it is zero
 //! ```
 //!
-//! Words are little-endian. Slots is the number of values for which slapd allocates memory: for each attribute one more
-//! than its values, and as many again for normal forms. An attribute with values in id2v (APART) has no lengths and no
-//! values here. A missing entry between others has an empty record.
+//! Words are little-endian. `slots` is the number of values for which slapd allocates memory: for each attribute one more
+//! than it has values, and as many again if it has normal forms. An attribute with values in id2v (APART) has no lengths
+//! and no values here. An ID without an entry between other IDs has an empty record.
 
 use smallvec::SmallVec;
 
-/// Flags in an attribute's number: the values are in the order of their rule; the values are in id2v.
+/// Flag in an attribute's number: the values are in the order of their equality rule (`sortvals`).
 pub const SORTED: u32 = 0x8000_0000;
+/// Flag in an attribute's number: the values are in id2v (`multival`).
 pub const APART: u32 = 0x4000_0000;
-/// Flag in the count of values: normal forms follow the values.
+/// Flag in the number of values: normal forms follow the values.
 pub const NORMAL: u32 = 0x8000_0000;
-/// Mask that removes the flags.
+/// Mask of an attribute's number without its flags.
 pub const NUMBER: u32 = 0x3fff_ffff;
-/// More values than any attribute has, but few enough to count their slots in 32 bits.
+/// Bound of an attribute's number of values, so that the slots fit in 32 bits. A record with more is invalid.
 const MOST_VALUES: u32 = 1 << 28;
 
-/// Values of an attribute. Most attributes have one value, for which this needs no allocation.
+/// Values of an attribute. A single value, which most attributes have, needs no allocation.
 pub type ValueList<'a> = SmallVec<[&'a [u8]; 1]>;
 
-/// One attribute as stored. `normals` is empty if no normal forms are stored.
+/// One attribute of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attribute<'a> {
     /// The attribute's number in ad2i.
     pub number: u32,
-    /// The values are in the order of their equality rule (`sortvals`).
+    /// See [`SORTED`].
     pub sorted: bool,
-    /// The values are in id2v (`multival`): `values` is empty, and `count` is their number.
+    /// See [`APART`].
     pub apart: bool,
     pub has_normals: bool,
+    /// Number of values, also if these are in id2v.
     pub count: u32,
+    /// Empty if the values are in id2v.
     pub values: ValueList<'a>,
+    /// Empty unless the record has normal forms.
     pub normals: ValueList<'a>,
 }
 
-/// Returns the number of words of an attribute in the head.
+/// Returns the number of words that an attribute takes before the values.
 pub const fn words(count: usize, apart: bool, normals: bool) -> usize {
     2 + if apart { 0 } else { count * if normals { 2 } else { 1 } }
 }
 
-/// Appends an entry's record to a buffer. The number of words in its head must be known beforehand.
+/// Appends an entry's record to a buffer, of which the number of words must be known beforehand.
 #[derive(Debug)]
 pub struct Writer<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
     words: usize,
-    /// Position of the next word.
+    /// Offset of the next word in `out`.
     at: usize,
     attributes: u32,
     slots: u32,
 }
 
 impl<'o> Writer<'o> {
-    /// `words`: the sum of [`words`] over all attributes that follow.
+    /// `words` is the sum of [`words`] over all attributes that follow.
     pub fn new(out: &'o mut Vec<u8>, words: usize) -> Self {
         let start = out.len();
         out.resize(start + head_size(words), 0);
         Self { out, start, words, at: start + 16, attributes: 0, slots: 0 }
     }
 
-    /// Begins an attribute. Unless it is APART, add its values with [`Self::value`], then its normal forms.
+    /// Begins an attribute. Unless `apart`, add its values and then its normal forms with [`Self::value`].
     #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
     pub fn attribute(&mut self, number: u32, sorted: bool, apart: bool, count: usize, normals: bool) {
         let count = count as u32;
@@ -86,7 +90,8 @@ impl<'o> Writer<'o> {
         self.out.push(0);
     }
 
-    /// Adds the length of a value whose bytes follow later. Returns the index of the word, for [`put_length`].
+    /// Adds the length of a value whose bytes the caller adds later. Returns the index of the length's word, for
+    /// [`put_length`].
     #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
     pub fn length(&mut self, length: usize) -> usize {
         self.word(length as u32);
@@ -99,7 +104,7 @@ impl<'o> Writer<'o> {
         self.at += 4;
     }
 
-    /// Finishes the record after the last attribute.
+    /// Finishes the record. `flags` are the object class flags.
     pub fn finish(mut self, flags: u32) {
         #[allow(clippy::cast_possible_truncation, reason = "far fewer words than bytes in a record")]
         let head = [self.attributes, self.slots, flags, self.words as u32];
@@ -111,19 +116,19 @@ impl<'o> Writer<'o> {
     }
 }
 
-/// Returns the bytes of a head with this number of [`words`]; the values follow it.
+/// Returns the number of bytes of a head, the part of a record before its values, with this number of [`words`].
 pub const fn head_size(words: usize) -> usize {
     16 + 4 * words
 }
 
-/// Stores the length of a value in a record's head.
+/// Stores the length of a value in the head of a record. `word` is the index of the length's word.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "a record is at most 256 MiB")]
 pub fn put_length(head: &mut [u8], word: usize, length: usize) {
     head[4 * word..4 * word + 4].copy_from_slice(&(length as u32).to_le_bytes());
 }
 
-/// Finishes the record that begins at `start`, and whose head is a copy of another's.
+/// Finishes a record that begins at `start` and whose head was copied from a record with other object class flags.
 #[inline]
 pub fn end(out: &mut Vec<u8>, start: usize, flags: u32) {
     out[start + 8..start + 12].copy_from_slice(&flags.to_le_bytes());
@@ -136,69 +141,72 @@ fn pad(out: &mut Vec<u8>, start: usize) {
     out.truncate(end);
 }
 
-/// A parsed entry: the object class flags, and the attributes.
+/// A parsed entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parts<'a> {
+    /// The object class flags.
     pub flags: u32,
     pub attributes: Vec<Attribute<'a>>,
 }
 
 impl<'a> Parts<'a> {
-    /// Replaces the attribute with the number of `one`, or adds `one` after all others.
+    /// Replaces the attribute that has the same number, or adds the attribute after all others.
     #[must_use]
-    pub fn with(mut self, one: Attribute<'a>) -> Self {
-        match self.attributes.iter_mut().find(|had| had.number == one.number) {
-            Some(had) => *had = one,
-            None => self.attributes.push(one),
+    pub fn with(mut self, attribute: Attribute<'a>) -> Self {
+        match self.attributes.iter_mut().find(|old| old.number == attribute.number) {
+            Some(old) => *old = attribute,
+            None => self.attributes.push(attribute),
         }
         self
     }
 }
 
-/// Parses a record of [`Writer`] or slapd. Checks that every count and length fits the record.
+/// Parses a record. Returns `None` unless all counts and lengths fit the record.
 pub fn read(blob: &[u8]) -> Option<Parts<'_>> {
     let StoredEntry { flags, attributes } = StoredEntry::read(blob)?;
     Some(Parts { flags, attributes: attributes.iter().map(Stored::attribute).collect() })
 }
 
-/// A parsed entry that refers to the record's bytes: the object class flags, and the attributes.
+/// A parsed entry whose attributes refer to the bytes of the record.
 #[derive(Debug, Clone)]
 pub struct StoredEntry<'a> {
+    /// The object class flags.
     pub flags: u32,
     pub attributes: Vec<Stored<'a>>,
 }
 
 impl<'a> StoredEntry<'a> {
-    /// Like [`read`], but does not copy the values' positions.
+    /// Does the same as [`read`], but makes no lists of values.
     pub fn read(blob: &'a [u8]) -> Option<Self> {
         Self::rest(&mut attributes(blob)?)
     }
 
-    /// Like [`Self::read`], but rejects a record with more than the attributes need, because slapd trusts the slots.
+    /// Does the same as [`Self::read`], but also rejects a record with wrong slots, which slapd trusts, with bytes that no
+    /// attribute needs, or with a value that no NUL follows.
     pub fn read_whole(blob: &'a [u8]) -> Option<Self> {
         let mut rest = attributes(blob)?;
         let entry = Self::rest(&mut rest)?;
-        let slots = |one: &Stored<'_>| (u64::from(one.count) + 1) << u32::from(one.has_normals);
+        let slots = |stored: &Stored<'_>| (u64::from(stored.count) + 1) << u32::from(stored.has_normals);
         let slots: u64 = entry.attributes.iter().map(slots).sum();
         let is_padded = rest.data.len() < 8 && blob.len() % 8 == 0;
-        let has_nuls = |one: &Stored<'_>| one.values.have_nuls() && one.normals.have_nuls();
+        let has_nuls = |stored: &Stored<'_>| stored.values.have_nuls() && stored.normals.have_nuls();
         let is_whole = is_padded && slots == word(blob, 1)?.into();
         (is_whole && entry.attributes.iter().all(has_nuls)).then_some(entry)
     }
 
     fn rest(rest: &mut Attributes<'a>) -> Option<Self> {
-        // The head has no space for more attributes, whatever their number says.
-        let mut found = Vec::with_capacity((rest.left as usize).min(rest.words.len() / 8));
+        // An attribute has at least two words, which bounds the memory if the number of attributes is wrong.
+        let mut attributes = Vec::with_capacity((rest.left as usize).min(rest.words.len() / 8));
         for _ in 0..rest.left {
             let mut stored = Stored::default();
             rest.attribute(&mut stored)?;
-            found.push(stored);
+            attributes.push(stored);
         }
-        rest.words.is_empty().then_some(Self { flags: rest.flags, attributes: found })
+        rest.words.is_empty().then_some(Self { flags: rest.flags, attributes })
     }
 }
 
-/// Returns the attributes of a record one by one, without allocating memory.
+/// Returns an iterator over the attributes of a record, which allocates no memory.
 pub fn attributes(blob: &[u8]) -> Option<Attributes<'_>> {
     let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
     let size = (words? as usize).checked_mul(4)?;
@@ -207,15 +215,14 @@ pub fn attributes(blob: &[u8]) -> Option<Attributes<'_>> {
     Some(Attributes { flags: flags?, left: attributes?, words, data })
 }
 
-/// Returns the record of a parsed entry.
+/// Returns the record of an entry.
 pub fn write(parts: &Parts<'_>) -> Vec<u8> {
-    let of = |one: &Attribute<'_>| words(one.values.len(), one.apart, one.has_normals);
+    let words = |attribute: &Attribute<'_>| words(attribute.values.len(), attribute.apart, attribute.has_normals);
     let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out, parts.attributes.iter().map(of).sum());
-    for one in &parts.attributes {
-        let count = one.count as usize;
-        writer.attribute(one.number, one.sorted, one.apart, count, one.has_normals);
-        for value in one.values.iter().chain(&one.normals) {
+    let mut writer = Writer::new(&mut out, parts.attributes.iter().map(words).sum());
+    for Attribute { number, sorted, apart, has_normals, count, values, normals } in &parts.attributes {
+        writer.attribute(*number, *sorted, *apart, *count as usize, *has_normals);
+        for value in values.iter().chain(normals) {
             writer.value(value);
         }
     }
@@ -228,7 +235,7 @@ fn word(blob: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Calls `see` with each attribute; a fast path for many entries. `damaged` makes the error for an unreadable entry.
+/// Calls `see` with each attribute, faster than the iterator. `damaged` returns the error for an invalid record.
 #[inline]
 pub fn each<'a, E>(
     blob: &'a [u8],
@@ -238,7 +245,8 @@ pub fn each<'a, E>(
     attributes(blob).ok_or_else(&damaged)?.each(damaged, see)
 }
 
-/// Replaces the numbers of the attributes, and sets the padding to zero.
+/// Replaces the number of each attribute by `new` of that number, and sets the padding to zero. `damaged` returns the
+/// error for an invalid record.
 pub fn renumber<E>(
     blob: &mut [u8],
     damaged: impl Fn() -> E,
@@ -246,25 +254,25 @@ pub fn renumber<E>(
 ) -> Result<(), E> {
     let (heads, padding) = heads(blob).ok_or_else(damaged)?;
     for (at, number) in heads {
-        let changed = new(number & NUMBER)?;
-        blob[at..at + 4].copy_from_slice(&(number & !NUMBER | changed).to_le_bytes());
+        let new = new(number & NUMBER)?;
+        blob[at..at + 4].copy_from_slice(&(number & !NUMBER | new).to_le_bytes());
     }
     blob[padding..].fill(0);
     Ok(())
 }
 
-/// Returns the position and content of each word with an attribute's number and flags, and the start of the padding.
+/// Returns the offset and the content of each word with an attribute's number, and the offset of the padding.
 fn heads(blob: &[u8]) -> Option<(Vec<(usize, u32)>, usize)> {
     let (mut rest, mut stored, mut heads) = (attributes(blob)?, Stored::default(), Vec::new());
-    let values = 16 + rest.words.len();
+    let first_value = 16 + rest.words.len();
     for _ in 0..rest.left {
-        heads.push((values - rest.words.len(), word(rest.words, 0)?));
+        heads.push((first_value - rest.words.len(), word(rest.words, 0)?));
         rest.attribute(&mut stored)?;
     }
     rest.words.is_empty().then_some((heads, blob.len() - rest.data.len()))
 }
 
-/// Yields the numbers of the attributes, up to the first unreadable one.
+/// Yields the numbers of the attributes, and ends early if the record is invalid.
 pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
     let (mut at, mut left) = (4, word(blob, 0).unwrap_or(0));
     std::iter::from_fn(move || {
@@ -276,7 +284,7 @@ pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// The remaining attributes of an entry.
+/// An iterator over the attributes of an entry. Yields `None` where the record is invalid, and then ends.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
     /// The object class flags.
@@ -286,10 +294,9 @@ pub struct Attributes<'a> {
     data: &'a [u8],
 }
 
-/// One attribute, which refers to the record's bytes.
+/// One attribute, which refers to the bytes of the record. The fields are those of [`Attribute`].
 #[derive(Debug, Clone, Default)]
 pub struct Stored<'a> {
-    /// The fields of [`Attribute`].
     pub number: u32,
     pub sorted: bool,
     pub apart: bool,
@@ -299,7 +306,7 @@ pub struct Stored<'a> {
     normals: Values<'a>,
 }
 
-/// An iterator over values that are known to fit the record.
+/// An iterator over values whose lengths have been checked.
 #[derive(Debug, Clone, Default)]
 pub struct Values<'a> {
     lengths: &'a [u8],
@@ -312,16 +319,16 @@ impl<'a> Iterator for Attributes<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            // The head has unused words after the last attribute's: it once had more attributes.
+            // Words that no attribute needs are damage, too.
             return (!std::mem::take(&mut self.words).is_empty()).then_some(None);
         }
         self.left -= 1;
         let mut stored = Stored::default();
-        let found = self.attribute(&mut stored);
-        if found.is_none() {
+        let parsed = self.attribute(&mut stored);
+        if parsed.is_none() {
             (self.left, self.words) = (0, &[]);
         }
-        Some(found.map(|()| stored))
+        Some(parsed.map(|()| stored))
     }
 }
 
@@ -329,7 +336,7 @@ impl<'a> Attributes<'a> {
     /// See [`each`].
     #[inline]
     fn each<E>(&mut self, damaged: impl Fn() -> E, mut see: impl FnMut(&Stored<'a>) -> Result<(), E>) -> Result<(), E> {
-        // One variable for all attributes: moving it would cost more than everything else here.
+        // All attributes use one variable, because moving it would cost more than everything else here.
         let mut stored = Stored::default();
         for _ in 0..self.left {
             self.attribute(&mut stored).ok_or_else(&damaged)?;
@@ -339,7 +346,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Stores the next attribute in `stored`.
-    #[allow(clippy::inline_always, reason = "otherwise each attribute is passed through memory")]
+    #[allow(clippy::inline_always, reason = "else each attribute goes through memory")]
     #[inline(always)]
     fn attribute(&mut self, stored: &mut Stored<'a>) -> Option<()> {
         let head = self.words(2)?;
@@ -352,9 +359,9 @@ impl<'a> Attributes<'a> {
         if stored.count > MOST_VALUES {
             return None;
         }
-        let here = if stored.apart { 0 } else { stored.count as usize };
-        stored.values.lengths = self.words(here)?;
-        stored.normals.lengths = self.words(if stored.has_normals { here } else { 0 })?;
+        let lengths = if stored.apart { 0 } else { stored.count as usize };
+        stored.values.lengths = self.words(lengths)?;
+        stored.normals.lengths = self.words(if stored.has_normals { lengths } else { 0 })?;
         self.data(&mut stored.values)?;
         self.data(&mut stored.normals)
     }
@@ -366,7 +373,7 @@ impl<'a> Attributes<'a> {
         Some(words)
     }
 
-    /// Takes the bytes of `values` according to their lengths.
+    /// Consumes the bytes of `values`, whose lengths are set.
     #[inline]
     fn data(&mut self, values: &mut Values<'a>) -> Option<()> {
         let mut size = 0;
@@ -380,17 +387,18 @@ impl<'a> Attributes<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Yields nothing if the values are in id2v.
+    /// Returns the values; none if they are in id2v.
     pub fn values(&self) -> Values<'a> {
         self.values.clone()
     }
 
-    /// Returns the values that matching rules compare; yields nothing if the values are in id2v.
+    /// Returns the normal forms, or the values if there are no normal forms; none if the values are in id2v.
     pub fn compared(&self) -> Values<'a> {
         if self.has_normals { self.normals.clone() } else { self.values.clone() }
     }
 
-    /// Returns bytes and lengths of the values, and of the normal forms. Equal pieces mean equal values.
+    /// Returns the lengths and the bytes of the values, then those of the normal forms. Two attributes with equal pieces
+    /// have equal values.
     pub fn pieces(&self) -> [&'a [u8]; 4] {
         let Self { values, normals, .. } = self;
         [values.lengths, values.data, normals.lengths, normals.data]
@@ -401,7 +409,7 @@ impl<'a> Stored<'a> {
         self.normals.clone().next()
     }
 
-    /// Calls `see` with every value; with none if the values are in id2v.
+    /// Calls `see` with every value, unless the values are in id2v.
     #[inline]
     pub fn each_value(&self, mut see: impl FnMut(&'a [u8])) {
         let (mut lengths, mut data) = (self.values.lengths, self.values.data);
@@ -420,7 +428,7 @@ impl<'a> Stored<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Returns the values, each with its terminating NUL.
+    /// Returns the bytes of all values, each followed by a NUL.
     pub fn bytes(&self) -> &'a [u8] {
         self.data
     }

@@ -18,26 +18,27 @@ pub fn key(id: u64, number: u16) -> [u8; 10] {
     key
 }
 
-/// Returns the rows of an entry's attribute. `number`: the number in id2e, of which back-mdb keeps 16 bits.
+/// Returns the rows of an entry's attribute. `number` is the attribute's number in id2e; back-mdb keeps its low 16 bits.
 #[allow(clippy::cast_possible_truncation)]
 pub fn rows(table: &TableReader<'_>, id: u64, number: u32) -> lmdbfile::Result<Vec<Vec<u8>>> {
     table.get_all(&key(id, number as u16))
 }
 
-/// Returns the ID and the attribute's number; `None` if this is not a key.
+/// Returns the entry's ID and the attribute's number; `None` unless `key` has exactly 10 bytes.
 #[inline]
 pub fn read_key(key: &[u8]) -> Option<(u64, u16)> {
     let (id, number) = key.split_first_chunk::<8>()?;
     Some((u64::from_ne_bytes(*id), u16::from_ne_bytes(number.try_into().ok()?)))
 }
 
-/// Compares keys: by ID, then by number.
+/// Compares keys by ID, then by number.
 pub fn compare_keys(left: &[u8], right: &[u8]) -> Ordering {
     read_key(left).cmp(&read_key(right))
 }
 
-/// Returns the normal form and the value of a row (without normal forms, the value twice); `None` if it is invalid.
-/// Only id2e records whether there are normal forms: a row's length does not show it, because a value may be empty.
+/// Returns the normal form and the value of a row, or the value twice if the attribute has no normal forms; `None` if the
+/// row is invalid. The row itself does not show whether it has a normal form, because its length is 0 also for an empty
+/// value: id2e says so.
 pub fn read_row(row: &[u8], has_normals: bool) -> Option<(&[u8], &[u8])> {
     let (rest, length) = row.split_last_chunk::<2>()?;
     let length = usize::from(u16::from_le_bytes(*length));
@@ -49,7 +50,7 @@ pub fn read_row(row: &[u8], has_normals: bool) -> Option<(&[u8], &[u8])> {
     Some((normal.strip_suffix(b"\0")?, value))
 }
 
-/// Returns a row. `normal`: `None` if the attribute has no normal forms.
+/// Returns a row. `normal` is `None` if the attribute has no normal forms.
 pub fn row(normal: Option<&[u8]>, value: &[u8]) -> Vec<u8> {
     let mut record = normal.unwrap_or(value).to_vec();
     record.push(0);

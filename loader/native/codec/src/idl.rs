@@ -1,27 +1,27 @@
-//! The rows of an index: the entry IDs of a key, as a list or as a range.
+//! The rows of an index. A row has the entry IDs of a key, as a list or as a range.
 //!
 //! ```text
 //! list:  | ID: 8 | ID: 8 | ...                 ascending, at most 2^idlexp - 1 of them
 //! range: | 0: 8 | lowest: 8 | highest: 8 |     all in native byte order; no entry has the ID 0
 //! ```
 //!
-//! Each ID is a separate value in LMDB. If slapd adds an ID to a list of 2^idlexp - 1 IDs, the list becomes a range,
-//! even if it already contains the ID. slapd reads a list into a buffer of that size without checking its length.
+//! Each ID is a separate value of the key in LMDB. If slapd adds an ID to a list of 2^idlexp - 1 IDs, the list becomes a
+//! range, even if it already contains the ID. slapd reads a list into a buffer of that size without checking its length.
 
 use crate::id;
 
 /// The kind of the row of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexRecord {
-    /// A list: each value is an ID.
     List,
-    /// A range: all IDs from the first to the second, inclusive.
+    /// All IDs from the first to the second, inclusive.
     Range(u64, u64),
-    /// Invalid: it begins like a range, but does not have exactly two bounds.
+    /// The row begins like a range, but does not have exactly two bounds.
     Damaged,
 }
 
-/// Determines the kind of a row from its first value. For a range, calls `next` for the other values; never for a list.
+/// Returns the kind of the row with this `first` value. If that is a range, `next` must return the other values, and
+/// `None` after the last; for a list `next` is not called.
 pub fn begin<E>(first: u64, mut next: impl FnMut() -> Result<Option<u64>, E>) -> Result<IndexRecord, E> {
     if first != 0 {
         return Ok(IndexRecord::List);
@@ -39,7 +39,7 @@ pub fn begin<E>(first: u64, mut next: impl FnMut() -> Result<Option<u64>, E>) ->
 
 /// Returns the kind and the IDs of a row whose values are in memory; `None` if a value is not an ID.
 pub fn read(values: &[impl AsRef<[u8]>]) -> Option<(IndexRecord, Vec<u64>)> {
-    let ids: Vec<u64> = values.iter().map(|one| id::read(one.as_ref())).collect::<Option<_>>()?;
+    let ids: Vec<u64> = values.iter().map(|value| id::read(value.as_ref())).collect::<Option<_>>()?;
     let mut rest = ids.iter().copied();
     let first = rest.next().unwrap_or(1);
     let Ok(row) = begin(first, || Ok::<_, std::convert::Infallible>(rest.next()));
@@ -61,12 +61,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `exponent`: `idlexp`.
+    /// `exponent` is the setting `idlexp`.
     pub const fn new(exponent: u32) -> Self {
         Self { most: (1 << exponent) - 1, ids: Vec::new(), is_range: false, range: [0, u64::MAX, 0] }
     }
 
-    /// Starts the row of the next key.
+    /// Begins the row of another key.
     pub fn clear(&mut self) {
         self.ids.clear();
         (self.is_range, self.range) = (false, [0, u64::MAX, 0]);
@@ -92,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// Adds the last ID again, as slapd does: a full list then becomes a range.
+    /// Adds the last ID again, which turns a full list into a range, as in slapd.
     #[inline]
     pub fn again(&mut self) {
         if self.ids.len() >= self.most {
@@ -100,7 +100,7 @@ impl Writer {
         }
     }
 
-    /// Turns the row into a range that also includes these IDs.
+    /// Turns the row into a range, and includes these IDs.
     #[inline]
     pub fn widen(&mut self, ids: impl IntoIterator<Item = u64>) {
         let listed = if self.is_range { &[][..] } else { &self.ids };
@@ -115,7 +115,7 @@ impl Writer {
         if self.is_range { self.range[2] == 0 } else { self.ids.is_empty() }
     }
 
-    /// Sorts the IDs; needed unless they were added in ascending order.
+    /// Sorts the IDs, which is needed unless they were added in ascending order.
     pub fn sort(&mut self) {
         if !self.is_range {
             self.ids.sort_unstable();

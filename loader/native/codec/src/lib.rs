@@ -1,6 +1,6 @@
 //! Keys and records of back-mdb's tables: a parser and a writer for each.
 //!
-//! Parsers check every length, and return `None` for invalid bytes; callers decide what that means.
+//! Parsers check every length, and return `None` for invalid bytes, which the caller reports.
 
 pub mod ad2i;
 pub mod dn2i;

@@ -1,5 +1,5 @@
-//! The tables of back-mdb: the flags with which slapd opens them (`servers/slapd/back-mdb`: init.c, id2entry.c,
-//! index.c), and how their keys and values are compared.
+//! The tables of back-mdb: their flags, and the orders of their keys and values, as slapd sets them
+//! (`servers/slapd/back-mdb`: init.c, id2entry.c, index.c).
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub struct Table {
     pub required: bool,
 }
 
-/// Flags of an index table: index key -> entry IDs.
+/// Flags of an index, whose keys have entry IDs as values.
 pub const INDEX: Flags = Flags::DUPFIXED.union(Flags::INTEGERDUP);
 
 pub const AD2I: Table = Table::new("ad2i", Flags::INTEGERKEY);
@@ -41,7 +41,7 @@ impl Table {
         Self { name, flags, key_order, value_order, required: true }
     }
 
-    /// Returns a writer of the table. The caller sorts the values of id2v; those of dn2i are ordered by their bytes.
+    /// Returns a writer of the table. It cannot check the order of id2v's values; dn2i's must ascend by their bytes.
     pub fn writer(&self, layout: Layout) -> TreeWriter {
         let tree = TreeWriter::new(self.flags, layout);
         if matches!(self.key_order, Order::Custom(_)) { tree.in_own_order() } else { tree }
@@ -53,13 +53,13 @@ pub fn flags(name: &str) -> Flags {
     ALL.iter().find(|table| table.name == name).map_or(INDEX, |table| table.flags)
 }
 
-/// Returns a writer of the table `name`.
+/// Returns a writer of the table `name`, as [`Table::writer`] does.
 pub fn writer(name: &str, layout: Layout) -> TreeWriter {
-    let own = ALL.iter().find(|table| table.name == name);
-    own.map_or_else(|| TreeWriter::new(INDEX, layout), |table| table.writer(layout))
+    let table = ALL.iter().find(|table| table.name == name);
+    table.map_or_else(|| TreeWriter::new(INDEX, layout), |table| table.writer(layout))
 }
 
-/// Returns the reader with the comparison functions of back-mdb's tables.
+/// Sets the comparison functions of back-mdb's tables in a reader.
 #[must_use]
 pub fn with_orders(mut reader: Reader) -> Reader {
     for table in ALL {
@@ -68,7 +68,8 @@ pub fn with_orders(mut reader: Reader) -> Reader {
     reader
 }
 
-/// Accepts any order: values in id2v are ordered by their attribute's equality rule, which only the schema shows.
+/// Accepts values in any order: those of id2v have the order of their attribute's equality rule, which only the schema
+/// shows.
 fn in_any_order(left: &[u8], right: &[u8]) -> Ordering {
     if left == right { Ordering::Equal } else { Ordering::Less }
 }
