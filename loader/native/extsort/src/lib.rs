@@ -2,9 +2,8 @@
 //! and byte [records](RecordSorter). Also divides records among [buckets](Buckets), and [spools](Spool) data that need
 //! no order.
 //!
-//! Data are kept in memory up to a limit, and beyond it in temporary files without names, so that
-//! none remain after the process, however it ends. The results depend neither on the limit nor on
-//! the number of threads.
+//! Data beyond a memory limit go to temporary files without names, so that no file remains however the process ends. The
+//! results depend neither on the limit nor on the number of threads.
 
 mod postings;
 mod records;
@@ -24,10 +23,10 @@ fn too_large() -> Error {
     Error::new(Code::TooLarge, "a record of 4 GiB or more")
 }
 
-/// Bytes before a record, for its length.
+/// Bytes of a record's length, which precedes the record.
 const HEADER: usize = 4;
 
-/// Appends a record, given in several parts.
+/// Appends a record that consists of `parts`.
 fn push_record(bytes: &mut Vec<u8>, parts: &[&[u8]]) -> Result<()> {
     let length = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>());
     bytes.extend_from_slice(&length.map_err(|_| too_large())?.to_le_bytes());

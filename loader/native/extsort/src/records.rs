@@ -7,10 +7,10 @@ use crate::scratch::{Appender, Resources, Window};
 use crate::sorter::{Block, Merge, Merged, Sorter, Source};
 use crate::{Result, too_large};
 
-/// Bytes before a record in the temporary file: its prefix and its length.
+/// Bytes of a record's prefix and length, which precede the record in the temporary file.
 const HEADER: usize = 16 + 4;
 
-/// Sorts records by a prefix and then by their bytes.
+/// Sorts records by a prefix, which is a number, and then by their bytes.
 ///
 /// ```
 /// # use extsort::RecordSorter;
@@ -25,7 +25,6 @@ const HEADER: usize = 16 + 4;
 /// # Ok::<(), common::Error>(())
 /// ```
 pub type RecordSorter = Sorter<RecordBlock>;
-/// Sorted records.
 pub type Records = Merged<RecordPart>;
 
 impl RecordSorter {
@@ -50,24 +49,24 @@ impl Merge<RecordPart> {
     }
 }
 
-/// Consecutive records, and the location of each.
+/// Consecutive records, and for each its prefix and location.
 #[derive(Debug, Default)]
 pub struct RecordBlock {
     bytes: Vec<u8>,
-    records: Vec<Place>,
+    records: Vec<Location>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Location {
     prefix: Prefix,
     start: u32,
     len: u32,
 }
 
-/// The most significant half first. Because of its alignment it needs less room than a `u128`.
+/// Both halves of a prefix, the high one first. They take less memory than a `u128`, which is aligned to 16 bytes.
 type Prefix = [u64; 2];
 
-#[allow(clippy::cast_possible_truncation)] // takes the halves apart
+#[allow(clippy::cast_possible_truncation, reason = "splits the number")]
 fn halves(prefix: u128) -> Prefix {
     [(prefix >> 64) as u64, prefix as u64]
 }
@@ -77,13 +76,13 @@ impl RecordBlock {
         let start = u32::try_from(self.bytes.len()).ok()?;
         let len = u32::try_from(bytes.len()).ok()?;
         self.bytes.extend_from_slice(bytes);
-        self.records.push(Place { prefix: halves(prefix), start, len });
+        self.records.push(Location { prefix: halves(prefix), start, len });
         Some(())
     }
 }
 
-fn record(bytes: &[u8], place: Place) -> &[u8] {
-    &bytes[place.start as usize..][..place.len as usize]
+fn record(bytes: &[u8], location: Location) -> &[u8] {
+    &bytes[location.start as usize..][..location.len as usize]
 }
 
 impl Block for RecordBlock {
@@ -102,14 +101,14 @@ impl Block for RecordBlock {
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
-        self.records.sort_unstable_by(|one, other| {
-            let by_bytes = || record(bytes, *one).cmp(record(bytes, *other));
-            one.prefix.cmp(&other.prefix).then_with(by_bytes)
+        self.records.sort_unstable_by(|left, right| {
+            let by_bytes = || record(bytes, *left).cmp(record(bytes, *right));
+            left.prefix.cmp(&right.prefix).then_with(by_bytes)
         });
     }
 
     fn into_part(self) -> RecordPart {
-        RecordPart::Held { block: self, passed: 0 }
+        RecordPart::InMemory { block: self, passed: 0 }
     }
 
     fn write(merge: &mut Merge<RecordPart>, run: &mut Appender<'_>) -> Result<()> {
@@ -122,29 +121,29 @@ impl Block for RecordBlock {
         Ok(())
     }
 
-    fn open(run: Range<u64>, read_size: usize, means: &Arc<Resources>) -> Result<RecordPart> {
+    fn open(run: Range<u64>, read_size: usize, resources: &Arc<Resources>) -> Result<RecordPart> {
         let mut window = Window::new(run, read_size);
-        load(&mut window, means)?;
-        Ok(RecordPart::Spilled(window, Arc::clone(means)))
+        load(&mut window, resources)?;
+        Ok(RecordPart::Spilled(window, Arc::clone(resources)))
     }
 }
 
 /// A sorted part of the records.
 pub enum RecordPart {
-    Held {
+    InMemory {
         block: RecordBlock,
         passed: usize,
     },
-    /// The complete next record is in memory, or the part is at its end.
+    /// A run. The window has the complete next record, or is at the end of the run.
     Spilled(Window, Arc<Resources>),
 }
 
 impl RecordPart {
     fn head(&self) -> Option<(Prefix, &[u8])> {
         match self {
-            Self::Held { block, passed } => {
-                let &place = block.records.get(*passed)?;
-                Some((place.prefix, record(&block.bytes, place)))
+            Self::InMemory { block, passed } => {
+                let &location = block.records.get(*passed)?;
+                Some((location.prefix, record(&block.bytes, location)))
             }
             Self::Spilled(window, _) => {
                 let (prefix, rest) = window.buffered().split_first_chunk()?;
@@ -163,31 +162,31 @@ impl Source for RecordPart {
         self.head().map(|(prefix, _)| prefix)
     }
 
-    fn is_before(parts: &[Self], one: usize, other: usize) -> bool {
-        parts[one].head().map(|head| head.1) < parts[other].head().map(|head| head.1)
+    fn is_before(parts: &[Self], left: usize, right: usize) -> bool {
+        parts[left].head().map(|head| head.1) < parts[right].head().map(|head| head.1)
     }
 
     fn advance(&mut self, count: usize) -> Result<()> {
         let len = self.head().map_or(0, |(_, bytes)| HEADER + bytes.len());
         match self {
-            Self::Held { passed, .. } => *passed += count,
-            Self::Spilled(window, means) => {
+            Self::InMemory { passed, .. } => *passed += count,
+            Self::Spilled(window, resources) => {
                 window.pass(len);
-                load(window, means)?;
+                load(window, resources)?;
             }
         }
         Ok(())
     }
 }
 
-/// Reads the complete next record into memory.
-fn load(window: &mut Window, means: &Resources) -> Result<()> {
-    let header = window.peek(HEADER, &means.scratch)?;
+/// Makes the window have the complete next record.
+fn load(window: &mut Window, resources: &Resources) -> Result<()> {
+    let header = window.peek(HEADER, &resources.scratch)?;
     if header.is_empty() {
         return Ok(());
     }
     let len = header.get(16..HEADER).and_then(|len| len.try_into().ok());
     let len = HEADER + len.map_or(0, u32::from_le_bytes) as usize;
-    let is_whole = window.peek(len, &means.scratch)?.len() >= len;
-    if is_whole { Ok(()) } else { Err(means.scratch.damaged()) }
+    let is_whole = window.peek(len, &resources.scratch)?.len() >= len;
+    if is_whole { Ok(()) } else { Err(resources.scratch.damaged()) }
 }

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
-use common::{Code, Error, Result, lock};
+use common::{Code, Error, Result};
 
 #[derive(Debug)]
 pub struct Resources {
@@ -23,19 +23,19 @@ impl Resources {
         Self { memory, scratch: TempFile::new(dir), stop: Arc::clone(stop) }
     }
 
-    /// Fails if the stop flag is set; to be called about once per millisecond of work.
+    /// Fails if the stop flag is set. Call it about once per millisecond of work.
     pub fn check_cancelled(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) { Err(Error::cancelled()) } else { Ok(()) }
     }
 
-    /// Returns the bytes to write at a time, enough to keep a rotating disk writing.
+    /// Returns the number of bytes per write, which is large enough for rotating disks.
     pub fn write_size(&self) -> usize {
         (self.memory / 16).clamp(4 << 10, 4 << 20)
     }
 
-    /// Returns the bytes to read at a time from each of `places` places, so that all buffers fit.
-    pub fn read_size(&self, places: usize) -> usize {
-        (self.memory / 4 / places.max(1)).clamp(4 << 10, 1 << 20)
+    /// Returns the number of bytes per read from each of `runs` runs, so that all buffers fit in memory.
+    pub fn read_size(&self, runs: usize) -> usize {
+        (self.memory / 4 / runs.max(1)).clamp(4 << 10, 1 << 20)
     }
 }
 
@@ -44,17 +44,15 @@ impl Resources {
 pub struct TempFile {
     dir: PathBuf,
     file: OnceLock<File>,
-    making: Mutex<()>,
     end: AtomicU64,
 }
 
 impl TempFile {
     pub fn new(dir: &Path) -> Self {
-        let (file, making, end) = (OnceLock::new(), Mutex::new(()), AtomicU64::new(0));
-        Self { dir: dir.to_path_buf(), file, making, end }
+        Self { dir: dir.to_path_buf(), file: OnceLock::new(), end: AtomicU64::new(0) }
     }
 
-    /// Appends `bytes` and returns their offset. Several threads may append at once.
+    /// Appends `bytes` and returns their offset. Several threads may call it at once.
     pub fn append(&self, bytes: &[u8]) -> Result<u64> {
         let file = self.file()?;
         let offset = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -67,44 +65,41 @@ impl TempFile {
         self.checked(self.file()?.read_exact_at(bytes, offset))
     }
 
-    /// Returns the error for contents that differ from the written ones.
+    /// Returns the error for contents that are not those that were written.
     pub fn damaged(&self) -> Error {
         self.failed(io::Error::new(io::ErrorKind::InvalidData, "its contents have changed"))
     }
 
-    fn checked<T>(&self, done: io::Result<T>) -> Result<T> {
-        done.map_err(|error| self.failed(error))
+    fn checked<T>(&self, result: io::Result<T>) -> Result<T> {
+        result.map_err(|error| self.failed(error))
     }
 
-    /// Returns the error for a failed access; one without an errno means changed contents.
+    /// Returns the error for a failed access. An error without an errno means that the contents have changed.
     fn failed(&self, error: io::Error) -> Error {
-        let found = Error::from(error);
-        let code = if found.errno.is_some() { found.code } else { Code::Damaged };
-        let message = format!("temporary file: {}", found.message);
-        Error { code, message, ..found }.in_file(Some(&self.dir))
+        let error = Error::from(error);
+        let code = if error.errno.is_some() { error.code } else { Code::Damaged };
+        let message = format!("temporary file: {}", error.message);
+        Error { code, message, ..error }.in_file(Some(&self.dir))
     }
 
     fn file(&self) -> Result<&File> {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let _one_at_a_time = lock(&self.making);
-        if self.file.get().is_none() {
-            let made = self.checked(make(&self.dir))?;
-            return Ok(self.file.get_or_init(|| made));
-        }
-        self.file()
+        // If two threads create a file at once, one of the files is closed unused.
+        let file = self.checked(create(&self.dir))?;
+        Ok(self.file.get_or_init(|| file))
     }
 }
 
-/// Creates the file. Its mode is not left to the umask: others could open it under `/proc`.
-fn make(dir: &Path) -> io::Result<File> {
+/// Creates the file. Its mode does not depend on the umask, because other users could open the file under `/proc`.
+fn create(dir: &Path) -> io::Result<File> {
     let file = tempfile::tempfile_in(dir)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
 
-/// Reads a part of a temporary file from its start to its end.
+/// Reads a range of a temporary file from its start to its end.
 #[derive(Debug)]
 pub struct Window {
     /// The range that has not been read from the file yet.
@@ -116,11 +111,11 @@ pub struct Window {
 }
 
 impl Window {
-    pub fn new(part: Range<u64>, read_size: usize) -> Self {
-        Self { unread: part, buffer: Vec::new(), start: 0, read_size }
+    pub fn new(range: Range<u64>, read_size: usize) -> Self {
+        Self { unread: range, buffer: Vec::new(), start: 0, read_size }
     }
 
-    /// Returns at least the next `least` bytes, or all that remain.
+    /// Returns at least the next `least` bytes, or all remaining bytes if these are fewer.
     #[inline]
     pub fn peek(&mut self, least: usize, scratch: &TempFile) -> Result<&[u8]> {
         if self.buffer.len() - self.start < least {
@@ -129,7 +124,7 @@ impl Window {
         Ok(self.buffered())
     }
 
-    /// Returns the bytes of the last [`Self::peek`], without those passed since.
+    /// Returns the bytes of the last [`Self::peek`] that have not been passed since.
     #[inline]
     pub fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..]
@@ -144,8 +139,8 @@ impl Window {
         self.buffer.drain(..self.start);
         self.start = 0;
         let kept = self.buffer.len();
-        let left = usize::try_from(self.unread.end - self.unread.start).unwrap_or(usize::MAX);
-        let more = (least - kept).max(self.read_size).min(left);
+        let unread = usize::try_from(self.unread.end - self.unread.start).unwrap_or(usize::MAX);
+        let more = (least - kept).max(self.read_size).min(unread);
         self.buffer.resize(kept + more, 0);
         scratch.read(&mut self.buffer[kept..], self.unread.start)?;
         self.unread.start += more as u64;
@@ -153,17 +148,17 @@ impl Window {
     }
 }
 
-/// Appends one part in large writes; no other thread may append meanwhile.
+/// Appends one run in large writes. No other thread may append meanwhile.
 pub struct Appender<'a> {
     scratch: &'a TempFile,
     buffer: Vec<u8>,
     write_size: usize,
-    part: Option<Range<u64>>,
+    run: Range<u64>,
 }
 
 impl<'a> Appender<'a> {
     pub fn new(scratch: &'a TempFile, write_size: usize) -> Self {
-        Self { scratch, buffer: Vec::with_capacity(write_size), write_size, part: None }
+        Self { scratch, buffer: Vec::with_capacity(write_size), write_size, run: 0..0 }
     }
 
     #[inline]
@@ -173,17 +168,19 @@ impl<'a> Appender<'a> {
     }
 
     fn write(&mut self) -> Result<()> {
-        let start = self.scratch.append(&self.buffer)?;
-        let end = start + self.buffer.len() as u64;
-        self.part = Some(self.part.as_ref().map_or(start, |part| part.start)..end);
+        let offset = self.scratch.append(&self.buffer)?;
+        if self.run.is_empty() {
+            self.run = offset..offset;
+        }
+        self.run.end += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    /// Returns the range of the part.
+    /// Returns the range of the run in the file.
     pub fn finish(mut self) -> Result<Range<u64>> {
         self.write()?;
-        Ok(self.part.unwrap_or_default())
+        Ok(self.run)
     }
 }
 

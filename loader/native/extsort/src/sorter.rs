@@ -1,4 +1,4 @@
-//! Fills blocks, sorts them, and merges them into runs when they exceed their share of memory.
+//! Fills blocks with items, sorts the blocks, and merges them into runs when they exceed their share of memory.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -16,13 +16,13 @@ use crate::scratch::{Appender, Resources};
 /// Items read between two checks of the stop flag.
 const PATIENCE: u64 = 1 << 16;
 
-/// Items in memory.
+/// A block of items in memory.
 pub trait Block: Default + Send {
-    /// A sorted block, or a run.
+    /// A source of sorted items: a sorted block or a run.
     type Part: Source;
-    /// Quarters of the memory that full blocks may use before they are spilled.
+    /// Number of quarters of the memory that full blocks may use; then they are spilled.
     const QUARTERS: usize;
-    /// Minimum size of a full block, in bytes.
+    /// Minimum size of a full block in bytes.
     const LEAST: usize;
 
     fn bytes(&self) -> usize;
@@ -31,22 +31,22 @@ pub trait Block: Default + Send {
     fn sort(&mut self);
     fn into_part(self) -> Self::Part;
     fn write(merge: &mut Merge<Self::Part>, run: &mut Appender<'_>) -> Result<()>;
-    fn open(run: Range<u64>, read_size: usize, means: &Arc<Resources>) -> Result<Self::Part>;
+    fn open(run: Range<u64>, read_size: usize, resources: &Arc<Resources>) -> Result<Self::Part>;
 }
 
 #[derive(Debug)]
 pub struct Sorter<B> {
-    means: Arc<Resources>,
+    resources: Arc<Resources>,
     threads: usize,
     /// Size in bytes at which a block is full.
     pub(crate) block: usize,
-    held: Mutex<Held<B>>,
-    /// Locked by the thread that spills, so that others wait rather than use more memory.
+    blocks: Mutex<Blocks<B>>,
+    /// Locked by the thread that spills, so that the others wait instead of using more memory.
     spilling: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Held<B> {
+struct Blocks<B> {
     open: B,
     full: Vec<B>,
     /// Ranges of the sorted runs in the temporary file.
@@ -54,14 +54,14 @@ struct Held<B> {
 }
 
 impl<B: Block> Sorter<B> {
-    /// Uses about `memory` bytes, then a temporary file in `dir`, and up to `threads` threads to
-    /// sort. When `stop` is raised, all calls end with [`Code::Cancelled`](common::Code::Cancelled).
+    /// Uses about `memory` bytes, then a temporary file in `dir`, and sorts with up to `threads` threads. When `stop` is
+    /// set, all calls fail with [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(memory: usize, threads: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         Self {
-            means: Arc::new(Resources::new(memory, dir, stop)),
+            resources: Arc::new(Resources::new(memory, dir, stop)),
             threads: threads.max(1),
             block: (memory / 32).min(16 << 20).max(B::LEAST),
-            held: Mutex::default(),
+            blocks: Mutex::default(),
             spilling: Mutex::default(),
         }
     }
@@ -69,46 +69,46 @@ impl<B: Block> Sorter<B> {
     /// Adds items to the open block with `add`, without locking.
     #[inline]
     pub(crate) fn add<T>(&mut self, add: impl FnOnce(&mut B) -> T) -> Result<T> {
-        let open = &mut self.held.get_mut().unwrap_or_else(PoisonError::into_inner).open;
-        let added = add(open);
+        let open = &mut self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner).open;
+        let result = add(open);
         if open.bytes() >= self.block {
             self.settle()?;
         }
-        Ok(added)
+        Ok(result)
     }
 
-    /// Like [`Self::add`], but callable from several threads at once.
+    /// Does the same as [`Self::add`]. Several threads may call it at once.
     pub(crate) fn add_shared<T>(&self, add: impl FnOnce(&mut B) -> T) -> Result<T> {
-        let mut held = lock(&self.held);
-        let added = add(&mut held.open);
-        let is_full = held.open.bytes() >= self.block;
-        drop(held);
+        let mut blocks = lock(&self.blocks);
+        let result = add(&mut blocks.open);
+        let is_full = blocks.open.bytes() >= self.block;
+        drop(blocks);
         if is_full {
             self.settle()?;
         }
-        Ok(added)
+        Ok(result)
     }
 
-    /// Starts a new block; spills the full blocks if they exceed their share of memory.
+    /// Begins a new block if the open one is full. Spills the full blocks if they exceed their share of memory.
     fn settle(&self) -> Result<()> {
-        self.means.check_cancelled()?;
-        let mut held = lock(&self.held);
-        if held.open.bytes() >= self.block {
-            let next = held.open.next();
-            let full = mem::replace(&mut held.open, next);
-            held.full.push(full);
+        self.resources.check_cancelled()?;
+        let mut blocks = lock(&self.blocks);
+        if blocks.open.bytes() >= self.block {
+            let next = blocks.open.next();
+            let full = mem::replace(&mut blocks.open, next);
+            blocks.full.push(full);
         }
-        let bytes: usize = held.full.iter().map(B::bytes).sum();
-        if bytes == 0 || bytes < self.means.memory / 4 * B::QUARTERS {
+        let bytes: usize = blocks.full.iter().map(B::bytes).sum();
+        if bytes == 0 || bytes < self.resources.memory / 4 * B::QUARTERS {
             return Ok(());
         }
-        let blocks = mem::take(&mut held.full);
-        drop(held);
+        let full = mem::take(&mut blocks.full);
+        drop(blocks);
         let _one_at_a_time = lock(&self.spilling);
-        let mut run = Appender::new(&self.means.scratch, self.means.write_size());
-        B::write(&mut Merge::new(self.sort(blocks)), &mut run)?;
+        let mut run = Appender::new(&self.resources.scratch, self.resources.write_size());
+        B::write(&mut Merge::new(self.sort(full)), &mut run)?;
         let run = run.finish()?;
-        lock(&self.held).runs.push(run);
+        lock(&self.blocks).runs.push(run);
         Ok(())
     }
 
@@ -117,35 +117,35 @@ impl<B: Block> Sorter<B> {
         blocks.into_iter().map(B::into_part).collect()
     }
 
-    /// Returns the sorted items after the last one was added.
+    /// Returns all items, sorted.
     pub fn finish(self) -> Result<Merged<B::Part>> {
-        self.means.check_cancelled()?;
-        let Held { open, mut full, runs } = mem::take(&mut *lock(&self.held));
+        self.resources.check_cancelled()?;
+        let Blocks { open, mut full, runs } = mem::take(&mut *lock(&self.blocks));
         full.push(open);
         let mut parts = self.sort(full);
-        let read_size = self.means.read_size(runs.len());
+        let read_size = self.resources.read_size(runs.len());
         for run in runs {
-            parts.push(B::open(run, read_size, &self.means)?);
+            parts.push(B::open(run, read_size, &self.resources)?);
         }
-        Ok(Merged { means: self.means, merge: Merge::new(parts), given: 0 })
+        Ok(Merged { resources: self.resources, merge: Merge::new(parts), calls: 0 })
     }
 }
 
 /// Sorted items, which can be read once.
 #[derive(Debug)]
 pub struct Merged<S: Source> {
-    means: Arc<Resources>,
+    resources: Arc<Resources>,
     merge: Merge<S>,
-    given: u64,
+    calls: u64,
 }
 
 impl<S: Source> Merged<S> {
-    /// Returns the merge; must be called for each item, because it checks the stop flag.
+    /// Returns the merge. Call it for each item, because it checks the stop flag.
     #[inline]
     pub(crate) fn merge(&mut self) -> Result<&mut Merge<S>> {
-        self.given += 1;
-        if self.given % PATIENCE == 0 {
-            self.means.check_cancelled()?;
+        self.calls += 1;
+        if self.calls % PATIENCE == 0 {
+            self.resources.check_cancelled()?;
         }
         Ok(&mut self.merge)
     }
@@ -153,13 +153,13 @@ impl<S: Source> Merged<S> {
 
 /// A source of sorted items, read in pieces.
 pub trait Source: Sized {
-    /// The part of an item that is compared first; the heap holds a copy.
+    /// The part of an item that is compared first. The heap has copies of the keys.
     type Key: Copy + Ord + Debug;
 
-    /// Returns the key of the current item; `None` only at the end.
+    /// Returns the key of the current item, and `None` at the end.
     fn key(&self) -> Option<Self::Key>;
-    /// Returns whether the current item of source `one` sorts before that of `other`, which has the same key.
-    fn is_before(_sources: &[Self], _one: usize, _other: usize) -> bool {
+    /// Returns whether the current item of source `left` sorts before that of source `right`; their keys are equal.
+    fn is_before(_sources: &[Self], _left: usize, _right: usize) -> bool {
         false
     }
     /// Skips the next `count` items, which must be in memory.
@@ -169,28 +169,28 @@ pub trait Source: Sized {
 #[derive(Debug)]
 pub struct Merge<S: Source> {
     sources: Vec<S>,
-    /// A min-heap of the sources by their current items; with few sources it takes few comparisons.
+    /// A min-heap of the sources by their current items, which takes few comparisons if there are few sources.
     heads: Vec<(S::Key, usize)>,
-    /// Number of items returned last; the next call skips them.
-    taken: usize,
+    /// Number of items that the last call returned, and that the next call skips.
+    returned: usize,
 }
 
 impl<S: Source> Merge<S> {
     pub fn new(sources: Vec<S>) -> Self {
         let heads = sources.iter().enumerate();
         let heads = heads.filter_map(|(at, source)| Some((source.key()?, at))).collect();
-        let mut merge = Self { sources, heads, taken: 0 };
+        let mut merge = Self { sources, heads, returned: 0 };
         for at in (0..merge.heads.len() / 2).rev() {
             merge.sink(at);
         }
         merge
     }
 
-    /// Returns the source with the least item, which counts as returned; `None` at the end.
+    /// Returns the source with the least item, which the next call skips; `None` at the end.
     pub fn next_source(&mut self) -> Result<Option<&S>> {
-        let taken = mem::replace(&mut self.taken, 1);
-        if taken > 0 {
-            self.advance(taken)?;
+        let returned = mem::replace(&mut self.returned, 1);
+        if returned > 0 {
+            self.advance(returned)?;
         }
         Ok(self.heads.first().map(|&(_, least)| &self.sources[least]))
     }
@@ -209,9 +209,9 @@ impl<S: Source> Merge<S> {
     }
 
     #[inline]
-    fn less(&self, one: usize, other: usize) -> bool {
-        let (one, other) = (self.heads[one], self.heads[other]);
-        one.0 < other.0 || one.0 == other.0 && S::is_before(&self.sources, one.1, other.1)
+    fn less(&self, left: usize, right: usize) -> bool {
+        let (left, right) = (self.heads[left], self.heads[right]);
+        left.0 < right.0 || left.0 == right.0 && S::is_before(&self.sources, left.1, right.1)
     }
 
     #[inline]
@@ -230,22 +230,22 @@ impl<S: Source> Merge<S> {
     }
 }
 
-/// Sorted items of which equal ones are identical: all in memory, or those read last from a run.
+/// Sorted items whose key is the whole item: all are in memory, or those that were read last from a run.
 pub struct Part<'a, T: Clone> {
     items: Cow<'a, [T]>,
-    /// Number of `items` already consumed.
+    /// Number of consumed `items`.
     passed: usize,
     run: Option<Box<dyn Run<T> + Send + 'a>>,
 }
 
 /// A run in the temporary file.
 pub trait Run<T>: Debug {
-    /// Appends the next items; appends none only at the end.
+    /// Appends the next items, and none only at the end.
     fn read(&mut self, items: &mut Vec<T>) -> Result<()>;
 }
 
 impl<'a, T: Copy> Part<'a, T> {
-    pub fn held(items: Cow<'a, [T]>) -> Self {
+    pub fn in_memory(items: Cow<'a, [T]>) -> Self {
         Self { items, passed: 0, run: None }
     }
 
@@ -280,18 +280,18 @@ impl<T: Copy + Ord + Debug> Source for Part<'_, T> {
 }
 
 impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
-    /// Returns the next items in order, as many as one source has in a row; `None` at the end.
+    /// Returns the next items in order, as many as the same source has next; `None` at the end.
     pub fn next(&mut self) -> Result<Option<&[T]>> {
         self.next_source()?;
         let Some(&(_, least)) = self.heads.first() else { return Ok(None) };
         let bound = (1..self.heads.len().min(3)).map(|at| self.heads[at].0).min();
         let part = &self.sources[least];
         let items = &part.items[part.passed..];
-        self.taken = bound.map_or(items.len(), |bound| in_a_row(items, &bound));
-        Ok(Some(&items[..self.taken]))
+        self.returned = bound.map_or(items.len(), |bound| count_up_to(items, &bound));
+        Ok(Some(&items[..self.returned]))
     }
 
-    /// Returns the next item in order; must not be mixed with `next`. `None` at the end.
+    /// Returns the next item in order; `None` at the end. Do not use it together with `next`.
     #[inline]
     pub fn pop(&mut self) -> Result<Option<T>> {
         let Some(&(item, _)) = self.heads.first() else { return Ok(None) };
@@ -300,8 +300,8 @@ impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
     }
 }
 
-/// Returns how many of the first `items` are at most `bound`; the first one is.
-fn in_a_row<T: Ord>(items: &[T], bound: &T) -> usize {
+/// Returns how many of the sorted `items` are at most `bound`; the first item must be.
+fn count_up_to<T: Ord>(items: &[T], bound: &T) -> usize {
     let mut step = 1;
     while step < items.len() && items[step] <= *bound {
         step *= 2;

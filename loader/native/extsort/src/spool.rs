@@ -1,5 +1,4 @@
-//! Records that are read back one at a time, in the order in which they were appended: all of them, or those of a
-//! bucket.
+//! Stores records and reads them back in the order in which they were appended: all records, or those of a bucket.
 
 use std::mem;
 use std::path::Path;
@@ -27,22 +26,22 @@ const PATIENCE: u64 = 1 << 16;
 /// # Ok::<(), common::Error>(())
 /// ```
 pub struct Spool {
-    means: Resources,
-    /// The first records, complete, up to the memory limit.
+    resources: Resources,
+    /// The first records, up to the memory limit.
     first: Vec<u8>,
-    /// Number of bytes that follow in the file.
+    /// Bytes of the records in the file, which follow those in `first`.
     spilled: u64,
-    /// The last records, which are not written yet.
+    /// The last records, which are not in the file yet.
     last: Vec<u8>,
     records: u64,
 }
 
 impl Spool {
-    /// Uses about `memory` bytes, then a temporary file in `dir`. When `stop` is raised, all calls
-    /// end with [`Code::Cancelled`](common::Code::Cancelled).
+    /// Uses about `memory` bytes, then a temporary file in `dir`. When `stop` is set, all calls fail with
+    /// [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
-        let means = Resources::new(memory, dir, stop);
-        Self { means, first: Vec::new(), spilled: 0, last: Vec::new(), records: 0 }
+        let resources = Resources::new(memory, dir, stop);
+        Self { resources, first: Vec::new(), spilled: 0, last: Vec::new(), records: 0 }
     }
 
     /// Appends a record of less than 4 GiB.
@@ -50,26 +49,25 @@ impl Spool {
         self.append_parts(&[record])
     }
 
-    /// Appends one record, given in several parts.
+    /// Appends a record that consists of `parts`, of less than 4 GiB together.
     pub fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
-        let in_memory = self.means.memory - self.means.memory / 8;
+        let in_memory = self.resources.memory - self.resources.memory / 8;
         let is_first = self.spilled == 0 && self.last.is_empty() && self.first.len() + HEADER + len <= in_memory;
         let bytes = if is_first { &mut self.first } else { &mut self.last };
         push_record(bytes, parts)?;
         self.records += 1;
-        if self.last.len() < self.means.write_size() { Ok(()) } else { self.write() }
+        if self.last.len() < self.resources.write_size() { Ok(()) } else { self.write() }
     }
 
     fn write(&mut self) -> Result<()> {
-        self.means.check_cancelled()?;
-        self.means.scratch.append(&self.last)?;
+        self.resources.check_cancelled()?;
+        self.resources.scratch.append(&self.last)?;
         self.spilled += self.last.len() as u64;
         self.last.clear();
         Ok(())
     }
 
-    /// Returns the number of records.
     pub fn len(&self) -> u64 {
         self.records
     }
@@ -78,11 +76,11 @@ impl Spool {
         self.records == 0
     }
 
-    /// Returns a reader of all records from the first on. Several readers may exist at once.
+    /// Returns a reader of all records. Several readers may exist at once.
     pub fn reader(&self) -> SpoolReader<'_> {
-        let window = Window::new(0..self.spilled, self.means.write_size());
+        let window = Window::new(0..self.spilled, self.resources.write_size());
         let (first, last) = (&self.first, &self.last);
-        SpoolReader { spool: self, first, window, last, given: 0, passed: 0 }
+        SpoolReader { spool: self, first, window, last, calls: 0, passed: 0 }
     }
 }
 
@@ -92,8 +90,8 @@ pub struct SpoolReader<'a> {
     first: &'a [u8],
     window: Window,
     last: &'a [u8],
-    given: u64,
-    /// Length of the record returned last, if it is in the window.
+    calls: u64,
+    /// Bytes of the window that the record returned last takes.
     passed: usize,
 }
 
@@ -101,15 +99,15 @@ impl SpoolReader<'_> {
     /// Returns the next record; `None` at the end.
     #[allow(clippy::should_implement_trait)] // an iterator could not lend the bytes
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
-        self.given += 1;
-        if self.given % PATIENCE == 0 {
-            self.spool.means.check_cancelled()?;
+        self.calls += 1;
+        if self.calls % PATIENCE == 0 {
+            self.spool.resources.check_cancelled()?;
         }
         if let Some(record) = split_record(&mut self.first) {
             return Ok(Some(record));
         }
         self.window.pass(std::mem::take(&mut self.passed));
-        let scratch = &self.spool.means.scratch;
+        let scratch = &self.spool.resources.scratch;
         let Some(&header) = self.window.peek(HEADER, scratch)?.first_chunk() else {
             return Ok(split_record(&mut self.last));
         };
@@ -119,11 +117,11 @@ impl SpoolReader<'_> {
     }
 }
 
-/// Bytes of a bucket that are written at a time.
+/// Bytes of a bucket at which its open block is complete.
 const BLOCK: usize = 64 << 10;
 
-/// Keeps byte records in buckets, in memory up to a limit and then in a temporary file. Beyond the limit it uses up to
-/// 64 KiB for each bucket.
+/// Keeps byte records in buckets, in memory up to a limit, then in a temporary file. The open blocks, of up to 64 KiB for
+/// each bucket, do not count for the limit.
 ///
 /// ```
 /// # use extsort::{Buckets, bucket_records};
@@ -135,85 +133,79 @@ const BLOCK: usize = 64 << 10;
 /// # Ok::<(), common::Error>(())
 /// ```
 pub struct Buckets {
-    means: Resources,
+    resources: Resources,
     all: Vec<Bucket>,
-    /// Bytes of the complete blocks in memory.
-    kept: usize,
+    /// Bytes of all complete blocks in memory.
+    in_memory: usize,
 }
 
 #[derive(Default)]
 struct Bucket {
-    whole: Vec<Block>,
-    /// The open block. A record may continue in the next block.
-    last: Vec<u8>,
+    complete: Vec<Block>,
+    /// The open block.
+    open: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum Block {
-    Kept(Vec<u8>),
-    /// Offset in the temporary file, and size in bytes.
-    Written(u64, usize),
+    InMemory(Vec<u8>),
+    Written { offset: u64, size: usize },
 }
 
 impl Buckets {
-    /// `memory` in bytes; `dir` is the directory of the temporary file. When `stop` is raised, calls end with
+    /// Uses about `memory` bytes, then a temporary file in `dir`. When `stop` is set, all calls fail with
     /// [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(count: usize, memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let all = (0..count).map(|_| Bucket::default()).collect();
-        Self { means: Resources::new(memory, dir, stop), all, kept: 0 }
+        Self { resources: Resources::new(memory, dir, stop), all, in_memory: 0 }
     }
 
-    /// Appends a record of less than 4 GiB, given in several parts.
+    /// Appends a record that consists of `parts`, of less than 4 GiB together.
     pub fn append(&mut self, bucket: usize, parts: &[&[u8]]) -> Result<()> {
-        let last = &mut self.all[bucket].last;
-        push_record(last, parts)?;
-        if last.len() < BLOCK { Ok(()) } else { self.end_block(bucket) }
+        let open = &mut self.all[bucket].open;
+        push_record(open, parts)?;
+        if open.len() < BLOCK { Ok(()) } else { self.end_block(bucket) }
     }
 
     fn end_block(&mut self, bucket: usize) -> Result<()> {
-        let Bucket { whole, last } = &mut self.all[bucket];
-        if self.kept + last.len() <= self.means.memory {
-            self.kept += last.len();
-            last.shrink_to_fit();
-            whole.push(Block::Kept(mem::take(last)));
+        let Bucket { complete, open } = &mut self.all[bucket];
+        if self.in_memory + open.len() <= self.resources.memory {
+            self.in_memory += open.len();
+            open.shrink_to_fit();
+            complete.push(Block::InMemory(mem::take(open)));
             return Ok(());
         }
-        self.means.check_cancelled()?;
-        whole.push(Block::Written(self.means.scratch.append(last)?, last.len()));
-        last.clear();
+        self.resources.check_cancelled()?;
+        complete.push(Block::Written { offset: self.resources.scratch.append(open)?, size: open.len() });
+        open.clear();
         Ok(())
     }
 
     /// Returns the bytes of a bucket's records in the order of insertion; see [`bucket_records`].
     pub fn read(&self, bucket: usize) -> Result<Vec<u8>> {
-        self.means.check_cancelled()?;
-        let Bucket { whole, last } = &self.all[bucket];
-        let mut bytes = Vec::with_capacity(self.size(bucket));
-        for block in whole {
+        self.resources.check_cancelled()?;
+        let Bucket { complete, open } = &self.all[bucket];
+        let size = |block: &Block| match block {
+            Block::InMemory(bytes) => bytes.len(),
+            Block::Written { size, .. } => *size,
+        };
+        let mut bytes = Vec::with_capacity(complete.iter().map(size).sum::<usize>() + open.len());
+        for block in complete {
             match block {
-                Block::Kept(kept) => bytes.extend_from_slice(kept),
-                &Block::Written(offset, length) => {
+                Block::InMemory(block) => bytes.extend_from_slice(block),
+                &Block::Written { offset, size } => {
                     let start = bytes.len();
-                    bytes.resize(start + length, 0);
-                    self.means.scratch.read(&mut bytes[start..], offset)?;
+                    bytes.resize(start + size, 0);
+                    self.resources.scratch.read(&mut bytes[start..], offset)?;
                 }
             }
         }
-        bytes.extend_from_slice(last);
+        bytes.extend_from_slice(open);
         Ok(bytes)
-    }
-
-    fn size(&self, bucket: usize) -> usize {
-        let Bucket { whole, last } = &self.all[bucket];
-        let length = |block: &Block| match block {
-            Block::Kept(kept) => kept.len(),
-            Block::Written(_, length) => *length,
-        };
-        whole.iter().map(length).sum::<usize>() + last.len()
     }
 }
 
-/// Returns the records in the bytes of a bucket.
+/// Returns the records in the bytes that [`Buckets::read`] returned.
 pub fn bucket_records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || split_record(&mut bytes))
 }
@@ -230,7 +222,7 @@ mod tests {
             for number in 0..5_000 {
                 buckets.append(number as usize % 3, &[&record(number)]).unwrap();
             }
-            assert!(!buckets.all[2].whole.is_empty());
+            assert!(!buckets.all[2].complete.is_empty());
             for bucket in 0..3_u32 {
                 let bytes = buckets.read(bucket as usize).unwrap();
                 let expected = (bucket..5_000).step_by(3).map(record);

@@ -13,7 +13,7 @@ use crate::sorter::{Block, Merge, Merged, Part, Run, Sorter};
 /// Tuples of a run that are read at a time.
 const DECODED: usize = 256;
 
-/// Sorts tuples such as `[u64; 4]`, which are equal only if all their bytes are.
+/// Sorts tuples such as `[u64; 4]`. Two tuples must compare as equal only if all their bytes are equal.
 ///
 /// ```
 /// # use extsort::TupleSorter;
@@ -26,7 +26,6 @@ const DECODED: usize = 256;
 /// # Ok::<(), common::Error>(())
 /// ```
 pub type TupleSorter<T> = Sorter<Vec<T>>;
-/// Sorted tuples.
 pub type Tuples<T> = Merged<Part<'static, T>>;
 
 impl<T: Pod + Ord + Debug + Send> TupleSorter<T> {
@@ -36,7 +35,7 @@ impl<T: Pod + Ord + Debug + Send> TupleSorter<T> {
         self.add(|open| open.push(tuple))
     }
 
-    /// Adds tuples; several threads may call it at once.
+    /// Adds tuples. Several threads may call it at once.
     pub fn extend(&self, mut tuples: &[T]) -> Result<()> {
         while !tuples.is_empty() {
             tuples = self.add_shared(|open| {
@@ -72,7 +71,7 @@ impl<T: Pod + Ord + Debug + Send> Block for Vec<T> {
     }
 
     fn into_part(self) -> Self::Part {
-        Part::held(self.into())
+        Part::in_memory(self.into())
     }
 
     fn write(merge: &mut Merge<Self::Part>, run: &mut Appender<'_>) -> Result<()> {
@@ -82,8 +81,8 @@ impl<T: Pod + Ord + Debug + Send> Block for Vec<T> {
         Ok(())
     }
 
-    fn open(run: Range<u64>, read_size: usize, means: &Arc<Resources>) -> Result<Self::Part> {
-        Part::spilled(TupleRun(Arc::clone(means), Window::new(run, read_size)))
+    fn open(run: Range<u64>, read_size: usize, resources: &Arc<Resources>) -> Result<Self::Part> {
+        Part::spilled(TupleRun(Arc::clone(resources), Window::new(run, read_size)))
     }
 }
 

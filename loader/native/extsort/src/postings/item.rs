@@ -1,21 +1,22 @@
-//! A posting as one number, so that numbers sort like postings; and a radix sort from the most significant digit on.
-//! For hashed keys with ascending positions one digit nearly suffices.
+//! Postings as numbers that sort like the postings, and a radix sort of such numbers from the most significant digit on.
+//! For hashed keys with ascending positions, one digit nearly suffices.
 
 use std::fmt::Debug;
 use std::ops::{BitOr, BitXor, Shl, Shr, Sub};
 
 use bytemuck::Pod;
 
-/// A key of an index as [`Visitor`](crate::Visitor) sees it.
+/// A key of an index, in the form that [`Visitor`](crate::Visitor) gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The bytes of the key, left-aligned, as a big-endian number.
     pub bits: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u8,
 }
 
-/// `u64`: key of four bytes, position. `u128`: key of up to eight bytes, its length, position.
+/// A posting as a number. From the highest bits on, a `u64` has a key of four bytes and the position; a `u128` has a key
+/// of up to eight bytes, its length and the position.
 pub(crate) trait Item:
     Default
     + Ord
@@ -40,7 +41,7 @@ pub(crate) trait Item:
     fn leading_zeros(self) -> u32;
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the position is the low half
+    #[allow(clippy::cast_possible_truncation, reason = "the position is in the lowest bits")]
     fn position(self) -> u32 {
         self.low() as u32
     }
@@ -72,55 +73,42 @@ pub(crate) fn widen(item: u64) -> u128 {
     pack_long(bits, len, item.position())
 }
 
-impl Item for u64 {
-    const BITS: u32 = Self::BITS;
+macro_rules! item {
+    ($number:ty, |$item:ident| $key:expr) => {
+        #[allow(clippy::cast_possible_truncation, clippy::unnecessary_cast, reason = "splits the number")]
+        impl Item for $number {
+            const BITS: u32 = Self::BITS;
 
-    #[inline]
-    fn key(self) -> Key {
-        Key { bits: self >> POSITION << POSITION, len: 4 }
-    }
-    #[inline]
-    fn plus(self, other: Self) -> Option<Self> {
-        self.checked_add(other)
-    }
-    #[inline]
-    fn low(self) -> u64 {
-        self
-    }
-    #[inline]
-    fn leading_zeros(self) -> u32 {
-        self.leading_zeros()
-    }
+            #[inline]
+            fn key(self) -> Key {
+                let $item = self;
+                $key
+            }
+            #[inline]
+            fn plus(self, other: Self) -> Option<Self> {
+                self.checked_add(other)
+            }
+            #[inline]
+            fn low(self) -> u64 {
+                self as u64
+            }
+            #[inline]
+            fn leading_zeros(self) -> u32 {
+                self.leading_zeros()
+            }
+        }
+    };
 }
 
-#[allow(clippy::cast_possible_truncation)] // takes the fields apart
-impl Item for u128 {
-    const BITS: u32 = Self::BITS;
+item!(u64, |item| Key { bits: item >> POSITION << POSITION, len: 4 });
+item!(u128, |item| Key { bits: (item >> 64) as u64, len: (item >> POSITION) as u8 });
 
-    #[inline]
-    fn key(self) -> Key {
-        Key { bits: (self >> 64) as u64, len: (self >> POSITION) as u8 }
-    }
-    #[inline]
-    fn plus(self, other: Self) -> Option<Self> {
-        self.checked_add(other)
-    }
-    #[inline]
-    fn low(self) -> u64 {
-        self as u64
-    }
-    #[inline]
-    fn leading_zeros(self) -> u32 {
-        self.leading_zeros()
-    }
-}
-
-/// Below this number of items, comparing is faster than counting digits.
+/// Fewer items than this are sorted by comparing, which is then faster than by digits.
 const FEW: usize = 256;
-/// Width in bits of the largest digit whose counters stay in the fastest cache.
+/// Maximum width of a digit in bits, so that the counters of its values stay in the fastest cache.
 const WIDEST: u32 = 11;
 
-/// Sorts `items`; `spare` is overwritten.
+/// Sorts `items`. `spare` is a buffer that is overwritten.
 pub(crate) fn sort<I: Item>(items: &mut Vec<I>, spare: &mut Vec<I>) {
     spare.resize(items.len(), I::zeroed());
     if !sort_few(items) {
@@ -129,7 +117,7 @@ pub(crate) fn sort<I: Item>(items: &mut Vec<I>, spare: &mut Vec<I>) {
     }
 }
 
-/// Sorts `items` if they are few, and returns whether they are sorted now.
+/// Sorts `items` if they are few, and returns whether `items` are sorted now.
 fn sort_few<I: Item>(items: &mut [I]) -> bool {
     if items.len() < FEW {
         items.sort_unstable();
@@ -138,29 +126,29 @@ fn sort_few<I: Item>(items: &mut [I]) -> bool {
     items.is_sorted()
 }
 
-/// Sorts `items` into `sorted`. The recursion is as deep as an item has digits.
+/// Sorts `items` into `sorted`. The depth of the recursion is at most the number of digits of an item.
 fn sort_to<I: Item>(items: &mut [I], sorted: &mut [I]) {
     let ends = by_digit(items, sorted);
     let mut start = 0;
     for end in ends {
-        let (slot, spare) = (&mut sorted[start..end], &mut items[start..end]);
-        if slot.len() > 1 && !sort_few(slot) {
-            sort_to(slot, spare);
-            slot.copy_from_slice(spare);
+        let (same_digit, spare) = (&mut sorted[start..end], &mut items[start..end]);
+        if same_digit.len() > 1 && !sort_few(same_digit) {
+            sort_to(same_digit, spare);
+            same_digit.copy_from_slice(spare);
         }
         start = end;
     }
 }
 
-/// Copies `items` to `sorted` in the order of the first digit in which they differ, and otherwise
-/// in their old order. Returns the end of each digit's items.
-#[allow(clippy::cast_possible_truncation)] // digits are small
+/// Copies `items` to `sorted`, ordered by the first digit in which items differ; items with the same digit keep their
+/// order. Returns the end of each digit's items.
+#[allow(clippy::cast_possible_truncation, reason = "digits are small")]
 fn by_digit<I: Item>(items: &[I], sorted: &mut [I]) -> Vec<usize> {
     let first = items[0];
     let differing = items.iter().fold(I::zeroed(), |bits, item| bits | (*item ^ first));
     let top = I::BITS - differing.leading_zeros();
     let digits = items.len().ilog2().min(WIDEST);
-    // Positions of different keys are never compared, so a digit is of the key or the position.
+    // A digit belongs either to the key or to the position, because positions of different keys are never compared.
     let least = if top > POSITION { POSITION } else { 0 };
     let bit = top.saturating_sub(digits).max(least);
     let mask = (1_usize << digits) - 1;
@@ -171,13 +159,13 @@ fn by_digit<I: Item>(items: &[I], sorted: &mut [I]) -> Vec<usize> {
         next[digit(item)] += 1;
     }
     let mut start = 0;
-    for place in &mut next {
-        start += std::mem::replace(place, start);
+    for first in &mut next {
+        start += std::mem::replace(first, start);
     }
     for &item in items {
-        let place = &mut next[digit(item)];
-        sorted[*place] = item;
-        *place += 1;
+        let at = &mut next[digit(item)];
+        sorted[*at] = item;
+        *at += 1;
     }
     next
 }

@@ -1,4 +1,5 @@
-//! Postings: the keys of an index, and the positions (entry IDs) of each key.
+//! Sorts the postings of indexes. A posting is a key of an index together with a position, from which the entry ID
+//! follows.
 
 mod item;
 mod run;
@@ -15,19 +16,17 @@ use item::{pack, pack_long, widen};
 pub use sorted::{Sorted, Visitor};
 use store::Store;
 
-/// Maximum size of a buffer in bytes: it and its buckets fit in the cache of a core.
+/// Maximum size of a writer's buffer in bytes. The buffer and its buckets fit in the cache of a core.
 const BUFFER: usize = 512 << 10;
 
-/// The length of an index's keys. Keys of four bytes take half the memory.
+/// Whether all keys of an index have four bytes, or one to eight. Keys of four bytes take half the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeySize {
-    /// Each of four bytes.
     Four,
-    /// Each of one to eight bytes.
     UpToEight,
 }
 
-/// The postings of several indexes, to be sorted.
+/// The unsorted postings of several indexes.
 ///
 /// ```
 /// # use extsort::{KeySize, Postings};
@@ -48,7 +47,7 @@ pub struct Postings {
 #[derive(Debug)]
 struct Shared {
     indexes: Vec<Index>,
-    means: Resources,
+    resources: Resources,
     writers: AtomicUsize,
     misused: AtomicBool,
 }
@@ -60,9 +59,8 @@ enum Index {
 }
 
 impl Postings {
-    /// Creates an index for each of `indexes`. Uses about `memory` bytes (at least 16 MiB are
-    /// sensible), then a temporary file in `dir`. When `stop` is raised, all calls end with
-    /// [`Code::Cancelled`](common::Code::Cancelled).
+    /// `indexes` has the key size of each index. Uses about `memory` bytes (at least 16 MiB are sensible), then a
+    /// temporary file in `dir`. When `stop` is set, all calls fail with [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(indexes: &[KeySize], memory: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         let indexes = indexes.iter().map(|size| match size {
             KeySize::Four => Index::Four(Store::new()),
@@ -70,18 +68,18 @@ impl Postings {
         });
         let shared = Shared {
             indexes: indexes.collect(),
-            means: Resources::new(memory, dir, stop),
+            resources: Resources::new(memory, dir, stop),
             writers: AtomicUsize::new(0),
             misused: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns a writer for one thread, which must be dropped before [`finish`](Self::finish).
+    /// Returns a writer for one thread. Drop it before calling [`finish`](Self::finish).
     pub fn writer(&self) -> Writer {
         let indexes = self.shared.indexes.len();
         let number = self.shared.writers.fetch_add(1, Ordering::Relaxed);
-        let buffer = self.shared.means.memory / 32 / indexes.max(1);
+        let buffer = self.shared.resources.memory / 32 / indexes.max(1);
         Writer {
             shared: Arc::clone(&self.shared),
             number,
@@ -91,31 +89,32 @@ impl Postings {
         }
     }
 
-    /// Ends the input. Each visit may use `threads` threads besides the visitor's own.
+    /// Ends the input. Each [`Sorted::visit`] may use `threads` threads besides the calling one.
     pub fn finish(self, threads: usize) -> Result<Sorted> {
         let shared = Arc::into_inner(self.shared)
             .ok_or_else(|| Error::damaged("postings were finished before all writers were dropped"))?;
         if shared.misused.into_inner() {
             return Err(Error::damaged("a long key was pushed to an index of keys of four bytes"));
         }
-        Ok(Sorted::new(shared.indexes, shared.means, threads.max(1)))
+        Ok(Sorted::new(shared.indexes, shared.resources, threads.max(1)))
     }
 }
 
-/// Takes postings from one thread. Fastest if positions ascend.
+/// Adds postings. This is fastest if the positions ascend.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
     number: usize,
-    /// One buffer per index, as in `long`.
+    /// For each index, a buffer of postings with keys of four bytes.
     four: Vec<Vec<u64>>,
+    /// For each index, a buffer of postings with longer keys.
     long: Vec<Vec<u128>>,
-    /// Size in bytes at which a buffer is handed over.
+    /// Size of a full buffer in bytes.
     buffer: usize,
 }
 
 impl Writer {
-    /// Adds a posting. Its key has the four bytes of `key`, big-endian.
+    /// Adds a posting. Its key is the four bytes of `key`, big-endian.
     ///
     /// # Panics
     /// If there is no such index.
@@ -124,7 +123,7 @@ impl Writer {
         self.four[index].push(pack(key, position));
     }
 
-    /// Adds postings of many keys at one position.
+    /// Adds postings of many keys with the same position.
     ///
     /// # Panics
     /// If there is no such index.
@@ -133,7 +132,7 @@ impl Writer {
         self.four[index].extend(keys.map(|key| pack(key, position)));
     }
 
-    /// Adds a posting whose key is the first `len` (1 to 8) bytes of `bits`; the others must be 0.
+    /// Adds a posting. Its key is the first `len` (1 to 8) bytes of `bits`, big-endian; the other bytes must be 0.
     ///
     /// # Panics
     /// If there is no such index.
@@ -142,14 +141,14 @@ impl Writer {
         self.long[index].push(pack_long(bits, len, position));
     }
 
-    /// Divides postings among buckets and spills them; to be called after a block of entries.
+    /// Passes full buffers on, and spills postings if they exceed their share of memory. Call it after a block of entries.
     pub fn finish_index(&mut self) -> Result<()> {
-        self.shared.means.check_cancelled()?;
+        self.shared.resources.check_cancelled()?;
         self.hand_over(self.buffer);
         self.shared.spill()
     }
 
-    /// Hands over all buffers of at least `bytes` bytes.
+    /// Passes on all buffers of at least `bytes` bytes that are not empty.
     fn hand_over(&mut self, bytes: usize) {
         let indexes = self.shared.indexes.iter().zip(&mut self.four).zip(&mut self.long);
         for ((index, four), long) in indexes {
@@ -175,15 +174,15 @@ impl Drop for Writer {
 }
 
 impl Shared {
-    /// Spills until half of the memory is free, which is needed for buffers and sorting.
+    /// Spills until the indexes use at most half of the memory: the other half is for buffers and for sorting.
     fn spill(&self) -> Result<()> {
         let writers = self.writers.load(Ordering::Relaxed).max(1);
-        while self.indexes.iter().map(Index::bytes).sum::<usize>() > self.means.memory / 2 {
+        while self.indexes.iter().map(Index::bytes).sum::<usize>() > self.resources.memory / 2 {
             let Some(index) = self.indexes.iter().max_by_key(|index| index.bytes()) else { break };
-            let share = self.means.memory / 4 / writers;
+            let share = self.resources.memory / 4 / writers;
             match index {
-                Index::Four(store) => store.spill_oldest(share, &self.means)?,
-                Index::UpToEight(store) => store.spill_oldest(share, &self.means)?,
+                Index::Four(store) => store.spill_oldest(share, &self.resources)?,
+                Index::UpToEight(store) => store.spill_oldest(share, &self.resources)?,
             }
         }
         Ok(())

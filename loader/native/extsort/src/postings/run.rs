@@ -1,5 +1,5 @@
-//! Postings of one index, divided by ranges of keys, and sorted runs in the temporary file. A posting is stored as its
-//! difference from the previous one, in groups of seven bits (LEB128): adjacent entries under one key take a byte each.
+//! The postings of one index, divided into buckets by ranges of keys, and sorted runs in the temporary file. A run stores
+//! each posting as the difference to the previous one in LEB128: adjacent positions of a key take one byte each.
 
 use std::ops::Range;
 use std::slice::Iter;
@@ -13,37 +13,39 @@ use crate::sorter::{Part, Run};
 /// The location of a run's bucket in the temporary file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent {
-    /// In bytes.
+    /// Offset in bytes.
     offset: u64,
+    /// Length in bytes.
     len: usize,
+    /// Number of items.
     pub items: usize,
 }
 
-/// Maximum encoded size of an item, in bytes.
+/// Maximum size of an encoded item in bytes.
 const LONGEST: usize = 19;
-/// Items that are decoded at a time.
+/// Number of items that are decoded at a time.
 const DECODED: usize = 256;
 
-/// Sorts chunks of one index and writes them. Returns the extent of each bucket.
-pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], means: &Resources) -> Result<Vec<Extent>> {
+/// Sorts chunks and writes them as a run. Returns the extent of each bucket.
+pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], resources: &Resources) -> Result<Vec<Extent>> {
     let mut extents = vec![Extent::default(); BUCKETS];
     let (mut items, mut spare, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-    let mut unwritten = 0;
+    let mut first_unwritten = 0;
     for bucket in 0..BUCKETS {
-        means.check_cancelled()?;
+        resources.check_cancelled()?;
         items.clear();
         gather(chunks, bucket, &mut items);
         item::sort(&mut items, &mut spare);
         let start = bytes.len();
         encode(&items, &mut bytes);
-        // The offset is relative to `bytes` until that buffer is written.
+        // Until `bytes` are written, the offset is the position in them.
         let len = bytes.len() - start;
         extents[bucket] = Extent { offset: start as u64, len, items: items.len() };
-        if bytes.len() >= means.write_size() || bucket + 1 == BUCKETS {
-            let offset = means.scratch.append(&bytes)?;
+        if bytes.len() >= resources.write_size() || bucket + 1 == BUCKETS {
+            let offset = resources.scratch.append(&bytes)?;
             bytes.clear();
-            extents[unwritten..=bucket].iter_mut().for_each(|extent| extent.offset += offset);
-            unwritten = bucket + 1;
+            extents[first_unwritten..=bucket].iter_mut().for_each(|extent| extent.offset += offset);
+            first_unwritten = bucket + 1;
         }
     }
     Ok(extents)
@@ -80,44 +82,49 @@ fn decode_one<I: Item>(bytes: &[u8], last: I) -> Option<(I, &[u8])> {
 }
 
 /// Appends the items of an extent to `items`.
-pub(crate) fn read<I: Item>(extent: Extent, means: &Resources, bytes: &mut Vec<u8>, items: &mut Vec<I>) -> Result<()> {
+pub(crate) fn read<I: Item>(
+    extent: Extent,
+    resources: &Resources,
+    bytes: &mut Vec<u8>,
+    items: &mut Vec<I>,
+) -> Result<()> {
     bytes.resize(extent.len, 0);
-    means.scratch.read(bytes, extent.offset)?;
+    resources.scratch.read(bytes, extent.offset)?;
     let (mut rest, mut last) = (&bytes[..], I::zeroed());
     for _ in 0..extent.items {
-        (last, rest) = decode_one(rest, last).ok_or_else(|| means.scratch.damaged())?;
+        (last, rest) = decode_one(rest, last).ok_or_else(|| resources.scratch.damaged())?;
         items.push(last);
     }
-    if rest.is_empty() { Ok(()) } else { Err(means.scratch.damaged()) }
+    if rest.is_empty() { Ok(()) } else { Err(resources.scratch.damaged()) }
 }
 
-/// Returns a part that reads an extent in small pieces.
-pub(crate) fn part<I: Item>(extent: Extent, read_size: usize, means: &Resources) -> Result<Part<'_, I>> {
+/// Returns a source that reads the items of an extent in small pieces.
+pub(crate) fn part<I: Item>(extent: Extent, read_size: usize, resources: &Resources) -> Result<Part<'_, I>> {
     let window = Window::new(extent.offset..extent.offset + extent.len as u64, read_size);
-    Part::spilled(Reader { means, window, left: extent.items, last: I::zeroed() })
+    Part::spilled(Reader { resources, window, remaining: extent.items, last: I::zeroed() })
 }
 
 #[derive(Debug)]
 struct Reader<'a, I> {
-    means: &'a Resources,
+    resources: &'a Resources,
     window: Window,
     /// Number of items that are not decoded yet.
-    left: usize,
+    remaining: usize,
     last: I,
 }
 
 impl<I: Item> Run<I> for Reader<'_, I> {
     fn read(&mut self, items: &mut Vec<I>) -> Result<()> {
-        for _ in 0..self.left.min(DECODED) {
-            let bytes = self.window.peek(LONGEST, &self.means.scratch)?;
+        for _ in 0..self.remaining.min(DECODED) {
+            let bytes = self.window.peek(LONGEST, &self.resources.scratch)?;
             let decoded = decode_one(bytes, self.last);
-            let (item, rest) = decoded.ok_or_else(|| self.means.scratch.damaged())?;
+            let (item, rest) = decoded.ok_or_else(|| self.resources.scratch.damaged())?;
             let len = bytes.len() - rest.len();
             self.window.pass(len);
             self.last = item;
             items.push(item);
         }
-        self.left -= items.len();
+        self.remaining -= items.len();
         Ok(())
     }
 }
@@ -125,8 +132,8 @@ impl<I: Item> Run<I> for Reader<'_, I> {
 pub(crate) const BUCKETS: usize = 256;
 const BUCKET_BITS: u32 = BUCKETS.ilog2();
 
-/// Divides items among buckets. Buckets are in the order of items, so any split is correct; the one
-/// computed from the first items of an index is mostly even.
+/// The bounds of the buckets, computed from the first items of an index, after which the buckets are mostly of similar
+/// size. Buckets are in the order of items, so any bounds are correct.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BucketBounds<I> {
     base: I,
@@ -134,17 +141,17 @@ pub(crate) struct BucketBounds<I> {
 }
 
 impl<I: Item> BucketBounds<I> {
-    /// Splits the range from the least to the greatest of `items` evenly.
+    /// Divides the range from the least to the greatest of `items` evenly.
     pub fn new(items: &[I]) -> Self {
         let base = items.iter().copied().min().unwrap_or(I::zeroed());
-        let most = items.iter().copied().max().unwrap_or(base);
-        let width = I::BITS - most.minus(base).leading_zeros();
+        let greatest = items.iter().copied().max().unwrap_or(base);
+        let width = I::BITS - greatest.minus(base).leading_zeros();
         Self { base, shift: width.saturating_sub(BUCKET_BITS) }
     }
 
-    /// Returns an item's bucket; items outside the split range go to the first or the last bucket.
+    /// Returns the bucket of an item. Items outside of the divided range go to the first or the last bucket.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // less than BUCKETS
+    #[allow(clippy::cast_possible_truncation, reason = "less than BUCKETS")]
     fn bucket(self, item: I) -> usize {
         let bucket = item.minus(self.base) >> self.shift;
         bucket.min(I::from(BUCKETS as u64 - 1)).low() as usize
@@ -156,29 +163,29 @@ pub(crate) struct Chunk<I> {
     /// Number of the writer that pushed the items.
     pub writer: usize,
     items: Vec<I>,
-    /// Start of each bucket, and the end of the last.
+    /// The start of each bucket, and the end of the last one.
     starts: Vec<usize>,
 }
 
 impl<I: Item> Chunk<I> {
-    /// Divides items among buckets, each of which keeps their order.
-    pub fn new(split: BucketBounds<I>, items: &[I], writer: usize) -> Self {
+    /// Divides items among buckets, and keeps their order in each.
+    pub fn new(bounds: BucketBounds<I>, items: &[I], writer: usize) -> Self {
         let mut next = [0; BUCKETS];
         for &item in items {
-            next[split.bucket(item)] += 1;
+            next[bounds.bucket(item)] += 1;
         }
         let mut starts = vec![0; BUCKETS + 1];
-        for (bucket, place) in next.iter_mut().enumerate() {
-            starts[bucket + 1] = starts[bucket] + *place;
-            *place = starts[bucket];
+        for (bucket, count) in next.iter_mut().enumerate() {
+            starts[bucket + 1] = starts[bucket] + *count;
+            *count = starts[bucket];
         }
-        let mut parted = vec![I::zeroed(); items.len()];
+        let mut divided = vec![I::zeroed(); items.len()];
         for &item in items {
-            let place = &mut next[split.bucket(item)];
-            parted[*place] = item;
-            *place += 1;
+            let at = &mut next[bounds.bucket(item)];
+            divided[*at] = item;
+            *at += 1;
         }
-        Self { writer, items: parted, starts }
+        Self { writer, items: divided, starts }
     }
 
     pub fn bytes(&self) -> usize {
@@ -199,12 +206,12 @@ impl<I: Item> Chunk<I> {
     }
 }
 
-/// Appends a bucket of `chunks`, which are sorted by writer, to `items`. If positions ascend within
-/// each writer, they ascend in `items`, which is half of the sorting.
+/// Appends the items of a bucket of `chunks`, which are sorted by writer. If the positions of each writer ascend, all
+/// appended positions do, which is half of the sorting.
 pub(crate) fn gather<I: Item>(chunks: &[Chunk<I>], bucket: usize, items: &mut Vec<I>) {
     // For each writer: the remaining items of a chunk, and the later chunks.
     let mut streams = Vec::new();
-    for chunks in chunks.chunk_by(|one, other| one.writer == other.writer) {
+    for chunks in chunks.chunk_by(|left, right| left.writer == right.writer) {
         let mut later = chunks.iter();
         streams.extend(next(&mut later, bucket).map(|now| (now, later)));
     }
@@ -232,7 +239,7 @@ fn least(positions: impl Iterator<Item = u32>) -> (usize, u32) {
     (least, bound)
 }
 
-/// Returns the next non-empty part of a bucket.
+/// Returns the items of a bucket in the next chunk that has any.
 fn next<'c, I: Item>(later: &mut Iter<'c, Chunk<I>>, bucket: usize) -> Option<&'c [I]> {
     later.map(|chunk| chunk.bucket(bucket)).find(|items| !items.is_empty())
 }
@@ -267,13 +274,13 @@ mod tests {
         assert_eq!(decode_one::<u64>(&[0x80, 0x80], 0), None);
         assert_eq!(decode_one::<u64>(&[0xff; 30], 0), None);
         assert_eq!(decode_one::<u64>(&[1], u64::MAX), None);
-        let means = Resources::new(1 << 20, &std::env::temp_dir(), &std::sync::Arc::default());
-        let offset = means.scratch.append(&[1, 2, 0x80]).unwrap();
+        let resources = Resources::new(1 << 20, &std::env::temp_dir(), &std::sync::Arc::default());
+        let offset = resources.scratch.append(&[1, 2, 0x80]).unwrap();
         for items in [1, 3] {
             let extent = Extent { offset, len: 3, items };
-            let error = read::<u64>(extent, &means, &mut Vec::new(), &mut Vec::new()).unwrap_err();
+            let error = read::<u64>(extent, &resources, &mut Vec::new(), &mut Vec::new()).unwrap_err();
             assert!(error.to_string().ends_with("its contents have changed"));
         }
-        assert!(part::<u64>(Extent { offset, len: 3, items: 3 }, 4096, &means).is_err());
+        assert!(part::<u64>(Extent { offset, len: 3, items: 3 }, 4096, &resources).is_err());
     }
 }

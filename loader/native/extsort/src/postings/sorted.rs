@@ -10,7 +10,7 @@ use super::store::{Buffers, FinishedIndex, Store};
 use crate::scratch::Resources;
 use crate::{Error, Result};
 
-/// Positions in a batch: enough to make passing it on cheap, few enough to stay in cache.
+/// Maximum number of positions in a batch: enough to make passing it on cheap, few enough to stay in the cache.
 const BATCH: usize = 16 << 10;
 
 pub(crate) type TaskSender = workers::Outlet<Batch, Error>;
@@ -19,10 +19,10 @@ pub(crate) type TaskSender = workers::Outlet<Batch, Error>;
 pub trait Visitor {
     type Error: From<Error>;
 
-    /// Begins a key: the first `len` bytes of `bits`, big-endian. Keys ascend like byte strings.
+    /// Begins a key, which is the first `len` bytes of `bits`, big-endian. Keys ascend like byte strings.
     fn key(&mut self, bits: u64, len: u8) -> std::result::Result<(), Self::Error>;
-    /// Adds positions of this key, ascending, also from one call to the next. A position that was
-    /// pushed several times for this key comes as often.
+    /// Adds positions of this key. They ascend, also from one call to the next. A position that was pushed several times
+    /// for this key comes as often.
     fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Self::Error>;
     /// Ends the key.
     fn end(&mut self) -> std::result::Result<(), Self::Error>;
@@ -32,44 +32,40 @@ pub trait Visitor {
 #[derive(Debug)]
 pub struct Sorted {
     indexes: Vec<Mutex<Option<Index>>>,
-    means: Resources,
+    resources: Resources,
     threads: usize,
 }
 
 impl Sorted {
-    pub(super) fn new(indexes: Vec<Index>, means: Resources, threads: usize) -> Self {
+    pub(super) fn new(indexes: Vec<Index>, resources: Resources, threads: usize) -> Self {
         let indexes = indexes.into_iter().map(|index| Mutex::new(Some(index))).collect();
-        Self { indexes, means, threads }
+        Self { indexes, resources, threads }
     }
 
-    /// Passes all postings of index `index` to `visitor`, and drops them. Several threads may visit
-    /// different indexes at once.
+    /// Passes all postings of index `index` to `visitor`, and drops them. Several threads may visit different indexes at
+    /// once.
     pub fn visit<V: Visitor>(&self, index: usize, visitor: &mut V) -> std::result::Result<(), V::Error> {
-        match self.take(index)? {
+        let index = self.indexes.get(index).ok_or_else(|| Error::damaged("there is no such index"))?;
+        let index = lock(index).take();
+        match index.ok_or_else(|| Error::damaged("the postings of an index are visited twice"))? {
             Index::Four(store) => self.visit_store(store, visitor),
             Index::UpToEight(store) => self.visit_store(store, visitor),
         }
     }
 
-    fn take(&self, index: usize) -> Result<Index> {
-        let place = self.indexes.get(index).ok_or_else(|| Error::damaged("there is no such index"))?;
-        let index = lock(place).take();
-        index.ok_or_else(|| Error::damaged("the postings of an index are visited twice"))
-    }
-
     fn visit_store<I: Item, V: Visitor>(&self, store: Store<I>, visitor: &mut V) -> std::result::Result<(), V::Error> {
-        let closed: FinishedIndex<I> = store.close(self.means.memory / 16 / self.threads, self.threads);
+        let index: FinishedIndex<I> = store.finish(self.resources.memory / 16 / self.threads, self.threads);
         let mut joiner = BatchJoiner { visitor, key: None };
-        // Each batch wakes a thread, so small buckets are sent together.
-        let groups = closed.groups(BATCH);
+        // Small buckets are sent together, because each batch wakes a thread.
+        let groups = index.groups(BATCH);
         workers::in_order(
             self.threads,
             groups.len(),
             || {
                 let mut buffers = Buffers::default();
-                let (closed, groups) = (&closed, &groups);
+                let (index, groups) = (&index, &groups);
                 move |task: usize, outlet: &TaskSender| {
-                    closed.send(groups[task].clone(), &mut buffers, &self.means, outlet)
+                    index.send(groups[task].clone(), &mut buffers, &self.resources, outlet)
                 }
             },
             |batch| joiner.join(&batch),
@@ -78,10 +74,10 @@ impl Sorted {
     }
 }
 
-/// Sorted postings grouped by key, on their way from the threads that sort to the visitor.
+/// Sorted postings grouped by key, which a sorting thread sends to the visitor's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// Each key with the start of its positions; the first may continue the previous batch.
+    /// Each key with the index of its first position. The first key may be the last one of the previous batch.
     pub keys: Vec<(Key, usize)>,
     /// Positions of all keys, ascending for each key.
     pub positions: Vec<u32>,
@@ -130,18 +126,19 @@ impl<'a, I: Item> Grouper<'a, I> {
     }
 }
 
-/// Returns how many of the first items have the key of `first`. Steps double, because many keys have many positions.
+/// Returns the number of consecutive items that have the key of `first`, the first item. It looks in doubling steps,
+/// because many keys have many positions.
 fn of_one_key<I: Item>(items: &[I], first: I) -> usize {
     let mut step = 1;
     while items.get(step).is_some_and(|item| item.same_key(first)) {
         step *= 2;
     }
-    let known = step / 2;
-    let unknown = &items[known..items.len().min(step)];
-    known + unknown.partition_point(|item| item.same_key(first))
+    let same = step / 2;
+    let unchecked = &items[same..items.len().min(step)];
+    same + unchecked.partition_point(|item| item.same_key(first))
 }
 
-/// Joins batches, because the positions of a key may be in several.
+/// Passes batches to a visitor, and joins the positions of a key that are in several batches.
 struct BatchJoiner<'a, V> {
     visitor: &'a mut V,
     key: Option<Key>,

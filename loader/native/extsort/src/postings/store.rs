@@ -1,4 +1,4 @@
-//! All postings of one index.
+//! The postings of one index.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,8 +16,9 @@ use crate::sorter::{Merge, Part};
 
 #[derive(Debug)]
 pub(crate) struct Store<I> {
-    split: OnceLock<BucketBounds<I>>,
-    held: Mutex<Buffered<I>>,
+    /// Set by the first items.
+    bounds: OnceLock<BucketBounds<I>>,
+    buffered: Mutex<Buffered<I>>,
 }
 
 #[derive(Debug, Default)]
@@ -31,66 +32,61 @@ struct Buffered<I> {
 
 impl<I: Item> Store<I> {
     pub fn new() -> Self {
-        Self { split: OnceLock::new(), held: Mutex::default() }
+        Self { bounds: OnceLock::new(), buffered: Mutex::default() }
     }
 
-    /// Takes the items in the `buffer` of a writer, at least one.
+    /// Moves the items out of the `buffer` of a writer, which has at least one.
     pub fn take(&self, buffer: &mut Vec<I>, writer: usize) {
-        let split = self.split.get_or_init(|| BucketBounds::new(buffer));
-        let chunk = Chunk::new(*split, buffer, writer);
+        let bounds = self.bounds.get_or_init(|| BucketBounds::new(buffer));
+        let chunk = Chunk::new(*bounds, buffer, writer);
         buffer.clear();
-        let mut held = lock(&self.held);
-        held.bytes += chunk.bytes();
-        held.chunks.push_back(chunk);
+        let mut buffered = lock(&self.buffered);
+        buffered.bytes += chunk.bytes();
+        buffered.chunks.push_back(chunk);
     }
 
-    /// Returns the bytes held in memory.
+    /// Returns the number of bytes in memory.
     pub fn bytes(&self) -> usize {
-        lock(&self.held).bytes
+        lock(&self.buffered).bytes
     }
 
-    /// Spills the oldest chunks: at least one, and at least `bytes` bytes if there are as many.
-    pub fn spill_oldest(&self, bytes: usize, means: &Resources) -> Result<()> {
-        let chunks = self.oldest(bytes);
+    /// Spills the oldest chunks: at least one, and at least `bytes` bytes if the store has as many.
+    pub fn spill_oldest(&self, bytes: usize, resources: &Resources) -> Result<()> {
+        let (mut chunks, mut removed) = (Vec::new(), 0);
+        let mut buffered = lock(&self.buffered);
+        while removed < bytes.max(1) {
+            let Some(chunk) = buffered.chunks.pop_front() else { break };
+            removed += chunk.bytes();
+            chunks.push(chunk);
+        }
+        buffered.bytes -= removed;
+        drop(buffered);
         if chunks.is_empty() {
             return Ok(());
         }
-        let run = run::spill(&chunks, means)?;
-        lock(&self.held).runs.push(run);
+        chunks.sort_by_key(|chunk: &Chunk<I>| chunk.writer);
+        let run = run::spill(&chunks, resources)?;
+        lock(&self.buffered).runs.push(run);
         Ok(())
     }
 
-    /// Removes the oldest chunks.
-    fn oldest(&self, bytes: usize) -> Vec<Chunk<I>> {
-        let (mut chunks, mut taken) = (Vec::new(), 0);
-        let mut held = lock(&self.held);
-        while taken < bytes.max(1) {
-            let Some(chunk) = held.chunks.pop_front() else { break };
-            taken += chunk.bytes();
-            chunks.push(chunk);
-        }
-        held.bytes -= taken;
-        chunks.sort_by_key(|chunk: &Chunk<I>| chunk.writer);
-        chunks
-    }
-
-    /// Prepares for reading. A bucket of more than `limit` bytes is merged instead of sorted.
-    pub fn close(self, limit: usize, threads: usize) -> FinishedIndex<I> {
-        let held = self.held.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut chunks = Vec::from(held.chunks);
+    /// Ends the input. A bucket of more than `limit` bytes is merged instead of sorted.
+    pub fn finish(self, limit: usize, threads: usize) -> FinishedIndex<I> {
+        let buffered = self.buffered.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = Vec::from(buffered.chunks);
         chunks.sort_by_key(|chunk| chunk.writer);
-        let mut closed = FinishedIndex { chunks, runs: held.runs, limit };
-        let large: Vec<_> = (0..BUCKETS).filter(|&bucket| closed.is_large(bucket)).collect();
-        workers::for_each(threads, &mut closed.chunks, |chunk| {
+        let mut index = FinishedIndex { chunks, runs: buffered.runs, limit };
+        let large: Vec<_> = (0..BUCKETS).filter(|&bucket| index.is_large(bucket)).collect();
+        workers::for_each(threads, &mut index.chunks, |chunk| {
             for &bucket in &large {
                 chunk.bucket_mut(bucket).sort_unstable();
             }
         });
-        closed
+        index
     }
 }
 
-/// The buffers of a sorting thread, kept from bucket to bucket because new memory is slow.
+/// The buffers of a sorting thread, which are reused for each bucket because new memory is slow.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<I> {
     items: Vec<I>,
@@ -98,7 +94,7 @@ pub(crate) struct Buffers<I> {
     bytes: Vec<u8>,
 }
 
-/// All postings of one index, complete.
+/// All postings of one index, to be sorted bucket by bucket.
 pub(crate) struct FinishedIndex<I> {
     chunks: Vec<Chunk<I>>,
     runs: Vec<Vec<Extent>>,
@@ -111,15 +107,15 @@ impl<I: Item> FinishedIndex<I> {
     }
 
     fn items(&self, bucket: usize) -> usize {
-        let held: usize = self.chunks.iter().map(|chunk| chunk.bucket(bucket).len()).sum();
-        held + self.extents(bucket).map(|extent| extent.items).sum::<usize>()
+        let in_memory: usize = self.chunks.iter().map(|chunk| chunk.bucket(bucket).len()).sum();
+        in_memory + self.extents(bucket).map(|extent| extent.items).sum::<usize>()
     }
 
     fn is_large(&self, bucket: usize) -> bool {
         self.items(bucket) * size_of::<I>() > self.limit
     }
 
-    /// Groups the buckets; a group has at most `most` items unless a single bucket has more.
+    /// Groups consecutive buckets. A group of several buckets has at most `most` items.
     pub fn groups(&self, most: usize) -> Vec<Range<usize>> {
         let (mut groups, mut start, mut sum) = (Vec::new(), 0, 0);
         for bucket in 0..BUCKETS {
@@ -134,25 +130,25 @@ impl<I: Item> FinishedIndex<I> {
         groups
     }
 
-    /// Sends buckets, sorted and grouped.
+    /// Sends the items of `buckets`, sorted and grouped by key.
     pub fn send(
         &self,
         buckets: Range<usize>,
         buffers: &mut Buffers<I>,
-        means: &Resources,
+        resources: &Resources,
         outlet: &TaskSender,
     ) -> Result<()> {
         let mut grouper = Grouper::new(outlet);
         for bucket in buckets {
-            means.check_cancelled()?;
+            resources.check_cancelled()?;
             if self.is_large(bucket) {
-                self.merge(bucket, means, &mut grouper)?;
+                self.merge(bucket, resources, &mut grouper)?;
                 continue;
             }
             let Buffers { items, spare, bytes } = &mut *buffers;
             items.clear();
             for extent in self.extents(bucket) {
-                run::read(extent, means, bytes, items)?;
+                run::read(extent, resources, bytes, items)?;
             }
             gather(&self.chunks, bucket, items);
             item::sort(items, spare);
@@ -161,13 +157,13 @@ impl<I: Item> FinishedIndex<I> {
         grouper.finish()
     }
 
-    fn merge(&self, bucket: usize, means: &Resources, grouper: &mut Grouper<'_, I>) -> Result<()> {
-        let read_size = means.read_size(self.runs.len());
+    fn merge(&self, bucket: usize, resources: &Resources, grouper: &mut Grouper<'_, I>) -> Result<()> {
+        let read_size = resources.read_size(self.runs.len());
         let mut parts = Vec::new();
         for extent in self.extents(bucket) {
-            parts.push(run::part(extent, read_size, means)?);
+            parts.push(run::part(extent, read_size, resources)?);
         }
-        parts.extend(self.chunks.iter().map(|chunk| Part::held(chunk.bucket(bucket).into())));
+        parts.extend(self.chunks.iter().map(|chunk| Part::in_memory(chunk.bucket(bucket).into())));
         let mut merge = Merge::new(parts);
         while let Some(items) = merge.next()? {
             grouper.add(items)?;
