@@ -15,27 +15,21 @@ use crate::difference::Unpacker;
 use crate::frame::{Content, Frame};
 use crate::known::{FrameKey, Segment, not_whole};
 use crate::pack::Pack;
-use crate::page;
-use crate::page::{FIRST, Place, Shape};
+use crate::page::{self, FIRST, Place, Shape};
 
-/// All packs that a backup needs, by pack number.
+/// All packs that a backup needs.
 #[derive(Debug, Default)]
 pub struct Assembly {
+    /// By pack number.
     packs: FxHashMap<u32, Pack>,
     shape: Shape,
     cache: Cache<Frame>,
 }
 
-/// The destination of a page: `at` is its index in the buffer, `number` its number in the database.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    at: usize,
-    number: u64,
-}
-
-/// A page stored as a difference, with its base.
+/// A page stored as a difference.
 struct Differing {
-    slot: Slot,
+    /// Index of the page in its segment.
+    at: usize,
     packed: Vec<u8>,
     base: Vec<u8>,
     masked: bool,
@@ -47,8 +41,8 @@ impl Assembly {
     }
 
     pub fn pack(&self, number: u32) -> Result<&Pack> {
-        let what = || Error::damaged("the list of its pages names a pack that it does not have");
-        self.packs.get(&number).ok_or_else(what)
+        let missing = || Error::damaged("the list of its pages names a pack that it does not have");
+        self.packs.get(&number).ok_or_else(missing)
     }
 
     pub(crate) fn packs(&self) -> impl Iterator<Item = (u32, &Pack)> {
@@ -59,75 +53,69 @@ impl Assembly {
         Ok((place.pack, self.pack(place.pack)?.find(place.page)?.0))
     }
 
-    /// Returns the total bytes of the pages of a segment.
+    /// Returns the number of bytes of a segment's pages.
     pub fn bytes(&self, segment: &Segment) -> Result<usize> {
         let pages = usize::try_from(segment.pages).ok();
         let bytes = pages.and_then(|pages| pages.checked_mul(self.shape.page_size));
         bytes.ok_or_else(page::wrong)
     }
 
-    /// Returns the offset of the page `number` in the file.
+    /// Returns the offset of page `number` in the restored file.
     pub(crate) fn offset(&self, number: u64) -> Result<u64> {
         number.checked_mul(self.shape.page_size as u64).ok_or_else(page::wrong)
     }
 
-    /// Fills `data` with the pages of a segment, of which the first has the number `first`.
+    /// Fills `data` with the pages of a segment. `own` is the number of the backup's own pack, `first` that of the
+    /// segment's first page in the database.
     pub fn fill(&self, segment: &Segment, own: u32, first: u64, data: &mut [u8]) -> Result<()> {
         let (mut at, mut differing) = (0, Vec::new());
         for run in page::read_runs(&segment.runs, own, segment.first, segment.pages)? {
             let (mut page, end) = (run.start, run.start + run.count);
             while page < end {
                 let (frame, within) = self.frame(Place { pack: run.pack, page })?;
-                for number in within..frame.pages().min(within + (end - page) as usize) {
-                    let slot = Slot { at, number: first + at as u64 };
-                    differing.extend(self.fill_whole(&frame, number, slot, data)?);
+                for within in within..frame.pages().min(within + (end - page) as usize) {
+                    let masked = frame.is_masked(within);
+                    match frame.page(within) {
+                        Content::Whole(bytes) => self.put(at, first, masked, data, |page| {
+                            page.copy_from_slice(bytes);
+                            Ok(())
+                        })?,
+                        // Decompressed last, because the bases must outlive the decompressor.
+                        Content::Difference(base, packed) => {
+                            let (packed, base) = (packed.to_vec(), self.whole(base)?);
+                            differing.push(Differing { at, packed, base, masked });
+                        }
+                    }
                     (at, page) = (at + 1, page + 1);
                 }
             }
         }
-        self.fill_differing(&differing, data)
-    }
-
-    /// Copies a whole page, or returns what is needed to rebuild a page from a difference.
-    fn fill_whole(&self, frame: &Frame, number: usize, slot: Slot, data: &mut [u8]) -> Result<Option<Differing>> {
-        let masked = frame.is_masked(number);
-        match frame.page(number) {
-            Content::Whole(bytes) => {
-                self.page_of(slot, data)?.copy_from_slice(bytes);
-                self.unmask(masked, slot, data)?;
-                Ok(None)
-            }
-            Content::Difference(base, packed) => {
-                let (packed, base) = (packed.to_vec(), self.whole(base)?);
-                Ok(Some(Differing { slot, packed, base, masked }))
-            }
-        }
-    }
-
-    fn fill_differing(&self, differing: &[Differing], data: &mut [u8]) -> Result<()> {
         let mut unpacker = Unpacker::new();
-        for one in differing {
-            let to = self.page_of(one.slot, data)?;
-            unpacker.unpack(&one.packed, &one.base, to)?;
-            self.unmask(one.masked, one.slot, data)?;
+        for Differing { at, packed, base, masked } in &differing {
+            self.put(*at, first, *masked, data, |page| unpacker.unpack(packed, base, page))?;
         }
         Ok(())
     }
 
-    fn page_of<'d>(&self, slot: Slot, data: &'d mut [u8]) -> Result<&'d mut [u8]> {
+    /// Fills page `at` of a segment with `fill`, and restores the page number if the page was stored without it.
+    fn put(
+        &self,
+        at: usize,
+        first: u64,
+        masked: bool,
+        data: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
         let size = self.shape.page_size;
-        data.get_mut(slot.at * size..(slot.at + 1) * size).ok_or_else(page::wrong)
-    }
-
-    /// Restores the page number if the page was stored without it.
-    fn unmask(&self, masked: bool, slot: Slot, data: &mut [u8]) -> Result<()> {
+        let page = data.get_mut(at * size..(at + 1) * size).ok_or_else(page::wrong)?;
+        fill(page)?;
         if masked {
-            self.shape.number(self.page_of(slot, data)?, slot.number);
+            self.shape.unmask(page, first + at as u64);
         }
         Ok(())
     }
 
-    /// Returns a whole page, which can be the base of differences.
+    /// Returns the bytes of a whole page. Fails if the page is a difference, which cannot be a base.
     pub(crate) fn whole(&self, place: Place) -> Result<Vec<u8>> {
         let (frame, within) = self.frame(place)?;
         match frame.page(within) {
@@ -136,7 +124,7 @@ impl Assembly {
         }
     }
 
-    /// Returns the frame with that page, and the page's index in it.
+    /// Returns the frame with this page, and the page's index in the frame.
     fn frame(&self, place: Place) -> Result<(Arc<Frame>, usize)> {
         let pack = self.pack(place.pack)?;
         let (number, within) = pack.find(place.page)?;
@@ -145,7 +133,7 @@ impl Assembly {
     }
 }
 
-/// Blocks of this many zero bytes become holes.
+/// Blocks of this many bytes become holes if all bytes are zero.
 const BLOCK: usize = 4096;
 const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
@@ -156,14 +144,15 @@ const NICE: i32 = 10;
 #[derive(Debug)]
 pub struct Piece {
     pub segment: Segment,
-    /// XXH3. Frames and pages have strong hashes; this sum detects a page at the wrong place.
+    /// XXH3 (128 bits) of the pages. Frames and pages have strong hashes; this sum detects pages in the wrong order.
     pub sum: u128,
 }
 
-/// A backup with its own pack `own`. `head` has both meta pages.
 pub struct Backup<'a> {
+    /// Both meta pages.
     pub head: &'a [u8],
     pub pieces: &'a [Piece],
+    /// The number of the backup's own pack.
     pub own: u32,
 }
 
@@ -175,20 +164,20 @@ impl Assembly {
         write(file, backup.head, 0)?;
         let turns = Turns::new(backup.pieces.len());
         side_by_side(0..threads.max(1), &|| turns.stop(), |_| {
-            // This fails harmlessly if the priority is lower already.
+            // This fails if the priority is lower already.
             let _ = rustix::process::setpriority_process(None, NICE);
-            let mut room = Vec::new();
+            let mut data = Vec::new();
             for number in turns.iter() {
                 counters.check()?;
                 let (piece, first) = (&backup.pieces[number], starts[number]);
-                room.resize(self.bytes(&piece.segment)?, 0);
-                self.fill(&piece.segment, backup.own, first, &mut room)?;
-                if xxh3_128(&room) != piece.sum {
+                data.resize(self.bytes(&piece.segment)?, 0);
+                self.fill(&piece.segment, backup.own, first, &mut data)?;
+                if xxh3_128(&data) != piece.sum {
                     let what = format!("the checksum of piece {number} is not the one in its list");
                     return Err(Error::damaged(what));
                 }
-                write(file, &room, self.offset(first)?)?;
-                counters.add(0, room.len() as u64);
+                write(file, &data, self.offset(first)?)?;
+                counters.add(0, data.len() as u64);
             }
             Ok(())
         })
@@ -196,7 +185,7 @@ impl Assembly {
     }
 }
 
-/// Returns the first page number of each piece, and the number of pages in total.
+/// Returns the first page number of each piece, and the number of pages of the file.
 fn starts(pieces: &[Piece]) -> Result<(Vec<u64>, u64)> {
     let (mut starts, mut end) = (Vec::with_capacity(pieces.len()), FIRST);
     for piece in pieces {
@@ -207,7 +196,7 @@ fn starts(pieces: &[Piece]) -> Result<(Vec<u64>, u64)> {
     Ok((starts, end))
 }
 
-/// Writes everything except blocks of zeros, each stretch between them in one call.
+/// Writes `data` from offset `start` on, except blocks of zeros. The bytes between two such blocks are one write.
 fn write(file: &File, data: &[u8], start: u64) -> io::Result<()> {
     let (mut from, mut to) = (0, 0);
     for block in data.chunks(BLOCK) {

@@ -1,4 +1,4 @@
-//! A cache of frames or of their heads. One thread reads each; others that need it wait.
+//! A cache of frames or of their heads. Each value is read by one thread, while others that need the value wait.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,71 +7,67 @@ use rustc_hash::FxHashMap;
 
 use crate::known::FrameKey;
 
-/// Consecutive segments often need the same frame, so the cache avoids reading it twice.
+/// A value that is worth caching, because consecutive segments often need the same frame.
 pub trait Cached {
-    /// Maximum number of bytes in the cache.
+    /// Maximum size of the cache in bytes. The value used last stays even if it is larger.
     const CACHE_BYTES: usize;
 
-    /// Returns the approximate memory use in bytes.
+    /// Returns the approximate size of the value in memory, in bytes.
     fn bytes(&self) -> usize;
 }
 
 #[derive(Debug)]
-pub struct Cache<T>(Mutex<Kept<T>>);
+pub struct Cache<T>(Mutex<Slots<T>>);
 
 #[derive(Debug)]
-struct Kept<T> {
+struct Slots<T> {
     frames: FxHashMap<FrameKey, Slot<T>>,
     bytes: usize,
+    /// Number of calls.
     clock: u64,
 }
 
-/// None until the first caller has read the value.
-type Room<T> = Arc<Mutex<Option<Arc<T>>>>;
+/// `None` until the first caller has read the value.
+type Value<T> = Arc<Mutex<Option<Arc<T>>>>;
 
 #[derive(Debug)]
 struct Slot<T> {
     used: u64,
     bytes: usize,
-    room: Room<T>,
+    value: Value<T>,
 }
 
 impl<T> Default for Cache<T> {
     fn default() -> Self {
-        Self(Mutex::new(Kept { frames: FxHashMap::default(), bytes: 0, clock: 0 }))
-    }
-}
-
-impl<T> Default for Slot<T> {
-    fn default() -> Self {
-        Self { used: 0, bytes: 0, room: Arc::default() }
+        Self(Mutex::new(Slots { frames: FxHashMap::default(), bytes: 0, clock: 0 }))
     }
 }
 
 impl<T: Cached> Cache<T> {
     pub fn get(&self, key: FrameKey, read: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-        let room = lock(&self.0).room(key);
-        let mut there = lock(&room);
-        if let Some(found) = &*there {
-            return Ok(Arc::clone(found));
+        let slot = lock(&self.0).value(key);
+        let mut cached = lock(&slot);
+        if let Some(value) = &*cached {
+            return Ok(Arc::clone(value));
         }
-        let found = Arc::new(read()?);
-        *there = Some(Arc::clone(&found));
-        drop(there);
-        lock(&self.0).keep(key, found.bytes());
-        Ok(found)
+        let value = Arc::new(read()?);
+        *cached = Some(Arc::clone(&value));
+        drop(cached);
+        lock(&self.0).count(key, value.bytes());
+        Ok(value)
     }
 }
 
-impl<T: Cached> Kept<T> {
-    fn room(&mut self, key: FrameKey) -> Room<T> {
+impl<T: Cached> Slots<T> {
+    fn value(&mut self, key: FrameKey) -> Value<T> {
         self.clock += 1;
-        let slot = self.frames.entry(key).or_default();
+        let slot = self.frames.entry(key).or_insert_with(|| Slot { used: 0, bytes: 0, value: Arc::default() });
         slot.used = self.clock;
-        Arc::clone(&slot.room)
+        Arc::clone(&slot.value)
     }
 
-    fn keep(&mut self, key: FrameKey, bytes: usize) {
+    /// Adds the size of a value that has been read, and evicts others if the cache is too large.
+    fn count(&mut self, key: FrameKey, bytes: usize) {
         if let Some(slot) = self.frames.get_mut(&key) {
             self.bytes += bytes - slot.bytes;
             slot.bytes = bytes;
@@ -81,11 +77,11 @@ impl<T: Cached> Kept<T> {
         }
     }
 
-    /// Evicts the oldest entries, more than necessary, because finding them takes a pass over all.
+    /// Evicts the values that were used least recently, more than necessary, because finding them takes a pass over all.
     fn evict(&mut self) {
         let mut ages: Vec<_> = self.frames.iter().map(|(key, slot)| (slot.used, *key)).collect();
         ages.sort_unstable();
-        ages.pop(); // Keep the newest: its reader still needs it.
+        ages.pop(); // The value used last stays.
         for (_, key) in ages {
             if self.bytes <= T::CACHE_BYTES / 4 * 3 {
                 break;
@@ -124,9 +120,9 @@ mod tests {
         ask(9); // more than fit
         [0, 9, 8, 1].into_iter().for_each(&mut ask);
         assert_eq!(read, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1]);
-        let kept = lock(&cache.0);
-        assert_eq!(kept.bytes, kept.frames.values().map(|slot| slot.bytes).sum::<usize>());
-        assert!(kept.bytes <= Some100::CACHE_BYTES);
+        let slots = lock(&cache.0);
+        assert_eq!(slots.bytes, slots.frames.values().map(|slot| slot.bytes).sum::<usize>());
+        assert!(slots.bytes <= Some100::CACHE_BYTES);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Compression with zstd: of frames, and of pages that changed a little, with the previous page as a prefix.
+//! Compression with zstd: of frames, and of pages as differences, which have their base as the prefix of zstd.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,14 +8,14 @@ use common::{Error, Result};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound, get_error_name};
 
-/// On pages of 4 KiB with indexes and entries, level 9 saves 2 % in four times the time; level 4 adds 6 % and is hardly
-/// faster.
+/// zstd level of differences. On pages of 4 KiB with indexes and entries, level 9 saves 2 % of the bytes in four times the
+/// time; level 4 takes 6 % more bytes and is hardly faster.
 const LEVEL: i32 = 5;
 
-/// The magic number of a zstd frame (RFC 8878, 3.1.1), which is not stored.
+/// The magic number of a zstd frame (RFC 8878, 3.1.1), which differences are stored without.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// A prefix must outlive the compressor, hence the lifetime.
+/// Compresses pages. `'a` is the lifetime of the bases, which must outlive zstd's context.
 pub(crate) struct Packer<'a>(CCtx<'a>);
 
 impl<'a> Packer<'a> {
@@ -37,23 +37,25 @@ impl<'a> Packer<'a> {
     }
 }
 
+/// Decompresses differences. `'a` is the lifetime of the bases, which must outlive zstd's context.
 pub(crate) struct Unpacker<'a> {
     context: DCtx<'a>,
-    room: Vec<u8>,
+    /// Buffer for a whole zstd frame.
+    frame: Vec<u8>,
 }
 
 impl<'a> Unpacker<'a> {
     pub fn new() -> Self {
-        Self { context: DCtx::create(), room: Vec::new() }
+        Self { context: DCtx::create(), frame: Vec::new() }
     }
 
-    /// Decompresses into `page`.
+    /// Decompresses a difference into `page`, which it must fill.
     pub fn unpack(&mut self, packed: &[u8], base: &'a [u8], page: &mut [u8]) -> Result<()> {
-        self.room.clear();
-        self.room.extend_from_slice(&MAGIC);
-        self.room.extend_from_slice(packed);
+        self.frame.clear();
+        self.frame.extend_from_slice(&MAGIC);
+        self.frame.extend_from_slice(packed);
         self.context.ref_prefix(base).map_err(failed)?;
-        if self.context.decompress(page, &self.room).map_err(failed)? == page.len() {
+        if self.context.decompress(page, &self.frame).map_err(failed)? == page.len() {
             return Ok(());
         }
         Err(Error::damaged("a difference decompresses to the wrong number of bytes"))
@@ -65,25 +67,26 @@ fn failed(code: usize) -> Error {
     Error::damaged(format!("a difference cannot be decompressed: {reason}"))
 }
 
-type Kept<T> = RefCell<Option<T>>;
+type Reused<T> = RefCell<Option<T>>;
 
 thread_local! {
-    static COMPRESSOR: Kept<Compressor<'static>> = const { RefCell::new(None) };
-    static DECOMPRESSOR: Kept<Decompressor<'static>> = const { RefCell::new(None) };
+    static COMPRESSOR: Reused<Compressor<'static>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: Reused<Decompressor<'static>> = const { RefCell::new(None) };
 }
 
+/// Calls `work` with the thread's context, which the first call creates.
 fn with<T, R>(
-    kept: &'static LocalKey<Kept<T>>,
-    make: fn() -> io::Result<T>,
+    context: &'static LocalKey<Reused<T>>,
+    create: fn() -> io::Result<T>,
     work: impl FnOnce(&mut T) -> io::Result<R>,
 ) -> io::Result<R> {
-    kept.with_borrow_mut(|kept| match kept {
-        Some(there) => work(there),
-        none => work(none.insert(make()?)),
+    context.with_borrow_mut(|context| match context {
+        Some(context) => work(context),
+        none => work(none.insert(create()?)),
     })
 }
 
-/// Compresses a frame; `checked` adds a checksum.
+/// Compresses bytes to a zstd frame, with zstd's checksum if `checked`.
 pub fn compressed(plain: &[u8], level: i32, checked: bool) -> Result<Vec<u8>> {
     let packed = with(
         &COMPRESSOR,
@@ -97,12 +100,12 @@ pub fn compressed(plain: &[u8], level: i32, checked: bool) -> Result<Vec<u8>> {
     packed.map_err(|error| Error::damaged(error.to_string()))
 }
 
-/// Compresses into a frame that the zstd tool can unpack: with content size and checksum.
+/// Compresses bytes to a file that the zstd tool can decompress, with content size and checksum.
 pub fn compressed_piece(plain: &[u8], level: i32) -> Result<Vec<u8>> {
     compressed(plain, level, true)
 }
 
-/// Decompresses a frame of at most `most` bytes.
+/// Decompresses a zstd frame. Fails if it has more than `most` bytes.
 pub fn decompressed(packed: &[u8], most: usize) -> Result<Vec<u8>> {
     let plain = with(&DECOMPRESSOR, Decompressor::new, |context| context.decompress(packed, most));
     plain.map_err(|error| Error::damaged(format!("a frame cannot be unpacked: {error}")))

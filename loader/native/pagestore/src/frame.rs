@@ -1,9 +1,9 @@
-//! Frames store some pages of a pack together: a bit per page (whether it was masked), then the pages, compressed. The
-//! ids of the pages follow, which the next backup reads.
+//! A frame stores some pages of a pack together. It has a bit for each page (whether the page is stored without its
+//! number), then the pages, all compressed together. The ids of the pages follow, which the next backup reads.
 //!
-//! A frame with differences begins with the lengths of its next two parts: its head and its whole pages. The head has
-//! two bits for each page, whether it was masked and whether it is a difference, and then the length of each difference
-//! and the runs of their bases. The differences follow the whole pages.
+//! A frame with differences begins with the lengths of its next two parts, which are compressed separately: its head, and
+//! its whole pages. The head has a bit for each page whether it is stored without its number, a bit for each page whether
+//! it is a difference, the length of each difference, and the bases as runs. The differences follow the whole pages.
 
 use std::ops::Range;
 
@@ -14,14 +14,16 @@ use crate::difference::{compressed, decompressed};
 use crate::pack::{Entry, LARGEST_HEAD, flags};
 use crate::page::{self, ID, PageId, Place, RunWriter};
 
-/// How a page is stored: at an offset among the whole pages, or as a difference to a base.
+/// How a page is stored.
 #[derive(Debug, Clone)]
 enum Form {
+    /// At this offset of the whole pages.
     Whole(usize),
+    /// As the difference to this base, at this range of the differences.
     Difference(Place, Range<usize>),
 }
 
-/// The information about a frame's pages that is available without unpacking them.
+/// What a frame says about its pages, for which they need not be decompressed.
 #[derive(Debug)]
 pub struct Head {
     masked: Vec<u8>,
@@ -34,7 +36,7 @@ impl Head {
         self.ids[number * ID..].first_chunk().expect("one id per page")
     }
 
-    /// Returns the base of a page that is stored as a difference.
+    /// Returns the base of the page, if the page is stored as a difference.
     pub fn base(&self, number: usize) -> Option<Place> {
         match self.forms[number] {
             Form::Whole(_) => None,
@@ -47,9 +49,10 @@ impl Head {
     }
 }
 
-/// A page of an unpacked frame.
+/// A page of a decompressed frame.
 pub enum Content<'a> {
     Whole(&'a [u8]),
+    /// The base, and the compressed difference to it.
     Difference(Place, &'a [u8]),
 }
 
@@ -117,8 +120,9 @@ impl Cached for Frame {
     }
 }
 
-/// Enough for one frame of each pack of many small backups, so that packs are read once even if pages alternate.
 impl Cached for Head {
+    /// Enough for one head of each pack of many small backups: each frame is then read once, even if pages of many packs
+    /// alternate.
     const CACHE_BYTES: usize = 16 << 20;
 
     fn bytes(&self) -> usize {
@@ -126,7 +130,7 @@ impl Cached for Head {
     }
 }
 
-/// The parts of a stored frame with differences.
+/// The parts of a stored frame with differences, as they are stored.
 struct Parts<'a> {
     head: &'a [u8],
     whole: &'a [u8],
@@ -167,8 +171,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Returns the range of each difference, given their lengths; `all` is their total.
-fn ranges(lengths: &[u8], all: usize) -> Result<Vec<Range<usize>>> {
+/// Returns the range of each difference. Fails unless their lengths have the sum `total`.
+fn ranges(lengths: &[u8], total: usize) -> Result<Vec<Range<usize>>> {
     let mut end = 0_usize;
     let range = |length: &[u8]| {
         let start = end;
@@ -176,23 +180,22 @@ fn ranges(lengths: &[u8], all: usize) -> Result<Vec<Range<usize>>> {
         Some(start..end)
     };
     let ranges: Option<Vec<_>> = lengths.chunks_exact(4).map(range).collect();
-    ranges.filter(|_| end == all).ok_or_else(wrong)
+    ranges.filter(|_| end == total).ok_or_else(wrong)
 }
 
 fn bit(bits: &[u8], number: usize) -> bool {
     bits[number / 8] >> (number % 8) & 1 == 1
 }
 
-fn unpacked(packed: &[u8], wanted: usize) -> Result<Vec<u8>> {
-    let plain = decompressed(packed, wanted)?;
-    if plain.len() == wanted { Ok(plain) } else { Err(wrong()) }
+fn unpacked(packed: &[u8], size: usize) -> Result<Vec<u8>> {
+    let plain = decompressed(packed, size)?;
+    if plain.len() == size { Ok(plain) } else { Err(wrong()) }
 }
 
 fn wrong() -> Error {
     Error::damaged("a frame holds another number of bytes than its index says")
 }
 
-/// A difference and its base.
 pub struct Difference {
     pub base: Place,
     pub packed: Vec<u8>,
@@ -222,7 +225,7 @@ impl FrameBuilder {
         self.masked.len()
     }
 
-    /// Appends the frame as it is stored.
+    /// Appends the frame to `stored`, and returns its index entry.
     pub fn finish(self, level: i32, stored: &mut Vec<u8>) -> Result<Entry> {
         let (pages, differences) = (self.len(), !self.differences.is_empty());
         let packed = if differences { self.with_differences(level) } else { self.all_whole(level) };
@@ -239,7 +242,6 @@ impl FrameBuilder {
         compressed(&plain, level, false)
     }
 
-    /// Returns the lengths of the compressed head and whole pages, then both, then the differences.
     fn with_differences(&self, level: i32) -> Result<Vec<u8>> {
         let (mut head, mut bases) = (bits(&self.masked), RunWriter::new(u32::MAX));
         head.extend(bits(&self.differs));
@@ -265,7 +267,7 @@ fn bits(flagged: &[bool]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the size of a frame, which is bounded.
+/// Converts a size within a frame.
 fn size(count: usize) -> u32 {
     u32::try_from(count).expect("a frame is small")
 }

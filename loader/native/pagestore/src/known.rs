@@ -1,9 +1,8 @@
-//! The pages of an earlier backup, by id and in order; and the retired frames, whose few used pages are stored again so
-//! that a restore need not unpack these frames.
+//! The pages of the previous backup by id and in order, and the retired frames: the few used pages of these frames are
+//! stored again, so that a restore need not decompress them.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use common::{Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,61 +12,62 @@ use crate::cache::Cache;
 use crate::frame::Head;
 use crate::page::{self, PageId, Place};
 
-/// Consecutive pages of a backup. `first`: number of earlier pages from the backup's own pack.
+/// Consecutive pages of a backup.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub runs: Vec<u8>,
+    /// Number of pages of the backup's own pack that earlier segments have.
     pub first: u32,
+    /// Number of pages.
     pub pages: u64,
 }
 
-/// A page of a backup. `base`: the whole page that it is a difference to, if it is one.
+/// A page of a backup.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredPage {
     pub place: Place,
+    /// The base, if the page is stored as a difference.
     pub base: Option<Place>,
 }
 
 impl StoredPage {
-    /// Returns the stored pages that it needs.
+    /// Returns the places of the page and of its base.
     pub fn places(self) -> impl Iterator<Item = Place> {
         std::iter::once(self.place).chain(self.base)
     }
-
-    /// Returns the base for a difference to a later version of this page.
-    pub fn whole(self) -> Place {
-        self.base.unwrap_or(self.place)
-    }
 }
 
-/// Uses some 60 bytes of memory per page.
+/// The pages of the previous backup, which take some 60 bytes of memory each.
 #[derive(Debug, Default)]
 pub struct Known {
-    packs: Arc<Assembly>,
+    pub(crate) packs: Arc<Assembly>,
     pages: Vec<StoredPage>,
-    /// Page numbers in the backup, by id.
+    /// Indexes in `pages`, by id.
     ids: FxHashMap<PageId, u32>,
     retired: FxHashSet<FrameKey>,
     pub(crate) uses: Uses,
 }
 
 impl Known {
-    /// Reads the pages of the backup with the pack `own`. Up to `again` pages in sparsely used frames are treated as
-    /// unknown, so that they are stored again and these frames are no longer needed.
+    /// Reads the pages of the backup with the pack `own`. Up to `again` pages in sparsely used frames count as unknown, so
+    /// that they are stored again and these frames are no longer needed.
     pub fn of(packs: Arc<Assembly>, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
         let mut known = Self { uses: Uses::of(&packs), packs, ..Self::default() };
         let packs = Arc::clone(&known.packs);
-        let read = Cache::default();
-        let (mut heads, mut bases) = (Heads::of(&packs, &read), Heads::of(&packs, &read));
-        for one in segments {
-            for run in page::read_runs(&one.runs, own, one.first, one.pages)? {
+        let cache = Cache::default();
+        let (mut heads, mut bases) = (Heads::of(&packs, &cache), Heads::of(&packs, &cache));
+        for segment in segments {
+            for run in page::read_runs(&segment.runs, own, segment.first, segment.pages)? {
                 for place in run.places() {
                     let (head, within) = heads.at(place)?;
                     let base = head.base(within);
                     if let Some(base) = base {
                         bases.require_whole(base)?;
                     }
-                    known.add(StoredPage { place, base }, head.id(within))?;
+                    let number = u32::try_from(known.pages.len());
+                    let number = number.map_err(|_| Error::damaged("a backup of too many pages"))?;
+                    known.pages.push(StoredPage { place, base });
+                    known.ids.insert(*head.id(within), number);
                 }
             }
         }
@@ -78,15 +78,7 @@ impl Known {
         Ok(known)
     }
 
-    fn add(&mut self, stored: StoredPage, id: &PageId) -> Result<()> {
-        let number = u32::try_from(self.pages.len());
-        let number = number.map_err(|_| Error::damaged("a backup of too many pages"))?;
-        self.pages.push(stored);
-        self.ids.insert(*id, number);
-        Ok(())
-    }
-
-    /// Returns whether none of the frames that it needs is retired.
+    /// Returns whether neither the frame of the page nor that of its base is retired.
     fn is_kept(&self, stored: StoredPage) -> Result<bool> {
         for place in stored.places() {
             if self.retired.contains(&self.packs.frame_of(place)?) {
@@ -96,27 +88,24 @@ impl Known {
         Ok(true)
     }
 
-    pub(crate) fn packs(&self) -> &Assembly {
-        &self.packs
-    }
-
-    /// Returns the number of a page with this id: `near` if that has the same content, else any.
-    pub(crate) fn find(&self, id: &PageId, near: Option<u32>) -> Option<u32> {
-        let found = *self.ids.get(id)?;
+    /// Returns the number of a page with this id: `expected` if that page is stored at the same place, else any.
+    pub(crate) fn find(&self, id: &PageId, expected: Option<u32>) -> Option<u32> {
+        let number = *self.ids.get(id)?;
         let place = |number: u32| self.pages.get(number as usize).map(|stored| stored.place);
-        near.filter(|near| place(*near) == place(found)).or(Some(found))
+        expected.filter(|expected| place(*expected) == place(number)).or(Some(number))
     }
 
-    /// Returns where the page is stored, and marks it as used.
+    /// Returns the place of the page, and marks the page and its base as used.
     pub(crate) fn take(&self, number: u32) -> Place {
         let stored = self.pages[number as usize];
         stored.places().for_each(|place| _ = self.uses.add(place));
         stored.place
     }
 
-    /// Returns the base for a difference to a later version of the page.
+    /// Returns the base for a difference to a later version of the page; `None` if the base would be in a retired frame.
     pub(crate) fn base(&self, number: u32) -> Option<Place> {
-        let base = self.pages.get(number as usize)?.whole();
+        let stored = self.pages.get(number as usize)?;
+        let base = stored.base.unwrap_or(stored.place);
         let frame = self.packs.frame_of(base).ok()?;
         (!self.retired.contains(&frame)).then_some(base)
     }
@@ -127,16 +116,16 @@ impl Known {
     }
 }
 
-/// The most recent frame head of each pack.
+/// The frame head that was used last of each pack.
 struct Heads<'a> {
     packs: &'a Assembly,
-    read: &'a Cache<Head>,
+    cache: &'a Cache<Head>,
     last: FxHashMap<u32, (usize, Arc<Head>)>,
 }
 
 impl<'a> Heads<'a> {
-    fn of(packs: &'a Assembly, read: &'a Cache<Head>) -> Self {
-        Self { packs, read, last: FxHashMap::default() }
+    fn of(packs: &'a Assembly, cache: &'a Cache<Head>) -> Self {
+        Self { packs, cache, last: FxHashMap::default() }
     }
 
     /// Returns the head of the page's frame, and the page's index in it.
@@ -144,13 +133,13 @@ impl<'a> Heads<'a> {
         let pack = self.packs.pack(place.pack)?;
         let (frame, within) = pack.find(place.page)?;
         if self.last.get(&place.pack).is_none_or(|last| last.0 != frame) {
-            let head = self.read.get((place.pack, frame), || pack.head(frame))?;
+            let head = self.cache.get((place.pack, frame), || pack.head(frame))?;
             self.last.insert(place.pack, (frame, head));
         }
         Ok((&self.last[&place.pack].1, within))
     }
 
-    /// Checks that the base is a whole page; reading its frame's head also verifies the frame's checksum.
+    /// Checks that the base is a whole page. Reading the head of its frame also verifies the frame's checksum.
     fn require_whole(&mut self, base: Place) -> Result<()> {
         let (head, within) = self.at(base)?;
         if head.base(within).is_none() { Ok(()) } else { Err(not_whole()) }
@@ -163,44 +152,47 @@ pub(crate) fn not_whole() -> Error {
 
 /// Shares of used pages are in parts per thousand.
 const PARTS: u64 = 1000;
+/// A frame with a smaller share of used pages counts as nearly empty.
 const NEARLY_EMPTY: u64 = PARTS / 10;
 
-/// `used`: pages of the frame in use, directly or as bases. `again`: pages to store again if the frame is retired.
+/// The use of a frame by the previous backup.
 #[derive(Debug, Default)]
 struct Use {
+    /// Number of pages in use, also as bases.
     used: u64,
+    /// Number of pages that must be stored again if the frame is retired.
     again: u64,
 }
 
-/// Pack number and index of a frame in the pack.
+/// The number of a pack, and the index of a frame in the pack.
 pub type FrameKey = (u32, usize);
 
-/// Chooses frames to retire while all frames hold more than 1.5 times the used pages and at most `again` pages must be
-/// stored again: first nearly empty frames, the most expensive per page in a restore; then those of the least used
-/// packs, which can then be removed.
+/// Returns the frames to retire, as many as needed until all other frames have at most 1.5 times the used pages, but not
+/// more than `again` pages must be stored again. Nearly empty frames come first, because they cost a restore most per
+/// page; then the frames of the least used packs, so that these packs can be removed.
 pub fn retired(packs: &Assembly, pages: &[StoredPage], mut again: u64) -> Result<FxHashSet<FrameKey>> {
-    let (frames, whole) = used(packs, pages)?;
+    let (frames, used_in_pack) = used(packs, pages)?;
     let mut order = Vec::with_capacity(frames.len());
-    for ((number, frame), of) in &frames {
+    for ((number, frame), frame_use) in &frames {
         let pack = packs.pack(*number)?;
         let pages_in_frame = pack.pages_of(*frame);
-        let rank = match part(of.used, pages_in_frame) {
-            own if own < NEARLY_EMPTY => own,
-            _ => NEARLY_EMPTY + part(whole[number], pack.pages().into()),
+        let rank = match share(frame_use.used, pages_in_frame) {
+            share if share < NEARLY_EMPTY => share,
+            _ => NEARLY_EMPTY + share(used_in_pack[number], pack.pages().into()),
         };
-        order.push((rank, *number, *frame, pages_in_frame, of));
+        order.push((rank, *number, *frame, pages_in_frame, frame_use));
     }
-    order.sort_unstable_by_key(|one| (one.0, one.1, one.2));
+    order.sort_unstable_by_key(|frame| (frame.0, frame.1, frame.2));
     let mut remaining: u64 = order.iter().map(|frame| frame.3).sum();
-    let all: u64 = frames.values().map(|of| of.used).sum();
+    let all_used: u64 = frames.values().map(|frame_use| frame_use.used).sum();
     let mut retired = FxHashSet::default();
-    for (_, number, frame, pages_in_frame, of) in order {
-        if of.again > again || 2 * remaining <= 3 * all {
+    for (_, number, frame, pages_in_frame, frame_use) in order {
+        if frame_use.again > again || 2 * remaining <= 3 * all_used {
             break;
         }
-        again -= of.again;
+        again -= frame_use.again;
         remaining -= pages_in_frame.min(remaining);
-        remaining += of.used;
+        remaining += frame_use.used;
         retired.insert((number, frame));
     }
     Ok(retired)
@@ -211,29 +203,30 @@ fn used(packs: &Assembly, pages: &[StoredPage]) -> Result<(FxHashMap<FrameKey, U
     let (uses, mut frames) = (Uses::of(packs), FxHashMap::<FrameKey, Use>::default());
     for stored in pages {
         for place in stored.places() {
-            let of = frames.entry(packs.frame_of(place)?).or_default();
-            of.again += 1;
-            of.used += u64::from(uses.add(place));
+            let frame_use = frames.entry(packs.frame_of(place)?).or_default();
+            frame_use.again += 1;
+            frame_use.used += u64::from(uses.add(place));
         }
     }
     Ok((frames, uses.counts().into_iter().collect()))
 }
 
-fn part(used: u64, pages_in_frame: u64) -> u64 {
-    used * PARTS / pages_in_frame.max(1)
+fn share(used: u64, pages: u64) -> u64 {
+    used * PARTS / pages.max(1)
 }
 
+/// A bit for each page of each pack: whether it is used.
 #[derive(Debug, Default)]
 pub struct Uses(FxHashMap<u32, Vec<AtomicU64>>);
 
 impl Uses {
-    /// Returns a set in which no page is used.
+    /// Marks no page as used.
     pub fn of(packs: &Assembly) -> Self {
         let words = |pages: u32| (0..pages.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
         Self(packs.packs().map(|(number, pack)| (number, words(pack.pages()).collect())).collect())
     }
 
-    /// Marks a page and returns whether it was unused before; false if its pack is unknown.
+    /// Marks a page as used, and returns whether it was unused. Returns false if its pack is unknown.
     pub fn add(&self, place: Place) -> bool {
         let word = self.0.get(&place.pack).and_then(|words| words.get(place.page as usize / 64));
         let bit = 1 << (place.page % 64);

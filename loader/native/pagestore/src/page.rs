@@ -1,9 +1,11 @@
-//! Two pages are the same if they differ only in their page number and, in format 3, their transaction: a compacting
-//! copy renumbers pages, so one page more at the beginning changes all numbers.
+//! Pages, their ids, and runs of pages.
 //!
-//! A run of pages is stored as the number of its pack, its length, and its start in the pack, all in LEB128; the start
-//! is relative to the end of the previous run of the same pack, in zigzag coding. A segment begins without previous
-//! runs, except for the backup's own pack, whose pages follow one another.
+//! Two pages are the same if they differ only in their page number and, in format 3, their transaction: a compacting
+//! copy renumbers pages, so that one more page at the beginning changes all numbers.
+//!
+//! A run is stored as the number of its pack, its length, and its start in the pack, all in LEB128. The start is relative
+//! to the end of the previous run of the same pack in the segment, in zigzag coding. The first start in a pack is
+//! relative to page 0, but in the backup's own pack to the number of pages that earlier segments took from it.
 
 use common::{Error, Result};
 use rustc_hash::FxHashMap;
@@ -21,10 +23,10 @@ impl Run {
     }
 }
 
-/// The end of the last run of each pack, or 0 before the first.
+/// The end of the last run of each pack.
 type Ends = FxHashMap<u32, u32>;
 
-/// Joins added pages into runs.
+/// Encodes added pages as runs.
 pub struct RunWriter {
     bytes: Vec<u8>,
     ends: Ends,
@@ -32,7 +34,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Pages of pack `own` are numbered from 0 here, because the number of earlier ones is not known yet.
+    /// In pack `own`, the segment's pages are numbered from 0, because the number of earlier pages is not known yet.
     pub fn new(own: u32) -> Self {
         Self { bytes: Vec::new(), ends: Ends::from_iter([(own, 0)]), open: None }
     }
@@ -62,9 +64,9 @@ impl RunWriter {
     }
 }
 
-/// Decodes the runs of a segment of `pages` pages; those from pack `own` begin with `first`.
+/// Decodes the runs of a segment of `pages` pages, of which the pages in pack `own` begin at `first`.
 pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<Vec<Run>> {
-    let (mut runs, mut ends, mut left) = (Vec::new(), Ends::from_iter([(own, first)]), pages);
+    let (mut runs, mut ends, mut remaining) = (Vec::new(), Ends::from_iter([(own, first)]), pages);
     while !bytes.is_empty() {
         let pack = u32::try_from(take(&mut bytes)?).map_err(|_| wrong())?;
         let count = u32::try_from(take(&mut bytes)?).map_err(|_| wrong())?;
@@ -72,14 +74,14 @@ pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<V
         let start = i64::from(ends.get(&pack).copied().unwrap_or_default()).checked_add(jump).ok_or_else(wrong)?;
         let start = u32::try_from(start).map_err(|_| wrong())?;
         let end = start.checked_add(count).ok_or_else(wrong)?;
-        left = left.checked_sub(count.into()).ok_or_else(wrong)?;
+        remaining = remaining.checked_sub(count.into()).ok_or_else(wrong)?;
         if count == 0 {
             return Err(wrong());
         }
         ends.insert(pack, end);
         runs.push(Run { pack, start, count });
     }
-    if left == 0 { Ok(runs) } else { Err(wrong()) }
+    if remaining == 0 { Ok(runs) } else { Err(wrong()) }
 }
 
 pub(crate) fn wrong() -> Error {
@@ -116,7 +118,8 @@ fn unzigzag(number: u64) -> i64 {
     signed(number >> 1) ^ -signed(number & 1)
 }
 
-/// Length of an id in bytes. It is the start of a BLAKE3 hash, too long for forging two pages with one id.
+/// Length of an id in bytes. An id is the beginning of a BLAKE3 hash, long enough that nobody can forge two pages with
+/// the same id.
 pub const ID: usize = 20;
 
 pub type PageId = [u8; ID];
@@ -130,18 +133,20 @@ pub struct Place {
 
 const NUMBER: usize = 8;
 
-/// The first page number after both meta pages.
+/// Number of the first page after both meta pages.
 pub const FIRST: u64 = 2;
 
-/// Properties of the pages of a snapshot. `transaction` is the number on every page in format 3.
+/// Properties of the pages of a snapshot.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shape {
+    /// Bytes of a page.
     pub page_size: usize,
+    /// In format 3, the transaction number on every page.
     pub transaction: Option<u64>,
 }
 
 impl Shape {
-    /// Returns the bytes that a page with this number begins with, and how many of them count.
+    /// Returns the first bytes of the page with this number, and how many of these bytes the format has.
     fn beginning(self, number: u64) -> ([u8; 2 * NUMBER], usize) {
         let mut bytes = [0; 2 * NUMBER];
         bytes[..NUMBER].copy_from_slice(&number.to_ne_bytes());
@@ -149,28 +154,30 @@ impl Shape {
         (bytes, if self.transaction.is_some() { 2 * NUMBER } else { NUMBER })
     }
 
-    /// Clears the page number, and returns whether it was there. Only the first page of a large value has one.
+    /// Replaces the page number by zeros if the page begins with it, and returns whether it does. Of the pages of a large
+    /// value, only the first has a number.
     pub(crate) fn mask(self, page: &mut [u8], number: u64) -> bool {
         let (beginning, length) = self.beginning(number);
-        let found = page[..length] == beginning[..length];
-        if found {
+        let has_number = page[..length] == beginning[..length];
+        if has_number {
             page[..length].fill(0);
         }
-        found
+        has_number
     }
 
-    pub(crate) fn number(self, page: &mut [u8], number: u64) {
+    /// Undoes [`Self::mask`].
+    pub(crate) fn unmask(self, page: &mut [u8], number: u64) {
         let (beginning, length) = self.beginning(number);
         page[..length].copy_from_slice(&beginning[..length]);
     }
 }
 
-/// Computes page ids. The buffer holds a page, because hashing one slice is faster than several.
+/// Computes page ids. The buffer is for a copy of the page, because hashing one slice is faster than several.
 #[derive(Debug, Default)]
 pub(crate) struct PageHasher(Vec<u8>);
 
 impl PageHasher {
-    /// Returns the id of a page without its number, and whether the number was there.
+    /// Returns the id of a page, which ignores the page number, and whether the page begins with that number.
     pub fn masked_id(&mut self, page: &[u8], number: u64, shape: Shape) -> (PageId, bool) {
         self.0.clear();
         self.0.extend_from_slice(page);

@@ -1,7 +1,7 @@
-//! Separates the pages of a stream into known and new ones.
+//! Separates the pages of a snapshot into known pages, which the previous backup has, and new pages.
 //!
-//! An inserted or removed page moves all others, so pages are not looked up by number: new pages between two known ones
-//! are matched with what was between these in the former backup.
+//! An inserted or removed page moves all later pages, so pages are not looked up by number. The possible bases of the new
+//! pages between two known pages are the pages that were between these two in the previous backup.
 
 use common::Result;
 use xxhash_rust::xxh3::xxh3_128;
@@ -12,40 +12,44 @@ use crate::known::Known;
 use crate::pack::{ENTRY, pages_of_frame};
 use crate::page::{FIRST, PageHasher, PageId, Place, RunWriter, Shape};
 
-/// zstd level if only a few pages are new.
+/// Minimum zstd level of frames if less than half of the pages are new.
 const THOROUGH_LEVEL: i32 = 9;
 
-/// Bytes that a difference needs in addition, for its length and its base.
+/// Bytes that each difference takes in the head of its frame, for its length and its base.
 const OVERHEAD: usize = 8;
 
-/// A difference of at most this part of a page is used at once: compressing the page by itself for comparison would
-/// take longer than it saves.
+/// A difference of at most 1/`SHORT_PART` of a page is used without compressing the page by itself for comparison, which
+/// would cost more time than it saves space.
 const SHORT_PART: usize = 8;
 
-/// The result for some consecutive pages: their runs, the frames of new pages with their index entries, the number of
-/// new pages (`fresh`), and the XXH3 of all pages (`sum`).
+/// The result for consecutive pages.
 #[derive(Debug, Default)]
 pub struct Sifted {
+    /// The runs of all pages.
     pub runs: Vec<u8>,
+    /// The frames of the new pages.
     pub frames: Vec<u8>,
+    /// The index entries of these frames.
     pub entries: Vec<u8>,
+    /// Number of new pages.
     pub fresh: u32,
+    /// XXH3 (128 bits) of all pages.
     pub sum: u128,
 }
 
-/// A whole page of a pack, with its location.
-type Former = (Place, Vec<u8>);
+/// A whole page of a pack, with its place.
+type Base = (Place, Vec<u8>);
 
-/// A page, with its id, which ignores the page number.
 struct Page<'a> {
     bytes: &'a [u8],
     number: u64,
+    /// The page begins with its number, which is not stored.
     masked: bool,
     id: PageId,
 }
 
 impl Page<'_> {
-    /// Returns the content to be stored.
+    /// Returns the content to be stored, without the page number.
     fn content(&self, shape: Shape) -> Vec<u8> {
         let mut content = self.bytes.to_vec();
         shape.mask(&mut content, self.number);
@@ -54,34 +58,35 @@ impl Page<'_> {
 }
 
 fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
-    let mut hashing = PageHasher::default();
+    let mut hasher = PageHasher::default();
     let page = |(number, bytes)| {
-        let (id, masked) = hashing.masked_id(bytes, number, shape);
+        let (id, masked) = hasher.masked_id(bytes, number, shape);
         Page { bytes, number, masked, id }
     };
     (first..).zip(data.chunks_exact(shape.page_size)).map(page).collect()
 }
 
-/// `data` has whole pages, of which the first is page `first`. New pages go to pack `own`, numbered from 0 here.
+/// Sifts consecutive pages. `data` has whole pages, of which the first has the number `first`. New pages go to pack `own`
+/// and are numbered from 0. `level` is the zstd level of the frames.
 pub fn sift(known: &Known, shape: Shape, own: u32, data: &[u8], first: u64, level: i32) -> Result<Sifted> {
     let pages = pages(data, first, shape);
-    let found = nearest(known, pages.iter().map(|page| &page.id), first);
-    let former = former(known, &found)?;
-    let (mut packer, mut former) = (Packer::new()?, former.iter());
+    let nearest = nearest(known, pages.iter().map(|page| &page.id), first);
+    let bases = bases(known, &nearest)?;
+    let (mut packer, mut bases) = (Packer::new()?, bases.iter());
     let full = pages_of_frame(shape.page_size);
-    let level = if former.len() * 2 < pages.len() { level.max(THOROUGH_LEVEL) } else { level };
+    let level = if bases.len() * 2 < pages.len() { level.max(THOROUGH_LEVEL) } else { level };
     let (mut sifted, mut runs, mut frame) = (Sifted::default(), RunWriter::new(own), FrameBuilder::default());
-    for (page, found) in pages.iter().zip(found) {
-        if let Nearest::Same(number) = found {
+    for (page, nearest) in pages.iter().zip(nearest) {
+        if let Nearest::Same(number) = nearest {
             let place = known.take(number);
             runs.add(place.pack, place.page);
             continue;
         }
         runs.add(own, sifted.fresh);
         sifted.fresh += 1;
-        let bases = former.next().map_or(&[][..], Vec::as_slice);
+        let bases = bases.next().map_or(&[][..], Vec::as_slice);
         let content = page.content(shape);
-        let difference = difference(&mut packer, &content, bases)?;
+        let difference = shortest_difference(&mut packer, &content, bases)?;
         if let Some(difference) = &difference {
             known.uses.add(difference.base);
         }
@@ -96,34 +101,32 @@ pub fn sift(known: &Known, shape: Shape, own: u32, data: &[u8], first: u64, leve
     Ok(Sifted { runs: runs.finish(), sum: xxh3_128(data), ..sifted })
 }
 
-/// Returns the possible bases of each new page, with their locations.
-fn former(known: &Known, found: &[Nearest]) -> Result<Vec<Vec<Former>>> {
-    let page = |base: &Place| Ok((*base, known.packs().whole(*base)?));
-    let pages = |one: &Nearest| match one {
+/// Returns the possible bases of each new page.
+fn bases(known: &Known, nearest: &[Nearest]) -> Result<Vec<Vec<Base>>> {
+    let page = |base: &Place| Ok((*base, known.packs.whole(*base)?));
+    let pages = |nearest: &Nearest| match nearest {
         Nearest::Same(_) => None,
-        Nearest::Former(bases) => Some(bases.iter().flatten().map(page).collect()),
+        Nearest::New(bases) => Some(bases.iter().flatten().map(page).collect()),
     };
-    found.iter().filter_map(pages).collect()
+    nearest.iter().filter_map(pages).collect()
 }
 
-/// Returns the shortest difference, or the first that is `SHORT_PART`; None if the page by itself is hardly longer.
-fn difference<'a>(packer: &mut Packer<'a>, page: &[u8], bases: &'a [Former]) -> Result<Option<Difference>> {
-    let short = |found: &Difference| SHORT_PART * (found.packed.len() + OVERHEAD) <= page.len();
-    let mut best: Option<Difference> = None;
-    for (base, former) in bases {
-        let found = Difference { base: *base, packed: packer.pack(page, Some(former))? };
-        if short(&found) {
-            return Ok(Some(found));
+/// Returns the shortest difference to one of `bases`, or the first that is short enough (see `SHORT_PART`). Returns `None`
+/// if the compressed page by itself takes less than twice the bytes of the difference.
+fn shortest_difference<'a>(packer: &mut Packer<'a>, page: &[u8], bases: &'a [Base]) -> Result<Option<Difference>> {
+    let mut shortest: Option<Difference> = None;
+    for (place, base) in bases {
+        let difference = Difference { base: *place, packed: packer.pack(page, Some(base))? };
+        if SHORT_PART * (difference.packed.len() + OVERHEAD) <= page.len() {
+            return Ok(Some(difference));
         }
-        if best.as_ref().is_none_or(|best| found.packed.len() < best.packed.len()) {
-            best = Some(found);
+        if shortest.as_ref().is_none_or(|shortest| difference.packed.len() < shortest.packed.len()) {
+            shortest = Some(difference);
         }
     }
-    let Some(best) = best else { return Ok(None) };
-    if 2 * (best.packed.len() + OVERHEAD) > packer.pack(page, None)?.len() {
-        return Ok(None);
-    }
-    Ok(Some(best))
+    let Some(shortest) = shortest else { return Ok(None) };
+    let is_worth_it = 2 * (shortest.packed.len() + OVERHEAD) <= packer.pack(page, None)?.len();
+    Ok(is_worth_it.then_some(shortest))
 }
 
 impl Sifted {
@@ -136,35 +139,35 @@ impl Sifted {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Nearest {
-    /// The page is known under that number.
+    /// The page is known, with this number in the previous backup.
     Same(u32),
-    /// The page is new; the bases continue from the known page before it, and backwards from the one after it.
-    Former([Option<Place>; 2]),
+    /// The page is new. The possible bases are counted on from the last known page, and back from the next known page.
+    New([Option<Place>; 2]),
 }
 
-/// `first` is the number of the first of these consecutive pages.
+/// Returns for each of these consecutive pages whether it is known. `first` is the number of the first page.
 pub fn nearest<'a>(known: &Known, ids: impl Iterator<Item = &'a PageId>, first: u64) -> Vec<Nearest> {
-    let mut before = first.checked_sub(FIRST).and_then(|number| u32::try_from(number).ok());
-    let mut found: Vec<_> = ids
+    let mut expected = first.checked_sub(FIRST).and_then(|number| u32::try_from(number).ok());
+    let mut nearest: Vec<_> = ids
         .map(|id| {
-            let same = known.find(id, before);
-            let place = same.or(before);
-            before = place.and_then(|place| place.checked_add(1));
+            let same = known.find(id, expected);
+            let here = same.or(expected);
+            expected = here.and_then(|number| number.checked_add(1));
             match same {
                 Some(number) => Nearest::Same(number),
-                None => Nearest::Former([place.and_then(|place| known.base(place)), None]),
+                None => Nearest::New([here.and_then(|number| known.base(number)), None]),
             }
         })
         .collect();
-    let mut behind: Option<u32> = None;
-    for one in found.iter_mut().rev() {
-        match one {
-            Nearest::Same(number) => behind = number.checked_sub(1),
-            Nearest::Former([front, back]) => {
-                *back = behind.and_then(|place| known.base(place)).filter(|back| Some(*back) != *front);
-                behind = behind.and_then(|place| place.checked_sub(1));
+    let mut expected: Option<u32> = None;
+    for page in nearest.iter_mut().rev() {
+        match page {
+            Nearest::Same(number) => expected = number.checked_sub(1),
+            Nearest::New([front, back]) => {
+                *back = expected.and_then(|number| known.base(number)).filter(|back| Some(*back) != *front);
+                expected = expected.and_then(|number| number.checked_sub(1));
             }
         }
     }
-    found
+    nearest
 }
