@@ -1,20 +1,21 @@
-//! A B+ tree built from its leaves up. Each page is written as soon as it is full.
+//! Builds a B+ tree from its leaves up. Each page is written as soon as it is full.
 
-use crate::layout::{Header, NODE_HEADER, even, page, read_u16};
-use crate::meta::NO_PAGE;
+use crate::layout::{Header, META_PAGES, NODE_HEADER, even, page, read_u16};
 use crate::{FileWriter, Flags, Layout, Result, Table};
 
-/// The page under construction on each level, and the counts of the pages and values written so far.
+/// A tree under construction: the open page of each level, and the counts of written pages.
 pub(crate) struct Bulk {
     layout: Layout,
     pub leaf: Page,
+    /// From the lowest level up.
     branches: Vec<Branch>,
+    /// The record of the tree, with the counts so far.
     pub table: Table,
 }
 
 struct Branch {
     page: Page,
-    /// Offset of the first node's key: LMDB wants that key to be empty, so it is kept here instead.
+    /// The key of the first child. LMDB requires that the first node's key is empty, so the branch above gets this key.
     first: Vec<u8>,
 }
 
@@ -24,7 +25,7 @@ impl Bulk {
         Self { layout, leaf, branches: Vec::new(), table: Table::empty(flags) }
     }
 
-    /// Begins another tree. `fixed` is the size of every value on LEAF2 pages, or 0 for leaves of nodes.
+    /// Begins another tree. `fixed` is the size in bytes of each value on LEAF2 pages, or 0 for leaves with nodes.
     pub fn clear(&mut self, flags: Flags, fixed: usize) {
         self.leaf.clear(fixed);
         self.branches.clear();
@@ -37,7 +38,7 @@ impl Bulk {
         self.table.leaf_pages == 0
     }
 
-    /// Adds a node to the leaf, or to a new leaf if this one is full. `value` is the value or its large pointer.
+    /// Adds a node to the open leaf, or to a new leaf if the open one is full. `value` is the value or its large pointer.
     #[inline]
     pub fn add(&mut self, file: &mut FileWriter, header: [u8; 8], key: &[u8], value: &[u8]) -> Result<()> {
         let pad = self.layout.key_pad(key.len());
@@ -48,9 +49,9 @@ impl Bulk {
         Ok(())
     }
 
-    /// Writes the leaf unless it is empty, and begins another.
+    /// Writes the open leaf unless it is empty, and begins another.
     pub fn flush_leaf(&mut self, file: &mut FileWriter) -> Result<()> {
-        if self.leaf.count() > 0 {
+        if self.leaf.count > 0 {
             let number = self.write_leaf(file)?;
             let first = self.leaf.first_value().to_vec();
             self.leaf.clear(self.table.pad as usize);
@@ -59,14 +60,14 @@ impl Bulk {
         Ok(())
     }
 
-    /// Writes a leaf page that the caller built. `first` is its first key or value.
+    /// Adds and writes a leaf page that the caller built. `first` is its first key, or value on a LEAF2 page.
     pub fn attach_leaf(&mut self, file: &mut FileWriter, page: &mut [u8], first: &[u8]) -> Result<()> {
         let number = file.append(page)?;
         self.table.leaf_pages += 1;
         self.add_child(file, 0, number, first.to_vec())
     }
 
-    /// Returns the number of a new leaf page that is written later.
+    /// Adds a leaf page with this single key. Returns the number of the page, which the caller writes later.
     pub fn reserve_leaf(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<u64> {
         self.flush_leaf(file)?;
         let number = file.reserve()?;
@@ -80,7 +81,7 @@ impl Bulk {
         file.append(self.leaf.sealed())
     }
 
-    /// Adds a page of `level` to the branch above it.
+    /// Adds a child to the open branch of `level`, 0 being the lowest level of branches. `key` is the child's first key.
     ///
     /// A full branch passes its last child on to the next branch, so that no branch ever has a single child, which LMDB
     /// would report as corruption (`mdb_page_search_root`).
@@ -109,31 +110,28 @@ impl Bulk {
         file.append(self.branches[level].page.sealed())
     }
 
-    /// Writes the open page of every level. The caller sets `entries`.
+    /// Writes the open pages, and returns the record of the tree, in which the caller sets `entries`.
     pub fn finish(&mut self, file: &mut FileWriter) -> Result<Table> {
-        if self.branches.is_empty() {
-            if self.leaf.count() > 0 {
-                self.table.root = self.write_leaf(file)?;
-                self.table.depth = 1;
-            }
+        if self.branches.is_empty() && self.leaf.count > 0 {
+            self.table.root = self.write_leaf(file)?;
+            self.table.depth = 1;
             return Ok(self.table);
         }
         self.flush_leaf(file)?;
-        self.table.root = NO_PAGE;
         let mut level = 0;
         while level < self.branches.len() {
-            let top = level + 1 == self.branches.len();
-            let only = self.branches[level].page.only_child();
+            let is_top = level + 1 == self.branches.len();
+            let only_child = self.branches[level].page.only_child();
             self.table.depth = u16::try_from(level).unwrap_or(u16::MAX) + 2;
-            match only.filter(|_| top) {
-                // This single leaf was written before it was clear that no other would follow.
+            match only_child.filter(|_| is_top) {
+                // The tree has one leaf, which was written before it was clear that no other would follow.
                 Some(child) => {
                     self.table.root = child;
                     self.table.depth -= 1;
                 }
                 None => self.table.root = self.write_branch(file, level)?,
             }
-            if !top {
+            if !is_top {
                 let first = std::mem::take(&mut self.branches[level].first);
                 self.add_child(file, level + 1, self.table.root, first)?;
             }
@@ -146,28 +144,28 @@ impl Bulk {
 impl Branch {
     /// Adds a child, for which there must be room.
     fn add(&mut self, child: u64, key: Vec<u8>) {
-        let empty = self.page.count() == 0;
-        let key_here = if empty { &[][..] } else { &key[..] };
-        debug_assert!(self.page.has_room(key_here.len()));
-        let header = Layout::branch_node(child, key_here.len());
-        self.page.push(header, key_here, 0, &[]);
-        if empty {
+        let is_first = self.page.count == 0;
+        let stored_key = if is_first { &[][..] } else { &key[..] };
+        debug_assert!(self.page.has_room(stored_key.len()));
+        let header = Layout::branch_node(child, stored_key.len());
+        self.page.push(header, stored_key, 0, &[]);
+        if is_first {
             self.first = key;
         }
     }
 }
 
-/// A leaf or branch of nodes, or a leaf of values of one size (LEAF2).
+/// A page under construction: a leaf or branch with nodes, or a leaf with values of one size (LEAF2).
 pub(crate) struct Page {
     layout: Layout,
     bytes: Vec<u8>,
     flags: u16,
-    /// End of the pointers, or of the values on a LEAF2 page.
+    /// End of the pointers; on a LEAF2 page, end of the values.
     lower: usize,
     /// Start of the nodes.
     upper: usize,
     count: usize,
-    /// Value size of a LEAF2 page.
+    /// Size of each value of a LEAF2 page in bytes, else 0.
     fixed: usize,
 }
 
@@ -178,18 +176,13 @@ impl Page {
         Self { layout, bytes, flags, lower, upper, count: 0, fixed: 0 }
     }
 
-    /// Empties the page. `fixed` is the size of every value of a LEAF2 page.
+    /// Empties the page. `fixed` is the size in bytes of each value of a LEAF2 page, or 0 for a page with nodes.
     pub fn clear(&mut self, fixed: usize) {
         (self.lower, self.upper) = (self.layout.page_header(), self.layout.page_size);
         (self.count, self.fixed) = (0, fixed);
     }
 
-    #[inline]
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Returns whether a node with this many bytes of key and value fits.
+    /// Returns whether there is room for a node with `size` bytes of key, padding and value.
     #[inline]
     pub fn has_room(&self, size: usize) -> bool {
         self.upper - self.lower >= even(NODE_HEADER + size) + 2
@@ -201,14 +194,14 @@ impl Page {
         let start = self.upper - even(header.len() + key.len() + pad + value.len());
         let (head, rest) = self.bytes[start..self.upper].split_at_mut(header.len());
         head.copy_from_slice(&header);
-        let (name, mut rest) = rest.split_at_mut(key.len());
-        name.copy_from_slice(key);
+        let (room, mut rest) = rest.split_at_mut(key.len());
+        room.copy_from_slice(key);
         if pad > 0 {
             rest[..pad].fill(0);
             rest = &mut rest[pad..];
         }
-        let (place, rest) = rest.split_at_mut(value.len());
-        place.copy_from_slice(value);
+        let (room, rest) = rest.split_at_mut(value.len());
+        room.copy_from_slice(value);
         if let Some(last) = rest.first_mut() {
             *last = 0;
         }
@@ -223,18 +216,15 @@ impl Page {
         self.lower -= 2;
         self.count -= 1;
         let node = &self.bytes[self.upper..];
-        let half = |at| u64::from(read_u16(node, at));
-        let child = half(0) | half(2) << 16 | half(4) << 32;
-        let size = usize::from(read_u16(node, 6));
-        let key = node[8..8 + size].to_vec();
-        self.upper += even(8 + size);
+        let (child, size) = (Layout::child(node, 0), usize::from(read_u16(node, 6)));
+        let key = node[NODE_HEADER..NODE_HEADER + size].to_vec();
+        self.upper += even(NODE_HEADER + size);
         (child, key)
     }
 
     /// Returns the child of a branch that has exactly one.
     pub fn only_child(&self) -> Option<u64> {
-        let half = |at| u64::from(read_u16(&self.bytes, self.upper + at));
-        (self.count == 1).then(|| half(0) | half(2) << 16 | half(4) << 32)
+        (self.count == 1).then(|| Layout::child(&self.bytes, self.upper))
     }
 
     /// Returns the number of further values that fit on a LEAF2 page.
@@ -252,7 +242,7 @@ impl Page {
         &mut self.bytes[start..self.lower]
     }
 
-    /// Returns the first value.
+    /// Returns the first key, or value on a LEAF2 page.
     pub fn first_value(&self) -> &[u8] {
         if self.fixed > 0 {
             let start = self.layout.page_header();
@@ -263,7 +253,7 @@ impl Page {
         &self.bytes[at + 8..at + 8 + size]
     }
 
-    /// Returns the finished page, except for its page number.
+    /// Returns the complete page, except for its number.
     pub fn sealed(&mut self) -> &mut [u8] {
         let header = if self.fixed > 0 {
             self.bytes[self.lower..].fill(0);
@@ -276,12 +266,12 @@ impl Page {
         &mut self.bytes
     }
 
-    /// Returns the size of the sub-page that would hold these values.
+    /// Returns the size in bytes of a sub-page with the values of this page.
     pub fn sub_page_size(&self) -> usize {
         if self.fixed > 0 { even(self.lower) } else { self.lower + self.layout.page_size - self.upper }
     }
 
-    /// Writes the values as a sub-page, which becomes the value of their key's node.
+    /// Replaces `sub_page` by a sub-page with the values of this page, for the node of their key.
     pub fn sub_page(&self, sub_page: &mut Vec<u8>) {
         let flags = self.layout.sub_page_flags();
         sub_page.clear();
@@ -294,12 +284,12 @@ impl Page {
             self.move_pointers(sub_page);
             self.node_header(self.lower, flags)
         };
-        // LMDB never reads the number of a sub-page; it only has to be above those of the meta pages.
-        self.layout.put_number(sub_page, crate::layout::META_PAGES, 0);
+        // LMDB never reads the number of a sub-page, which only must not be that of a meta page.
+        self.layout.put_number(sub_page, META_PAGES, 0);
         self.layout.put_header(sub_page, header);
     }
 
-    /// Moves the nodes to just after the pointers, since a sub-page has no free room.
+    /// Corrects the pointers of a sub-page, in which the nodes follow the pointers without a gap.
     fn move_pointers(&self, sub_page: &mut [u8]) {
         let gap = self.upper - self.lower;
         for pointer in sub_page[self.layout.page_header()..self.lower].chunks_exact_mut(2) {
@@ -312,11 +302,11 @@ impl Page {
         Header { pad: 0, flags, lower: self.lower, upper }
     }
 
-    /// Although LEAF2 pages have no pointers, LMDB keeps `lower` and `upper` as if each value had one.
+    /// Returns the header of a LEAF2 page. LMDB counts `lower` and `upper` as if the page had a pointer for each value.
     fn fixed_header(&self, size: usize, flags: u16) -> Header {
         let lower = self.layout.page_header() + 2 * self.count;
         let upper = size + 2 * self.count - self.count * self.fixed;
-        #[allow(clippy::cast_possible_truncation)] // A value is no longer than a page.
+        #[allow(clippy::cast_possible_truncation, reason = "a value is no longer than a page")]
         Header { pad: self.fixed as u16, flags, lower, upper }
     }
 }

@@ -7,25 +7,25 @@ use common::Code;
 
 use crate::Order;
 
-/// The kind of an error. Programs branch on it; the message is for people.
+/// The kind of an error, for programs. The message is for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The operating system refused to open, read or write.
     Io,
-    /// No space or quota left for the file.
+    /// The file system has no space or quota left.
     NoSpace,
     /// The file would outgrow its map size.
     Full,
-    /// A key or value that does not sort after the previous one.
+    /// A key or value that does not sort after the previous key or value.
     Order,
     /// A key or a DUPSORT value above [`max_key`](crate::Layout::max_key) bytes, or a value above 4 GiB.
     TooLong,
     /// An empty key, or an empty DUPSORT value.
     Empty,
-    /// A call that is not allowed in this state, such as a second value for a key of a table without DUPSORT.
+    /// A call in the wrong state, such as a second value for a key of a table without DUPSORT, or with a wrong argument.
     Misuse,
-    /// Not a file of a released 64-bit LMDB.
+    /// The file is not of a released 64-bit LMDB.
     Foreign,
     /// An environment of LMDB 1.0 with encryption.
     Encrypted,
@@ -33,7 +33,7 @@ pub enum ErrorKind {
     Checksums,
     /// A damaged LMDB file.
     Corrupt,
-    /// A stream that ends early or is garbled.
+    /// A stream that ends early or is damaged.
     Stream,
     /// The progress callback cancelled the work.
     Cancelled,
@@ -44,7 +44,7 @@ pub struct Error {
     pub kind: ErrorKind,
     /// The damaged page.
     pub page: Option<u64>,
-    /// The table that contains the page; "main" and "free" are the two tables in the meta page.
+    /// The table of the page. "main" and "free" are the tables whose records are in the meta page.
     pub table: Option<String>,
     /// The operating system's error number.
     pub errno: Option<i32>,
@@ -77,7 +77,8 @@ pub(crate) fn used_twice(page: u64) -> Error {
     Error::corrupt(page, "a page is used twice")
 }
 
-/// Refuses `next` unless it sorts after `last`, which is empty before the first.
+/// Refuses `next` unless it sorts after `last`, which is empty before the first key or value. Without an order, refuses
+/// only the same bytes again.
 #[inline]
 pub(crate) fn check_order(what: &str, order: Option<Order>, last: &[u8], next: &[u8]) -> Result<()> {
     let ascending = match order {

@@ -1,5 +1,5 @@
-//! A file under construction: its pages in sequence, then the main table and meta pages. A thread of the file writes
-//! pages past the page cache, or the caller receives them in pieces.
+//! A file under construction: pages in sequence, then the main table and the meta pages. A separate thread writes the
+//! pages past the page cache, or another thread receives them in pieces.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,28 @@ use crate::layout::{LargePointer, META_PAGES, node};
 use crate::meta::Meta;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Reader, Result, Table, TreeWriter};
 
-/// Bytes of a large value that are in memory at once.
+/// Bytes of a value that `FileWriter::overflow_in_parts` has in memory at once.
 const PART: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     pub format: Format,
-    /// Bytes of a page: a power of two from 4096 to 32768, or to 65536 in format 3. LMDB uses the machine's page size.
+    /// Bytes of a page: a power of two from 4096 to 32768, or to 65536 in format 3. LMDB uses the page size of the
+    /// machine.
     pub page_size: u32,
-    /// The size in bytes up to which LMDB may let the file grow. This writer does not exceed it either.
+    /// The size in bytes beyond which neither LMDB nor this writer lets the file grow.
     pub map_size: u64,
 }
 
-/// Size of the file that was written.
+/// Size of a written file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     pub pages: u64,
     pub bytes: u64,
 }
 
-/// Writes pages in sequence, to free runs of pages first if it continues a file. Any number of [`TreeWriter`]s may write to it in turns.
+/// Writes pages in sequence. If it continues a file, it first writes to runs of free pages. Any number of
+/// [`TreeWriter`]s may write to it by turns.
 #[derive(Debug)]
 pub struct FileWriter {
     layout: Layout,
@@ -39,23 +41,25 @@ pub struct FileWriter {
     map_size: u64,
     /// The transaction number of the new snapshot.
     txn: u64,
-    /// The transaction number on pages, which only format 3 stores.
+    /// The transaction number on the pages, which only format 3 stores.
     page_txn: u64,
+    /// Number of pages of the file so far.
     pages: u64,
-    /// The pages that may be written next.
+    /// The pages that are written next.
     room: Range<u64>,
-    /// Where to go on when `room` is used up, the last first.
+    /// The runs of pages to be written after `room`, in reverse order.
     rooms: Vec<Range<u64>>,
-    /// Rests of rooms that were too small.
+    /// Free pages that were not written, because their run was too short for a value.
     unused: Vec<Range<u64>>,
-    /// Pages whose content is written last, with their offsets.
-    late: Vec<(u64, Vec<u8>)>,
+    /// Pages that are written at the end.
+    late: Vec<LatePage>,
 }
 
 impl FileWriter {
     /// Creates the file, or empties an existing one.
     pub fn create(path: &Path, options: &Options) -> Result<Self> {
-        let mut file = Self::to(|| Output::create(path), options)?;
+        let create = || Output::disk(path, DirectWriter::create(path, MODE, disk::BUFFER));
+        let mut file = Self::to(create, options)?;
         (file.pages, file.room.start) = (0, 0);
         for _ in 0..META_PAGES {
             file.reserve()?;
@@ -65,7 +69,7 @@ impl FileWriter {
 
     /// Passes all pages except the meta pages to `pieces`.
     pub(crate) fn in_pieces(pieces: PieceWriter, options: &Options) -> Result<Self> {
-        Self::to(|| Ok(Output::pieces(pieces)), options)
+        Self::to(|| Ok(Output { end: End::Pieces(pieces), path: PathBuf::new(), failure: None }), options)
     }
 
     fn to(output: impl FnOnce() -> Result<Output>, options: &Options) -> Result<Self> {
@@ -87,11 +91,11 @@ impl FileWriter {
     /// Continues the numbering of transaction `txn`; call it before any page is written.
     #[must_use]
     pub(crate) fn of_transaction(self, txn: u64) -> Self {
-        // The meta pages describe the transactions `txn - 1` and `txn`. Pages have the number of the older one.
+        // The meta pages have the transactions `txn - 1` and `txn`, and the pages must be valid for both.
         Self { txn, page_txn: txn.saturating_sub(1), ..self }
     }
 
-    /// Writes to `free` pages of a snapshot, and then after its last page.
+    /// Continues the file of a snapshot: writes to `free` pages first, then after the last page.
     pub(crate) fn past(of: &Reader, path: &Path, map_size: u64, free: Vec<Range<u64>>) -> Result<Self> {
         let (layout, pages, late, txn) = (of.layout(), of.pages(), Vec::new(), of.txn() + 1);
         let size = layout.page_size as u64;
@@ -99,12 +103,12 @@ impl FileWriter {
         rooms.push(pages..map_size / size);
         rooms.reverse();
         let room = rooms.pop().unwrap_or_default();
-        let output = Output::past(path, room.start * size)?;
+        let output = Output::disk(path, DirectWriter::append(path, room.start * size, disk::BUFFER))?;
         let (page_txn, unused) = (txn, Vec::new());
         Ok(Self { layout, output, map_size, txn, page_txn, pages, room, rooms, unused, late })
     }
 
-    /// Goes on after the last page, and returns the free pages that were not used.
+    /// Continues after the last page, and returns the free pages that were not written.
     pub(crate) fn leave_free(&mut self) -> Result<Vec<Range<u64>>> {
         while let Some(next) = self.rooms.pop() {
             self.unused.push(std::mem::replace(&mut self.room, next));
@@ -121,7 +125,7 @@ impl FileWriter {
         self.map_size
     }
 
-    /// Returns the number of pages so far, including the meta pages.
+    /// Returns the number of pages of the file so far, including the meta pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
@@ -134,7 +138,7 @@ impl FileWriter {
         Ok(number)
     }
 
-    /// Returns the number of a page whose content is written later by [`Self::replace`].
+    /// Returns the number of a new page, whose content [`Self::replace`] sets later.
     pub(crate) fn reserve(&mut self) -> Result<u64> {
         let number = self.allocate(1)?;
         self.output.zeros(self.layout.page_size)?;
@@ -154,7 +158,7 @@ impl FileWriter {
         Ok(pointer)
     }
 
-    /// Allocates the pages of a value of `size` bytes and writes the header of the first.
+    /// Allocates overflow pages for a value of `size` bytes, and writes the header of the first.
     fn begin_overflow(&mut self, size: usize) -> Result<LargePointer> {
         let (pages, txn) = (self.layout.overflow_pages(size), self.page_txn);
         let number = self.allocate(pages)?;
@@ -169,23 +173,25 @@ impl FileWriter {
         self.output.zeros(used.next_multiple_of(self.layout.page_size) - used)
     }
 
-    /// Writes a value of `size` bytes to overflow pages, calling `part` for the bytes from each offset.
+    /// Writes a value of `size` bytes to overflow pages. Calls `part` with an offset in the value and a buffer for the
+    /// bytes from there on.
     pub(crate) fn overflow_in_parts(
         &mut self,
         size: usize,
         mut part: impl FnMut(usize, &mut [u8]) -> Result<()>,
     ) -> Result<LargePointer> {
         let pointer = self.begin_overflow(size)?;
-        let mut room = vec![0; size.min(PART)];
+        let mut buffer = vec![0; size.min(PART)];
         for from in (0..size).step_by(PART) {
             let count = PART.min(size - from);
-            part(from, &mut room[..count])?;
-            self.output.write(&room[..count])?;
+            part(from, &mut buffer[..count])?;
+            self.output.write(&buffer[..count])?;
         }
         self.end_overflow(size)?;
         Ok(pointer)
     }
 
+    /// Returns the number of the first of `pages` consecutive pages.
     fn allocate(&mut self, pages: u64) -> Result<u64> {
         while self.room.end.saturating_sub(self.room.start) < pages {
             let Some(next) = self.rooms.pop() else {
@@ -202,24 +208,31 @@ impl FileWriter {
         Ok(first)
     }
 
-    /// Writes the main table and both meta pages, and syncs the whole file.
-    ///
-    /// `tables` lists each table with its name, in any order.
+    /// Writes the main table and both meta pages, and syncs the file. `tables` has the name and the record of each table,
+    /// in any order.
     pub fn finish(mut self, mut tables: Vec<(Vec<u8>, Table)>) -> Result<Summary> {
         tables.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-        let mut main = TreeWriter::new(Flags::NONE, self.layout);
-        for (name, table) in tables {
-            let name = self.layout.stored_name(&name);
-            main.put_node(&mut self, &name, &table.encode(), node::SUBDATA)?;
-        }
-        let main = main.finish(&mut self)?;
+        let main = self.main_table(Flags::NONE, tables.iter().map(|(name, table)| (&name[..], *table)))?;
         self.seal(main)
     }
 
-    /// Writes both meta pages and syncs the whole file.
+    /// Writes the main table. `tables` has the name and the record of each table in the order of the names.
+    pub(crate) fn main_table<'n>(
+        &mut self,
+        flags: Flags,
+        tables: impl Iterator<Item = (&'n [u8], Table)>,
+    ) -> Result<Table> {
+        let mut main = TreeWriter::new(flags, self.layout);
+        for (name, table) in tables {
+            let name = self.layout.stored_name(name);
+            main.put_node(self, &name, &table.encode(), node::SUBDATA)?;
+        }
+        main.finish(self)
+    }
+
+    /// Writes both meta pages, and syncs the file.
     pub(crate) fn seal(mut self, main: Table) -> Result<Summary> {
-        let free = self.free_table()?;
-        self.put_metas(free, main);
+        self.put_metas(main)?;
         let bytes = self.pages * self.layout.page_size as u64;
         self.output.finish(&self.late)?;
         Ok(Summary { pages: self.pages, bytes })
@@ -227,14 +240,12 @@ impl FileWriter {
 
     /// Finishes the output and returns both meta pages.
     pub(crate) fn end(mut self, main: Table) -> Result<Vec<u8>> {
-        let free = self.free_table()?;
-        self.put_metas(free, main);
+        self.put_metas(main)?;
         self.output.finish(&[])?;
         Ok(self.late.into_iter().flat_map(|(_, page)| page).collect())
     }
 
-    /// Syncs all pages, then writes one meta page (transaction N writes page N % 2) and syncs that. `before` is called
-    /// just before the meta page is written.
+    /// Syncs all pages, calls `before`, then writes and syncs one meta page. Transaction N writes meta page N % 2.
     pub(crate) fn switch(self, meta: &Meta, before: &mut dyn FnMut()) -> Result<Summary> {
         let (number, size) = (meta.txn % META_PAGES, self.layout.page_size as u64);
         let page = self.layout.meta_page(number, meta);
@@ -242,13 +253,13 @@ impl FileWriter {
         Ok(Summary { pages: self.pages, bytes: self.pages * size })
     }
 
-    /// The table of free pages, of which there are none.
+    /// Writes a table of free pages without free pages.
     ///
-    /// LMDB 1.0 looks for free pages while it saves the first free list. If that list goes to overflow pages and the
-    /// table was empty, LMDB mistakes a root without keys for a record and refuses the commit (`mdb_page_alloc`),
-    /// unless the transaction is the second of the file. So the table of a later transaction gets one record, whose
-    /// list is empty.
-    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
+    /// LMDB 1.0 looks for free pages while it saves the first list of free pages. If that list goes to overflow pages and
+    /// the table was empty, LMDB mistakes a root without keys for a record and refuses the commit (`mdb_page_alloc`),
+    /// unless the transaction is the second of the file. So the table of a later transaction gets a record with an empty
+    /// list.
+    #[allow(clippy::cast_possible_truncation, reason = "a page has at most 65536 bytes")]
     fn free_table(&mut self) -> Result<Table> {
         let mut free = TreeWriter::new(Flags::INTEGERKEY, self.layout);
         if self.layout.format() == Format::V3 && self.txn > 1 {
@@ -257,8 +268,10 @@ impl FileWriter {
         Ok(Table { pad: self.layout.page_size as u32, ..free.finish(self)? })
     }
 
-    /// Writes two equal snapshots, so that either is enough. Transaction N writes meta page N % 2.
-    fn put_metas(&mut self, free: Table, main: Table) {
+    /// Adds both meta pages with the same content, so that LMDB can start from either. Transaction N writes meta page
+    /// N % 2.
+    fn put_metas(&mut self, main: Table) -> Result<()> {
+        let free = self.free_table()?;
         for number in 0..META_PAGES {
             let txn = self.txn.saturating_sub(u64::from(self.txn % 2 != number));
             let last_page = self.pages - 1;
@@ -266,13 +279,14 @@ impl FileWriter {
             let page = self.layout.meta_page(number, &meta);
             self.replace(number, page);
         }
+        Ok(())
     }
 }
 
-/// File mode, restricted by the user's umask.
+/// Mode of a new file, which the umask restricts.
 const MODE: u32 = 0o666;
 
-/// A page with its offset.
+/// An offset, and the page to be written there.
 type LatePage = (u64, Vec<u8>);
 
 #[derive(Debug)]
@@ -292,28 +306,20 @@ impl End {
 
 /// The destination of pages: a file or pieces.
 #[derive(Debug)]
-pub(crate) struct Output {
+struct Output {
     end: End,
     path: PathBuf,
+    /// The first error, which all later calls return, too.
     failure: Option<Error>,
 }
 
 impl Output {
-    pub fn create(path: &Path) -> Result<Self> {
-        Self::disk(path, DirectWriter::create(path, MODE, disk::BUFFER))
-    }
-
-    /// Continues an existing file from `offset` on.
-    pub fn past(path: &Path, offset: u64) -> Result<Self> {
-        Self::disk(path, DirectWriter::append(path, offset, disk::BUFFER))
-    }
-
     fn disk(path: &Path, stream: std::io::Result<DirectWriter>) -> Result<Self> {
         let stream = stream.map_err(|error| Error::from(error).of_file(path))?;
         Ok(Self { end: End::Disk(stream), path: path.to_path_buf(), failure: None })
     }
 
-    /// Goes on at `offset` of a file.
+    /// Continues at `offset` of a file.
     fn seek(&mut self, offset: u64) -> Result<()> {
         let End::Disk(stream) = &mut self.end else {
             return Err(programming_error("pieces have no offsets"));
@@ -322,11 +328,6 @@ impl Output {
         sought.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    pub fn pieces(pieces: PieceWriter) -> Self {
-        Self { end: End::Pieces(pieces), path: PathBuf::new(), failure: None }
-    }
-
-    /// Writes `bytes`; may wait for the disk.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let written = self.end.fill().write(bytes);
@@ -338,8 +339,8 @@ impl Output {
         written.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    /// Writes the remaining bytes and the late pages, and syncs the file. The caller of `pieces` gets late pages
-    /// separately.
+    /// Writes the remaining bytes. Writes the late pages and syncs if the output is a file; else the caller passes the
+    /// late pages on.
     pub fn finish(mut self, late: &[LatePage]) -> Result<()> {
         let finished = match self.end {
             End::Disk(stream) => written(stream, late).map(drop),
@@ -348,8 +349,8 @@ impl Output {
         finished.map_err(|error| fail(&mut self.failure, &self.path, error))
     }
 
-    /// Syncs all other pages, calls `before`, then writes the meta page that commits them.
-    pub fn switch(mut self, late: &[LatePage], last: &LatePage, before: &mut dyn FnMut()) -> Result<()> {
+    /// Syncs all other pages, calls `before`, then writes and syncs the meta page that commits them.
+    pub fn switch(mut self, late: &[LatePage], meta: &LatePage, before: &mut dyn FnMut()) -> Result<()> {
         let End::Disk(stream) = self.end else {
             return Err(programming_error("pieces have no meta page to be switched"));
         };
@@ -357,7 +358,7 @@ impl Output {
             let mut file = written(stream, late)?;
             killpoint("index.synced");
             before();
-            file.write_at(&Buffer::from(&last.1[..]), last.0)?;
+            file.write_at(&Buffer::from(&meta.1[..]), meta.0)?;
             killpoint("index.switched");
             file.sync()
         };
@@ -365,7 +366,7 @@ impl Output {
     }
 }
 
-/// Writes the late pages and syncs the file.
+/// Writes the late pages, syncs the file and returns it.
 fn written(stream: DirectWriter, late: &[LatePage]) -> std::io::Result<DirectFile> {
     let mut file = stream.finish()?;
     for (offset, page) in late {
@@ -375,7 +376,7 @@ fn written(stream: DirectWriter, late: &[LatePage]) -> std::io::Result<DirectFil
     Ok(file)
 }
 
-/// Returns the same error for every call after the first failure.
+/// Returns the first error of an output.
 fn fail(failure: &mut Option<Error>, path: &Path, error: std::io::Error) -> Error {
     failure.get_or_insert_with(|| Error::from(error).of_file(path)).clone()
 }

@@ -7,7 +7,7 @@ use bitflags::bitflags;
 bitflags! {
     /// Flags of a table, with LMDB's numbers (lmdb.h).
     ///
-    /// Flags about values include `DUPSORT`, without which LMDB ignores them.
+    /// The flags for values include `DUPSORT`, because LMDB ignores them without it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Flags: u16 {
         /// Keys are compared from their last byte on.
@@ -22,13 +22,13 @@ bitflags! {
         const INTEGERDUP = 0x24;
         /// Values are compared from their last byte on.
         const REVERSEDUP = 0x44;
-        /// LMDB has other flags, and a damaged file may have any.
+        /// LMDB has further flags, and a damaged file may have any.
         const _ = !0;
     }
 }
 
 impl Flags {
-    /// One value per key; keys sort by their bytes.
+    /// Each key has one value, and keys sort by their bytes.
     pub const NONE: Self = Self::empty();
 
     /// Returns the order of keys (`mdb_default_cmp`).
@@ -53,12 +53,12 @@ impl Flags {
         }
     }
 
-    /// Returns the flags of the table that holds one key's values (`mdb_cursor_put`).
+    /// Returns the flags in the record of a key's tree of values (`mdb_cursor_put`).
     pub(crate) const fn of_values(self) -> Self {
         if !self.contains(Self::DUPFIXED) {
             return Self::NONE;
         }
-        // DUPFIXED without DUPSORT.
+        // The bit of DUPFIXED without that of DUPSORT.
         let fixed = Self::from_bits_retain(0x10);
         if self.contains(Self::INTEGERDUP) { fixed.union(Self::INTEGERKEY) } else { fixed }
     }
@@ -67,19 +67,19 @@ impl Flags {
 /// An order of keys or values.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Order {
-    /// By bytes; a prefix sorts first.
+    /// By bytes; a prefix sorts before a longer key.
     #[default]
     Bytes,
     /// By bytes from the last to the first.
     Reversed,
     /// As unsigned integers in the machine's byte order.
     Integer,
-    /// A function as for `mdb_set_compare` or `mdb_set_dupsort`.
+    /// By a function such as LMDB gets with `mdb_set_compare` or `mdb_set_dupsort`.
     Custom(fn(&[u8], &[u8]) -> Ordering),
 }
 
 impl Order {
-    /// Returns whether both are the same order; custom functions are compared by address.
+    /// Returns whether both orders are the same. Functions are compared by address.
     pub(crate) fn is(self, other: Self) -> bool {
         match (self, other) {
             (Self::Custom(own), Self::Custom(other)) => std::ptr::fn_addr_eq(own, other),

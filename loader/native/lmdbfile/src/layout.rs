@@ -1,17 +1,16 @@
-//! Offsets within a page: everything that differs between LMDB's file formats.
-//!
-//! Source: libraries/liblmdb/mdb.c (`MDB_page`, `MDB_node`, `mdb_env_open2`).
+//! The layout of pages and nodes in both of LMDB's file formats (libraries/liblmdb/mdb.c: `MDB_page`, `MDB_node`,
+//! `mdb_env_open2`).
 
 use crate::reader::PageCheck;
 use crate::{Error, ErrorKind, Options, Result, Table};
 
-/// Longest value: its length is stored in 32 bits.
+/// Maximum size of a value in bytes, because its size is stored in 32 bits.
 pub(crate) const MAX_VALUE: usize = u32::MAX as usize;
-/// Pages 0 and 1 are meta pages.
+/// Number of meta pages, which are the first pages of the file.
 pub(crate) const META_PAGES: u64 = 2;
 /// Bytes of a node before its key.
 pub(crate) const NODE_HEADER: usize = 8;
-/// The longest page header of both formats.
+/// Bytes of the longer page header of both formats.
 pub(crate) const MAX_PAGE_HEADER: usize = 24;
 
 /// Flags of a page header.
@@ -30,11 +29,11 @@ pub(crate) mod page {
 
 /// Flags of a node.
 pub(crate) mod node {
-    /// The value is on overflow pages, and the node has the number of the first.
+    /// The value is on overflow pages, and the node has a large pointer instead.
     pub const BIGDATA: u16 = 0x01;
     /// The value is a table's record.
     pub const SUBDATA: u16 = 0x02;
-    /// The value is a sub-page of values, or with SUBDATA the record of a tree of values.
+    /// The value is a sub-page of values; with SUBDATA, the record of a tree of values.
     pub const DUPDATA: u16 = 0x04;
 }
 
@@ -53,7 +52,7 @@ pub enum Format {
 pub struct Layout {
     pub(crate) page_size: usize,
     pub(crate) format: Format,
-    /// `Format::page_header`, cached for loops over the nodes of a page.
+    /// `Format::of_nodes`, cached for loops over the nodes of a page.
     page_header: u8,
     base: u8,
     key_pad: u8,
@@ -65,12 +64,13 @@ pub(crate) struct Header {
     /// Value size of a LEAF2 page.
     pub pad: u16,
     pub flags: u16,
-    /// `lower` and `upper` as offsets within the page, whatever they are relative to in the file.
+    /// `lower` as an offset within the page, in both formats.
     pub lower: usize,
+    /// `upper` likewise.
     pub upper: usize,
 }
 
-/// The bytes that replace a node's value if the value is on overflow pages.
+/// The bytes in a node that refer to a value on overflow pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargePointer {
     bytes: [u8; 24],
@@ -94,7 +94,7 @@ impl Format {
         }
     }
 
-    /// Returns the largest page size in bytes; offsets within a page are stored in 16 bits.
+    /// Returns the largest page size in bytes. It is bounded because offsets within a page are stored in 16 bits.
     const fn largest_page(self) -> u32 {
         match self {
             Self::V1 => 0x8000,
@@ -102,13 +102,13 @@ impl Format {
         }
     }
 
-    /// Bytes of a page before its pointers, values or overflow data.
+    /// Returns the size of the page header in bytes. Pointers, values or overflow data follow the header.
     pub(crate) const fn page_header(self) -> usize {
         self.of_nodes().0 as usize
     }
 
-    /// Returns the size of the page header; the offset from which bounds and pointers count (`PAGEBASE`); and 1 if
-    /// values are aligned to even offsets after their keys.
+    /// Returns the size of the page header in bytes; the offset from which bounds and pointers count (`PAGEBASE`); and 1
+    /// if values after their keys are aligned to even offsets, else 0.
     const fn of_nodes(self) -> (u8, u8, u8) {
         match self {
             Self::V1 => (16, 0, 0),
@@ -116,10 +116,10 @@ impl Format {
         }
     }
 
-    /// Bytes of a `LargePointer`: the number of the first page (`pgno_t`), or that number, the transaction and the
-    /// number of pages (`MDB_ovpage`).
+    /// Returns the size of a `LargePointer` in bytes. It has the number of the first page (`pgno_t`), or this number, the
+    /// transaction and the number of pages (`MDB_ovpage`).
     #[inline]
-    const fn large_pointer(self) -> usize {
+    pub(crate) const fn large_pointer_size(self) -> usize {
         match self {
             Self::V1 => 8,
             Self::V3 => 24,
@@ -139,7 +139,7 @@ impl Layout {
         Ok(Self { page_size: page_size as usize, format, page_header, base, key_pad })
     }
 
-    /// Returns the page size in bytes.
+    /// Returns the number of bytes of a page.
     pub const fn page_size(&self) -> usize {
         self.page_size
     }
@@ -148,17 +148,17 @@ impl Layout {
         self.format
     }
 
-    /// Options for another file with this layout.
-    #[allow(clippy::cast_possible_truncation)] // Page sizes end at 65536.
+    /// Returns the options for another file with this layout.
+    #[allow(clippy::cast_possible_truncation, reason = "a page has at most 65536 bytes")]
     pub const fn options(&self, map_size: u64) -> Options {
         Options { format: self.format, page_size: self.page_size as u32, map_size }
     }
 
-    /// Returns the longest key, and longest value of a table with DUPSORT, in bytes.
+    /// Returns the maximum size in bytes of a key, and of a value of a table with DUPSORT.
     pub const fn max_key(&self) -> usize {
         match self.format {
             Format::V1 => 511,
-            // A key must fit on a leaf together with the record of a tree of its values (`me_maxkey`).
+            // A leaf's node must have room for the key and the record of a tree of its values (`me_maxkey`).
             Format::V3 => self.max_node() - NODE_HEADER - Table::SIZE,
         }
     }
@@ -174,19 +174,20 @@ impl Layout {
         self.base as usize
     }
 
-    /// Returns the largest node that stays in its leaf: any two of this size fit on a page.
+    /// Returns the maximum size of a node in bytes, such that two nodes fit on a page. A larger value goes to overflow
+    /// pages.
     #[inline]
     pub(crate) const fn max_node(&self) -> usize {
         (((self.page_size - self.page_header()) / 2) & !1) - 2
     }
 
-    /// Bytes between a key of this size and its value.
+    /// Returns the number of bytes between a key of this size and its value.
     #[inline]
     pub(crate) const fn key_pad(&self, size: usize) -> usize {
         size & self.key_pad as usize
     }
 
-    /// Returns the overflow pages for a value of `size` bytes.
+    /// Returns the number of overflow pages for a value of `size` bytes.
     pub(crate) const fn overflow_pages(&self, size: usize) -> u64 {
         ((self.page_header() + size - 1) / self.page_size + 1) as u64
     }
@@ -199,18 +200,16 @@ impl Layout {
         }
     }
 
-    #[allow(clippy::cast_possible_truncation)] // Offsets within a page take 16 bits.
+    #[allow(clippy::cast_possible_truncation, reason = "offsets within a page have 16 bits")]
     pub(crate) fn put_header(&self, page: &mut [u8], header: Header) {
         let base = self.base();
         let bounds = [header.lower, header.upper].map(|bound| bound.saturating_sub(base) as u16);
         let fields = [header.pad, header.flags, bounds[0], bounds[1]];
         let end = self.page_header();
-        for (place, field) in page[end - 8..end].chunks_exact_mut(2).zip(fields) {
-            place.copy_from_slice(&field.to_ne_bytes());
-        }
+        page[end - 8..end].copy_from_slice(&halves(fields));
     }
 
-    /// Returns a header padded to the longest of both formats.
+    /// Returns the header of a value's first overflow page, padded to the longer header of both formats.
     pub(crate) fn overflow_header(&self, number: u64, txn: u64, pages: u32) -> [u8; MAX_PAGE_HEADER] {
         let (mut header, end) = ([0; MAX_PAGE_HEADER], self.page_header());
         self.put_number(&mut header, number, txn);
@@ -219,31 +218,26 @@ impl Layout {
         header
     }
 
-    /// Returns whether this page header is that of an overflow page.
+    /// Returns whether `header` belongs to a value's first overflow page.
     pub(crate) fn is_overflow(&self, header: &[u8]) -> bool {
         self.header(header).flags & page::KINDS == page::OVERFLOW
     }
 
-    /// Returns the bytes that replace a node's value if the value is on overflow pages.
+    /// Returns the large pointer to a value on `pages` overflow pages, the first of which is page `number`.
     pub(crate) fn large_pointer(&self, number: u64, txn: u64, pages: u64) -> LargePointer {
         let mut bytes = [0; 24];
         for (place, field) in bytes.chunks_exact_mut(8).zip([number, txn, pages]) {
             place.copy_from_slice(&field.to_ne_bytes());
         }
-        LargePointer { bytes, size: self.large_pointer_size() }
-    }
-
-    #[inline]
-    pub(crate) const fn large_pointer_size(&self) -> usize {
-        self.format.large_pointer()
+        LargePointer { bytes, size: self.format.large_pointer_size() }
     }
 
     pub(crate) fn number(page: &[u8]) -> u64 {
         read_u64(page, 0)
     }
 
-    /// Refuses a page that has another number than `number`, or is of a later transaction than the snapshot, which LMDB
-    /// would treat as not yet written.
+    /// Refuses a page whose number is not `number`, or whose transaction is later than that of the snapshot: LMDB would
+    /// treat such a page as not yet written.
     pub(crate) fn check_number(&self, page: &[u8], number: u64, snapshot: u64) -> PageCheck<()> {
         if Self::number(page) != number {
             return Err("a page whose number does not match its position");
@@ -269,20 +263,20 @@ impl Layout {
         read_u32(page, self.page_header() - 4)
     }
 
-    /// Returns the offset on the page of the node that the pointer at `at` leads to.
+    /// Reads the pointer at offset `at`. Returns the offset of its node within the page.
     #[inline]
     pub(crate) fn pointer(&self, page: &[u8], at: usize) -> usize {
         self.base() + usize::from(read_u16(page, at))
     }
 
-    /// Encodes the pointer to a node that begins at `place`.
+    /// Returns the pointer to a node at offset `start` of the page.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // Offsets within a page take 16 bits.
-    pub(crate) fn pointer_to(&self, place: usize) -> [u8; 2] {
-        ((place - self.base()) as u16).to_ne_bytes()
+    #[allow(clippy::cast_possible_truncation, reason = "offsets within a page have 16 bits")]
+    pub(crate) fn pointer_to(&self, start: usize) -> [u8; 2] {
+        ((start - self.base()) as u16).to_ne_bytes()
     }
 
-    /// Flags of a sub-page in a leaf's node.
+    /// Returns the flags of a sub-page with nodes.
     pub(crate) const fn sub_page_flags(&self) -> u16 {
         match self.format {
             Format::V1 => page::LEAF | page::DIRTY | page::SUBP,
@@ -290,30 +284,29 @@ impl Layout {
         }
     }
 
-    /// Returns a leaf node's header: the value's size in 32 bits, low half first, flags, key size.
+    /// Returns the header of a leaf's node: the size of the value in 32 bits, low half first, the flags, and the size of
+    /// the key.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // Callers hold to MAX_VALUE and MAX_KEY.
+    #[allow(clippy::cast_possible_truncation, reason = "at most MAX_VALUE and `max_key`")]
     pub(crate) fn leaf_node(size: usize, flags: u16, key: usize) -> [u8; 8] {
-        Self::halves([size as u16, (size >> 16) as u16, flags, key as u16])
+        halves([size as u16, (size >> 16) as u16, flags, key as u16])
     }
 
-    /// Returns a branch node's header: the child's number in 48 bits, low 16 first, and key size.
+    /// Returns the header of a branch's node: the number of the child in 48 bits, lowest 16 first, and the size of the key.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)]
+    #[allow(clippy::cast_possible_truncation, reason = "splits the number")]
     pub(crate) fn branch_node(child: u64, key: usize) -> [u8; 8] {
-        Self::halves([child as u16, (child >> 16) as u16, (child >> 32) as u16, key as u16])
+        halves([child as u16, (child >> 16) as u16, (child >> 32) as u16, key as u16])
     }
 
+    /// Returns the number of the child of a branch's node at offset `start` of the page.
     #[inline]
-    fn halves(fields: [u16; 4]) -> [u8; 8] {
-        let mut header = [0; 8];
-        for (place, field) in header.chunks_exact_mut(2).zip(fields) {
-            place.copy_from_slice(&field.to_ne_bytes());
-        }
-        header
+    pub(crate) fn child(page: &[u8], start: usize) -> u64 {
+        let part = |at| u64::from(read_u16(page, start + at));
+        part(0) | part(2) << 16 | part(4) << 32
     }
 
-    /// Returns a table's key in the main table: in format 3 the name includes the NUL of a C string.
+    /// Returns the key of a table in the main table. In format 3 it ends with a NUL.
     pub(crate) fn stored_name(&self, name: &[u8]) -> Vec<u8> {
         match self.format {
             Format::V1 => name.to_vec(),
@@ -321,7 +314,7 @@ impl Layout {
         }
     }
 
-    /// Returns the name of a table, given its key in the main table.
+    /// Returns the name of the table with this key in the main table.
     pub(crate) fn name<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         match self.format {
             Format::V1 => key,
@@ -334,6 +327,15 @@ impl Layout {
 #[inline]
 pub(crate) const fn even(size: usize) -> usize {
     size + (size & 1)
+}
+
+#[inline]
+fn halves(fields: [u16; 4]) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    for (bytes, field) in bytes.chunks_exact_mut(2).zip(fields) {
+        bytes.copy_from_slice(&field.to_ne_bytes());
+    }
+    bytes
 }
 
 #[inline]

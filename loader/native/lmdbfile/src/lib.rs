@@ -1,7 +1,7 @@
 //! LMDB files: written bottom-up in one pass, and read with every offset checked.
 //!
-//! This crate does not interpret tables. Keys and values must come in order; full pages are written
-//! in sequence, children before their parents, and never read back.
+//! This crate does not interpret tables. Keys and values must be added in order. Full pages are written in sequence,
+//! children before their parents, and never read back.
 //!
 //! ```
 //! use lmdbfile::{FileWriter, Flags, Format, Options, TreeWriter};

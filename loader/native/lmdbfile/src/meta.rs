@@ -1,4 +1,4 @@
-//! Meta pages, where a snapshot of the file begins (`MDB_meta` in libraries/liblmdb/mdb.c), and records of tables.
+//! Meta pages, from which a snapshot of the file is read (`MDB_meta` in libraries/liblmdb/mdb.c), and records of tables.
 
 use std::io;
 
@@ -6,24 +6,25 @@ use crate::layout::{Header, MAX_PAGE_HEADER, page, read_u16, read_u32, read_u64}
 use crate::reader::PageCheck;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Result};
 
-/// Maximum number of bytes in use on a meta page, including its header.
+/// Number of bytes at the beginning of a meta page that are in use, in the longer of both formats.
 pub(crate) const META_SIZE: usize = MAX_PAGE_HEADER + 136;
 const MAGIC: u32 = 0xBEEF_C0DE;
-/// A flag of an environment of LMDB 1.0, stored in the record of free pages.
+/// A flag of an environment of LMDB 1.0 in the record of the table of free pages.
 const ENCRYPTED: u16 = 0x2000;
 
 /// The content of a meta page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
     pub map_size: u64,
-    /// The table of free pages; its `pad` is the page size.
+    /// The record of the table of free pages, whose `pad` is the page size.
     pub free: Table,
+    /// The record of the main table.
     pub main: Table,
     pub last_page: u64,
     pub txn: u64,
 }
 
-/// A meta page and the layout of the file that it belongs to.
+/// A meta page, and the layout of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub layout: Layout,
@@ -31,7 +32,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns the newer of the two meta pages; both must be intact, or LMDB would refuse the file.
+    /// Returns the newer meta page. `start` is the beginning of a file. Fails unless both meta pages are intact, because LMDB
+    /// would refuse the file.
     pub fn newer(start: &[u8]) -> Result<Self> {
         Self::read_newer(|room, offset| {
             let rest = usize::try_from(offset).ok().and_then(|offset| start.get(offset..));
@@ -42,7 +44,8 @@ impl Head {
         })
     }
 
-    /// Like [`Self::newer`], with `read` copying bytes from an offset and returning how many exist.
+    /// Does the same as [`Self::newer`]. `read` fills a buffer from an offset of the file and returns the number of bytes,
+    /// which is smaller only at the end of the file.
     pub(crate) fn read_newer(read: impl Fn(&mut [u8], u64) -> io::Result<usize>) -> Result<Self> {
         let at = |offset, number| {
             let mut page = [0; META_SIZE];
@@ -74,7 +77,7 @@ impl Head {
         Ok(if second.meta.txn > first.meta.txn { second } else { first })
     }
 
-    /// Parses a meta page, or its first bytes.
+    /// Parses a meta page, of which only the first bytes are needed.
     pub fn of_page(page: &[u8]) -> Result<Self> {
         let start = page.first_chunk::<META_SIZE>();
         let start = start.ok_or_else(|| Error::new(ErrorKind::Misuse, "no meta page"))?;
@@ -112,14 +115,14 @@ impl Head {
         Ok(Self { layout, meta: Meta { map_size, free, main, last_page, txn } })
     }
 
-    /// Returns meta page `number` with this transaction and map size and otherwise the same content.
+    /// Returns meta page `number` with this transaction and map size, and otherwise the same content.
     pub fn page(&self, number: u64, txn: u64, map_size: u64) -> Vec<u8> {
         self.layout.meta_page(number, &Meta { map_size, txn, ..self.meta })
     }
 
-    /// Returns both meta pages of a copy of this snapshot, so that LMDB can start from either. Transaction N writes meta
-    /// page N % 2 (`mdb_env_write_meta`). In format 3 both have the same transaction: if a page's transaction is later
-    /// than the meta page's, LMDB treats that page as not yet written.
+    /// Returns both meta pages of a copy of this snapshot, with the same content, so that LMDB can start from either.
+    /// Transaction N writes meta page N % 2 (`mdb_env_write_meta`). In format 3 both meta pages have the same transaction,
+    /// because LMDB treats a page with a later transaction than its meta page as not yet written.
     pub fn of_copy(&self) -> Vec<u8> {
         let (format, txn) = (self.layout.format, self.meta.txn);
         let pages = [0, 1].map(|number| {
@@ -147,19 +150,20 @@ impl Layout {
     }
 }
 
-/// The root of an empty table.
+/// The page number of the root of an empty table.
 pub(crate) const NO_PAGE: u64 = u64::MAX;
 
-/// LMDB's own limit (`CURSOR_STACK`).
+/// Maximum depth of a tree in LMDB (`CURSOR_STACK`).
 const MAX_DEPTH: u16 = 32;
 
-/// `MDB_db`: 48 bytes in the main table, in a meta page, or in the node of a key with many values.
+/// The record of a tree (`MDB_db`): it is in the main table, in a meta page, or in the node of a key with many values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    /// Size of each value if a tree has values of one size. In the meta page's record of free pages, the page size.
+    /// In a tree of values of one size, the size of each value in bytes. In the record of the table of free pages, the page
+    /// size in bytes.
     pub pad: u32,
     pub flags: Flags,
-    /// Levels of pages, 0 for an empty table.
+    /// Number of levels of pages; 0 for an empty table.
     pub depth: u16,
     pub branch_pages: u64,
     pub leaf_pages: u64,
@@ -176,7 +180,7 @@ impl Table {
         Self { pad: 0, flags, depth: 0, branch_pages: 0, leaf_pages: 0, overflow_pages: 0, entries: 0, root: NO_PAGE }
     }
 
-    /// Refuses a depth beyond LMDB's limit; call it before following the tree from its root.
+    /// Refuses a depth beyond LMDB's limit. Call it before following the tree from its root.
     pub(crate) fn check_depth(&self) -> Result<()> {
         if self.depth > MAX_DEPTH || (self.depth == 0) != (self.root == NO_PAGE) {
             return Err(Error::corrupt(self.root, "a tree of an impossible depth"));
@@ -186,8 +190,8 @@ impl Table {
 
     /// Reads the record from a node's value.
     pub(crate) fn read(data: &[u8]) -> PageCheck<Self> {
-        let right = data.len() == Self::SIZE;
-        if right { Ok(Self::decode(data)) } else { Err("a table's record of the wrong size") }
+        let is_record = data.len() == Self::SIZE;
+        if is_record { Ok(Self::decode(data)) } else { Err("a table's record of the wrong size") }
     }
 
     pub(crate) fn encode(&self) -> [u8; Self::SIZE] {
@@ -196,8 +200,8 @@ impl Table {
         record[4..6].copy_from_slice(&self.flags.bits().to_ne_bytes());
         record[6..8].copy_from_slice(&self.depth.to_ne_bytes());
         let counts = [self.branch_pages, self.leaf_pages, self.overflow_pages, self.entries, self.root];
-        for (place, count) in record[8..].chunks_exact_mut(8).zip(counts) {
-            place.copy_from_slice(&count.to_ne_bytes());
+        for (field, count) in record[8..].chunks_exact_mut(8).zip(counts) {
+            field.copy_from_slice(&count.to_ne_bytes());
         }
         record
     }

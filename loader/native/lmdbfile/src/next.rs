@@ -1,40 +1,40 @@
-//! Adds a snapshot to an existing file: new tables in its long runs of free pages and after its last page, then a meta
+//! Adds a snapshot to an existing file: writes new tables to long runs of free pages and after the last page, then a meta
 //! page that commits them.
 //!
-//! No page of the previous snapshot is overwritten, nor one that its transaction has freed: until the meta page is on the disk the file has that snapshot
-//! intact, and afterwards the new one. Pages that only the old one used become free, as after a commit of LMDB.
+//! Pages of the previous snapshot and pages that its transaction has freed are not overwritten. So the file has the
+//! previous snapshot until the meta page is on the disk, and the new one afterwards. Pages that only the previous
+//! snapshot used become free, as after a commit of LMDB.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 
-use crate::layout::node;
 use crate::meta::Meta;
 use crate::reader::Runs;
 use crate::{Error, FileWriter, Flags, Reader, Result, Summary, Table, TreeWriter};
 
-/// A snapshot under construction. Without a commit the file keeps its content and length.
+/// A snapshot under construction. If it is dropped without a commit, the file keeps its content and its length.
 pub struct NextSnapshot<'r> {
     reader: &'r Reader,
     file: FileWriter,
     tables: BTreeMap<Vec<u8>, Table>,
-    /// Free pages that are not offered to the file, because their runs are short.
+    /// Free pages that remain free: those in short runs, and later those that were not written.
     free: Runs,
     leftover: Leftover,
 }
 
-/// Pages of a run of free pages that is worth a write of its own.
+/// Minimum number of pages of a run of free pages that is written to, because each run needs a separate write.
 const LONG_RUN: u64 = 32;
 
 impl<'r> NextSnapshot<'r> {
-    /// Opens the file at `path` for writing; `reader` has it open, and nobody else may. LMDB may let the file grow to
-    /// `map_size` bytes from now on, if that is more than before.
+    /// Opens the file for writing. `reader` must have the newest snapshot, and nobody else may have the file open. The
+    /// file gets this map size in bytes if that is larger than its own.
     pub fn begin(reader: &'r Reader, path: &Path, map_size: u64) -> Result<Self> {
         let begin = || {
             let leftover = Leftover::of(path)?;
             let (long, free) = reader.reusable()?.split(LONG_RUN);
             if !long.is_empty() {
-                reader.walk(&mut |_| ())?; // A damaged list may name pages that are in use.
+                reader.walk(&mut |_| ())?; // A damaged list of free pages may name pages that are in use.
             }
             let file = FileWriter::past(reader, path, map_size, long)?;
             Ok(Self { reader, file, tables: BTreeMap::new(), free, leftover })
@@ -42,17 +42,17 @@ impl<'r> NextSnapshot<'r> {
         begin().map_err(|error: Error| error.of_file(path))
     }
 
-    /// Returns the writer of pages for new tables.
+    /// Returns the writer to which new tables are written.
     pub fn file(&mut self) -> &mut FileWriter {
         &mut self.file
     }
 
-    /// Adds a table that was written to the file, or replaces the table with this name.
+    /// Adds a table that was written to the file, or replaces the table of this name.
     pub fn put(&mut self, name: &[u8], table: Table) {
         self.tables.insert(name.to_vec(), table);
     }
 
-    /// Commits the tables and syncs the file.
+    /// Writes the main table and the table of free pages, and commits the snapshot.
     pub fn commit(mut self) -> Result<Summary> {
         common::killpoint("index.written");
         let freed = self.reader.pages_of(self.tables.keys().map(Vec::as_slice))?;
@@ -66,10 +66,10 @@ impl<'r> NextSnapshot<'r> {
         let last_page = file.pages() - 1;
         let map_size = old.map_size.max(file.map_size());
         let meta = Meta { map_size, free, main, last_page, txn: old.txn + 1 };
-        file.switch(&meta, &mut || leftover.keep())
+        // From the write of the meta page on, the file may need the new pages.
+        file.switch(&meta, &mut || leftover.length = None)
     }
 
-    /// Writes the main table.
     fn main(&mut self, old: Table) -> Result<Table> {
         let mut tables: Vec<_> = self.reader.records().collect();
         if tables.len() as u64 != old.entries {
@@ -77,18 +77,13 @@ impl<'r> NextSnapshot<'r> {
         }
         tables.retain(|(name, _)| !self.tables.contains_key(*name));
         tables.extend(self.tables.iter().map(|(name, table)| (name.as_slice(), *table)));
-        let (order, layout) = (old.flags.key_order(), self.reader.layout());
+        let order = old.flags.key_order();
         tables.sort_unstable_by(|left, right| order.compare(left.0, right.0));
-        let mut tree = TreeWriter::new(old.flags, layout);
-        for (name, table) in tables {
-            let name = layout.stored_name(name);
-            tree.put_node(&mut self.file, &name, &table.encode(), node::SUBDATA)?;
-        }
-        tree.finish(&mut self.file)
+        self.file.main_table(old.flags, tables.into_iter())
     }
 
-    /// Writes the table of free pages: for each transaction that freed some, their count and their numbers in
-    /// descending order (`mdb_freelist_save`). Those of all transactions before the last one are in one record.
+    /// Writes the table of free pages. For each transaction that freed pages, a record has their count and their numbers
+    /// in descending order (`mdb_freelist_save`). The pages of all transactions before the last one are in one record.
     fn free(&mut self, old: Table, freed: &Runs) -> Result<Table> {
         let last = self.reader.txn();
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, self.reader.layout());
@@ -104,11 +99,12 @@ impl<'r> NextSnapshot<'r> {
         }
         tree.put(&mut self.file, &(last + 1).to_ne_bytes(), &listed(freed))?;
         let table = tree.finish(&mut self.file)?;
-        // This record also stores the page size and flags of the environment.
+        // The record of this table also has the page size and the flags of the environment.
         Ok(Table { pad: old.pad, flags: old.flags, ..table })
     }
 }
 
+/// Returns the record of these free pages.
 fn listed(pages: &Runs) -> Vec<u8> {
     let mut list = vec![0; size_of::<u64>()];
     list.extend(pages.descending().flat_map(u64::to_ne_bytes));
@@ -117,7 +113,7 @@ fn listed(pages: &Runs) -> Vec<u8> {
     list
 }
 
-/// Truncates the file to its old length unless the commit went ahead. Drop it after the writer.
+/// Truncates the file to its old length on drop, unless `length` is `None`. Drop it after the writer.
 struct Leftover {
     file: File,
     length: Option<u64>,
@@ -129,17 +125,12 @@ impl Leftover {
         let length = Some(file.metadata()?.len());
         Ok(Self { file, length })
     }
-
-    /// Keeps the new pages, because the meta page may refer to them from now on.
-    fn keep(&mut self) {
-        self.length = None;
-    }
 }
 
 impl Drop for Leftover {
     fn drop(&mut self) {
         if let Some(length) = self.length {
-            // If this fails, the extra bytes are harmless: LMDB never reads them.
+            // If this fails, the file is only longer: LMDB never reads these pages.
             let _ = self.file.set_len(length);
         }
     }

@@ -1,5 +1,5 @@
-//! Page access for all readers: through the page cache or past it, with readahead, one page or many. Numbers from the
-//! file are checked here before anything is read.
+//! Reads pages for all readers of a file: through the page cache or past it, with readahead, one page or many. Page
+//! numbers are checked here before a page is read.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -15,24 +15,24 @@ use crate::layout::META_PAGES;
 use crate::reader::View;
 use crate::{Error, Layout, Result};
 
-/// Look-ups of single pages may read blocks worth 1/`LOOKUP_SHARE` of the file; beyond that the whole file is read.
-/// Those blocks are then read again, so an earlier switch would cost more than it saves.
+/// Look-ups of single pages may read blocks until these have 1/`LOOKUP_SHARE` of the bytes of the file; then the whole
+/// file is read, and these blocks are read again. An earlier switch would cost more than it saves.
 const LOOKUP_SHARE: u64 = 8;
 
-/// Reads from the page cache whatever it has. Of the rest, contiguous pages are read past the cache, and single pages
-/// are read into it ahead.
+/// Reads cached pages from the page cache. Of the other pages, contiguous ones are read past the page cache, and single
+/// pages are read into it ahead.
 #[derive(Debug)]
 pub(crate) struct PageSource {
     source: Source,
-    /// Readahead for trees whose pages are in no order.
+    /// Readahead for trees whose pages are not in the order of the file.
     ahead: Option<Arc<Readahead>>,
-    /// Bytes read in blocks for look-ups of single pages so far.
+    /// Bytes of the blocks that were read for look-ups of single pages.
     lookup_bytes: AtomicU64,
     spare: Arc<BufferPool>,
     pub layout: Layout,
     /// The transaction of the snapshot.
     txn: u64,
-    /// Number of pages up to the last one in use that are in the file: all page numbers are below it.
+    /// Number of pages of the snapshot that the file has; all page numbers must be below.
     pub pages: u64,
 }
 
@@ -42,19 +42,20 @@ pub(crate) struct LargeNode {
     pub first: u64,
     /// Bytes of the value.
     pub size: usize,
-    /// Number of overflow pages, which only format 3 stores.
+    /// Number of overflow pages; `None` in format 1, which does not store it.
     pub pages: Option<u32>,
 }
 
-/// A value on overflow pages: the first page, and the number of pages that LMDB allocated.
+/// A value on overflow pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Large {
     pub first: u64,
+    /// Number of pages that LMDB allocated.
     pub pages: u64,
 }
 
 impl PageSource {
-    /// `pages` are in the file; `txn` is the transaction of the snapshot.
+    /// `pages` is the number of pages that the file has, and `txn` the transaction of the snapshot.
     pub fn open(path: &Path, file: File, layout: Layout, pages: u64, txn: u64) -> Result<Self> {
         let ahead = Readahead::new(&file, pages * layout.page_size as u64)?;
         let source = Self::cached(Direct::new(file, path)?, layout, pages, txn);
@@ -67,7 +68,7 @@ impl PageSource {
         Self { source: Source::new(file), ahead: None, lookup_bytes, spare, layout, txn, pages }
     }
 
-    /// Refuses a page number of a tree that is outside of the file.
+    /// Refuses the number of a meta page, or of a page that the file does not have.
     pub fn check(&self, number: u64) -> Result<()> {
         if (META_PAGES..self.pages).contains(&number) {
             return Ok(());
@@ -75,16 +76,16 @@ impl PageSource {
         Err(Error::corrupt(number, "a page that is outside of the file"))
     }
 
-    /// Returns a view of the page in `range` of a block, which may end before it.
+    /// Returns a view of page `number`, which is in `range` of a block. Fails if the block ends before.
     pub fn view_in(&self, block: Arc<Buffer>, range: Range<usize>, number: u64) -> Result<View> {
         let page = block.get(range.clone()).ok_or_else(|| cut(number))?;
-        let right = self.layout.check_number(page, number, self.txn);
-        right.map_err(|what| Error::corrupt(number, what))?;
+        let checked = self.layout.check_number(page, number, self.txn);
+        checked.map_err(|what| Error::corrupt(number, what))?;
         View::page(block, range, self.layout).map_err(|what| Error::corrupt(number, what))
     }
 
-    /// Checks the value whose first page has this `header`. LMDB leaves it more pages than it needs if a shorter value
-    /// replaced a longer one.
+    /// Checks a value whose first page has this `header`. The value may have more pages than it needs, because LMDB leaves
+    /// it the pages of a longer value that it replaced.
     pub fn large(&self, header: &[u8], node: LargeNode) -> Result<Large> {
         let LargeNode { first, size, pages: stored } = node;
         self.check(first)?;
@@ -106,14 +107,14 @@ impl PageSource {
         Err(Error::corrupt(first, what))
     }
 
-    /// Reads bytes of a large value from its byte `from` on.
+    /// Fills `room` with the bytes of a value from its byte `from` on.
     pub fn part(&self, value: Large, from: usize, room: &mut [u8]) -> Result<()> {
-        let start = value.first * self.layout.page_size as u64;
-        let offset = start + (self.layout.page_header() + from) as u64;
+        let first_page = value.first * self.layout.page_size as u64;
+        let offset = first_page + (self.layout.page_header() + from) as u64;
         self.read_at(room, offset, value.first)
     }
 
-    /// Fills `room` from `offset`; `number` is the page with the first byte, for errors.
+    /// Fills `room` from `offset`. `number` is the page at this offset, for errors.
     pub fn read_at(&self, room: &mut [u8], offset: u64, number: u64) -> Result<()> {
         match self.source.file().read_exact_at(room, offset) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(cut(number)),
@@ -121,19 +122,20 @@ impl PageSource {
         }
     }
 
-    /// Fills buffers of whole pages one after the other, fewer at the end of the file. Reads past the page cache unless
-    /// it has all of the bytes or the file is `scattered`.
+    /// Fills buffers of whole pages in order, and returns the number of bytes, which is smaller only at the end of the
+    /// file. Reads past the page cache unless that has all bytes or `scattered` is set.
     pub fn read(&self, rooms: &mut [IoSliceMut<'_>], offset: u64, scattered: bool) -> Result<usize> {
         Ok(self.source.read_rooms(rooms, offset, scattered)?)
     }
 
-    /// Returns whether the cache has these bytes.
+    /// Returns whether the page cache has these bytes.
     pub fn has(&self, offset: u64, count: usize) -> bool {
         self.source.has(offset, count)
     }
 
-    /// Reads the pages, unchecked, into one buffer; runs that are `long` are read past the cache.
-    pub fn many(&self, numbers: &[u64], long: impl Fn(usize) -> bool) -> Result<Buffer> {
+    /// Reads the pages into one buffer in the order of `numbers`, and does not check their contents. Runs of at least
+    /// `long_run` bytes are read past the page cache.
+    pub fn read_many(&self, numbers: &[u64], long_run: usize) -> Result<Buffer> {
         let size = self.layout.page_size;
         let mut buffer = self.spare.buffer(numbers.len() * size);
         for (first, count) in runs(numbers) {
@@ -141,7 +143,7 @@ impl PageSource {
             self.check(first + count as u64 - 1)?;
             let room = &mut buffer.room()[..count * size];
             let offset = first * size as u64;
-            if !long(count) {
+            if room.len() < long_run {
                 self.read_at(room, offset, first)?;
             } else if self.source.read(room, offset)? < room.len() {
                 return Err(cut(first));
@@ -151,7 +153,7 @@ impl PageSource {
         Ok(buffer)
     }
 
-    /// Starts readahead of pages that will be read in no order.
+    /// Starts readahead of pages that are read soon.
     pub fn prefetch(&self, first: u64, count: u64) {
         let size = self.layout.page_size as u64;
         if let Some(ahead) = &self.ahead {
@@ -159,7 +161,7 @@ impl PageSource {
         }
     }
 
-    /// Starts readahead of a run whose neighbours are read past the cache.
+    /// Starts readahead of a run of pages whose neighbours are read past the page cache.
     pub fn prefetch_run(&self, (first, count): (u64, usize)) {
         let size = self.layout.page_size as u64;
         if let Some(ahead) = &self.ahead {
@@ -167,21 +169,21 @@ impl PageSource {
         }
     }
 
-    /// Counts a block of this many bytes that is read for a single page. Returns whether the whole file should rather
-    /// be read into the page cache, which must have room for it.
-    pub fn seek(&self, block: usize) -> bool {
+    /// Counts a block of this many bytes, which is read to look up a single page. Returns whether the whole file should be
+    /// read into the page cache now, for which there must be memory.
+    pub fn count_lookup(&self, block: usize) -> bool {
         let lookup_bytes = self.lookup_bytes.fetch_add(block as u64, Relaxed);
         let length = self.pages * self.layout.page_size as u64;
         lookup_bytes > length / LOOKUP_SHARE && self.ahead.as_ref().is_some_and(|ahead| ahead.has_room())
     }
 
-    /// Starts readahead of the whole file, which will be read in no order.
+    /// Starts readahead of the whole file.
     pub fn prefetch_all(&self) {
         self.ahead.iter().for_each(Readahead::read_whole_file);
     }
 }
 
-/// Groups consecutive numbers: the first of each run, and its length.
+/// Groups consecutive numbers. Returns the first number and the length of each run.
 pub(crate) fn runs(numbers: &[u64]) -> impl Iterator<Item = (u64, usize)> + '_ {
     let runs = numbers.chunk_by(|here, next| here.checked_add(1) == Some(*next));
     runs.map(|run| (run[0], run.len()))

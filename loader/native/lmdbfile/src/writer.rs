@@ -1,4 +1,4 @@
-//! Writes a table from keys and values in order. The values of a key are in the leaf's node, on a sub-page of it, or in
+//! Writes a table from sorted keys and values. Values go into the node of their key, onto a sub-page in the node, or into
 //! a tree of values.
 
 use crate::bulk::Bulk;
@@ -6,19 +6,21 @@ use crate::error::{check_order, check_size, programming_error};
 use crate::layout::{MAX_VALUE, NODE_HEADER, node};
 use crate::{Error, ErrorKind, FileWriter, Flags, Layout, Order, Result, Table};
 
-/// Writes one table bottom-up, with memory for one page per level, whatever the table's size.
+/// Writes one table bottom-up. Uses memory for one page per level of the tree.
 pub struct TreeWriter {
     layout: Layout,
     flags: Flags,
     bulk: Bulk,
     /// The values of the open key.
     values: Values,
-    /// The last key, which is the open key if there is one.
+    /// The key that was added last.
     key: Vec<u8>,
+    /// Further values may be added to `key`.
     open: bool,
-    /// `None` if the caller guarantees the order.
+    /// `None`: the caller guarantees the order.
     key_order: Option<Order>,
     entries: u64,
+    /// Number of pending values.
     unfilled: u64,
 }
 
@@ -45,16 +47,16 @@ impl TreeWriter {
         }
     }
 
-    /// For tables whose owner gives LMDB its own comparison functions: writes keys and values in the order of the
-    /// calls; refuses only a key or value that equals its predecessor.
+    /// For tables whose owner gives LMDB its own comparison functions: keys and values are written in the order of the
+    /// calls, and refused only if they equal their predecessor.
     #[must_use]
     pub fn in_own_order(mut self) -> Self {
         self.key_order = None;
-        self.values.in_own_order();
+        self.values.order = None;
         self
     }
 
-    /// Returns the number of values so far.
+    /// Returns the number of values added so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
@@ -62,8 +64,8 @@ impl TreeWriter {
     /// Adds a key with one value.
     #[inline]
     pub fn put(&mut self, file: &mut FileWriter, key: &[u8], value: &[u8]) -> Result<()> {
-        let most = self.layout.max_key().min(self.room(key));
-        if (1..=most).contains(&value.len()) || !self.flags.contains(Flags::DUPSORT) {
+        let max_value = self.layout.max_key().min(self.room(key));
+        if (1..=max_value).contains(&value.len()) || !self.flags.contains(Flags::DUPSORT) {
             return self.put_node(file, key, value, 0);
         }
         self.begin(key)?;
@@ -88,12 +90,12 @@ impl TreeWriter {
         self.bulk.add(file, header, key, pointer.as_ref())
     }
 
-    /// Returns the bytes that a leaf's node with this key has for its value.
+    /// Returns the maximum size in bytes of a value in the node of this key.
     fn room(&self, key: &[u8]) -> usize {
         self.layout.max_node() - NODE_HEADER - key.len() - self.layout.key_pad(key.len())
     }
 
-    /// Opens a key of a DUPSORT table; its values follow.
+    /// Opens a key of a DUPSORT table, to which [`Self::dup`] or [`Self::fixed`] adds values.
     #[inline]
     pub fn begin(&mut self, key: &[u8]) -> Result<()> {
         if !self.flags.contains(Flags::DUPSORT) {
@@ -126,13 +128,13 @@ impl TreeWriter {
         self.open = false;
         let room = self.room(&self.key);
         let Self { bulk, values, key, .. } = self;
-        self.entries += values.count();
+        self.entries += values.count;
         let (flags, value) = values.stored(file, room)?;
         let header = Layout::leaf_node(value.len(), flags, key.len());
         bulk.add(file, header, key, value)
     }
 
-    /// Adds a key whose value is not known yet, to a table without DUPSORT. The key gets a leaf of its own.
+    /// Adds a key to a table without DUPSORT; [`Self::fill`] adds its value later. The key gets a leaf of its own.
     pub fn held(&mut self, file: &mut FileWriter, key: &[u8]) -> Result<PendingValue> {
         if self.flags.contains(Flags::DUPSORT) {
             return Err(programming_error("a value that comes late in a table with DUPSORT"));
@@ -144,18 +146,17 @@ impl TreeWriter {
         Ok(PendingValue { page, key: key.to_vec() })
     }
 
-    /// Sets the value of a pending key of this table. A large value goes to overflow pages at the current end of the
-    /// file.
-    pub fn fill(&mut self, file: &mut FileWriter, held: &PendingValue, value: &[u8]) -> Result<()> {
-        let mut aside = Self::new(self.flags, self.layout);
-        aside.put(file, &held.key, value)?;
-        self.bulk.table.overflow_pages += aside.bulk.table.overflow_pages;
+    /// Adds the value of a pending key. The overflow pages of a large value go to the current end of the file.
+    pub fn fill(&mut self, file: &mut FileWriter, pending: &PendingValue, value: &[u8]) -> Result<()> {
+        let mut single = Self::new(self.flags, self.layout);
+        single.put(file, &pending.key, value)?;
+        self.bulk.table.overflow_pages += single.bulk.table.overflow_pages;
         self.unfilled = self.unfilled.saturating_sub(1);
-        file.replace(held.page, aside.bulk.leaf.sealed().to_vec());
+        file.replace(pending.page, single.bulk.leaf.sealed().to_vec());
         Ok(())
     }
 
-    /// Writes the pages that are still open, and returns the table's record.
+    /// Writes the open pages, and returns the record of the table.
     pub fn finish(mut self, file: &mut FileWriter) -> Result<Table> {
         if self.open || self.unfilled > 0 {
             return Err(programming_error("a table finished before the values of all its keys came"));
@@ -182,18 +183,18 @@ impl TreeWriter {
     }
 }
 
-/// Collects values on the first leaf of the tree of values; most keys need no second leaf.
-pub(crate) struct Values {
+/// The values of a key, collected on the first leaf of their tree. Most keys need no second leaf, and then no tree.
+struct Values {
     flags: Flags,
-    /// Size of the longest value in bytes.
-    most: usize,
+    /// Maximum size of a value in bytes.
+    max_value: usize,
     bulk: Bulk,
     order: Option<Order>,
     last: Vec<u8>,
     count: u64,
     /// Size of every value of a DUPFIXED table, or 0 before the first value.
     fixed: usize,
-    /// The bytes for the node.
+    /// Buffer for the value of the key's node.
     stored: Vec<u8>,
 }
 
@@ -201,7 +202,7 @@ impl Values {
     pub fn new(flags: Flags, layout: Layout) -> Self {
         Self {
             flags,
-            most: layout.max_key(),
+            max_value: layout.max_key(),
             bulk: Bulk::new(flags.of_values(), layout),
             order: Some(flags.value_order()),
             last: Vec::new(),
@@ -209,14 +210,6 @@ impl Values {
             fixed: 0,
             stored: Vec::new(),
         }
-    }
-
-    pub fn in_own_order(&mut self) {
-        self.order = None;
-    }
-
-    pub fn count(&self) -> u64 {
-        self.count
     }
 
     /// Prepares for another key.
@@ -228,7 +221,7 @@ impl Values {
     }
 
     pub fn add(&mut self, file: &mut FileWriter, value: &[u8]) -> Result<()> {
-        check_size("value", value, self.most)?;
+        check_size("value", value, self.max_value)?;
         check_order("value", self.order, &self.last, value)?;
         self.last.clear();
         self.last.extend_from_slice(value);
@@ -268,8 +261,8 @@ impl Values {
             }
             let (now, later) = values.split_at(values.len().min(self.bulk.leaf.fixed_room()));
             let room = self.bulk.leaf.push_fixed(now.len());
-            for (place, value) in room.chunks_exact_mut(size_of::<u64>()).zip(now) {
-                place.copy_from_slice(&value.to_ne_bytes());
+            for (room, value) in room.chunks_exact_mut(size_of::<u64>()).zip(now) {
+                room.copy_from_slice(&value.to_ne_bytes());
             }
             values = later;
         }
@@ -284,7 +277,7 @@ impl Values {
         if self.fixed == size { Ok(()) } else { Err(programming_error("values of two sizes under DUPFIXED")) }
     }
 
-    /// Returns the node's flags and value, which takes at most `room` bytes.
+    /// Returns the flags and the value of the key's node. The value has at most `room` bytes.
     #[inline]
     pub fn stored(&mut self, file: &mut FileWriter, room: usize) -> Result<(u16, &[u8])> {
         match self.count {

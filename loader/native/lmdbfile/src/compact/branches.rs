@@ -1,4 +1,4 @@
-//! The lowest branches of a tree, in key order, which list its leaves; and leaves with their pointers to other pages.
+//! Iterates over the leaves of a tree in key order, group by group, and parses leaves and their pointers.
 
 use std::cmp::Reverse;
 
@@ -7,20 +7,21 @@ use crate::reader::{Branch, Pointer, Runs, TreeRules, View, Within};
 use crate::source::{PageSource, runs};
 use crate::{Result, Table};
 
+/// An iterator over groups of leaves.
 pub(super) struct Branches {
     rules: TreeRules,
     depth: u16,
-    /// Pages still to be visited, with their levels and the keys allowed below them; the last is the next.
-    left: Vec<(u64, u16, Within<Vec<u8>>)>,
-    /// Number of branches visited.
+    /// Unvisited pages with their levels and the keys allowed below them. The last page is visited next.
+    unvisited: Vec<(u64, u16, Within<Vec<u8>>)>,
+    /// Number of visited branches.
     pub count: u64,
 }
 
-/// Leaves that have the same parent.
+/// Leaves with the same parent, or the overflow pages of a value.
 pub(super) struct Siblings {
     pub numbers: Vec<u64>,
     within: Within<Vec<u8>>,
-    /// `None` if the only leaf is the root.
+    /// `None` if the only leaf is the root, and for overflow pages.
     parent: Option<Branch>,
 }
 
@@ -49,12 +50,13 @@ impl Branches {
     pub fn new(record: &Table, rules: TreeRules) -> Result<Self> {
         record.check_depth()?;
         let root = (record.depth > 0).then(|| (record.root, 1, Within::default()));
-        Ok(Self { rules, depth: record.depth, left: root.into_iter().collect(), count: 0 })
+        Ok(Self { rules, depth: record.depth, unvisited: root.into_iter().collect(), count: 0 })
     }
 
-    /// Returns the next group of leaves. `seen` collects all pages visited, to detect pages that are used twice.
+    /// Returns the next group of leaves. Adds visited pages and the leaves to `seen`, and refuses a page that is there
+    /// already.
     pub fn next(&mut self, pages: &PageSource, seen: &mut Runs) -> Result<Option<Siblings>> {
-        while let Some((number, level, within)) = self.left.pop() {
+        while let Some((number, level, within)) = self.unvisited.pop() {
             mark(seen, &[number])?;
             if level == self.depth {
                 return Ok(Some(Siblings::root(number)));
@@ -70,12 +72,13 @@ impl Branches {
             pages.prefetch_branches(&branch.children().collect::<Vec<_>>());
             let below = |(at, child)| (child, level + 1, branch.within(at, within.borrowed()).owned());
             let below: Vec<_> = branch.children().enumerate().map(below).collect();
-            self.left.extend(below.into_iter().rev());
+            self.unvisited.extend(below.into_iter().rev());
         }
         Ok(None)
     }
 }
 
+/// Adds pages to `seen`, and refuses a page that is there already.
 pub(super) fn mark(seen: &mut Runs, numbers: &[u64]) -> Result<()> {
     runs(numbers).try_for_each(|(first, count)| mark_run(seen, first, count as u64))
 }
@@ -89,16 +92,12 @@ pub(super) struct Leaf {
     pub view: View,
     /// Number of values on the leaf; a tree of values counts as one.
     pub entries: u64,
-    /// Each pointer with the index of its node. Tables come first, the largest at the front.
+    /// Each pointer with the index of its node. Pointers to tables come first, the largest table at the front.
     pub pointers: Vec<(u16, Pointer)>,
 }
 
 impl Pointer {
-    /// Returns the number of leaf pages of the table that the pointer leads to.
-    fn table_pages(&self) -> u64 {
-        if let Self::Table(record) = self { record.leaf_pages } else { 0 }
-    }
-
+    /// Returns the record of the tree that the pointer leads to.
     pub fn tree(&self) -> Option<&Table> {
         match self {
             Self::Values(record) | Self::Table(record) => Some(record),
@@ -107,7 +106,7 @@ impl Pointer {
     }
 }
 
-/// Returns the single branch that points to all leaves, if the tree has exactly two levels.
+/// Returns the number of the root if this is the only branch of the tree.
 pub(super) fn only_branch(record: &Table) -> Option<u64> {
     (record.depth == 2).then_some(record.root)
 }
@@ -123,8 +122,10 @@ impl Leaf {
     pub fn new(number: u64, view: View, rules: &TreeRules, within: Within<&[u8]>) -> Result<Self> {
         let leaf = rules.leaf(number, &view, within)?;
         let mut pointers = leaf.others.map_or_else(Vec::new, |others| others.pointers);
-        // Tables may be spread over the file, so reading the largest first caches pages of the others too.
-        pointers.sort_by_key(|(_, pointer)| Reverse(pointer.table_pages()));
+        // Tables may be spread over the file. Reading the largest first brings pages of the others into the page cache.
+        pointers.sort_by_key(|(_, pointer)| {
+            Reverse(if let Pointer::Table(record) = pointer { record.leaf_pages } else { 0 })
+        });
         Ok(Self { number, view, entries: leaf.entries, pointers })
     }
 }

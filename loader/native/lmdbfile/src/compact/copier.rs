@@ -1,4 +1,4 @@
-//! Copies trees. The trees that a leaf points to are written before the leaf.
+//! Copies trees. The data that a leaf refers to are written before the leaf.
 
 use std::collections::VecDeque;
 
@@ -14,27 +14,29 @@ use crate::reader::{Pointer, Runs, TreeRules};
 use crate::source::{Large, LargeNode, PageSource};
 use crate::{FileWriter, Layout, Reader, Result, Table};
 
-/// Lowest branches whose leaves are being read.
+/// Number of groups of leaves that are being read at a time.
 const BRANCHES_AHEAD: usize = 6;
-/// Lowest branches whose leaves have been read, and whose referenced data is being read.
+/// Number of groups of leaves that have been read, and whose referenced data are being read.
 const BRANCHES_HERE: usize = 1;
 
 pub(super) struct Copier<'p> {
     reader: &'p Reader,
     pages: &'p PageSource,
     ahead: &'p Pool<PageSource>,
-    file: FileWriter,
+    pub file: FileWriter,
     seen: Runs,
     watch: ProgressCallback<'p>,
     /// Buffer for the page that is being copied.
     page: Vec<u8>,
 }
 
-/// A tree, and the counts of its copied pages and values.
+/// A tree that is being copied.
 struct Tree {
     rules: TreeRules,
     bulk: Bulk,
+    /// Number of overflow pages of the original.
     overflow_pages: u64,
+    /// Number of leaf pages of the original.
     leaf_pages: u64,
 }
 
@@ -45,9 +47,9 @@ impl Tree {
         Self { rules, bulk, overflow_pages: 0, leaf_pages: 0 }
     }
 
-    /// Encodes the record of a copied tree of values, and counts its values.
+    /// Counts the values of a copied tree of values, and returns its encoded record.
     fn values(&mut self, record: &Table, copy: &Table) -> Vec<u8> {
-        self.bulk.table.entries += record.entries - 1; // The key counted as one.
+        self.bulk.table.entries += record.entries - 1; // The leaf has counted one.
         copy.encode().to_vec()
     }
 }
@@ -66,14 +68,10 @@ impl<'p> Copier<'p> {
         Self { reader, pages, ahead, file, seen, watch, page }
     }
 
-    /// Copies the main table, and with it all others.
+    /// Copies the main table, and with it all other tables.
     pub fn main(&mut self, record: Table) -> Result<Table> {
         let main = self.tree(&record, TreeRules::main(record.flags));
         main.map_err(|error| error.of_table("main"))
-    }
-
-    pub fn into_file(self) -> FileWriter {
-        self.file
     }
 
     /// Copies a tree and returns its record in the new file.
@@ -99,7 +97,7 @@ impl<'p> Copier<'p> {
         self.close(tree, branches.count, record)
     }
 
-    /// Copies a tree whose leaves have been read already, and returns its record in the new file.
+    /// Copies a tree whose leaves have been read, and returns its record in the new file.
     fn shallow_tree(&mut self, record: &Table, rules: TreeRules, leaves: &[Leaf]) -> Result<Table> {
         let branch = only_branch(record);
         let numbers = branch.into_iter().chain(leaves.iter().map(|leaf| leaf.number));
@@ -110,6 +108,7 @@ impl<'p> Copier<'p> {
         self.close(tree, branch.is_some().into(), record)
     }
 
+    /// Checks the counts of the original, and returns the record of the copy.
     fn close(&mut self, mut tree: Tree, branch_pages: u64, record: &Table) -> Result<Table> {
         let Tree { leaf_pages, overflow_pages, .. } = tree;
         let entries = tree.bulk.table.entries;
@@ -147,7 +146,7 @@ impl<'p> Copier<'p> {
         tree.bulk.attach_leaf(&mut self.file, &mut self.page, leaf.view.key(0))
     }
 
-    /// Copies the referenced data and returns the bytes that replace its pointer in the new file.
+    /// Writes referenced data that have been read, and returns the bytes that replace the pointer in the new file.
     fn referenced_data(&mut self, tree: &mut Tree, data: ReferencedData) -> Result<Vec<u8>> {
         match data {
             ReferencedData::Value { location, block, bytes } => {
@@ -164,7 +163,8 @@ impl<'p> Copier<'p> {
         }
     }
 
-    /// Copies what the pointer refers to, reading it here, and returns the bytes that replace the pointer.
+    /// Reads and copies the data that the pointer refers to, and returns the bytes that replace the pointer in the new
+    /// file.
     fn follow(&mut self, tree: &mut Tree, pointer: &Pointer, key: &[u8]) -> Result<Vec<u8>> {
         match pointer {
             Pointer::Large(node) => Ok(self.large(tree, *node)?.as_ref().to_vec()),
@@ -192,7 +192,7 @@ impl<'p> Copier<'p> {
         self.file.overflow_in_parts(size, |from, room| pages.part(location, from, room))
     }
 
-    /// Adds the overflow pages of a value of `size` bytes to the counts.
+    /// Counts the overflow pages of a value of `size` bytes.
     fn value(&mut self, tree: &mut Tree, location: Large, size: usize) -> Result<()> {
         mark_run(&mut self.seen, location.first, location.pages)?;
         tree.overflow_pages += location.pages;

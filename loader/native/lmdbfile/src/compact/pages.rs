@@ -8,30 +8,31 @@ use crate::Result;
 use crate::reader::View;
 use crate::source::{PageSource, runs};
 
-/// Runs of at least this many bytes are read past the page cache.
-const LONG_RUN: usize = 128 << 10;
-/// Gaps of up to this many pages are read, too, which takes a device no longer than a second request.
+/// Runs of pages of at least this many bytes are read past the page cache.
+pub(super) const LONG_RUN: usize = 128 << 10;
+/// Gaps between runs of up to this many pages are read with the runs, which takes a device no longer than a second
+/// request.
 const MAX_GAP: u64 = 8;
 
 impl PageSource {
     /// Returns views of the pages in the order of `numbers`.
     pub fn views(&self, numbers: &[u64]) -> Result<Vec<View>> {
-        let block = Arc::new(self.read_many(numbers)?);
+        let block = Arc::new(self.read_many(numbers, LONG_RUN)?);
         numbers.iter().enumerate().map(|(at, &number)| self.nth(&block, at, number)).collect()
     }
 
-    /// Returns a view of page `number`, the one at index `at` of a block read by `read_many`.
+    /// Returns a view of page `number`, which is at index `at` of a block that `read_many` returned.
     pub fn nth(&self, block: &Arc<Buffer>, at: usize, number: u64) -> Result<View> {
         let size = self.layout.page_size;
         self.view_in(Arc::clone(block), at * size..(at + 1) * size, number)
     }
 
-    /// Starts readahead of branches that lie between leaves which are read together.
+    /// Starts readahead of branches, which lie between leaves that are read past the page cache.
     pub fn prefetch_branches(&self, numbers: &[u64]) {
         runs(numbers).for_each(|run| self.prefetch_run(run));
     }
 
-    /// Starts readahead of pages that will be read next.
+    /// Starts readahead of pages that `read_many` reads next.
     pub fn prefetch_many(&self, numbers: &[u64]) {
         let runs: Vec<_> = runs(numbers).collect();
         let mut short = Vec::new();
@@ -50,31 +51,21 @@ impl PageSource {
         }
     }
 
-    /// Returns whether the run is adjacent to a long one, whose uncached read includes its neighbours.
+    /// Returns whether run `at` is near a long run, which is read past the page cache.
     fn is_next_to_long(&self, runs: &[(u64, usize)], at: usize) -> bool {
-        let (before, after) = (at.checked_sub(1).map(|one| runs[one]), runs.get(at + 1));
+        let (before, after) = (at.checked_sub(1).map(|before| runs[before]), runs.get(at + 1));
         let end = |run: (u64, usize)| run.0.saturating_add(run.1 as u64);
-        before.is_some_and(|one| self.is_long(one.1) && is_near(end(one), runs[at].0))
-            || after.is_some_and(|one| self.is_long(one.1) && is_near(end(runs[at]), one.0))
+        before.is_some_and(|before| self.is_long(before.1) && is_near(end(before), runs[at].0))
+            || after.is_some_and(|after| self.is_long(after.1) && is_near(end(runs[at]), after.0))
     }
 
-    /// Returns whether a run of `count` pages should be read past the cache.
+    /// Returns whether a run of `count` pages is read past the page cache.
     fn is_long(&self, count: usize) -> bool {
         count * self.layout.page_size >= LONG_RUN
     }
-
-    /// Reads the pages, unchecked, in the order of `numbers`.
-    pub fn read_many(&self, numbers: &[u64]) -> Result<Buffer> {
-        self.many(numbers, |count| self.is_long(count))
-    }
-
-    /// Reads the pages like `read_many`, but through the cache, where readahead has been started.
-    pub fn read_many_cached(&self, numbers: &[u64]) -> Result<Buffer> {
-        self.many(numbers, |_| false)
-    }
 }
 
-/// Merges runs whose gaps are small, gaps included.
+/// Merges runs between which there are small gaps, including the gaps.
 fn merge_near(runs: Vec<(u64, usize)>) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for (first, count) in runs {
@@ -90,5 +81,5 @@ fn merge_near(runs: Vec<(u64, usize)>) -> Vec<(u64, u64)> {
 }
 
 fn is_near(end: u64, first: u64) -> bool {
-    first.checked_sub(end).is_some_and(|between| between <= MAX_GAP)
+    first.checked_sub(end).is_some_and(|gap| gap <= MAX_GAP)
 }

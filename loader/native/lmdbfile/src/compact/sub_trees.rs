@@ -1,4 +1,4 @@
-//! Small data that leaves refer to, trees of values and values on overflow pages, read in batches.
+//! Reads the small data that leaves refer to in batches: trees of values, and values on overflow pages.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,24 +9,26 @@ use disk::Buffer;
 use workers::{Pending, Pool};
 
 use super::branches::{Leaf, Siblings, only_branch};
+use super::pages::LONG_RUN;
 use super::wait;
 use crate::error::programming_error;
 use crate::reader::{Pointer, TreeRules, View, Within, other_counts};
 use crate::source::{Large, PageSource};
 use crate::{Result, Table};
 
-/// Bytes of a batch. Each batch waits for the disk twice: for the referenced pages, and for the leaves below them.
+/// Maximum size of a batch in bytes. Each batch waits for the disk twice: for the roots of trees, then for the leaves
+/// below the roots and for values.
 const BATCH_BYTES: u64 = 4 << 20;
 /// Number of batches that are being read at a time.
 const BATCHES_IN_FLIGHT: usize = 3;
 
-/// Small data that a pointer refers to.
+/// The small data that a pointer refers to.
 pub(super) enum ReferencedData {
     Value { location: Large, block: Arc<Buffer>, bytes: Range<usize> },
     Tree { record: Table, leaves: Vec<Leaf> },
 }
 
-/// The small data that some leaves refer to, in the order of the pointers.
+/// The small data that a group of leaves refers to, in the order of the pointers.
 pub(super) struct ReferencedDataOfLeaves<'a> {
     pages: &'a PageSource,
     ahead: &'a Pool<PageSource>,
@@ -37,13 +39,13 @@ pub(super) struct ReferencedDataOfLeaves<'a> {
 }
 
 impl<'a> ReferencedDataOfLeaves<'a> {
-    /// Starts reading the first batches.
+    /// Begins to read the first batches.
     pub fn new(pages: &'a PageSource, ahead: &'a Pool<PageSource>, rules: TreeRules, leaves: &[Leaf]) -> Self {
         let batches = batches(pages, leaves).into_iter();
         let (reading, ready) = (VecDeque::new(), Vec::new().into_iter());
-        let mut own = Self { pages, ahead, rules, batches, reading, ready };
-        own.submit_batches();
-        own
+        let mut data = Self { pages, ahead, rules, batches, reading, ready };
+        data.submit_batches();
+        data
     }
 
     fn submit_batches(&mut self) {
@@ -54,9 +56,9 @@ impl<'a> ReferencedDataOfLeaves<'a> {
         }
     }
 
-    /// Returns the data of the next pointer, or `None` if it is too large for a batch.
+    /// Returns the data of `pointer`, which must be the next one; `None` if the data are too large for a batch.
     pub fn next(&mut self, pointer: &Pointer) -> Result<Option<ReferencedData>> {
-        if small(self.pages, pointer).is_none() {
+        if page_count_if_small(self.pages, pointer).is_none() {
             return Ok(None);
         }
         loop {
@@ -70,8 +72,9 @@ impl<'a> ReferencedDataOfLeaves<'a> {
     }
 }
 
-/// Returns the number of pages of the data if the pointer shows that they are few.
-fn small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
+/// Returns the number of pages of the data, if the pointer shows that these fit into a quarter of a batch. The root of a
+/// tree with two levels does not count.
+fn page_count_if_small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
     let count = match pointer {
         Pointer::Large(node) => pages.layout.overflow_pages(node.size),
         Pointer::Values(record) if record.depth == 1 => 1,
@@ -81,19 +84,23 @@ fn small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
     (count <= BATCH_BYTES / 4 / pages.layout.page_size as u64).then_some(count)
 }
 
+/// Divides the pointers to small data into batches, and starts readahead of larger data, which the copier reads itself.
 fn batches(pages: &PageSource, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
-    let most = BATCH_BYTES / pages.layout.page_size as u64;
+    let batch_pages = BATCH_BYTES / pages.layout.page_size as u64;
     let (mut batches, mut room): (Vec<Vec<_>>, _) = (Vec::new(), 0);
     for (_, pointer) in leaves.iter().flat_map(|leaf| &leaf.pointers) {
-        let Some(count) = small(pages, pointer) else {
-            prefetch(pages, pointer);
+        let Some(count) = page_count_if_small(pages, pointer) else {
+            match pointer {
+                Pointer::Large(node) => pages.prefetch(node.first, pages.layout.overflow_pages(node.size)),
+                Pointer::Values(record) | Pointer::Table(record) => pages.prefetch(record.root, 1),
+            }
             continue;
         };
         match batches.last_mut() {
             Some(batch) if count <= room => batch.push(pointer.clone()),
             _ => {
                 batches.push(vec![pointer.clone()]);
-                room = most;
+                room = batch_pages;
             }
         }
         room -= count;
@@ -101,15 +108,7 @@ fn batches(pages: &PageSource, leaves: &[Leaf]) -> Vec<Vec<Pointer>> {
     batches
 }
 
-/// Starts readahead of the beginning of large data, which the copier reads itself.
-fn prefetch(pages: &PageSource, pointer: &Pointer) {
-    match pointer {
-        Pointer::Large(node) => pages.prefetch(node.first, pages.layout.overflow_pages(node.size)),
-        Pointer::Values(record) | Pointer::Table(record) => pages.prefetch(record.root, 1),
-    }
-}
-
-/// Reads the data of small pointers.
+/// Reads the data of a batch.
 fn read_batch(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Result<Vec<ReferencedData>> {
     let contiguous = contiguous_pages(pages, pointers);
     if let Some((first, count)) = contiguous {
@@ -117,13 +116,12 @@ fn read_batch(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Re
     }
     let siblings = siblings(pages, rules, pointers)?;
     let all: Vec<_> = siblings.iter().flat_map(|some| &some.numbers).copied().collect();
-    let block = if contiguous.is_some() {
-        pages.read_many_cached(&all)?
-    } else {
+    // Contiguous pages are read through the page cache, because their readahead has been started.
+    let long_run = if contiguous.is_some() { usize::MAX } else { LONG_RUN };
+    if contiguous.is_none() {
         pages.prefetch_many(&all);
-        pages.read_many(&all)?
-    };
-    let block = Arc::new(block);
+    }
+    let block = Arc::new(pages.read_many(&all, long_run)?);
     let mut at = 0;
     let data = pointers.iter().zip(siblings).map(|(pointer, siblings)| {
         let start = at;
@@ -133,12 +131,12 @@ fn read_batch(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Re
     data.collect()
 }
 
-/// Returns the first page and the number of pages that hold these trees if they were written one after the other, which
-/// puts the pages of a tree before its root.
+/// Returns the first page and the number of pages of these trees if they seem to have been written one after the other,
+/// each with its root last.
 fn contiguous_pages(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u64)> {
     let (mut start, mut end, mut sum) = (u64::MAX, 0, 0);
     for pointer in pointers {
-        let (root, count) = (pointer.tree()?.root, small(pages, pointer)?);
+        let (root, count) = (pointer.tree()?.root, page_count_if_small(pages, pointer)?);
         start = start.min(root.saturating_sub(count));
         end = end.max(root.saturating_add(1));
         sum += count + 1;
@@ -147,7 +145,7 @@ fn contiguous_pages(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u6
     (length <= 2 * sum).then_some((start, length))
 }
 
-/// Returns the pages of each pointer's data: those of the value, or the leaves of the tree.
+/// Returns the pages of each pointer's data: the overflow pages of the value, or the leaves of the tree.
 fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Result<Vec<Siblings>> {
     let roots: Vec<_> = pointers.iter().filter_map(|pointer| only_branch(pointer.tree()?)).collect();
     pages.prefetch_branches(&roots);
@@ -162,16 +160,17 @@ fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Resu
     pointers.iter().map(of).collect()
 }
 
-/// Refuses more leaves than the record says, which would use more memory than planned.
+/// Returns the leaves of a tree with a single branch. Refuses another number of leaves than the record says, because more
+/// leaves would not fit into the batch.
 fn leaves_below(record: &Table, rules: &TreeRules, branch: Option<View>) -> Result<Siblings> {
     let branch = branch.ok_or_else(|| programming_error("a branch that was not read"))?;
     let within = Within::default();
     let branch = rules.values(record.pad).branch(record.root, &branch, within.borrowed())?;
-    let right = branch.len() as u64 == record.leaf_pages;
-    if right { Ok(Siblings::below(branch, within)) } else { Err(other_counts(record)) }
+    let fits = branch.len() as u64 == record.leaf_pages;
+    if fits { Ok(Siblings::below(branch, within)) } else { Err(other_counts(record)) }
 }
 
-/// `start`: index of its first page in the block.
+/// Parses the data of a pointer. `start` is the index of its first page in the block.
 fn referenced_data(
     pages: &PageSource,
     rules: &TreeRules,

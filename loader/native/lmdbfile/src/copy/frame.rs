@@ -1,6 +1,7 @@
-//! A copy as a stream: a header, blocks of the file with their offsets and checksums, and an end frame.
+//! A copy as a stream: a header, frames with blocks of the file, their offsets and checksums, and an end frame.
 //!
-//! All numbers are little-endian. Holes are not sent. Offsets ascend, so that one number says how much a receiver has.
+//! All numbers are little-endian. Holes are not sent. Offsets ascend, so that the end of the last block says which part of
+//! the file a receiver has.
 
 use std::io::{self, Read, Write};
 
@@ -9,28 +10,34 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 use crate::{Error, ErrorKind, Result};
 
 const MAGIC: &[u8; 16] = b"ditseed clone 1\n";
+/// Bytes of the header.
 const HEADER: usize = 48;
+/// Bytes of a frame before its block.
 const FRAME: usize = 24;
 /// Maximum size of a block in bytes.
 pub(super) const BLOCK: usize = 1 << 20;
+/// The kinds of frames.
 const DATA: u64 = 1;
 const END: u64 = 2;
 
 /// The header of the stream, which describes the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Identifies the image: the checksum of its meta pages, seeded with whether it was compacted.
+    /// Identifies the image: the XXH3 of its meta pages, with whether it is compacted as the seed.
     pub image: u64,
     /// Bytes of the file.
     pub length: u64,
-    /// Offset from which data is sent; the receiver has everything before it.
+    /// Offset of the first data sent. The receiver has all data before.
     pub from: u64,
 }
 
-/// A block, or the end.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Frame {
-    Data { offset: u64, size: usize },
+    /// A block of `size` bytes, which are at this offset of the file.
+    Data {
+        offset: u64,
+        size: usize,
+    },
     End,
 }
 
@@ -66,9 +73,10 @@ impl Header {
     }
 }
 
-/// Reads or writes frames and accumulates their checksums.
+/// Reads or writes frames.
 pub(super) struct Frames<T> {
     stream: T,
+    /// The XXH3 of the checksums of all frames, which the end frame has.
     sum: Xxh3,
 }
 
@@ -89,7 +97,7 @@ impl<W: Write> Frames<W> {
         self.stream.flush()
     }
 
-    #[allow(clippy::cast_possible_truncation)] // A block at most.
+    #[allow(clippy::cast_possible_truncation, reason = "at most BLOCK")]
     fn write(&mut self, offset: u64, kind: u64, bytes: &[u8]) -> io::Result<()> {
         let mut header = [0; FRAME];
         header[..8].copy_from_slice(&offset.to_le_bytes());
@@ -104,7 +112,7 @@ impl<W: Write> Frames<W> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Returns the next frame and stores its bytes in `room`, which has [`BLOCK`] bytes.
+    /// Reads the next frame and stores its block in `room`, which has [`BLOCK`] bytes.
     pub fn next(&mut self, room: &mut [u8]) -> Result<Frame> {
         let mut header = [0; FRAME];
         self.stream.read_exact(&mut header).map_err(cut)?;

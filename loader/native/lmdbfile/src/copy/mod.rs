@@ -1,7 +1,7 @@
-//! Copies a file page for page and hole for hole, into another file or into a stream.
+//! Copies a file page for page and hole for hole, to another file or to a stream.
 //!
-//! A database in use may be copied while a reader slot in the lock file protects the snapshot, because LMDB then leaves
-//! all of its pages alone. Only the meta pages keep changing, so the caller passes them in.
+//! A database in use may be copied while a reader slot in the lock file protects the snapshot, because LMDB then does not
+//! change the snapshot's pages. Only the meta pages change, so the caller passes them.
 
 mod frame;
 mod receive;
@@ -20,22 +20,23 @@ use crate::{Error, ErrorKind, Result, Seen};
 use frame::{Frames, Header};
 pub use receive::{ResumePoint, receive};
 
-/// File mode, restricted by the user's umask.
+/// Mode of a new file, which the umask restricts.
 const MODE: u32 = 0o666;
 
 /// The content of the copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Image<'i> {
-    /// The first bytes of the file, including both meta pages: a multiple of 4096.
+    /// The first bytes of the file with both meta pages. Their number is a multiple of 4096.
     pub head: &'i [u8],
-    /// Length up to the last page in use. The file may be shorter if its last pages are free.
+    /// Length in bytes up to the last page in use. The file may be shorter if its last pages are free.
     pub length: u64,
-    /// Whether the source is a compacted copy, whose pages differ from another image with the same meta pages.
+    /// Whether the source is a compacted copy. Its pages differ from those of an uncompacted copy, even if the meta pages are
+    /// equal.
     pub compacted: bool,
 }
 
-/// Copies the data of `source` into the new file `target`, syncs it, and returns the bytes of the copy. `seen` records
-/// the page contents for a check of the copy.
+/// Copies `source` to the new file `target`, syncs it, and returns its number of bytes. `seen` records the contents of
+/// pages for a check of the copy.
 pub fn copy(
     source: &Path,
     image: &Image<'_>,
@@ -52,18 +53,19 @@ pub fn copy(
     let mut failure = None;
     let look = seen.map(|seen| |start, bytes| seen.look(start, bytes));
     let look = look.as_ref().map(|look| look as Look<'_>);
-    let copied = each(&origin, head..end, look, watch, |start, bytes| {
+    let result = each(&origin, head..end, look, watch, |start, bytes| {
         disk.write_at(bytes, start).map_err(|error| {
             failure = Some(of_target(error));
             cancelled()
         })
     });
-    copied.map_err(|error| failure.unwrap_or_else(|| error.of_file(source)))?;
+    result.map_err(|error| failure.unwrap_or_else(|| error.of_file(source)))?;
     disk.set_len(end).and_then(|()| disk.sync()).map_err(of_target)?;
     Ok(end)
 }
 
-/// Sends the data of `source` and returns the offset where it began: 0 if `part` is of another image.
+/// Sends `source` to `out`. Begins at the end of the data that the receiver already has (`part`), or at 0 if these are of
+/// another image. Returns the offset of the beginning.
 pub fn send(
     source: &Path,
     image: &Image<'_>,
@@ -87,7 +89,7 @@ pub fn send(
     Ok(from)
 }
 
-/// Opens the file and returns it with the offset where the copy ends.
+/// Opens the file. Returns the file and the offset where the copy ends.
 fn open(source: &Path, image: &Image<'_>) -> Result<(Source, u64)> {
     let open = || {
         let origin = Source::open(source)?;
@@ -97,7 +99,7 @@ fn open(source: &Path, image: &Image<'_>) -> Result<(Source, u64)> {
     open().map_err(|error: io::Error| Error::from(error).of_file(source))
 }
 
-/// Calls a function with each piece of data in the range.
+/// Calls `take` with the offset and the bytes of each piece of data in the range.
 fn each(
     origin: &Source,
     range: Range<u64>,
@@ -115,7 +117,7 @@ fn each(
         take(piece.start, bytes)?;
         if watch(count) { Ok(()) } else { Err(cancelled()) }
     })?;
-    // A part that was truncated before it was read looks like a hole.
+    // If the file was truncated meanwhile, the missing part looked like a hole.
     if origin.file().metadata()?.len() < end { Err(cut()) } else { Ok(()) }
 }
 
@@ -123,10 +125,10 @@ fn cut() -> Error {
     Error::new(ErrorKind::Corrupt, "the file was truncated meanwhile")
 }
 
-/// Holes and data are multiples of this size in bytes.
+/// Pieces of data begin and end at multiples of this number of bytes.
 const BLOCK: u64 = 4096;
 
-/// Iterates over the data of a part of a file, piece by piece.
+/// Iterates over the data of a range of a file, piece by piece.
 struct Data<'f> {
     file: &'f File,
     at: u64,
@@ -141,7 +143,7 @@ impl Iterator for Data<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.stop {
             let (start, stop) = match data(self.file, self.at, self.end).transpose()? {
-                Ok(found) => found,
+                Ok(data) => data,
                 Err(error) => return Some(Err(error)),
             };
             self.at = (start / BLOCK * BLOCK).max(self.at);
@@ -153,8 +155,8 @@ impl Iterator for Data<'_> {
     }
 }
 
-/// Returns the start and end of the next data at or after `from`. If the file system does not report holes, everything
-/// is data.
+/// Returns the start and the end of the next data at or after `from`; `None` if there are none before `end`. Everything is
+/// data if the file system does not report holes.
 fn data(file: &File, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     if from >= end {
         return Ok(None);

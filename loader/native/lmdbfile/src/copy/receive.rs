@@ -1,4 +1,4 @@
-//! Receives a stream into a file; a transfer that breaks can be resumed.
+//! Receives a stream into a file. A transfer that breaks off can be resumed.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -11,10 +11,10 @@ use super::frame::{self, Frame, Frames, Header, garbled};
 use crate::compact::{ProgressCallback, cancelled};
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes after which received data is synced and recorded in the journal.
+/// Number of received bytes after which the file is synced and the journal is written.
 const SYNC_INTERVAL: u64 = 256 << 20;
 
-/// The part of an image that a receiver already has, as its journal records it.
+/// The part of an image that a receiver already has, as the journal records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumePoint {
     pub image: u64,
@@ -26,15 +26,16 @@ struct Receiver<'r> {
     file: DirectFile,
     journal: &'r Path,
     header: Header,
-    /// Everything before this offset has been received.
+    /// All data before this offset have been received.
     have: u64,
+    /// The value of `have` at the last sync.
     durable: u64,
 }
 
-/// Receives into `target`, syncs it, and returns the bytes of the copy.
+/// Receives a file into `target`, syncs it, and returns its number of bytes.
 ///
-/// If the stream breaks, `journal` records how much has arrived, so that [`super::send()`] can resume. A finished
-/// transfer removes the journal.
+/// If the stream breaks off, the file `journal` has a [`ResumePoint`] for [`super::send()`]. A finished transfer removes
+/// the journal.
 pub fn receive(input: &mut dyn Read, target: &Path, journal: &Path, watch: ProgressCallback<'_>) -> Result<u64> {
     let header = Header::read(input)?;
     if header.from > 0 && !has_omitted_part(&header, target, journal) {
@@ -47,13 +48,13 @@ pub fn receive(input: &mut dyn Read, target: &Path, journal: &Path, watch: Progr
     let mut receiver = Receiver { file, journal, header, have, durable };
     let result = receiver.frames(input, watch).and_then(|()| receiver.end());
     if result.is_err() {
-        // The caller needs the reason why the stream broke, not an error of the journal.
+        // The error of the stream is reported rather than one of the journal.
         let _ = receiver.checkpoint();
     }
     result.map_err(|error| error.of_file(target)).map(|()| header.length)
 }
 
-/// Returns whether the target has everything that the stream omits.
+/// Returns whether the target has all data that the stream omits.
 fn has_omitted_part(header: &Header, target: &Path, journal: &Path) -> bool {
     let part = std::fs::read_to_string(journal).ok().and_then(|text| text.trim_end().parse().ok());
     let part = part.filter(|part: &ResumePoint| part.image == header.image);
@@ -81,7 +82,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Syncs the received data, and records its length in the journal.
+    /// Syncs the received data, and records their end in the journal.
     fn checkpoint(&mut self) -> Result<()> {
         self.file.sync()?;
         self.durable = self.have;

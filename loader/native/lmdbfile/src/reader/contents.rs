@@ -1,5 +1,5 @@
-//! The content of a page, parsed from its bytes alone, so that pages can be examined in file order, before it is known
-//! to which trees they belong. `rules` decides whether a tree may contain it.
+//! The contents of a page, parsed without knowing its tree, so that pages can be parsed in the order of the file. The
+//! module `rules` decides later whether a tree may have the page.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,23 +11,23 @@ use crate::layout::{MAX_PAGE_HEADER, META_PAGES, node};
 use crate::source::LargeNode;
 use crate::{Layout, Order, Reader, Table};
 
-/// The possible orders of keys, and of values on sub-pages.
+/// The orders to check: of keys, and of values on sub-pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Orders<'o> {
     pub keys: &'o [Order],
     pub values: &'o [Order],
 }
 
-/// The [`Orders`] in which the keys or values ascend, as a bit set.
+/// The orders, of those in a list, in which keys or values ascend. Bit N is for order N of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ascending(u32);
 
-/// The separators around a page: its keys must lie between them.
+/// The bounds of the keys of a page: the separators before and after the page in the branches above.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Within<K> {
-    /// The lowest key allowed.
+    /// The lowest allowed key.
     pub from: Option<K>,
-    /// All keys are below this one.
+    /// All keys must be below this key.
     pub to: Option<K>,
 }
 
@@ -38,10 +38,10 @@ pub(crate) enum Contents {
     Overflow([u8; MAX_PAGE_HEADER]),
 }
 
-/// The children of a branch with their keys; the first key has no meaning.
+/// The children of a branch and their keys, of which the first has no meaning.
 pub(crate) struct Branch {
     pub ascending: Ascending,
-    /// Each child with the offset of its key in `keys`.
+    /// Each child, and the offset of its key in `keys`.
     children: Box<[(u64, u32)]>,
     keys: Box<[u8]>,
 }
@@ -51,13 +51,14 @@ pub(crate) struct Leaf {
     /// Number of values, including those on sub-pages; a tree of values counts as one.
     pub entries: u64,
     pub ascending: Ascending,
-    /// The first key and the last, which begins at `middle`.
+    /// The first key and the last key.
     ends: Box<[u8]>,
+    /// Offset of the last key in `ends`.
     middle: usize,
     pub others: Option<Box<Others>>,
 }
 
-/// The contents of a leaf apart from keys with a single value in the node.
+/// The contents of a leaf except for keys with a single value in their node.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     /// Each pointer with the index of its node.
@@ -68,7 +69,7 @@ pub(crate) struct Others {
     pub fixed: bool,
     /// Some sub-pages hold nodes.
     pub nodes: bool,
-    /// A defect that no tree may have.
+    /// A defect, which is refused in any tree.
     pub wrong: Option<&'static str>,
 }
 
@@ -82,8 +83,8 @@ pub(crate) enum Pointer {
     Table(Box<Table>),
 }
 
-/// All orders.
 impl Default for Ascending {
+    /// Returns all orders.
     fn default() -> Self {
         Self(u32::MAX)
     }
@@ -92,11 +93,11 @@ impl Default for Ascending {
 impl Ascending {
     /// Returns whether keys ascend in `order`, which must be in `orders`.
     pub fn has(self, order: Order, orders: &[Order]) -> bool {
-        let place = orders.iter().position(|known| known.is(order));
-        place.is_some_and(|at| self.0 & 1 << at != 0)
+        let at = orders.iter().position(|checked| checked.is(order));
+        at.is_some_and(|at| self.0 & 1 << at != 0)
     }
 
-    /// Returns the orders in which the keys ascend; most wrong ones fail at the second or third key.
+    /// Returns the orders in which the keys ascend. Most wrong orders fail at the second or third key.
     pub fn of(view: &View, orders: &[Order]) -> Self {
         let first = view.first();
         let ascends = |order: &Order| {
@@ -106,8 +107,8 @@ impl Ascending {
                 order.compare(std::mem::replace(&mut before, here), here).is_lt()
             })
         };
-        let found = orders.iter().enumerate().filter(|(_, order)| ascends(order));
-        Self(found.fold(0, |mask, (at, _)| mask | 1 << at))
+        let ascending = orders.iter().enumerate().filter(|(_, order)| ascends(order));
+        Self(ascending.fold(0, |mask, (at, _)| mask | 1 << at))
     }
 }
 
@@ -143,7 +144,7 @@ impl Branch {
         Self { ascending, children: children.into(), keys: keys.into() }
     }
 
-    /// Returns the separators of the second child and of the last.
+    /// Returns the separators before the second child and before the last.
     pub fn ends(&self) -> (&[u8], &[u8]) {
         let last = self.len() - 1;
         (self.key(last.min(1)), self.key(last))
@@ -162,7 +163,7 @@ impl Branch {
         &self.keys[self.children[at].1 as usize..end]
     }
 
-    /// Returns the bounds of the child's keys, if `outer` are those of this page.
+    /// Returns the bounds of the keys of child `at`. `outer` are the bounds of this page.
     pub fn within<'k>(&'k self, at: usize, outer: Within<&'k [u8]>) -> Within<&'k [u8]> {
         let from = if at > 0 { Some(self.key(at)) } else { outer.from };
         let to = if at + 1 < self.len() { Some(self.key(at + 1)) } else { outer.to };
@@ -215,7 +216,7 @@ impl Leaf {
 }
 
 impl Others {
-    /// Returns the number of values of the node; a tree of values counts as one.
+    /// Adds node `at`, and returns its number of values; a tree of values counts as one.
     fn add(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
         let here = view.node(at);
@@ -251,10 +252,10 @@ impl Others {
     }
 }
 
-/// Pages with their numbers, in order; `None` once [`Seen::take`] has returned the page.
+/// Page numbers in order, with the contents of the pages; `None` once [`Seen::take`] has returned the contents.
 type Piece = Vec<(u64, Option<Contents>)>;
 
-/// The page contents recorded while a file was copied: some 130 bytes per page of 4096 bytes.
+/// The contents of pages, recorded while a file is copied. They take some 130 bytes of memory per page of 4096 bytes.
 pub struct Seen {
     layout: Layout,
     /// The transaction of the snapshot.
@@ -270,8 +271,8 @@ impl Seen {
         Self { layout: of.layout(), txn: of.txn(), orders: of.orders(), pieces: Mutex::default() }
     }
 
-    /// Records the pages in a piece of the file that begins at byte `start`, and returns the piece. It skips pages that
-    /// belong to no tree: a free page may hold anything.
+    /// Records the pages in a piece of the file, which begins at offset `start`, and returns the piece. Skips pages that
+    /// no tree can have, because a free page may have any content.
     pub fn look(&self, start: u64, bytes: Buffer) -> Buffer {
         let size = self.layout.page_size as u64;
         let block = Arc::new(bytes);
@@ -283,9 +284,9 @@ impl Seen {
             Some((number, Some(self.page(number, &block, at)?)))
         };
         let first = pages.start;
-        let mut met: Vec<_> = pages.filter_map(page).collect();
-        met.shrink_to_fit();
-        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).insert(first, met);
+        let mut pages: Vec<_> = pages.filter_map(page).collect();
+        pages.shrink_to_fit();
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner).insert(first, pages);
         Arc::try_unwrap(block).unwrap_or_else(|block| Buffer::from(&block[..]))
     }
 
@@ -303,7 +304,7 @@ impl Seen {
         Some(Contents::new(&view, self.orders()))
     }
 
-    /// Returns the contents of a page, to the first caller only.
+    /// Returns the contents of a page at the first call for this page.
     pub(super) fn take(&self, number: u64) -> Option<Contents> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, piece) = pieces.range_mut(..=number).next_back()?;
@@ -311,13 +312,13 @@ impl Seen {
         piece[at].1.take()
     }
 
-    /// Returns the orders that were checked in the pages.
+    /// Returns the orders that were checked.
     pub(super) fn orders(&self) -> Orders<'_> {
         Orders { keys: &self.orders, values: &self.orders }
     }
 
-    /// Returns whether all `wanted` orders were checked.
+    /// Returns whether all orders in `wanted` were checked.
     pub(super) fn covers(&self, wanted: &[Order]) -> bool {
-        wanted.iter().all(|order| self.orders.iter().any(|known| known.is(*order)))
+        wanted.iter().all(|order| self.orders.iter().any(|checked| checked.is(*order)))
     }
 }

@@ -6,7 +6,7 @@ use super::{BlockCache, TableReader};
 use crate::layout::node;
 use crate::{Error, Result, Table};
 
-/// Iterates over a table; the values of a key come one after the other.
+/// Iterates over the keys of a table and over the values of each key.
 pub struct Cursor<'r> {
     table: TableReader<'r>,
     keys: Path,
@@ -32,8 +32,7 @@ impl<'r> Cursor<'r> {
         Ok(Self { table, keys, values: None, large: Vec::new(), state: State::Before })
     }
 
-    /// Moves to the first key that is not below `key`, so that `next` returns its first value. Returns whether the keys
-    /// are equal.
+    /// Moves to the first key that is at least `key`; `next` returns its first value. Returns whether the keys are equal.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.named(|cursor| {
             cursor.keys.budget = cursor.store().source.pages;
@@ -43,21 +42,21 @@ impl<'r> Cursor<'r> {
         })
     }
 
-    /// Returns the value of the key that equals `like` in the order of values.
+    /// See [`TableReader::find`].
     pub(super) fn find(&mut self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
         if !self.seek(key)? {
             return Ok(None);
         }
         let rules = self.table.rules.values(0);
-        let same = |found: &[u8]| rules.compare(found, like).is_eq().then(|| found.to_vec());
+        let if_equal = |value: &[u8]| rules.compare(value, like).is_eq().then(|| value.to_vec());
         let Some(mut values) = self.values.take() else {
-            return Ok(self.next()?.and_then(|(_, found)| same(found)));
+            return Ok(self.next()?.and_then(|(_, value)| if_equal(value)));
         };
         let found = self.named(|cursor| values.seek(cursor.store(), like))?;
-        Ok(if found { same(values.node()?.key) } else { None })
+        Ok(if found { if_equal(values.node()?.key) } else { None })
     }
 
-    /// Returns the first value of the key and the number of its values, as its node says.
+    /// See [`TableReader::counted`].
     pub(super) fn counted(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
         if !self.seek(key)? {
             return Ok(None);
@@ -71,8 +70,8 @@ impl<'r> Cursor<'r> {
         Ok(if found { Some(self.keys.node()?.key.to_vec()) } else { None })
     }
 
-    /// Returns the next key and value, or `None` after the last.
-    #[allow(clippy::should_implement_trait)] // The returned bytes are valid until the next call.
+    /// Returns the next key and value; `None` after the last.
+    #[allow(clippy::should_implement_trait, reason = "the bytes are valid until the next call")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.named(Self::step)?;
         if self.state == State::End {
@@ -88,7 +87,8 @@ impl<'r> Cursor<'r> {
         Ok(Some((node.key, value)))
     }
 
-    /// Returns all values of the key before the current one, at first those of the last key; `None` before the first.
+    /// Moves to the previous key, or to the last key if the cursor has not been moved, and returns all values of the key;
+    /// `None` before the first key.
     pub fn previous(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         self.named(|cursor| {
             let store = cursor.store();
@@ -116,7 +116,7 @@ impl<'r> Cursor<'r> {
         })
     }
 
-    /// Skips the remaining values of the key: `next` returns the first value of the next key.
+    /// Skips the remaining values of the key, so that `next` returns the first value of the next key.
     pub fn skip(&mut self) {
         if self.state == State::Given {
             if let Some(values) = self.values.take() {
@@ -154,7 +154,7 @@ impl<'r> Cursor<'r> {
         self.at_key(more)
     }
 
-    /// Makes the key at the position of `keys` the current one, if there is one.
+    /// Makes the key at the position of `keys` the current key. `found` says whether there is one.
     fn at_key(&mut self, found: bool) -> Result<()> {
         self.state = if found { State::Found } else { State::End };
         self.values = None;
@@ -184,31 +184,31 @@ impl<'r> Cursor<'r> {
     }
 }
 
-/// A cursor that holds the record at its position.
+/// A cursor with a copy of the record at its position.
 pub struct Peekable<'r> {
     cursor: Cursor<'r>,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    /// The cursor is at a record, not at the end.
+    /// Whether the cursor is at a record. If not, it is at the end.
     pub live: bool,
-    /// The record is the first of its key.
+    /// Whether the value is the first one of its key.
     pub is_first: bool,
 }
 
 impl<'r> Peekable<'r> {
-    /// Starts at the first key that is not below `key`; an empty key is the beginning.
+    /// Starts at the first key that is at least `key`; with an empty `key`, at the first key.
     pub fn new(table: &TableReader<'r>, key: &[u8]) -> Result<Self> {
-        let (cursor, kept) = (table.cursor()?, Vec::new());
-        let mut new = Self { cursor, key: kept, value: Vec::new(), live: false, is_first: true };
+        let cursor = table.cursor()?;
+        let mut peekable = Self { cursor, key: Vec::new(), value: Vec::new(), live: false, is_first: true };
         if key.is_empty() {
-            new.step()?;
+            peekable.step()?;
         } else {
-            new.seek(key)?;
+            peekable.seek(key)?;
         }
-        Ok(new)
+        Ok(peekable)
     }
 
-    /// Moves to the first key that is not below `key`.
+    /// Moves to the first key that is at least `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.cursor.seek(key)?;
         self.step()
@@ -235,12 +235,13 @@ impl<'r> Peekable<'r> {
     }
 }
 
-/// Iterates over the keys of a table and returns the number of values of each, without reading the trees of values.
+/// Iterates over the keys of a table without reading their trees of values.
 pub struct Keys<'r> {
     table: TableReader<'r>,
     path: Path,
     /// The values of the key, if they are on a sub-page.
     few: Option<View>,
+    /// Whether `next` has been called.
     begun: bool,
 }
 
@@ -250,7 +251,7 @@ pub struct KeyValues<'k> {
     pub key: &'k [u8],
     /// Number of values of the key.
     pub count: u64,
-    /// The first value; `None` if the values have a tree, or if it is on overflow pages.
+    /// The first value; `None` if the values have a tree, or if the value is on overflow pages.
     pub first: Option<&'k [u8]>,
     /// Number of pages of the tree of values.
     pub pages: u64,
@@ -271,8 +272,8 @@ impl<'r> TableReader<'r> {
 }
 
 impl Keys<'_> {
-    /// Returns the next key, or `None` after the last.
-    #[allow(clippy::should_implement_trait)] // The returned bytes are valid until the next call.
+    /// Returns the next key; `None` after the last.
+    #[allow(clippy::should_implement_trait, reason = "the bytes are valid until the next call")]
     pub fn next(&mut self) -> Result<Option<KeyValues<'_>>> {
         let name = self.table.name;
         self.step().map_err(|error| error.of_table(name))
@@ -295,16 +296,16 @@ impl Keys<'_> {
         }
         self.path.count_visited(pages)?;
         let leaf = self.path.node()?;
-        let alone = (leaf.flags & (node::DUPDATA | node::BIGDATA) == 0).then_some(leaf.data);
-        let first = self.few.as_ref().map(|few| few.key(0)).or(alone);
+        let single = (leaf.flags & (node::DUPDATA | node::BIGDATA) == 0).then_some(leaf.data);
+        let first = self.few.as_ref().map(|few| few.key(0)).or(single);
         Ok(Some(KeyValues { key: leaf.key, count, first, pages }))
     }
 }
 
-/// Returns the number of pages of a tree, which must not exceed the file's `most` pages.
-fn tree_pages(tree: &Table, most: u64) -> Result<u64> {
-    let parts = [tree.branch_pages, tree.leaf_pages, tree.overflow_pages];
-    let report = parts.into_iter().try_fold(0_u64, u64::checked_add);
-    let lie = || Error::corrupt(tree.root, "a tree of more pages than the file has");
-    report.filter(|pages| *pages <= most).ok_or_else(lie)
+/// Returns the number of pages of a tree as its record says. Fails if the file, of `file_pages` pages, has fewer.
+fn tree_pages(tree: &Table, file_pages: u64) -> Result<u64> {
+    let counts = [tree.branch_pages, tree.leaf_pages, tree.overflow_pages];
+    let sum = counts.into_iter().try_fold(0_u64, u64::checked_add);
+    let too_many = || Error::corrupt(tree.root, "a tree of more pages than the file has");
+    sum.filter(|pages| *pages <= file_pages).ok_or_else(too_many)
 }

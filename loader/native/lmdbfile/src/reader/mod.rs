@@ -1,4 +1,4 @@
-//! Reads a file without trusting it: damage results in errors, never in a panic or an endless loop.
+//! Reads a file without trusting it: damage leads to errors, never to a panic or an endless loop.
 
 mod contents;
 mod cursor;
@@ -23,7 +23,7 @@ pub use walk::{PageKind, PageUsage, PageUse};
 use crate::meta::Meta;
 use crate::{Flags, Layout, Order, Result, Table};
 
-/// A snapshot of a file. Its pages must not change meanwhile: nobody writes, or a reader slot protects it.
+/// A snapshot of a file. Its pages must not change: nobody writes, or a reader slot protects the snapshot.
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) store: BlockCache,
@@ -31,7 +31,6 @@ pub struct Reader {
     tables: BTreeMap<Vec<u8>, NamedTable>,
 }
 
-/// A table of the file.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedTable {
     /// The name for messages.
@@ -59,7 +58,7 @@ impl Reader {
         self.meta.map_size
     }
 
-    /// Returns the number of pages up to the last one in use, including the meta pages.
+    /// Returns the number of pages up to the last page in use, including the meta pages.
     pub fn pages(&self) -> u64 {
         self.meta.last_page + 1
     }
@@ -69,12 +68,12 @@ impl Reader {
         self.meta.txn
     }
 
-    /// Returns whether the file has all pages; it may lack the last ones while they are free.
+    /// Returns whether the file has all pages. It may lack the last pages if these are free.
     pub fn is_whole(&self) -> bool {
         self.store.source.pages == self.pages()
     }
 
-    /// Returns the records of the table of free pages and of the main table, from the meta page.
+    /// Returns the records of the table of free pages and of the main table, which are in the meta page.
     pub fn system_tables(&self) -> [Table; 2] {
         [self.meta.free, self.meta.main]
     }
@@ -89,7 +88,7 @@ impl Reader {
         self.tables.iter().map(|(name, table)| (name.as_slice(), table.record))
     }
 
-    /// Sets the orders of a table whose owner gave LMDB its own comparison functions.
+    /// Sets the orders of a table whose owner gives LMDB its own comparison functions.
     pub fn set_orders(&mut self, name: &[u8], key_order: Order, value_order: Order) {
         if let Some(table) = self.tables.get_mut(name) {
             table.rules = TreeRules::table(table.record.flags, key_order, value_order);
@@ -98,15 +97,14 @@ impl Reader {
 
     /// Returns the rules of the table with this name, or those that `flags` imply if there is none.
     pub(crate) fn rules_of(&self, name: &[u8], flags: Flags) -> TreeRules {
-        let known = self.tables.get(self.layout().name(name));
-        known.map_or_else(|| TreeRules::of_flags(flags), |table| table.rules)
+        let table = self.tables.get(self.layout().name(name));
+        table.map_or_else(|| TreeRules::of_flags(flags), |table| table.rules)
     }
 
     /// Returns all orders that occur in the tables.
     fn orders(&self) -> Vec<Order> {
-        let mut orders = vec![Order::Bytes, Order::Integer]; // Integer: of the free pages.
-        let own = self.tables.values().flat_map(|table| table.rules.both_orders());
-        for order in own {
+        let mut orders = vec![Order::Bytes, Order::Integer]; // `Integer` is that of the table of free pages.
+        for order in self.tables.values().flat_map(|table| table.rules.both_orders()) {
             if !orders.iter().any(|known| known.is(order)) {
                 orders.push(order);
             }
@@ -162,7 +160,7 @@ impl<'r> TableReader<'r> {
         Ok(values)
     }
 
-    /// Returns the value of the key that equals `like` in the order of values, even if its bytes differ.
+    /// Returns the value of the key that compares as equal to `like`, even if its bytes differ.
     pub fn find(&self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
         self.cursor()?.find(key, like)
     }
@@ -182,8 +180,8 @@ impl<'r> TableReader<'r> {
         Ok(self.find(key, value)?.is_some_and(|found| found == value))
     }
 
-    /// Returns ascending keys that divide the table, from the highest level of pages that has `wanted` of them, or else
-    /// from the lowest level of branches. The part before the first key is as large as the others.
+    /// Returns ascending keys that divide the table into parts of similar size, also before the first key. The keys are from
+    /// the highest level of branches that has at least `wanted` keys, or else from the lowest level of branches.
     pub fn cuts(&self, wanted: usize) -> Result<Vec<Vec<u8>>> {
         self.find_cuts(wanted).map_err(|error| error.of_table(self.name))
     }
@@ -200,11 +198,12 @@ impl<'r> TableReader<'r> {
         Ok(keys)
     }
 
-    /// Returns the children of branch pages, and the keys between them; `keys` separate `pages`.
+    /// Returns the keys between the children of the branches `pages`, and these children. `keys` are the keys between
+    /// `pages`.
     fn level_below(&self, keys: &[Vec<u8>], pages: &[u64]) -> Result<(Vec<Vec<u8>>, Vec<u64>)> {
         let (mut below, mut children) = (Vec::new(), Vec::new());
         for (at, &page) in pages.iter().enumerate() {
-            // The first key of a branch has no meaning; the separator above it is used instead.
+            // The first key of a branch has no meaning, so the key in the branch above is used.
             let from = at.checked_sub(1).map(|before| &keys[before]);
             let within = Within { from, to: keys.get(at) };
             let branch = self.rules.branch(page, &self.store.view(page)?, within.borrowed())?;

@@ -1,4 +1,4 @@
-//! Opens a snapshot of a file; `mdb_env_read_header` likewise picks the newest.
+//! Opens a snapshot of a file: the newest, as `mdb_env_read_header` does.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,16 +16,17 @@ use crate::meta::{Head, Meta};
 use crate::source::PageSource;
 use crate::{Error, Layout, Result};
 
-/// Maximum number of attempts to read the meta pages until two in a row agree.
+/// Maximum number of attempts to read the meta pages twice without a change.
 const TRIES: u32 = 1000;
 
 impl Reader {
-    /// Opens the newer of the two meta pages; both must be intact, or LMDB would refuse the file.
+    /// Opens the newest snapshot. Fails unless both meta pages are intact, because LMDB would refuse the file.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_at(path, None)
     }
 
-    /// Opens a file whose pages are in no order and mostly in the page cache: reads page by page, with little memory.
+    /// Opens a file whose tables are scattered over the file and mostly in the page cache: reads page by page, with little
+    /// memory.
     pub fn open_scattered(path: &Path) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;
@@ -37,11 +38,12 @@ impl Reader {
         open().map_err(|error: Error| error.of_file(path))
     }
 
-    /// Opens the newest snapshot for a caller with a reader slot of transaction `txn`: that one, or a later one.
+    /// Opens the newest snapshot for a caller with a reader slot of transaction `txn`: the snapshot of `txn` or a later one.
     ///
-    /// A slot protects the pages of later snapshots too, because LMDB reuses a page only if all readers began after the
-    /// transaction that freed it (`mdb_page_alloc`). So the caller need not outrun the writers, whose second commit
-    /// overwrites the meta page of `txn`. `None`: nobody writes, or the caller detects a change from the meta pages.
+    /// The slot also protects the pages of later snapshots, because LMDB reuses a page only if all readers began after the
+    /// transaction that freed the page (`mdb_page_alloc`). So it does no harm if writers commit before the file is opened,
+    /// although the second commit overwrites the meta page of `txn`. `txn` is `None` if nobody writes, or if the caller
+    /// notices changes by the meta pages.
     pub fn open_at(path: &Path, txn: Option<u64>) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;
@@ -55,8 +57,8 @@ impl Reader {
         open().map_err(|error: Error| error.of_file(path))
     }
 
-    /// Opens the snapshot of a meta page; `page` is that page or at least its beginning. A reader slot in the lock file
-    /// must protect it.
+    /// Opens the snapshot of the meta page that begins with `page`. A reader slot in the lock file must protect the
+    /// snapshot.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
         let open = || {
             let Head { layout, meta } = Head::of_page(page)?;
@@ -83,7 +85,7 @@ impl Reader {
     }
 }
 
-/// Returns the number of pages that may be in use: a file may lack its last pages if they are free.
+/// Returns the number of pages of the snapshot that the file has. It may lack the last pages if these are free.
 fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
     let in_file = file.metadata()?.len() / layout.page_size as u64;
     let pages = in_file.min(meta.last_page + 1);
@@ -93,7 +95,7 @@ fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
     Ok(pages)
 }
 
-/// Returns the newer meta page, read until two readings agree, since a writer may be changing it.
+/// Returns the newer meta page. Reads until two readings agree, because a writer may change the meta pages meanwhile.
 fn settled(file: &File) -> Result<Head> {
     let newer = || {
         Head::read_newer(|room, offset| {
@@ -115,7 +117,7 @@ fn settled(file: &File) -> Result<Head> {
         }
         last = again;
     }
-    // The meta pages change too fast to be read.
+    // The meta pages changed at each attempt.
     Err(std::io::Error::from(rustix::io::Errno::BUSY).into())
 }
 

@@ -11,20 +11,21 @@ use crate::layout::node;
 use crate::meta::NO_PAGE;
 use crate::{Error, Result, Table};
 
-/// Position in a tree, or in a sub-page, which is a tree of one leaf.
+/// A position in a tree, or on a sub-page, which counts as a tree with one leaf.
 pub(crate) struct Path {
-    /// `None`: the only level is a sub-page.
+    /// `None` if the tree is a sub-page.
     root: Option<u64>,
     depth: usize,
     rules: TreeRules,
+    /// From the root down to the leaf.
     levels: Vec<Level>,
-    /// Number of pages that may still be visited: in an intact tree a path meets no page twice.
+    /// Number of pages that may still be visited. The budget ends endless loops: in an intact file no page is visited twice.
     pub budget: u64,
 }
 
-/// The values of a key.
+/// Where the values of a key are.
 pub(crate) enum NodeValues {
-    /// A single value, in the node or on overflow pages.
+    /// The single value is in the node or on overflow pages.
     One,
     SubPage(View),
     Tree(Table),
@@ -53,7 +54,7 @@ impl Path {
         Ok(Self { root, depth, rules, levels: Vec::new(), budget })
     }
 
-    /// Starts at the first value of a sub-page, which belongs to a node of page `number`.
+    /// Returns the path to the first value of a sub-page, which is in a node of page `number`.
     pub fn in_sub_page(number: u64, view: View, rules: TreeRules, budget: u64) -> Self {
         let levels = vec![Level { number, view, at: 0 }];
         Self { root: None, depth: 1, rules, levels, budget }
@@ -97,7 +98,7 @@ impl Path {
         Ok(false)
     }
 
-    /// Moves to the first node whose key is not below `key`. Returns whether there is one.
+    /// Moves to the first node whose key is at least `key`. Returns whether there is one.
     pub fn seek(&mut self, store: &BlockCache, key: &[u8]) -> Result<bool> {
         self.restart(store)?;
         while let Some(last) = self.levels.last_mut() {
@@ -162,10 +163,10 @@ impl Path {
         self.levels.last().map_or(NO_PAGE, |level| level.number)
     }
 
-    /// Counts pages against the budget.
+    /// Subtracts pages from the budget.
     pub fn count_visited(&mut self, pages: u64) -> Result<()> {
-        let left = self.budget.checked_sub(pages);
-        self.budget = left.ok_or_else(|| used_twice(self.page()))?;
+        let budget = self.budget.checked_sub(pages);
+        self.budget = budget.ok_or_else(|| used_twice(self.page()))?;
         Ok(())
     }
 
@@ -187,7 +188,7 @@ impl Path {
         Ok(false)
     }
 
-    /// `in_order`: the caller goes through the tree in key order.
+    /// Descends to page `number`. `in_order` is set if the caller visits the keys of the tree in order.
     fn enter(&mut self, store: &BlockCache, number: u64, in_order: bool) -> Result<()> {
         self.count_visited(1)?;
         let is_leaf = self.levels.len() + 1 == self.depth;
@@ -197,7 +198,7 @@ impl Path {
         Ok(())
     }
 
-    /// Returns the bounds of the keys below the position, which is on a branch.
+    /// Returns the bounds of the keys below the position, which must be on a branch.
     fn within(&self) -> Within<&[u8]> {
         let mut levels = self.levels.iter().rev();
         let from = levels.clone().find(|level| level.at > 0);
@@ -207,7 +208,7 @@ impl Path {
 }
 
 impl Level {
-    /// Returns the first index from `from` on for whose key `before` is false.
+    /// Returns the first index from `from` on whose key is not `before`, by binary search.
     fn bound(&self, from: usize, before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (from, self.view.count);
         while low < high {

@@ -1,4 +1,4 @@
-//! Rules for the pages of a tree. All readers apply them, and so report damage in the same words.
+//! The rules for the pages of a tree. All readers apply them, so that they report damage in the same words.
 
 use std::cmp::Ordering;
 
@@ -28,9 +28,10 @@ enum Role {
     Values(Kind),
 }
 
-/// The position of a page in its tree.
+/// What the tree above a page says about it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'k> {
+    /// The page is on the lowest level.
     pub is_leaf: bool,
     pub within: Within<&'k [u8]>,
 }
@@ -49,7 +50,7 @@ impl TreeRules {
         Self { flags, role: Role::Table, order, value_order }
     }
 
-    /// Returns the rules of a tree of values. `size` is that of each value, or 0 if sizes differ.
+    /// Returns the rules of a tree of values. `size` is the size of each value in bytes, or 0 if sizes differ.
     pub const fn values(&self, size: u32) -> Self {
         let kind = match size as usize {
             0 => Kind::Leaf,
@@ -88,14 +89,15 @@ impl TreeRules {
         }
     }
 
-    /// Parses the page and returns its content if it is allowed in this place.
+    /// Parses a page and returns its contents. Fails unless the rules allow them at this place.
     pub fn page(&self, number: u64, view: &View, place: Place<'_>) -> Result<Contents> {
         let contents = Contents::new(view, self.orders());
         self.check(number, &contents, self.orders(), place)?;
         Ok(contents)
     }
 
-    /// Refuses contents not allowed in this place. `orders` are those checked when the page was parsed.
+    /// Refuses contents that are not allowed at this place. `orders` are the orders that were checked when the page was
+    /// parsed.
     pub fn check(&self, number: u64, contents: &Contents, orders: Orders<'_>, place: Place<'_>) -> Result<()> {
         let checked = match contents {
             Contents::Branch(branch) if !place.is_leaf => {
@@ -108,7 +110,8 @@ impl TreeRules {
         checked.map_err(|what| Error::corrupt(number, what))
     }
 
-    /// Checks a page without returning its content. `again`: it passed these rules before, in whatever place.
+    /// Checks a page without returning its contents. `again` is set if the page has passed these rules before, perhaps at
+    /// another place: then only what depends on the place is checked.
     pub fn check_view(&self, number: u64, view: &View, place: Place<'_>, again: bool) -> Result<()> {
         let checked = match view.kind {
             Kind::Branch if !place.is_leaf => {
@@ -143,7 +146,8 @@ impl TreeRules {
         leaf.others.as_ref().map_or(Ok(()), |others| self.check_others(others, found))
     }
 
-    /// A leaf's first key may equal the separator before it, but a branch's separators must be greater.
+    /// Checks the bounds of a page. A leaf's first key may equal the separator before the leaf, but the separators on a
+    /// branch must be greater than the one before the branch.
     fn check_within(&self, (first, last): (&[u8], &[u8]), place: Place<'_>) -> PageCheck<()> {
         let above = place.within.from.is_none_or(|from| match self.order.compare(from, first) {
             Ordering::Less => true,
@@ -188,10 +192,10 @@ impl TreeRules {
         require(fits && record.entries > 0 && record.depth > 0, what)
     }
 
-    /// Checks that the record agrees with the counts in `seen` of its tree.
+    /// Refuses a record whose counts differ from `seen`, those of its tree.
     ///
-    /// Since LMDB 0.9.36 (OpenLDAP 2.6.14) the record of a DUPSORT table also counts the pages of its trees of values,
-    /// but only their changes (`mdb_subdb_adjust`): for a file older than the program these numbers mean nothing.
+    /// The page counts of a DUPSORT table are not checked: since LMDB 0.9.36 (OpenLDAP 2.6.14) they also include changes to
+    /// the number of pages of its trees of values (`mdb_subdb_adjust`), but not the pages from before the upgrade.
     pub fn check_record(&self, record: &Table, seen: &Table) -> Result<()> {
         let pages_count = matches!(self.role, Role::Values(_)) || !self.flags.contains(Flags::DUPSORT);
         let pages = |table: &Table| (table.branch_pages, table.leaf_pages, table.overflow_pages);

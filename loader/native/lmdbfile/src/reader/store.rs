@@ -1,4 +1,4 @@
-//! A cache of blocks of the file, read into our own memory: access to a mapped file that is truncated would raise
+//! A cache of blocks of the file. They are read, not mapped, because access to a mapped file that is truncated raises
 //! SIGBUS.
 
 use std::cell::{Cell, RefCell};
@@ -14,15 +14,16 @@ use disk::Buffer;
 
 /// Bytes of a block.
 const BLOCK: usize = 64 << 10;
-/// Number of cached blocks, each in one of the two slots for its number. Few enough to stay in the CPU's cache.
+/// Number of cached blocks, few enough to stay in the CPU's cache. Each block has the choice between two slots.
 const SLOTS: usize = 48;
-/// Blocks that a sequential reader reads at a time from the disk.
+/// Number of blocks that a sequential reader reads from the disk at a time.
 const AHEAD: u64 = 16;
+/// Number of blocks that a sequential reader reads from the page cache at a time.
 const AHEAD_IN_CACHE: u64 = 4;
 /// Number of cached pages if blocks are single pages.
 const SCATTERED_SLOTS: usize = 64;
 
-/// Number of jumps after which the pages count as unordered.
+/// Number of jumps after which the pages of trees count as scattered.
 const JUMPS: u32 = 256;
 
 type Slot = Option<Block>;
@@ -31,7 +32,7 @@ type Slot = Option<Block>;
 struct Block {
     number: u64,
     bytes: Arc<Buffer>,
-    /// Pages of the block that passed the rules of a tree, with these rules.
+    /// The pages of the block that have passed the rules of a tree, with these rules.
     checked: Vec<Option<(TreeRules, View)>>,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct BlockCache {
     slots: RefCell<Vec<Slot>>,
     /// Bytes of a block.
     block: Cell<usize>,
-    /// The pages of trees are scattered over the file, so blocks are single pages.
+    /// The pages of trees are scattered over the file, so that blocks are single pages.
     scattered: Cell<bool>,
     /// Blocks of a tree that did not follow the previously read block, minus those that did.
     jumps: Cell<u32>,
@@ -70,7 +71,7 @@ impl BlockCache {
         Self::of(Arc::clone(&self.source), self.block.get(), slots, self.scattered.get())
     }
 
-    /// Returns a page of a tree, checked. `in_order`: the caller goes through the tree in key order.
+    /// Returns a checked page of a tree. `in_order` is set if the caller visits the keys of the tree in order.
     pub fn checked(&self, number: u64, rules: &TreeRules, place: Place<'_>, in_order: bool) -> Result<View> {
         if let Some(view) = self.cached_view(number, rules) {
             return rules.check_view(number, &view, place, true).map(|()| view);
@@ -103,7 +104,7 @@ impl BlockCache {
         self.source.view_in(block, range, number)
     }
 
-    /// Returns a page of a tree for a caller that goes through it in key order.
+    /// Returns a page of a tree for a caller that visits the keys of the tree in order.
     pub fn next_view(&self, number: u64) -> Result<View> {
         if !self.scattered.get() {
             self.count_jump(number);
@@ -115,10 +116,10 @@ impl BlockCache {
         Ok(view)
     }
 
-    /// Returns a page for the look-up of a key. Blocks serve look-ups that are near one another; once they have caused
-    /// much of the file to be read, single pages are read instead.
+    /// Returns a page for the look-up of a key. Reads blocks at first, for look-ups of neighbouring keys. Reads single pages
+    /// once many blocks have been read (see `PageSource::count_lookup`).
     fn lookup_view(&self, number: u64) -> Result<View> {
-        if !self.scattered.get() && !self.is_near(number) && self.source.seek(self.block.get()) {
+        if !self.scattered.get() && !self.is_near(number) && self.source.count_lookup(self.block.get()) {
             self.scatter();
         }
         self.view(number)
@@ -131,7 +132,7 @@ impl BlockCache {
         (block.saturating_sub(1)..=block).any(|near| cached(&mut slots, near).is_some())
     }
 
-    /// Counts jumps, to detect whether the pages of trees are contiguous.
+    /// Counts jumps, which show whether the pages of trees are contiguous or scattered.
     fn count_jump(&self, number: u64) {
         let (block, _) = self.place(number);
         let mut slots = self.slots.borrow_mut();
@@ -147,7 +148,7 @@ impl BlockCache {
         }
     }
 
-    /// Switches to single pages read through the page cache.
+    /// Switches to single pages, which are read through the page cache.
     fn scatter(&self) {
         self.scattered.set(true);
         self.block.set(self.source.layout.page_size);
@@ -155,7 +156,7 @@ impl BlockCache {
         self.source.prefetch_all();
     }
 
-    /// Returns a value on overflow pages, and the number of these pages.
+    /// Reads a value on overflow pages. Returns the value and the number of these pages.
     pub fn large_value(&self, node: LargeNode) -> Result<(Vec<u8>, u64)> {
         let large = self.large(node)?;
         let mut value = vec![0; node.size];
@@ -163,14 +164,15 @@ impl BlockCache {
         Ok((value, large.pages))
     }
 
-    /// Returns the location of the value without reading it.
+    /// Checks and returns the overflow pages of a value, and reads only the first of them.
     pub fn large(&self, node: LargeNode) -> Result<Large> {
         let (block, range) = self.page(node.first, true)?;
         let page = block.get(range).ok_or_else(|| cut(node.first))?;
         self.source.large(page, node)
     }
 
-    /// Returns the block of a page and the page's range in it, unless the file ends before. `in_order` as in `checked`.
+    /// Returns the block of a page, and the range of the page in the block, which is shorter at the end of the file.
+    /// `in_order` as in `checked`.
     fn page(&self, number: u64, in_order: bool) -> Result<(Arc<Buffer>, Range<usize>)> {
         self.source.check(number)?;
         let (block, at) = self.place(number);
@@ -184,7 +186,7 @@ impl BlockCache {
         (number / in_block, usize::try_from(number % in_block).unwrap_or(0))
     }
 
-    /// `in_order`: the following blocks are read ahead if the previous one is cached.
+    /// Returns a block. If `in_order` is set and the previous block is cached, also reads the following blocks.
     fn block(&self, number: u64, in_order: bool) -> Result<Arc<Buffer>> {
         let mut slots = self.slots.borrow_mut();
         if let Some(block) = cached(&mut slots, number) {
@@ -200,8 +202,8 @@ impl BlockCache {
         let mut blocks: Vec<_> = (number..number + count).map(|at| reused(&mut slots, at, size)).collect();
         self.read(&mut blocks, offset)?;
         for (number, bytes) in (number..).zip(blocks).filter(|(at, bytes)| *at == number || bytes.len() == size) {
-            let place = pair(number, &slots);
-            slots[place] = Some(Block { number, bytes: Arc::new(bytes), checked: Vec::new() });
+            let slot = pair(number, &slots);
+            slots[slot] = Some(Block { number, bytes: Arc::new(bytes), checked: Vec::new() });
         }
         Ok(cached(&mut slots, number).map_or_else(|| Arc::new(Buffer::new(0)), |block| Arc::clone(&block.bytes)))
     }
@@ -219,8 +221,8 @@ impl BlockCache {
     }
 }
 
-/// Returns the first slot of the number's pair, which has the block used last. With pairs, a root that is used again
-/// and again is not evicted by every leaf that maps to its slot.
+/// Returns the index of the first of the two slots for a block; of these, the first has the block that was used last. With
+/// two slots, a root that is used again and again is not evicted by each leaf with the same slots.
 fn pair(number: u64, slots: &[Slot]) -> usize {
     usize::try_from(number % (slots.len() as u64 / 2)).unwrap_or(0) * 2
 }
@@ -233,7 +235,7 @@ fn cached(slots: &mut [Slot], number: u64) -> Option<&mut Block> {
     slots[at].as_mut().filter(|block| block.number == number)
 }
 
-/// Returns the memory of the block in the slot for reuse, unless a view still refers to it.
+/// Returns a buffer for block `number`: that of the block in its slot, unless a view still refers to that block.
 fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
     let at = pair(number, slots);
     if cached(slots, number).is_none() {

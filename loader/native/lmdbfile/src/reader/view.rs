@@ -1,4 +1,4 @@
-//! A view of a page or sub-page. All offsets are checked before any is followed.
+//! Views of pages and sub-pages. All offsets of a page are checked before any is used.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,34 +16,35 @@ pub(crate) enum Kind {
     Leaf2(usize),
 }
 
-/// Part of a block of the file.
+/// A checked page or sub-page in a block of the file.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     block: Arc<Buffer>,
     range: Range<usize>,
     layout: Layout,
     pub kind: Kind,
+    /// Number of nodes, or of values of a LEAF2 page; at least 1.
     pub count: usize,
 }
 
-/// A leaf's node, or a value of a LEAF2 page as a key without data.
+/// A node of a leaf, or a value of a LEAF2 page as a key without data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node<'a> {
     pub flags: u16,
-    /// Size of the value, even if it is on overflow pages.
+    /// Size of the value in bytes, also if the value is on overflow pages.
     pub size: usize,
     pub key: &'a [u8],
     /// The value, or its large pointer.
     pub data: &'a [u8],
 }
 
-/// The result of checking a page. An error states the defect; the caller adds page and table.
+/// The result of a check of a page. The error says what is wrong; the caller adds the page and the table.
 pub(crate) type PageCheck<T> = Result<T, &'static str>;
 
 pub(crate) const OTHER_KIND: &str = "a page of the wrong kind for its position";
 
 impl View {
-    /// Returns a view of a page of a tree. `range` lies within the block.
+    /// Returns a view of a page of a tree. `range` must lie within the block.
     pub fn page(block: Arc<Buffer>, range: Range<usize>, layout: Layout) -> PageCheck<Self> {
         let header = layout.header(&block[range.clone()]);
         let kind = kind(header.flags, header.pad)?;
@@ -61,7 +62,7 @@ impl View {
         }
     }
 
-    /// Returns a view of the sub-page in a leaf's node.
+    /// Returns a view of the sub-page in node `at` of a leaf.
     pub fn sub_page(&self, at: usize) -> PageCheck<Self> {
         let (_, data) = self.node_ranges(self.pointer(at));
         let start = self.range.start;
@@ -75,8 +76,8 @@ impl View {
         Self::page(Arc::clone(&self.block), range, self.layout)
     }
 
-    /// Checks that nodes lie between `upper` and the end of the page and together need no more room than that, so that
-    /// reading them takes no more work than the page has bytes.
+    /// Checks that all nodes lie between `upper` and the end of the page, and that the sum of their sizes is at most this
+    /// room: so nodes that overlap cannot make reading a page slow.
     fn check_nodes(&self, lower: usize, upper: usize) -> PageCheck<()> {
         let end = self.range.len();
         if lower > upper || upper > end {
@@ -89,8 +90,8 @@ impl View {
                 return Err("a pointer to outside of its page");
             }
             let node_end = self.node_ranges(start).1.end;
-            let left = room.checked_sub(even(node_end - start));
-            room = left.filter(|_| node_end <= end).ok_or("a node that ends outside of its page")?;
+            let remaining = room.checked_sub(even(node_end - start));
+            room = remaining.filter(|_| node_end <= end).ok_or("a node that ends outside of its page")?;
         }
         Ok(())
     }
@@ -105,34 +106,34 @@ impl View {
         self.layout.pointer(self.bytes(), self.layout.page_header() + 2 * at)
     }
 
-    /// Ranges of the key and the data of the node at `start`.
+    /// Returns the ranges of the key and of the data of the node at offset `start`.
     #[inline]
     fn node_ranges(&self, start: usize) -> (Range<usize>, Range<usize>) {
         let bytes = self.bytes();
         let key = key_range(bytes, start);
         let size = match self.kind {
             Kind::Branch => 0,
-            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => self.layout.large_pointer_size(),
+            _ if read_u16(bytes, start + 4) & node::BIGDATA != 0 => self.layout.format.large_pointer_size(),
             _ => size(bytes, start),
         };
         let data = key.end + self.layout.key_pad(key.len());
         (key, data..data + size)
     }
 
-    /// Returns the length of the longest key that LMDB puts on such a page.
+    /// Returns the maximum size of a key in bytes.
     #[inline]
     pub const fn max_key(&self) -> usize {
         self.layout.max_key()
     }
 
-    /// Returns flags and key size of a node; `at` is below `count`, the page a leaf of nodes.
+    /// Returns the flags and the key size of node `at`, which must be below `count`. The page must be a leaf with nodes.
     #[inline]
     pub fn node_head(&self, at: usize) -> (u16, usize) {
         let (bytes, start) = (self.bytes(), self.pointer(at));
         (read_u16(bytes, start + 4), read_u16(bytes, start + 6).into())
     }
 
-    /// Returns the node at `at`, which is below `count`; the page is not a branch.
+    /// Returns node or value `at`, which must be below `count`. The page must not be a branch.
     #[inline]
     pub fn node(&self, at: usize) -> Node<'_> {
         let bytes = self.bytes();
@@ -146,19 +147,17 @@ impl View {
         Node { flags, size: size(bytes, start), key: &bytes[key], data: &bytes[data] }
     }
 
-    /// Returns the offset of a node's data; `at` is below `count`, and the page is not LEAF2.
+    /// Returns the offset of the data of node `at`, which must be below `count`. The page must have nodes.
     pub fn data_start(&self, at: usize) -> usize {
         self.node_ranges(self.pointer(at)).1.start
     }
 
-    /// Returns the child of a branch at `at`, which is below `count`.
+    /// Returns child `at` of a branch, which must be below `count`.
     pub fn child(&self, at: usize) -> u64 {
-        let start = self.pointer(at);
-        let part = |offset| u64::from(read_u16(self.bytes(), start + offset));
-        part(0) | part(2) << 16 | part(4) << 32
+        Layout::child(self.bytes(), self.pointer(at))
     }
 
-    /// Returns the index of the first key with a meaning: that of a branch's first child has none.
+    /// Returns the index of the first key that has a meaning: the key of a branch's first child has none.
     pub fn first(&self) -> usize {
         (self.count - 1).min(usize::from(self.kind == Kind::Branch))
     }
@@ -168,7 +167,7 @@ impl View {
         (self.key(self.first()), self.key(self.count - 1))
     }
 
-    /// Returns the key at `at`, for any kind of page.
+    /// Returns key `at` of a page of any kind.
     #[inline]
     pub fn key(&self, at: usize) -> &[u8] {
         if let Kind::Leaf2(_) = self.kind {
@@ -191,14 +190,14 @@ impl Node<'_> {
     }
 }
 
-/// Returns the range of the key of the node at `start`.
+/// Returns the range of the key of the node at offset `start`.
 #[inline]
 fn key_range(bytes: &[u8], start: usize) -> Range<usize> {
     let key = start + NODE_HEADER;
     key..key + usize::from(read_u16(bytes, start + 6))
 }
 
-/// Returns the size of the value of the node at `start` of a leaf.
+/// Returns the size in bytes of the value of a leaf's node at offset `start`.
 #[inline]
 fn size(bytes: &[u8], start: usize) -> usize {
     usize::from(read_u16(bytes, start)) | usize::from(read_u16(bytes, start + 2)) << 16

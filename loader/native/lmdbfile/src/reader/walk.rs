@@ -1,4 +1,4 @@
-//! Visits every page of a snapshot once and accounts for all of them.
+//! Visits every page of a snapshot once, and accounts for all pages.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,67 +42,60 @@ pub struct PageUsage {
     pub overflow: u64,
     /// Number of pages listed in the table of free pages.
     pub free: u64,
-    /// Pages neither used nor free, which LMDB never leaves.
+    /// Pages that are neither used nor free. LMDB never leaves such pages.
     pub unreachable: Vec<Range<u64>>,
 }
 
 impl Reader {
-    /// Visits every page that the snapshot uses, in the order of the tables' names and keys.
+    /// Visits every page that the snapshot uses, by table name and key.
     ///
-    /// Checks the structure of all tables: the order of keys, separators and values, depths, and the numbers of pages
-    /// and values in each record. A page used twice is an error. The content of overflow pages is not read.
+    /// Checks the structure of all tables: the order of keys, separators and values, the depths, and the numbers of pages
+    /// and values in each record. Refuses a page that is used twice. The contents of overflow pages are not read.
     pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<PageUsage> {
-        let (found, damage) = self.survey(None, &mut |page| {
+        let (usage, damage) = self.survey(None, &mut |page| {
             visit(page);
             true
         });
-        damage.into_iter().next().map_or(Ok(found), Err)
+        damage.into_iter().next().map_or(Ok(usage), Err)
     }
 
-    /// Works like [`walk`](Self::walk), but continues with the next table after damage: returns the usage of the
-    /// others, and the first damage of each. Unreachable pages are listed only if there is no damage. If `visit`
-    /// returns `false`, the walk ends and the last damage is the cancellation.
+    /// Does the same as [`walk`](Self::walk), but continues with the next table after damage. Returns the pages visited,
+    /// and the first damage of each table. Unreachable pages are listed only if there is no damage. If `visit` returns
+    /// false, the walk ends, and the last damage is the cancellation.
     ///
-    /// `seen` has contents recorded while this very file was copied; pages in it are not read again.
+    /// `seen` has the contents of pages that were recorded while this file was copied; these pages are not read again.
     pub fn survey(&self, seen: Option<&Seen>, visit: &mut dyn FnMut(&PageUse<'_>) -> bool) -> (PageUsage, Vec<Error>) {
         let seen = seen.filter(|seen| seen.covers(&self.orders()));
-        let (used, found) = (Runs::default(), PageUsage::default());
-        let mut walk = Walk { seen, visit, used, found };
+        let mut walk = Walk { seen, visit, used: Runs::default(), usage: PageUsage::default() };
         walk.used.add(0, META_PAGES);
         let meta = PageUse { number: 0, count: META_PAGES, kind: PageKind::Meta, table: MAIN };
         if !(walk.visit)(&meta) {
-            return (walk.found, vec![cancelled()]);
+            return (walk.usage, vec![cancelled()]);
         }
         let (free, main) = (self.free_table(), self.main_table());
         let mut damage = Vec::new();
         for table in [&free, &main].into_iter().chain(self.tables.values()) {
-            let table = table.reader(&self.store);
-            let walked = walk.tree(table, table.record, table.rules);
-            let walked = walked.map_err(|error| error.of_table(table.name));
-            let Err(error) = walked else { continue };
-            let given_up = error.kind == ErrorKind::Cancelled;
+            let Err(error) = walk.table(table.reader(&self.store)) else { continue };
+            let is_cancelled = error.kind == ErrorKind::Cancelled;
             damage.push(error);
-            if given_up {
-                return (walk.found, damage);
+            if is_cancelled {
+                return (walk.usage, damage);
             }
         }
         damage.extend(self.free_pages(free.reader(&self.store), &mut walk).err());
         if damage.is_empty() {
-            walk.found.unreachable = walk.used.gaps(self.pages());
+            walk.usage.unreachable = walk.used.gaps(self.pages());
         }
-        (walk.found, damage)
+        (walk.usage, damage)
     }
 
-    /// Returns the pages of the existing tables among `names`, of the main table and of the table of free pages, but
-    /// not the free pages. Checks as [`walk`](Self::walk) does.
+    /// Returns the pages of the tables of these names, of the main table, and of the table of free pages (but not the free
+    /// pages). Ignores names without a table. Checks these tables as [`walk`](Self::walk) does.
     pub(crate) fn pages_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Result<Runs> {
-        let (used, found) = (Runs::default(), PageUsage::default());
-        let mut walk = Walk { seen: None, visit: &mut |_| true, used, found };
+        let mut walk = Walk { seen: None, visit: &mut |_| true, used: Runs::default(), usage: PageUsage::default() };
         let (free, main) = (self.free_table(), self.main_table());
         for table in names.filter_map(|name| self.tables.get(name)).chain([&main, &free]) {
-            let table = table.reader(&self.store);
-            let walked = walk.tree(table, table.record, table.rules);
-            walked.map_err(|error| error.of_table(table.name))?;
+            walk.table(table.reader(&self.store))?;
         }
         Ok(walk.used)
     }
@@ -111,7 +104,7 @@ impl Reader {
         NamedTable::new(b"free", self.meta.free)
     }
 
-    /// Returns the transactions from `since` on that freed pages which are still free, with the number of these pages.
+    /// Returns each transaction from `since` on that has freed pages which are still free, with the number of these pages.
     pub fn freed(&self, since: u64) -> Result<Vec<(u64, u64)>> {
         let (free, mut freed) = (self.free_table(), Vec::new());
         let mut cursor = free.reader(&self.store).cursor()?;
@@ -130,8 +123,8 @@ impl Reader {
         NamedTable { rules, ..NamedTable::new(MAIN.as_bytes(), self.meta.main) }
     }
 
-    /// Returns the free pages that LMDB may use in the next transaction: not those that the last one has freed
-    /// (`mdb_page_alloc`).
+    /// Returns the free pages that LMDB may use in the next transaction: all except for those that the last transaction has
+    /// freed (`mdb_page_alloc`).
     pub(crate) fn reusable(&self) -> Result<Runs> {
         let (free, mut runs) = (self.free_table(), Runs::default());
         self.each_free(free.reader(&self.store), |txn, number| {
@@ -172,15 +165,16 @@ struct Walk<'v> {
     seen: Option<&'v Seen>,
     visit: &'v mut dyn FnMut(&PageUse<'_>) -> bool,
     used: Runs,
-    found: PageUsage,
+    usage: PageUsage,
 }
 
-/// A tree, and the counts of its pages and values so far.
+/// A tree that is being visited.
 struct Tree<'r> {
     table: TableReader<'r>,
-    /// The record of this tree, which may be that of one key's values.
+    /// The record of the tree, which may be a tree of values of the table.
     record: Table,
     rules: TreeRules,
+    /// The counts of the pages and values visited.
     seen: Table,
 }
 
@@ -190,13 +184,17 @@ impl Walk<'_> {
             return Err(used_twice(number).of_table(table));
         }
         let counter = match kind {
-            PageKind::Branch => &mut self.found.branch,
-            PageKind::Leaf => &mut self.found.leaf,
-            PageKind::Free => &mut self.found.free,
-            PageKind::Overflow | PageKind::Meta => &mut self.found.overflow,
+            PageKind::Branch => &mut self.usage.branch,
+            PageKind::Leaf => &mut self.usage.leaf,
+            PageKind::Free => &mut self.usage.free,
+            PageKind::Overflow | PageKind::Meta => &mut self.usage.overflow,
         };
         *counter += count;
         if (self.visit)(&PageUse { number, count, kind, table }) { Ok(()) } else { Err(cancelled()) }
+    }
+
+    fn table(&mut self, table: TableReader<'_>) -> Result<()> {
+        self.tree(table, table.record, table.rules).map_err(|error| error.of_table(table.name))
     }
 
     fn tree(&mut self, table: TableReader<'_>, record: Table, rules: TreeRules) -> Result<()> {
@@ -224,11 +222,11 @@ impl Walk<'_> {
                 let mut pointers = leaf.pointers().iter();
                 pointers.try_for_each(|(_, pointer)| self.follow(tree, pointer))
             }
-            Contents::Overflow(_) => Ok(()), // The rules have refused it.
+            Contents::Overflow(_) => Ok(()), // The rules have refused such contents.
         }
     }
 
-    /// Returns the content of a page recorded in `seen`, or reads it from the file.
+    /// Returns the contents of a page, which are read from the file unless `seen` has them.
     fn contents(&self, tree: &Tree<'_>, number: u64, place: Place<'_>) -> Result<Contents> {
         if let Some((seen, contents)) = self.seen.and_then(|seen| Some((seen, seen.take(number)?))) {
             tree.rules.check(number, &contents, seen.orders(), place)?;
@@ -246,7 +244,7 @@ impl Walk<'_> {
             }
             Pointer::Values(record) => {
                 self.tree(tree.table, **record, tree.rules.values(record.pad))?;
-                tree.seen.entries += record.entries - 1; // The key counted as one.
+                tree.seen.entries += record.entries - 1; // The leaf has counted one.
                 Ok(())
             }
             Pointer::Table(_) => Ok(()),
@@ -261,12 +259,13 @@ impl Walk<'_> {
     }
 }
 
-/// A set of page numbers, stored as runs, which are few even for many pages.
+/// A set of page numbers, stored as runs, because many pages make few runs.
 #[derive(Debug, Default)]
 pub(crate) struct Runs(BTreeMap<u64, u64>);
 
 impl Runs {
-    /// Adds `count` numbers from `start` on. Returns false, and adds nothing, if the set has one of them.
+    /// Adds `count` numbers from `start` on and returns true. Returns false and adds nothing if the set has one of these
+    /// numbers.
     pub fn add(&mut self, start: u64, count: u64) -> bool {
         let mut end = start.saturating_add(count);
         if self.0.range(..end).next_back().is_some_and(|(_, &before)| before > start) {
