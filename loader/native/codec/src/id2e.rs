@@ -240,9 +240,16 @@ fn word(blob: &[u8], at: usize) -> Option<u32> {
 pub fn each<'a, E>(
     blob: &'a [u8],
     damaged: impl Fn() -> E,
-    see: impl FnMut(&Stored<'a>) -> Result<(), E>,
+    mut see: impl FnMut(&Stored<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
-    attributes(blob).ok_or_else(&damaged)?.each(damaged, see)
+    let mut rest = attributes(blob).ok_or_else(&damaged)?;
+    // All attributes use one variable, because moving it would cost more than everything else here.
+    let mut stored = Stored::default();
+    for _ in 0..rest.left {
+        rest.attribute(&mut stored).ok_or_else(&damaged)?;
+        see(&stored)?;
+    }
+    if rest.words.is_empty() { Ok(()) } else { Err(damaged()) }
 }
 
 /// Replaces the number of each attribute by `new` of that number, and sets the padding to zero. `damaged` returns the
@@ -333,18 +340,6 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// See [`each`].
-    #[inline]
-    fn each<E>(&mut self, damaged: impl Fn() -> E, mut see: impl FnMut(&Stored<'a>) -> Result<(), E>) -> Result<(), E> {
-        // All attributes use one variable, because moving it would cost more than everything else here.
-        let mut stored = Stored::default();
-        for _ in 0..self.left {
-            self.attribute(&mut stored).ok_or_else(&damaged)?;
-            see(&stored)?;
-        }
-        if self.words.is_empty() { Ok(()) } else { Err(damaged()) }
-    }
-
     /// Stores the next attribute in `stored`.
     #[allow(clippy::inline_always, reason = "else each attribute goes through memory")]
     #[inline(always)]

@@ -92,8 +92,8 @@ impl Deref for Buffer {
 /// A file for reading, with a second descriptor for direct I/O if the file system supports that.
 #[derive(Debug)]
 pub struct Direct {
-    file: File,
-    past_cache: Option<File>,
+    pub(crate) file: File,
+    pub(crate) past_cache: Option<File>,
     /// A transfer by direct I/O was refused, so the page cache is used from then on.
     refused: AtomicBool,
 }
@@ -108,21 +108,6 @@ impl Direct {
     /// Reads only through the page cache.
     pub const fn cached(file: File) -> Self {
         Self { file, past_cache: None, refused: AtomicBool::new(false) }
-    }
-
-    /// Duplicates the descriptors.
-    pub fn fork(&self) -> io::Result<Self> {
-        let past_cache = self.past_cache.as_ref().map(File::try_clone).transpose()?;
-        let refused = AtomicBool::new(self.refused.load(Relaxed));
-        Ok(Self { file: self.file.try_clone()?, past_cache, refused })
-    }
-
-    pub const fn file(&self) -> &File {
-        &self.file
-    }
-
-    pub(crate) const fn past_cache(&self) -> Option<&File> {
-        self.past_cache.as_ref()
     }
 
     /// Reads past the page cache if possible. Buffer sizes and `offset` must be multiples of 4096.

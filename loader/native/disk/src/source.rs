@@ -20,12 +20,12 @@ impl Source {
     }
 
     pub fn new(file: Direct) -> Self {
-        let resident = file.past_cache().and_then(PageCacheMap::of);
+        let resident = file.past_cache.as_ref().and_then(PageCacheMap::of);
         Self { file, resident }
     }
 
     pub const fn file(&self) -> &File {
-        self.file.file()
+        &self.file.file
     }
 
     /// Fills `room` from `offset` and returns the number of bytes read, which is smaller only at the end of the file. Fast

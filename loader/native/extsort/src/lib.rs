@@ -15,14 +15,15 @@ mod tuples;
 use common::{Code, Error, Result};
 pub use postings::{KeySize, Postings, Sorted, Visitor, Writer};
 pub use records::{RecordSorter, Records};
-pub use spool::{Buckets, bucket_records};
-pub use spool::{Spool, SpoolReader};
+pub use spool::{Buckets, Spool, SpoolReader, bucket_records};
 pub use tuples::{TupleSorter, Tuples};
 
 fn too_large() -> Error {
     Error::new(Code::TooLarge, "a record of 4 GiB or more")
 }
 
+/// Number of records or items that are read between two checks of the stop flag.
+const PATIENCE: u64 = 1 << 16;
 /// Bytes of a record's length, which precedes the record.
 const HEADER: usize = 4;
 

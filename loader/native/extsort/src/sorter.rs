@@ -10,11 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use common::lock;
 
-use crate::Result;
 use crate::scratch::{Appender, Resources};
-
-/// Items read between two checks of the stop flag.
-const PATIENCE: u64 = 1 << 16;
+use crate::{PATIENCE, Result};
 
 /// A block of items in memory.
 pub trait Block: Default + Send {

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::scratch::{Resources, Window};
-use crate::{HEADER, Result, push_record, split_record};
-
-/// Records read between two checks of the stop flag.
-const PATIENCE: u64 = 1 << 16;
+use crate::{HEADER, PATIENCE, Result, push_record, split_record};
 
 /// Keeps byte records in memory up to a limit, then in a temporary file.
 ///

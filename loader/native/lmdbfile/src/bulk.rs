@@ -33,11 +33,6 @@ impl Bulk {
         self.table.pad = u32::try_from(fixed).unwrap_or(0);
     }
 
-    /// Returns whether nothing has been written to the file yet.
-    pub fn on_one_page(&self) -> bool {
-        self.table.leaf_pages == 0
-    }
-
     /// Adds a node to the open leaf, or to a new leaf if the open one is full. `value` is the value or its large pointer.
     #[inline]
     pub fn add(&mut self, file: &mut FileWriter, header: [u8; 8], key: &[u8], value: &[u8]) -> Result<()> {

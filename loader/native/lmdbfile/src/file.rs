@@ -284,7 +284,7 @@ impl FileWriter {
 }
 
 /// Mode of a new file, which the umask restricts.
-const MODE: u32 = 0o666;
+pub(crate) const MODE: u32 = 0o666;
 
 /// An offset, and the page to be written there.
 type LatePage = (u64, Vec<u8>);

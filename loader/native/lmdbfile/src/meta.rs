@@ -1,6 +1,6 @@
 //! Meta pages, from which a snapshot of the file is read (`MDB_meta` in libraries/liblmdb/mdb.c), and records of tables.
 
-use std::io;
+use std::io::{self, Read};
 
 use crate::layout::{Header, MAX_PAGE_HEADER, page, read_u16, read_u32, read_u64};
 use crate::reader::PageCheck;
@@ -37,10 +37,7 @@ impl Head {
     pub fn newer(start: &[u8]) -> Result<Self> {
         Self::read_newer(|room, offset| {
             let rest = usize::try_from(offset).ok().and_then(|offset| start.get(offset..));
-            let rest = rest.unwrap_or_default();
-            let count = rest.len().min(room.len());
-            room[..count].copy_from_slice(&rest[..count]);
-            Ok(count)
+            rest.unwrap_or_default().read(room)
         })
     }
 

@@ -283,7 +283,8 @@ impl Values {
         match self.count {
             0 => Err(programming_error("a key without values")),
             1 if self.last.len() <= room => Ok((0, &self.last)),
-            2.. if self.bulk.on_one_page() && self.bulk.leaf.sub_page_size() <= room => {
+            // No leaf is full yet, so all values are on the open one.
+            2.. if self.bulk.table.leaf_pages == 0 && self.bulk.leaf.sub_page_size() <= room => {
                 self.bulk.leaf.sub_page(&mut self.stored);
                 Ok((node::DUPDATA, &self.stored))
             }

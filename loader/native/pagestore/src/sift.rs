@@ -48,15 +48,6 @@ struct Page<'a> {
     id: PageId,
 }
 
-impl Page<'_> {
-    /// Returns the content to be stored, without the page number.
-    fn content(&self, shape: Shape) -> Vec<u8> {
-        let mut content = self.bytes.to_vec();
-        shape.mask(&mut content, self.number);
-        content
-    }
-}
-
 fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
     let mut hasher = PageHasher::default();
     let page = |(number, bytes)| {
@@ -85,7 +76,8 @@ pub fn sift(known: &Known, shape: Shape, own: u32, data: &[u8], first: u64, leve
         runs.add(own, sifted.fresh);
         sifted.fresh += 1;
         let bases = bases.next().map_or(&[][..], Vec::as_slice);
-        let content = page.content(shape);
+        let mut content = page.bytes.to_vec();
+        shape.mask(&mut content, page.number);
         let difference = shortest_difference(&mut packer, &content, bases)?;
         if let Some(difference) = &difference {
             known.uses.add(difference.base);

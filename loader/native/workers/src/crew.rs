@@ -22,7 +22,6 @@ pub struct Crew<'s, E> {
     stop: &'s (dyn Fn() + Sync),
 }
 
-#[derive(Debug)]
 enum State<E> {
     Working,
     Failed(E),
@@ -69,12 +68,6 @@ impl<'s, E: From<Panicked>> Crew<'s, E> {
         }
         drop(state);
         (self.stop)();
-    }
-}
-
-impl<E> fmt::Debug for Crew<'_, E> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Crew").finish_non_exhaustive()
     }
 }
 

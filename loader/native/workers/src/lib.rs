@@ -3,14 +3,12 @@
 //! thread reports to the crew before the others can notice.
 
 mod crew;
-mod each;
 mod ordered;
 mod pool;
 mod turn;
 mod turns;
 
 pub use crew::{Crew, Panicked, side_by_side};
-pub use each::for_each;
 pub use ordered::{Outlet, in_order};
 pub use pool::{Pending, Pool};
 pub use turn::Turn;
@@ -25,4 +23,23 @@ pub struct GivenUp;
 /// Locks the mutex, even if a thread panicked while it held the lock: [`Crew`] reports that panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `work` on each item, with up to `threads` threads.
+pub fn for_each<T: Send>(threads: usize, items: &mut [T], work: impl Fn(&mut T) + Sync) {
+    let threads = threads.min(items.len());
+    if threads < 2 {
+        return items.iter_mut().for_each(work);
+    }
+    let queue = Mutex::new(items.iter_mut());
+    let next = || lock(&queue).next();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = next() {
+                    work(item);
+                }
+            });
+        }
+    });
 }

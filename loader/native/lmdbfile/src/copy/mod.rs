@@ -16,12 +16,10 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
 use crate::compact::{ProgressCallback, cancelled};
+use crate::file::MODE;
 use crate::{Error, ErrorKind, Result, Seen};
 use frame::{Frames, Header};
 pub use receive::{ResumePoint, receive};
-
-/// Mode of a new file, which the umask restricts.
-const MODE: u32 = 0o666;
 
 /// The content of the copy.
 #[derive(Debug, Clone, Copy)]

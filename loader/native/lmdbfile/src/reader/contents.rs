@@ -189,7 +189,7 @@ impl Leaf {
     }
 
     fn nodes(&mut self, view: &View, orders: &[Order]) {
-        let max_key = view.max_key();
+        let max_key = view.layout.max_key();
         for at in 0..view.count {
             let (flags, key) = view.node_head(at);
             if flags == 0 && key <= max_key {
@@ -220,7 +220,7 @@ impl Others {
     fn add(&mut self, view: &View, at: usize, orders: &[Order]) -> PageCheck<u64> {
         const VALUES: u16 = node::DUPDATA | node::SUBDATA;
         let here = view.node(at);
-        if here.key.len() > view.max_key() {
+        if here.key.len() > view.layout.max_key() {
             return Err("a key longer than LMDB allows");
         }
         let pointer = match (here.flags, here.large()) {

@@ -104,9 +104,10 @@ impl Reader {
     /// Returns all orders that occur in the tables.
     fn orders(&self) -> Vec<Order> {
         let mut orders = vec![Order::Bytes, Order::Integer]; // `Integer` is that of the table of free pages.
-        for order in self.tables.values().flat_map(|table| table.rules.both_orders()) {
-            if !orders.iter().any(|known| known.is(order)) {
-                orders.push(order);
+        let tables = self.tables.values().map(|table| table.rules.orders());
+        for order in tables.flat_map(|orders| orders.keys.iter().chain(orders.values)) {
+            if !orders.iter().any(|listed| listed.is(*order)) {
+                orders.push(*order);
             }
         }
         debug_assert!(orders.len() <= 32, "`Ascending` has 32 bits");

@@ -65,11 +65,6 @@ impl TreeRules {
         Orders { keys, values }
     }
 
-    /// Returns the order of keys and the order of values.
-    pub const fn both_orders(&self) -> [Order; 2] {
-        [self.order, self.value_order]
-    }
-
     #[inline]
     pub fn compare(&self, left: &[u8], right: &[u8]) -> Ordering {
         self.order.compare(left, right)

@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 pub(crate) struct View {
     block: Arc<Buffer>,
     range: Range<usize>,
-    layout: Layout,
+    pub layout: Layout,
     pub kind: Kind,
     /// Number of nodes, or of values of a LEAF2 page; at least 1.
     pub count: usize,
@@ -118,12 +118,6 @@ impl View {
         };
         let data = key.end + self.layout.key_pad(key.len());
         (key, data..data + size)
-    }
-
-    /// Returns the maximum size of a key in bytes.
-    #[inline]
-    pub const fn max_key(&self) -> usize {
-        self.layout.max_key()
     }
 
     /// Returns the flags and the key size of node `at`, which must be below `count`. The page must be a leaf with nodes.

@@ -82,7 +82,8 @@ impl Reader {
                 return (walk.usage, damage);
             }
         }
-        damage.extend(self.free_pages(free.reader(&self.store), &mut walk).err());
+        let free = free.reader(&self.store);
+        damage.extend(self.each_free(free, |_, number| walk.add(free.name, number, 1, PageKind::Free)).err());
         if damage.is_empty() {
             walk.usage.unreachable = walk.used.gaps(self.pages());
         }
@@ -132,10 +133,6 @@ impl Reader {
             if is_new { Ok(()) } else { Err(used_twice(number).of_table("free")) }
         })?;
         Ok(runs)
-    }
-
-    fn free_pages(&self, table: TableReader<'_>, walk: &mut Walk<'_>) -> Result<()> {
-        self.each_free(table, |_, number| walk.add(table.name, number, 1, PageKind::Free))
     }
 
     /// Calls `see` with each free page and the transaction that freed it. Each value is a count followed by that many
