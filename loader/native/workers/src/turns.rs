@@ -1,16 +1,17 @@
 //! Distributes numbered parts of work among workers.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Hands out the numbers from 0 to `parts` - 1, each once, in order.
 pub struct Turns {
     next: AtomicUsize,
     parts: usize,
+    stopped: AtomicBool,
 }
 
 impl Turns {
     pub const fn new(parts: usize) -> Self {
-        Self { next: AtomicUsize::new(0), parts }
+        Self { next: AtomicUsize::new(0), parts, stopped: AtomicBool::new(false) }
     }
 
     /// Returns an iterator over the parts for one worker.
@@ -20,13 +21,20 @@ impl Turns {
 
     /// Returns a part that no worker has taken yet.
     pub fn take(&self) -> Option<usize> {
+        if self.is_stopped() {
+            return None;
+        }
         let part = self.next.fetch_add(1, Relaxed);
         (part < self.parts).then_some(part)
     }
 
     /// Hands out no further parts.
     pub fn stop(&self) {
-        self.next.store(self.parts, Relaxed);
+        self.stopped.store(true, Relaxed);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
     }
 }
 
