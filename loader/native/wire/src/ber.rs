@@ -1,5 +1,5 @@
 //! The Basic Encoding Rules as LDAP uses them (RFC 4511, 5.1): definite lengths, tags of one byte. The reader checks
-//! everything, because a server may be broken or hostile.
+//! every tag and length, because a server may be broken or hostile.
 
 use crate::{Error, Result};
 
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         Ok(Element { tag, body })
     }
 
-    /// Returns the content of the next element; returns an error if it has another tag.
+    /// Returns the content of the next element, which must have this tag.
     #[inline]
     pub fn expect(&mut self, tag: u8) -> Result<&'a [u8]> {
         match self.short(tag) {
@@ -70,15 +70,13 @@ impl<'a> Reader<'a> {
     }
 
     fn expect_any(&mut self, tag: u8) -> Result<&'a [u8]> {
-        let element = self.element()?;
-        if element.tag == tag {
-            return Ok(element.body);
+        match self.element()? {
+            Element { tag: own, body } if own == tag => Ok(body),
+            Element { tag: own, .. } => Err(Error::protocol(format!("tag {own:#04x} instead of {tag:#04x}"))),
         }
-        let text = format!("tag {:#04x} instead of {tag:#04x}", element.tag);
-        Err(Error::protocol(text))
     }
 
-    /// Returns the content of the next element if it has this tag, otherwise None without consuming it.
+    /// Returns the content of the next element if it has this tag. Otherwise consumes nothing and returns `None`.
     pub fn optional(&mut self, tag: u8) -> Result<Option<&'a [u8]>> {
         if self.peek() == Some(tag) { self.expect(tag).map(Some) } else { Ok(None) }
     }
@@ -100,21 +98,17 @@ impl<'a> Reader<'a> {
         number(self.expect(ENUMERATED)?)
     }
 
-    /// Reads a BOOLEAN, which is false if absent.
+    /// Reads an optional BOOLEAN whose default is false.
     pub fn boolean(&mut self) -> Result<bool> {
         Ok(self.optional(BOOLEAN)?.is_some_and(|body| body.iter().any(|&byte| byte != 0)))
     }
 }
 
-/// Returns the length of the element at the start of `bytes`, including its header; `None` if more bytes are needed.
-/// Its tag must be `tag`, and its length at most `most`.
+/// Returns the length of the element at the start of `bytes`, including its header, or `None` if the header is
+/// incomplete. The element must have the tag `tag` and at most `most` bytes.
 pub fn frame(bytes: &[u8], tag: u8, most: usize) -> Result<Option<usize>> {
-    match bytes.first() {
-        None => return Ok(None),
-        Some(&found) if found != tag => {
-            return Err(Error::protocol(format!("a message begins with {found:#04x}")));
-        }
-        Some(_) => {}
+    if let Some(first) = bytes.first().filter(|first| **first != tag) {
+        return Err(Error::protocol(format!("a message begins with {first:#04x}")));
     }
     let Some((header, length)) = head(bytes)? else { return Ok(None) };
     match header.checked_add(length) {
@@ -123,7 +117,7 @@ pub fn frame(bytes: &[u8], tag: u8, most: usize) -> Result<Option<usize>> {
     }
 }
 
-/// Returns the size of an element's header and the content length in it; `None` if the header is incomplete.
+/// Returns the size of an element's header and the length of its content, or `None` if the header is incomplete.
 #[inline]
 fn head(bytes: &[u8]) -> Result<Option<(usize, usize)>> {
     let [tag, first, ..] = *bytes else { return Ok(None) };

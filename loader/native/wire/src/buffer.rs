@@ -1,4 +1,4 @@
-//! The buffers of a connection: received bytes that are not yet consumed, and bytes to be sent.
+//! The buffers of a connection: received bytes that are not yet consumed, and bytes that are not yet sent.
 
 use std::mem;
 use std::ops::Range;
@@ -6,13 +6,13 @@ use std::ops::Range;
 use crate::Result;
 use crate::ber::{SEQUENCE, frame};
 
-/// Bytes per read; a large read is efficient because many messages arrive at once.
+/// Maximum number of bytes per read. A large read gets many messages at once.
 const READ_SIZE: usize = 512 * 1024;
 
-/// Maximum size of a message in bytes; a larger one is a protocol error.
+/// Maximum size of a message in bytes. A larger message is a protocol error.
 pub const MAX_MESSAGE: usize = 256 * 1024 * 1024;
 
-/// Splits received bytes into messages. Memory grows with these bytes, not with the length that a server claims.
+/// Splits received bytes into messages. Memory grows with the received bytes, not with the length that a server claims.
 pub struct Input {
     memory: Vec<u8>,
     filled: Range<usize>,
@@ -26,7 +26,7 @@ impl Default for Input {
 
 impl Input {
     /// Consumes the next complete message and returns its range for [`Self::bytes`], valid until the next read.
-    #[allow(clippy::should_implement_trait, reason = "it fails, and more may come after the end")]
+    #[allow(clippy::should_implement_trait, reason = "may fail, and may return a message after None")]
     pub fn next(&mut self) -> Result<Option<Range<usize>>> {
         let waiting = &self.memory[self.filled.clone()];
         let Some(length) = frame(waiting, SEQUENCE, MAX_MESSAGE)? else { return Ok(None) };
@@ -40,8 +40,8 @@ impl Input {
         Ok(Some(start..start + length))
     }
 
-    pub fn bytes(&self, place: Range<usize>) -> &[u8] {
-        &self.memory[place]
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.memory[range]
     }
 
     /// Returns the buffer to read into, which is never empty.
@@ -56,7 +56,8 @@ impl Input {
         self.filled.end = (self.filled.end + count).min(self.memory.len());
     }
 
-    /// Moves pending bytes to the front, with room for `length` bytes in total. Frees the memory of a large message.
+    /// Moves pending bytes to the front, and makes room for `length` bytes in total. Frees the memory of a large
+    /// message.
     fn make_room(&mut self, length: usize) {
         if self.filled.start > 0 {
             self.memory.copy_within(self.filled.clone(), 0);
@@ -71,12 +72,13 @@ impl Input {
     }
 }
 
-/// Bytes to be sent. A layer that could not send bytes must get them again at the same address, so they stay where they
-/// are, and new bytes wait in a second buffer.
+/// Bytes that are not yet sent. If a layer could not send bytes, the next call must pass them at the same address, so
+/// new bytes wait in a second buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     under_way: Vec<u8>,
-    gone: usize,
+    /// Number of bytes of `under_way` that are sent.
+    sent: usize,
     waiting: Vec<u8>,
 }
 
@@ -85,26 +87,23 @@ impl Output {
         self.waiting.extend_from_slice(bytes);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.gone == self.under_way.len() && self.waiting.is_empty()
-    }
-
+    /// Returns the number of bytes that are not yet sent.
     pub(crate) fn len(&self) -> usize {
-        self.under_way.len() - self.gone + self.waiting.len()
+        self.under_way.len() - self.sent + self.waiting.len()
     }
 
     /// Returns the next bytes to send; empty if nothing is pending.
     pub(crate) fn next(&mut self) -> &[u8] {
-        if self.gone == self.under_way.len() {
+        if self.sent == self.under_way.len() {
             self.under_way.clear();
-            self.gone = 0;
+            self.sent = 0;
             mem::swap(&mut self.under_way, &mut self.waiting);
         }
-        &self.under_way[self.gone..]
+        &self.under_way[self.sent..]
     }
 
     pub(crate) fn consumed(&mut self, count: usize) {
-        self.gone = (self.gone + count).min(self.under_way.len());
+        self.sent = (self.sent + count).min(self.under_way.len());
     }
 }
 

@@ -18,7 +18,7 @@ use crate::buffer::{Input, Output};
 use crate::session::{IoResult, Session, check_silence};
 use crate::{Error, Message, Result};
 
-/// A password: never printed, and overwritten in memory when dropped.
+/// A password. Debug output hides the password, and dropping overwrites it in memory.
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
@@ -46,8 +46,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Connection options with the meaning that they have in ldapsearch. Where an option is `None`, libldap's files and
-/// environment variables decide (ldap.conf(5)).
+/// Connection options, with the same meaning as in ldapsearch. If an option is `None`, libldap's files and environment
+/// variables decide (ldap.conf(5)).
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionOptions {
     pub uri: Option<String>,
@@ -63,32 +63,33 @@ pub struct ConnectionOptions {
     pub secprops: Option<String>,
     /// Whether the server's name is taken from the URI, without canonicalization (`SASL_NOCANON`).
     pub as_written: bool,
-    /// 1 tries `StartTLS` but continues in clear text without it (-Z); 2 requires it (-ZZ).
+    /// 1 requests `StartTLS`, but continues in clear text if the server refuses (-Z). 2 requires `StartTLS` (-ZZ).
     pub start_tls: u8,
     pub connect_timeout: Duration,
     /// Time limit for the answer to `StartTLS` and to each step of a bind; zero means no limit.
     pub bind_timeout: Duration,
-    /// Time limit for a server that owes an answer and sends nothing; zero means no limit.
+    /// If a server owes an answer and sends nothing for longer than this, the wait fails; zero means no limit.
     pub silence: Duration,
 }
 
 /// Maximum time between two checks for cancellation.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Number of bytes after which [`Channel::send`] writes what it has buffered.
+/// [`Channel::send`] writes the queued messages when they have this many bytes.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Pauses between reads. A busy server sends entries one by one; a read after a pause gets a hundred or more, and saves
-/// as many wake-ups. Each pause is twice the previous one, up to a limit, so that the end of a page is hardly delayed.
+/// Shortest and longest pause between reads. A busy server sends entries one by one. A read after a pause gets a
+/// hundred entries or more, and saves as many wake-ups. Each pause doubles the last one, so that a page's end is hardly
+/// delayed.
 const PAUSES: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
 
-/// Pauses on a Unix socket: it holds at most some hundred entries, and slapd resumes slowly after it was full.
+/// Pauses on a Unix socket. The socket holds at most some hundred entries, and slapd resumes slowly after it was full.
 const LOCAL_PAUSES: Range<Duration> = Duration::from_micros(50)..Duration::from_micros(50);
 
 /// A bound connection. Requests have numbers from [`Self::next_id`]; answers arrive in any order.
 ///
-/// A wait ends soon after `Counters::cancel`. It ends with an error if the server sends nothing for longer than the
-/// option `silence` allows.
+/// Every wait fails soon after `Counters::cancel`, or when the server has sent nothing for longer than
+/// [`ConnectionOptions::silence`].
 pub struct Channel {
     session: Session,
     stop: Arc<Counters>,
@@ -106,7 +107,7 @@ impl Channel {
     /// Connects and binds.
     pub fn open(link: &ConnectionOptions, stop: &Arc<Counters>) -> Result<Self> {
         let session = Session::open(link, stop)?;
-        let local = socket_domain(session.socket()) == Ok(AddressFamily::UNIX);
+        let local = socket_domain(session.layer.socket()) == Ok(AddressFamily::UNIX);
         let pauses = if local { LOCAL_PAUSES } else { PAUSES };
         Ok(Self {
             session,
@@ -114,7 +115,7 @@ impl Channel {
             silence: link.silence,
             input: Input::default(),
             output: Output::default(),
-            // libldap used lower numbers for its own requests, which have all ended.
+            // libldap has used lower numbers for its own requests, which have all ended.
             next_id: 100,
             gathering: false,
             pause: pauses.start,
@@ -122,15 +123,14 @@ impl Channel {
         })
     }
 
-    /// Returns the number for a new request; no number is returned twice.
+    /// Returns the number for a new request. After 2^31 - 1, numbers begin again at 1.
     pub fn next_id(&mut self) -> i32 {
         let id = self.next_id;
         self.next_id = if id == i32::MAX { 1 } else { id + 1 };
         id
     }
 
-    /// Queues complete messages. They are written as soon as enough have accumulated, by `flush`, or before the next
-    /// wait for an answer.
+    /// Queues messages. The queue is written at `SEND_BUFFER` bytes, by `flush`, and before each wait for an answer.
     pub fn send(&mut self, messages: &[u8]) -> Result<()> {
         self.output.push(messages);
         self.pause = self.pauses.start;
@@ -143,7 +143,7 @@ impl Channel {
     /// Writes all queued messages. Answers that arrive meanwhile are buffered.
     pub fn flush(&mut self) -> Result<()> {
         let mut begun = Instant::now();
-        let mut left = self.unsent();
+        let mut unsent = self.output.len();
         while let Some(needed) = self.push_out()? {
             self.check(begun)?;
             // A server that cannot send its answers may stop reading requests.
@@ -151,46 +151,41 @@ impl Channel {
             if !answered {
                 self.wait(needed | PollFlags::IN)?;
             }
-            if answered || self.unsent() < left {
-                (begun, left) = (Instant::now(), self.unsent());
+            if answered || self.output.len() < unsent {
+                (begun, unsent) = (Instant::now(), self.output.len());
             }
         }
         Ok(())
     }
 
-    /// Number of queued bytes that are not written yet.
-    pub fn unsent(&self) -> usize {
-        self.output.len()
-    }
-
-    /// Turns pauses between reads on or off; they suit a stream of answers none of which is urgent.
+    /// Turns pauses between reads on or off. Pauses suit a stream of answers of which none is urgent.
     pub fn gather(&mut self, on: bool) {
         self.gathering = on;
     }
 
-    /// Returns the next message; waits for it if necessary.
+    /// Returns the next message. Waits until the message has arrived.
     pub fn receive(&mut self) -> Result<Message<'_>> {
-        let place = loop {
-            if let Some(place) = self.input.next()? {
-                break place;
+        let range = loop {
+            if let Some(range) = self.input.next()? {
+                break range;
             }
             self.read()?;
         };
-        open(self.input.bytes(place))
+        open(self.input.bytes(range))
     }
 
-    /// Returns the next message if it has already arrived; never waits.
+    /// Returns the next message if it has already arrived. Never waits.
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>> {
-        let place = loop {
-            if let Some(place) = self.input.next()? {
-                break place;
+        let range = loop {
+            if let Some(range) = self.input.next()? {
+                break range;
             }
             self.push_out()?;
             if self.read_some()?.is_some() {
                 return Ok(None);
             }
         };
-        open(self.input.bytes(place)).map(Some)
+        open(self.input.bytes(range)).map(Some)
     }
 
     /// Waits until at least one byte has been read.
@@ -211,10 +206,10 @@ impl Channel {
         }
     }
 
-    /// Writes without waiting. Returns the event for which the rest must wait, or `None` if nothing is left.
+    /// Writes without waiting. Returns the event to wait for, or `None` if all queued bytes are written.
     fn push_out(&mut self) -> Result<Option<PollFlags>> {
-        while !self.output.is_empty() {
-            match moved(self.session.write(self.output.next()), PollFlags::OUT)? {
+        while self.output.len() > 0 {
+            match moved(self.session.layer.write(self.output.next()), PollFlags::OUT)? {
                 Ok(count) => self.output.consumed(count),
                 Err(needed) => return Ok(Some(needed)),
             }
@@ -222,10 +217,10 @@ impl Channel {
         Ok(None)
     }
 
-    /// Reads available bytes without waiting. If there are none, returns the event to wait for.
+    /// Reads available bytes without waiting. Returns the event to wait for if no bytes were available.
     fn read_some(&mut self) -> Result<Option<PollFlags>> {
         loop {
-            match moved(self.session.read(self.input.room()), PollFlags::IN)? {
+            match moved(self.session.layer.read(self.input.room()), PollFlags::IN)? {
                 Ok(0) => {}
                 Ok(count) => {
                     self.input.fill(count);
@@ -243,7 +238,7 @@ impl Channel {
 
     /// Waits until the socket is ready, or for at most `PATIENCE`.
     fn wait(&self, event: PollFlags) -> Result<()> {
-        let socket = self.session.socket();
+        let socket = self.session.layer.socket();
         let mut polled = [PollFd::new(&socket, event)];
         match poll(&mut polled, Some(&PATIENCE)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -258,14 +253,14 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// Parses a message; an unsolicited message means that the server is disconnecting.
+/// Parses a message. An unsolicited message means that the server is disconnecting, and becomes an error.
 fn open(bytes: &[u8]) -> Result<Message<'_>> {
     let message = Message::read(bytes)?;
     if message.id == 0 { Err(message.notice_of_disconnection()) } else { Ok(message) }
 }
 
-/// Returns the number of bytes read or written, which is 0 after a signal; or else the event to wait for: `own`, unless
-/// a security layer needs the other direction.
+/// Returns the number of bytes read or written, which is 0 after a signal. If none could be, returns the event to wait
+/// for: `own`, unless a security layer needs the other direction.
 fn moved(done: io::Result<IoResult>, own: PollFlags) -> Result<std::result::Result<usize, PollFlags>> {
     Ok(match done {
         Ok(IoResult::Bytes(count)) => Ok(count),

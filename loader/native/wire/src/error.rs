@@ -37,8 +37,8 @@ pub struct Failure {
     pub matched: String,
 }
 
-/// An error of the server, or of this host: of a file, or a cancellation. It is kept small because every function that
-/// reads an element returns it.
+/// An error of the server, or of this host (such as a file error or a cancellation). The type is small because every
+/// function that reads an element returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     Ldap(Box<Failure>),
@@ -71,7 +71,7 @@ impl Error {
         Failure::new(Phase::Lost, SERVER_DOWN, text).into()
     }
 
-    /// Returns the error for any use of a channel that has already failed.
+    /// Returns the error for the use of a channel that has already failed.
     pub fn closed() -> Self {
         Self::lost("the connection is closed")
     }

@@ -25,7 +25,7 @@ const TYPE: u8 = 0x82;
 const VALUE: u8 = 0x83;
 const DN_ATTRIBUTES: u8 = 0x84;
 
-/// Maximum nesting; no filter written by a person or by ditseed is nested deeper.
+/// Maximum nesting of filters. No filter that a person or ditseed writes is nested deeper.
 const MOST_NESTED: usize = 100;
 /// libldap's code for an invalid filter.
 const FILTER_ERROR: i32 = -7;
@@ -67,17 +67,12 @@ fn write_item(name: &[u8], asks: &ItemKind, out: &mut Writer) {
             out.octets(name);
             out.sequence(|out| {
                 for (at, piece) in pieces.iter().enumerate().filter(|(_, piece)| !piece.is_empty()) {
-                    let is_last = at + 1 == pieces.len();
-                    out.tagged(
-                        if at == 0 {
-                            INITIAL
-                        } else if is_last {
-                            FINAL
-                        } else {
-                            ANY
-                        },
-                        piece,
-                    );
+                    let tag = match at {
+                        0 => INITIAL,
+                        _ if at + 1 == pieces.len() => FINAL,
+                        _ => ANY,
+                    };
+                    out.tagged(tag, piece);
                 }
             });
         }),

@@ -13,7 +13,7 @@ pub mod tag {
     pub const INTERMEDIATE: u8 = 0x79;
 }
 
-/// OID of the notice that a server is about to close the connection (RFC 4511, 4.4.1).
+/// OID of the notice by which a server announces that it closes the connection (RFC 4511, 4.4.1).
 const DISCONNECTION: &[u8] = b"1.3.6.1.4.1.1466.20036";
 
 const CONTROLS: u8 = 0xa0;
@@ -26,7 +26,7 @@ const INTERMEDIATE_VALUE: u8 = 0x81;
 /// A complete LDAP message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Number of the request that this message answers; 0 if it is unsolicited.
+    /// Number of the request that this message answers; 0 in an unsolicited message.
     pub id: i32,
     /// A constant of [`tag`].
     pub tag: u8,
@@ -57,7 +57,7 @@ impl<'a> Message<'a> {
         Ok(None)
     }
 
-    /// Parses the result, which ends a request of any kind.
+    /// Parses the result of a request.
     pub fn result(&self) -> Result<LdapResult<'a>> {
         LdapResult::read(&mut Reader::new(self.body))
     }
@@ -80,10 +80,10 @@ impl<'a> Message<'a> {
     pub fn entry(&self) -> Result<Entry<'a>> {
         let mut reader = Reader::new(self.body);
         let dn = reader.octets()?;
-        Ok(Entry { dn, attributes: Attributes(reader.sequence()?), length: self.body.len() })
+        Ok(Entry { dn, attributes: Attributes(reader.sequence()?), length: self.body.len() as u64 })
     }
 
-    /// Returns the error that an unsolicited notice of disconnection contains.
+    /// Returns the error in an unsolicited notice of disconnection; for any other message, a protocol error.
     pub(crate) fn notice_of_disconnection(&self) -> Error {
         let extended = (self.tag == tag::EXTENDED).then(|| self.extended());
         match extended {
@@ -112,7 +112,7 @@ impl<'a> LdapResult<'a> {
         Ok(Self { code, matched, text, referral })
     }
 
-    /// Returns the diagnostic message, or if it is empty, the URIs of the referral.
+    /// Returns the diagnostic message. If the message is empty, returns the URIs of the referral.
     pub fn message(&self) -> String {
         if !self.text.is_empty() {
             return String::from_utf8_lossy(self.text).into_owned();
@@ -151,17 +151,11 @@ pub struct Extended<'a> {
 pub struct Entry<'a> {
     pub dn: &'a [u8],
     pub attributes: Attributes<'a>,
-    length: usize,
+    /// Size of the encoded entry in bytes.
+    pub length: u64,
 }
 
-impl Entry<'_> {
-    /// Returns the size of the encoded entry in bytes.
-    pub fn length(&self) -> u64 {
-        self.length as u64
-    }
-}
-
-/// Iterates over attributes with their values. An attribute may recur, each time with some of its values.
+/// Iterates over attributes with their values. A server may send an attribute in several pieces, each with some values.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a>(Reader<'a>);
 

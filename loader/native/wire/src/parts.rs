@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use common::{Counters, InFile};
+use ldif::blocks::BLOCK_SIZE;
 use ldif::{Closing, Feed, Output};
 use tree::{Names, row};
 
@@ -12,12 +13,12 @@ use crate::message::Entry;
 use crate::record::Recorder;
 use crate::{Channel, Result, Search, search};
 
-/// LDIF bytes of a file before compression. The first files are smaller, each twice the previous one: they have most of
-/// the containers, and arranging the entries rewrites every file with a container.
+/// Number of LDIF bytes of a file before compression. The first file is smaller, and each file has twice the size of
+/// the previous one, because the first files have most containers, and arranging rewrites files with containers.
 const PIECE: u64 = 64 << 20;
 const FIRST_PIECE: u64 = 2 << 20;
 
-/// Number of records that are counted and written together, which costs less than one by one.
+/// Number of records that are counted and written together. Counting each record alone would cost more.
 const BATCH: u64 = 32;
 
 /// Number of threads that compress a file.
@@ -30,12 +31,6 @@ pub struct OutputFiles {
     pub name: String,
     /// Whether to compress the files and append `.zst` to their names.
     pub compress: bool,
-}
-
-impl OutputFiles {
-    fn inner(&self) -> PathBuf {
-        self.directory.join(format!("{}.inner", self.name))
-    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,7 +53,19 @@ pub fn part(
     drop: Names,
     counters: &Counters,
 ) -> Result<SearchOutput> {
-    let mut writer = Writer::new(target, drop)?;
+    remove_old(target)?;
+    let mut writer = Writer {
+        target,
+        recorder: Recorder::new(drop),
+        piece: None,
+        before: None,
+        inner: Output::create(&target.directory.join(format!("{}.inner", target.name)), 0)?,
+        text: Vec::new(),
+        rows: Vec::new(),
+        notes: Vec::new(),
+        waiting: 0,
+        done: SearchOutput::default(),
+    };
     search(channel, query, |entry| writer.entry(entry, counters))?;
     writer.flush(counters)?;
     Ok(writer.finish()?)
@@ -93,10 +100,10 @@ struct Writer<'a> {
     target: &'a OutputFiles,
     recorder: Recorder,
     piece: Option<Piece>,
-    /// The rows and LDIF files of the previous piece while they are synced.
+    /// The files of rows and of LDIF of the previous piece, while they are synced.
     before: Option<[Closing; 2]>,
     inner: Output,
-    /// Records not yet passed to [`Writer::flush`], with their rows and notes.
+    /// Records that are not yet written, with their rows and notes.
     text: Vec<u8>,
     rows: Vec<u8>,
     notes: Vec<u8>,
@@ -112,25 +119,7 @@ struct Piece {
     bytes: u64,
 }
 
-impl<'a> Writer<'a> {
-    fn new(target: &'a OutputFiles, drop: Names) -> common::Result<Self> {
-        remove_old(target)?;
-        let (recorder, done) = (Recorder::new(drop), SearchOutput::default());
-        let inner = Output::create(&target.inner(), 0)?;
-        Ok(Self {
-            target,
-            recorder,
-            piece: None,
-            before: None,
-            inner,
-            text: Vec::new(),
-            rows: Vec::new(),
-            notes: Vec::new(),
-            waiting: 0,
-            done,
-        })
-    }
-
+impl Writer<'_> {
     fn entry(&mut self, entry: &Entry<'_>, counters: &Counters) -> Result<()> {
         let row = self.recorder.record_with_row(entry, &mut self.text)?;
         self.recorder.note(entry, &mut self.notes)?;
@@ -148,10 +137,7 @@ impl<'a> Writer<'a> {
         if self.waiting == 0 {
             return Ok(());
         }
-        let mut piece = match self.piece.take() {
-            Some(piece) => piece,
-            None => self.begin()?,
-        };
+        let mut piece = self.piece.take().map_or_else(|| self.begin(), Ok)?;
         piece.ldif.write(&self.text)?;
         piece.rows.write(&self.rows)?;
         self.inner.write(&self.notes)?;
@@ -167,7 +153,12 @@ impl<'a> Writer<'a> {
             self.piece = Some(piece);
             return Ok(());
         }
-        let ended = piece.end()?;
+        self.end(piece)
+    }
+
+    /// Ends a piece, and waits until the piece before it is on the disk.
+    fn end(&mut self, piece: Piece) -> common::Result<()> {
+        let ended = [piece.rows.end()?, piece.ldif.end()?];
         self.wait()?;
         self.before = Some(ended);
         Ok(())
@@ -192,20 +183,15 @@ impl<'a> Writer<'a> {
     }
 
     fn finish(mut self) -> common::Result<SearchOutput> {
-        self.wait()?;
-        self.before = self.piece.take().map(Piece::end).transpose()?;
+        if let Some(piece) = self.piece.take() {
+            self.end(piece)?;
+        }
         self.wait()?;
         self.inner.finish()?;
         let directory = &self.target.directory;
         let synced = File::open(directory).and_then(|directory| directory.sync_all());
         synced.in_file(Some(directory))?;
         Ok(self.done)
-    }
-}
-
-impl Piece {
-    fn end(self) -> common::Result<[Closing; 2]> {
-        Ok([self.rows.end()?, self.ldif.end()?])
     }
 }
 
@@ -225,14 +211,11 @@ fn remove_old(target: &OutputFiles) -> common::Result<()> {
 
 fn is_ours(path: &Path, name: &str) -> bool {
     let file = path.file_name().and_then(|file| file.to_str());
-    let number = file.and_then(|file| file.strip_prefix(name)?.strip_prefix('-')?.split_once('.'));
-    number.is_some_and(|(number, _)| number.bytes().all(|digit| digit.is_ascii_digit()))
+    let parts = file.and_then(|file| file.strip_prefix(name)?.strip_prefix('-')?.split_once('.'));
+    parts.is_some_and(|(number, _)| number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// LDIF bytes of a block, as in blocks read from files.
-const BLOCK: usize = ldif::blocks::BLOCK_SIZE;
-
-/// Files that receive data of the search besides the feed.
+/// Files that a search writes in addition to the feed.
 #[derive(Debug, Clone, Copy)]
 pub struct FeedFiles<'a> {
     /// Receives the [notes](Recorder::note) of containers.
@@ -241,8 +224,8 @@ pub struct FeedFiles<'a> {
     pub copy: Option<&'a Path>,
 }
 
-/// Sends the entries that `query` finds to `feed`, without the attributes `drop`. Returns their number when `files` are
-/// synced.
+/// Sends the entries that `query` finds to `feed`, without the attributes `drop`. Syncs `files`. Returns the number of
+/// entries.
 pub fn feed(
     channel: &mut Channel,
     query: &Search,
@@ -251,7 +234,18 @@ pub fn feed(
     drop: Names,
     counters: &Counters,
 ) -> Result<u64> {
-    let mut feeder = Feeder::new(feed, files, drop, counters)?;
+    let mut feeder = Feeder {
+        feed,
+        counters,
+        recorder: Recorder::new(drop),
+        notes: Output::create(files.notes, 0)?,
+        copy: files.copy.map(|path| Output::create(path, THREADS)).transpose()?,
+        block: Vec::with_capacity(BLOCK_SIZE + BLOCK_SIZE / 8),
+        noted: Vec::new(),
+        counted: 0,
+        waiting: 0,
+        entries: 0,
+    };
     search(channel, query, |entry| feeder.entry(entry))?;
     Ok(feeder.finish()?)
 }
@@ -265,28 +259,14 @@ struct Feeder<'a> {
     /// Records of the incomplete block, and the notes.
     block: Vec<u8>,
     noted: Vec<u8>,
-    /// Bytes of `block`, and entries, that are counted already.
+    /// Number of bytes of `block` that are counted already.
     counted: usize,
+    /// Number of entries that are not counted yet.
     waiting: u64,
     entries: u64,
 }
 
-impl<'a> Feeder<'a> {
-    fn new(feed: &'a Feed, files: FeedFiles<'_>, drop: Names, counters: &'a Counters) -> common::Result<Self> {
-        Ok(Self {
-            feed,
-            counters,
-            recorder: Recorder::new(drop),
-            notes: Output::create(files.notes, 0)?,
-            copy: files.copy.map(|path| Output::create(path, THREADS)).transpose()?,
-            block: Vec::with_capacity(BLOCK + BLOCK / 8),
-            noted: Vec::new(),
-            counted: 0,
-            waiting: 0,
-            entries: 0,
-        })
-    }
-
+impl Feeder<'_> {
     fn entry(&mut self, entry: &Entry<'_>) -> Result<()> {
         self.recorder.record(entry, &mut self.block)?;
         self.recorder.note(entry, &mut self.noted)?;
@@ -295,7 +275,7 @@ impl<'a> Feeder<'a> {
             self.count();
             self.counters.pace();
         }
-        if self.block.len() >= BLOCK { Ok(self.pass_on()?) } else { Ok(()) }
+        if self.block.len() >= BLOCK_SIZE { Ok(self.pass_on()?) } else { Ok(()) }
     }
 
     fn count(&mut self) {

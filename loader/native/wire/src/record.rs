@@ -25,12 +25,11 @@ pub struct Recorder {
 impl Recorder {
     /// `drop` are attributes to omit, with all their options.
     pub fn new(drop: Names) -> Self {
-        let ignore = tree::join::context_csn();
-        let descriptions = Descriptions::new(drop, ignore);
+        let descriptions = Descriptions::new(drop, tree::join::context_csn());
         Self { descriptions, seen: Vec::new(), printer: Fingerprinter::default(), interior: false }
     }
 
-    /// Appends the DN, entryUUID and entryCSN of the last recorded entry if the server says that it has subordinates.
+    /// Appends the DN, entryUUID and entryCSN of the last recorded entry if its hasSubordinates is TRUE.
     pub fn note(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !self.interior {
             return Ok(());
@@ -59,9 +58,9 @@ impl Recorder {
     /// Appends the record and returns the row that arranging needs.
     pub fn record_with_row(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<EntryRecord> {
         let start = out.len();
-        let mut seen = RowValues::default();
-        self.write(entry, out, &mut seen)?;
-        let RowValues { uuid, csn } = seen;
+        let mut row = RowValues::default();
+        self.write(entry, out, &mut row)?;
+        let RowValues { uuid, csn } = row;
         let print = self.printer.end(entry.dn);
         let parent = hash(self.printer.name().parent());
         let length = u32::try_from(out.len() - start - 1).unwrap_or(u32::MAX);
@@ -93,8 +92,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Writes the values of an attribute together although the server sent them in several pieces: slapd 2.6.11 to
-    /// 2.6.14 corrupt entries whose values are apart.
+    /// Writes the values of each attribute together, although the server sent them in several pieces. slapd 2.6.11 to
+    /// 2.6.14 corrupt entries in which the values of an attribute are not together.
     fn write_together(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, row: &mut RowValues) -> Result<()> {
         let mut pieces = Vec::new();
         self.seen.clear();
@@ -143,7 +142,7 @@ impl RowValues {
     }
 }
 
-/// Writes an attribute whose values all came together.
+/// Writes an attribute whose values the server sent in one piece.
 #[inline]
 fn attribute_lines(
     description: &Description,
@@ -159,21 +158,14 @@ fn attribute_lines(
         row.observe(description, value);
         if place == 0 {
             only = Some(hash);
-        } else {
-            only.take().into_iter().chain([hash]).for_each(|hash| add(description, hash, printer));
+        } else if !description.ignored {
+            only.take().into_iter().chain([hash]).for_each(|hash| printer.add(hash));
         }
     }
     if let Some(hash) = only.filter(|_| !description.ignored) {
         printer.add_single(hash);
     }
     Ok(())
-}
-
-#[inline]
-fn add(description: &Description, hash: u128, printer: &mut Fingerprinter) {
-    if !description.ignored {
-        printer.add(hash);
-    }
 }
 
 /// Adds every entry to `digest`.
@@ -193,20 +185,20 @@ pub fn digest(channel: &mut Channel, query: &Search, digest: &mut Digest, counte
             }
         }
         digest.add_entry(&printer.end(entry.dn), entry.dn)?;
-        counters.add(1, entry.length());
+        counters.add(1, entry.length);
         Ok(())
     })
 }
 
-/// Receives and counts all entries without parsing their attributes, to measure the speed of reading alone.
+/// Receives and counts all entries without parsing their attributes, to measure only the speed of reading.
 pub fn discard(channel: &mut Channel, query: &Search, counters: &Counters) -> Result<()> {
     search(channel, query, |entry| {
-        counters.add(1, entry.length());
+        counters.add(1, entry.length);
         Ok(())
     })
 }
 
-/// Maximum number of cached descriptions: more than any schema has, but a hostile server cannot exhaust our memory.
+/// Maximum number of cached descriptions. No schema has as many; the limit keeps a hostile server from using up memory.
 const MOST_CACHED: usize = 10_000;
 
 /// A cache of attribute descriptions. Similar entries have the same descriptions in the same order.
@@ -216,7 +208,7 @@ struct Descriptions {
     ignore: Names,
     cached: Vec<Description>,
     expected: usize,
-    /// Greater than the index of every description of the entry so far.
+    /// One more than the greatest index among the entry's descriptions so far.
     beyond: usize,
     /// Whether two cached descriptions may be spellings of one attribute.
     twins: bool,
@@ -238,7 +230,8 @@ impl Descriptions {
         Ok(&self.cached[at])
     }
 
-    /// Looks up a description, and returns whether its index is beyond those of the entry's earlier descriptions.
+    /// Looks up a description. Also returns whether its index is greater than those of the entry's earlier
+    /// descriptions, in which case the entry did not have it before.
     #[inline]
     fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
         if first {
@@ -257,18 +250,12 @@ impl Descriptions {
         }
         if self.cached.len() == MOST_CACHED {
             self.cached.clear();
-            self.twins = true; // The indexes of the entry's earlier descriptions are no longer valid.
+            self.twins = true; // the indexes of the entry's earlier descriptions are no longer valid
         }
-        let new = self.learn(text)?;
+        let invalid = || Error::protocol(format!("\"{}\" is not an attribute description", text.escape_ascii()));
+        let new = Description::learn(text, &self.drop, &self.ignore).ok_or_else(invalid)?;
         self.twins |= self.cached.iter().any(|description| description.hash == new.hash);
         self.cached.push(new);
         Ok(self.cached.len() - 1)
-    }
-
-    fn learn(&self, text: &[u8]) -> Result<Description> {
-        Description::learn(text, &self.drop, &self.ignore).ok_or_else(|| {
-            let name = text.escape_ascii().to_string();
-            Error::protocol(format!("\"{name}\" is not an attribute description"))
-        })
     }
 }

@@ -15,7 +15,7 @@ const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
 const SUBENTRIES: &[u8] = b"1.3.6.1.4.1.4203.1.10.1";
 /// The BOOLEAN TRUE in BER, which makes subentries visible.
 const VISIBLE: &[u8] = &[0x01, 0x01, 0xff];
-/// Makes the server return values as stored: without this control slapo-valsort(5) removes their weights.
+/// Makes the server return values as stored. Without this control, slapo-valsort(5) removes their weights.
 const VALSORT: &[u8] = b"1.3.6.1.4.1.4203.666.5.14";
 /// TRUE in this sequence means "do not sort" (`valsort_parseCtrl`).
 const UNSORTED: &[u8] = &[0x30, 0x03, 0x01, 0x01, 0xff];
@@ -38,7 +38,7 @@ pub struct Search {
 
 /// Calls `see` with every entry. Returns an error unless the server confirms that the result is complete.
 ///
-/// After any error, including one from `see`, the channel is unusable: answers to this request may still arrive.
+/// After any error, also an error of `see`, the channel is unusable, because answers to the request may still arrive.
 pub fn search(channel: &mut Channel, query: &Search, mut see: impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
     let filter = filter::encode(&query.filter)?;
     let (mut request, mut cookie) = (Writer::default(), Vec::new());
@@ -46,7 +46,7 @@ pub fn search(channel: &mut Channel, query: &Search, mut see: impl FnMut(&Entry<
     loop {
         let id = channel.next_id();
         request.clear();
-        write(&mut request, id, query, &filter, &Controls { paged: &cookie, sync: None });
+        write(&mut request, id, query, &filter, &cookie, None);
         channel.send(request.bytes())?;
         cookie.clear();
         cookie.extend_from_slice(&page(channel, id, &mut see)?);
@@ -74,7 +74,7 @@ fn page(channel: &mut Channel, id: i32, see: &mut impl FnMut(&Entry<'_>) -> Resu
     }
 }
 
-/// Returns the cookie for the next page; it is empty after the last page, and if the server does not support paging.
+/// Returns the cookie for the next page, which is empty after the last page and from a server without paging.
 fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
     let Some(value) = message.control(PAGED)? else { return Ok(Vec::new()) };
     let mut value = Reader::new(value).sequence()?;
@@ -82,13 +82,8 @@ fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
     Ok(value.octets()?.to_vec())
 }
 
-/// Values of optional controls: the cookie of the previous page, and a Sync Request.
-pub(crate) struct Controls<'a> {
-    pub paged: &'a [u8],
-    pub sync: Option<&'a [u8]>,
-}
-
-pub(crate) fn write(out: &mut Writer, id: i32, query: &Search, filter: &[u8], controls: &Controls<'_>) {
+/// Writes a search request with the cookie of the previous page, and with the value of a Sync Request control.
+pub(crate) fn write(out: &mut Writer, id: i32, query: &Search, filter: &[u8], cookie: &[u8], sync: Option<&[u8]>) {
     out.sequence(|out| {
         out.integer(id);
         out.nest(REQUEST, |out| {
@@ -105,38 +100,39 @@ pub(crate) fn write(out: &mut Writer, id: i32, query: &Search, filter: &[u8], co
         });
         out.nest(CONTROLS, |out| {
             out.sequence(|out| out.octets(MANAGE_DSA_IT));
-            // Not critical: a server without slapo-valsort ignores it.
-            out.sequence(|out| {
-                out.octets(VALSORT);
-                out.octets(UNSORTED);
-            });
+            // Not critical: a server without slapo-valsort ignores the control.
+            control(out, VALSORT, false, UNSORTED);
             if query.subentries {
-                out.sequence(subentries);
+                // Critical: a server that ignored the control would return ordinary entries.
+                control(out, SUBENTRIES, true, VISIBLE);
             }
             if query.page > 0 {
-                out.sequence(|out| paged(out, query.page, controls.paged));
+                // Not critical: a server that ignores the control returns all entries at once.
+                control(out, PAGED, false, paged(query.page, cookie).bytes());
             }
-            if let Some(value) = controls.sync {
-                out.sequence(|out| sync::control(out, value));
+            if let Some(value) = sync {
+                // Critical: a server that ignored the control would run an ordinary search.
+                control(out, sync::REQUEST, true, value);
             }
         });
     });
 }
 
-/// Writes the critical Subentries control: a server that ignored it would return ordinary entries.
-fn subentries(out: &mut Writer) {
-    out.octets(SUBENTRIES);
-    out.boolean(true);
-    out.octets(VISIBLE);
+fn control(out: &mut Writer, oid: &[u8], is_critical: bool, value: &[u8]) {
+    out.sequence(|out| {
+        out.octets(oid);
+        if is_critical {
+            out.boolean(true);
+        }
+        out.octets(value);
+    });
 }
 
-/// Writes the control for paging. It is not critical: a server that ignores it returns all entries at once.
-fn paged(out: &mut Writer, page: u32, cookie: &[u8]) {
+fn paged(page: u32, cookie: &[u8]) -> Writer {
     let mut value = Writer::default();
     value.sequence(|value| {
         value.integer(i32::try_from(page).unwrap_or(i32::MAX));
         value.octets(cookie);
     });
-    out.octets(PAGED);
-    out.octets(value.bytes());
+    value
 }

@@ -1,6 +1,6 @@
 //! Content synchronization (RFC 4533), refreshOnly mode: changes and deletions since a cookie.
 //!
-//! A provider reports either the deleted entries, or everything that still exists: changed entries in full, unchanged
+//! A provider reports either the deleted entries, or all entries that still exist: changed entries in full, unchanged
 //! entries by their entryUUID.
 
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use ldif::Output;
 use tree::Names;
 
 use crate::ber::{OCTETS, Reader, SET, Writer};
-use crate::message::{Entry, Message, tag};
-use crate::search::{Controls, write};
+use crate::message::{Message, tag};
+use crate::search::write;
 use crate::{Channel, Error, Recorder, Result, Search, filter};
 
-const REQUEST: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.1";
+pub(crate) const REQUEST: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.1";
 const STATE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.2";
 const DONE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.3";
 const INFO: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.4";
@@ -27,7 +27,7 @@ const ID_SET: u8 = 0xa3;
 const PRESENT: i32 = 0;
 const DELETE: i32 = 3;
 
-/// Bytes of memory for sorting the provider's entryUUIDs; beyond that, a temporary file is used.
+/// Bytes of memory for sorting the provider's entryUUIDs. Beyond that, a temporary file is used.
 const SORT_MEMORY: usize = 64 << 20;
 
 /// Output files: LDIF of changed entries, and entryUUIDs of 16 bytes each.
@@ -48,9 +48,9 @@ pub struct SyncCounts {
     pub repeated: Vec<Vec<u8>>,
     /// The cookie for the next refresh; `None` if it has not changed.
     pub cookie: Option<Vec<u8>>,
-    /// Whether the provider reported all that exists: entries neither received nor listed as present were deleted.
+    /// Whether the provider reported all entries that exist. Entries that it neither sent nor listed were then deleted.
     pub names_present: bool,
-    /// Whether there were more than `most` entries. If so, the rest was not read, and the channel is unusable.
+    /// Whether there were more than `most` entries. The rest is then not read, and the channel is unusable.
     pub cut: bool,
 }
 
@@ -66,48 +66,36 @@ pub fn sync(
 ) -> Result<SyncCounts> {
     let (id, mut request) = (channel.next_id(), Writer::default());
     let filter = filter::encode(&query.filter)?;
-    let controls = Controls { paged: &[], sync: Some(&requested(cookie)) };
-    write(&mut request, id, query, &filter, &controls);
-    let mut taker = SyncReceiver::new(files, drop, counters)?;
+    let mut value = Writer::default();
+    value.sequence(|value| {
+        value.enumerated(REFRESH_ONLY);
+        value.octets(cookie);
+    });
+    write(&mut request, id, query, &filter, &[], Some(value.bytes()));
+    let mut receiver = SyncReceiver::new(files, drop, counters)?;
     channel.gather(true);
     channel.send(request.bytes())?;
     loop {
         let message = channel.receive()?;
         match message.tag {
             _ if message.id != id => {}
-            tag::ENTRY => taker.entry(&message, counters)?,
-            tag::INTERMEDIATE => taker.info(&message, counters)?,
+            tag::ENTRY => receiver.entry(&message, counters)?,
+            tag::INTERMEDIATE => receiver.info(&message, counters)?,
             tag::REFERENCE => {}
             tag::DONE => {
                 message.result()?.check()?;
-                taker.done(&message)?;
+                receiver.done(&message)?;
                 break;
             }
             other => return Err(Error::protocol(format!("{other:#04x} answers a search"))),
         }
-        if taker.synced.entries > most {
-            taker.synced.cut = true;
+        if receiver.synced.entries > most {
+            receiver.synced.cut = true;
             break;
         }
     }
     channel.gather(false);
-    taker.finish()
-}
-
-fn requested(cookie: &[u8]) -> Vec<u8> {
-    let mut value = Writer::default();
-    value.sequence(|value| {
-        value.enumerated(REFRESH_ONLY);
-        value.octets(cookie);
-    });
-    value.bytes().to_vec()
-}
-
-/// Writes the critical Sync Request control; if it were not, some servers would run an ordinary search.
-pub(crate) fn control(out: &mut Writer, value: &[u8]) {
-    out.octets(REQUEST);
-    out.boolean(true);
-    out.octets(value);
+    receiver.finish()
 }
 
 struct SyncReceiver {
@@ -145,28 +133,22 @@ impl SyncReceiver {
             DELETE => self.named(uuid, true, counters),
             _ => {
                 self.met.push(number(uuid)?)?;
-                self.whole(&message.entry()?, counters)
+                self.text.clear();
+                self.recorder.record(&message.entry()?, &mut self.text)?;
+                self.changed.write(&self.text)?;
+                self.synced.entries += 1;
+                counters.add(1, self.text.len() as u64);
+                Ok(())
             }
         }
     }
 
-    fn whole(&mut self, entry: &Entry<'_>, counters: &Counters) -> Result<()> {
-        self.text.clear();
-        self.recorder.record(entry, &mut self.text)?;
-        self.changed.write(&self.text)?;
-        self.synced.entries += 1;
-        counters.add(1, self.text.len() as u64);
-        Ok(())
-    }
-
     fn named(&mut self, uuid: &[u8], deleted: bool, counters: &Counters) -> Result<()> {
         let number = number(uuid)?;
-        if !deleted {
-            self.met.push(number)?;
-        }
         let (output, count) = if deleted {
             (&mut self.deleted, &mut self.synced.deleted)
         } else {
+            self.met.push(number)?;
             (&mut self.present, &mut self.synced.present)
         };
         output.write(uuid)?;

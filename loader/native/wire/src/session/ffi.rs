@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// An opaque LDAP session.
+// Opaque types.
 #[repr(C)]
 pub struct Ldap {
     _inside: [u8; 0],
@@ -101,7 +101,7 @@ pub const SB_GET_FD: c_int = 1;
 pub const SB_SET_NONBLOCK: c_int = 4;
 pub const SB_NEEDS_READ: c_int = 11;
 pub const SB_NEEDS_WRITE: c_int = 12;
-/// Level of SASL's security layer; a layer that is added later at the same level is above it.
+/// The level of SASL's security layer. A layer that is added later at the same level is above SASL's layer.
 pub const LEVEL_APPLICATION: c_int = 30;
 
 unsafe extern "C" {
@@ -109,12 +109,12 @@ unsafe extern "C" {
     pub safe fn __errno_location() -> *mut c_int;
 }
 
-/// OpenLDAP 2.6 and 2.5.
+/// Names of libldap in OpenLDAP 2.6 and 2.5.
 const SONAMES: [&str; 2] = ["libldap.so.2", "libldap-2.5.so.0"];
 
 static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
 
-/// Loads libldap at the first call; returns the reason if that fails. Must be called before any function below.
+/// Loads libldap at the first call, which must precede all others. Returns the reason if libldap cannot be loaded.
 pub fn missing() -> Option<&'static str> {
     FUNCTIONS.get_or_init(load).as_ref().err().map(String::as_str)
 }
@@ -127,19 +127,19 @@ fn load() -> Result<Functions, String> {
     Functions::find(library()?).map_err(|error| error.to_string())
 }
 
-/// Opens the libldap that python-ldap has loaded in this process, otherwise the first on the host. A second copy would
-/// read ldap.conf and set up TLS and SASL again, with different results.
+/// Opens the libldap that python-ldap has loaded in this process, otherwise the first libldap of the host. A second
+/// copy in one process would read ldap.conf and set up TLS and SASL again, with different results.
 fn library() -> Result<Library, String> {
     let open = |flags| {
         SONAMES.iter().find_map(|name| {
-            // SAFETY: libldap and its dependencies may be loaded at any time.
+            // SAFETY: the initializers of libldap and of its dependencies may run at any time.
             unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL | flags) }.ok()
         })
     };
     open(libc::RTLD_NOLOAD).or_else(|| open(0)).ok_or_else(|| format!("none of {} can be loaded", SONAMES.join(", ")))
 }
 
-/// Declares functions like a block `extern "C"`, but looks them up in libldap, which also leads to those of liblber.
+/// Declares functions like a block `extern "C"`, but finds them in libldap and liblber at run time.
 macro_rules! found_at_run_time {
     ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) $(-> $result:ty)?;)*) => {
         struct Functions {

@@ -1,6 +1,6 @@
-//! Limits the time that libldap takes to connect: its TLS handshakes ignore timeouts and cancellation.
+//! Limits the time of libldap's TLS handshakes, which ignore timeouts and cancellation.
 //!
-//! libldap 2.5 retries a stalled handshake forever; shutting down the socket in both directions ends it.
+//! libldap 2.5 retries a stalled handshake forever. Shutting down the socket in both directions ends the handshake.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -31,13 +31,13 @@ struct State {
     socket: Option<RawFd>,
     /// Start of the handshake that may be in progress.
     since: Option<Instant>,
-    /// Whether a handshake took too long.
-    given_up: bool,
+    /// Whether a handshake took longer than the limit.
+    timed_out: bool,
 }
 
 // SAFETY: the pointer in `callbacks` refers to `state`, which is thread-safe.
 unsafe impl Send for Guard {}
-// SAFETY: likewise.
+// SAFETY: the pointer in `callbacks` refers to `state`, which is thread-safe.
 unsafe impl Sync for Guard {}
 
 impl Guard {
@@ -53,7 +53,7 @@ impl Guard {
         ptr::from_ref(&*self.callbacks).cast()
     }
 
-    /// Runs `work`, and aborts its TLS handshakes if one takes longer than `limit` or the work is cancelled.
+    /// Runs `work`. Aborts a TLS handshake of `work` that takes longer than `limit`, or that `stop` cancels.
     pub(super) fn watching<T>(&self, stop: &Counters, limit: Duration, work: impl FnOnce() -> T) -> T {
         let (working, over) = channel::<()>();
         thread::scope(|scope| {
@@ -64,13 +64,13 @@ impl Guard {
         })
     }
 
-    #[allow(clippy::needless_pass_by_value, reason = "its end tells that the watch is over")]
+    #[allow(clippy::needless_pass_by_value, reason = "the watch ends when the sender is dropped")]
     fn watch(&self, over: Receiver<()>, stop: &Counters, limit: Duration) {
         while over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
             let mut state = lock(&self.state);
             let late = state.since.is_some_and(|since| since.elapsed() > limit);
             if late || stop.is_cancelled() {
-                state.given_up |= late;
+                state.timed_out |= late;
                 state.close();
             }
         }
@@ -85,14 +85,14 @@ impl Guard {
     pub(super) fn end(&self) -> bool {
         let mut state = lock(&self.state);
         state.since = None;
-        state.given_up
+        state.timed_out
     }
 }
 
 impl State {
     fn close(&self) {
         if let Some(socket) = self.socket {
-            // SAFETY: before libldap closes the socket it calls `closing`, which waits for our lock.
+            // SAFETY: libldap calls `closing`, which waits for the lock on this state, before it closes the socket.
             let socket = unsafe { BorrowedFd::borrow_raw(socket) };
             // The server may have closed the connection already.
             let _ = shutdown(socket, Shutdown::Both);
@@ -100,7 +100,7 @@ impl State {
     }
 }
 
-/// libldap calls this when it has connected a socket; a handshake may follow.
+/// Records a connected socket. libldap calls this after it has connected the socket; a handshake may follow.
 unsafe extern "C" fn connected(
     _session: *mut Ldap,
     sockbuf: *mut Sockbuf,
@@ -120,7 +120,7 @@ unsafe extern "C" fn connected(
     ffi::SUCCESS
 }
 
-/// libldap calls this before it closes the socket.
+/// Forgets the socket. libldap calls this before it closes the socket.
 unsafe extern "C" fn closing(_session: *mut Ldap, _sockbuf: *mut Sockbuf, callbacks: *mut ConnectCallbacks) {
     // SAFETY: as in `connected`.
     let state = unsafe { &*(*callbacks).argument.cast::<Mutex<State>>() };

@@ -1,5 +1,5 @@
-//! Our own layer on top of a connection. It bypasses libldap's parsing of messages, and accesses the layers below: TLS,
-//! SASL, the socket.
+//! A liblber layer on top of a connection. It reads and writes through the layers below (SASL, TLS, the socket), so
+//! that libldap parses no messages.
 
 #![allow(unsafe_code, reason = "liblber is C")]
 
@@ -10,8 +10,8 @@ use std::ptr;
 
 use super::ffi::{self, Layer, LayerIo, Sockbuf};
 
-/// The layer of one session; ends together with the session.
-pub(super) struct BufferedLayer {
+/// The layer of one session. It must not be used after the session has ended.
+pub(crate) struct BufferedLayer {
     sockbuf: *mut Sockbuf,
     layer: *mut Layer,
     socket: RawFd,
@@ -29,13 +29,13 @@ pub(crate) enum IoResult {
     End,
 }
 
-/// `static`, because liblber's interface has a mutable pointer but never writes through it.
+/// liblber's interface takes a mutable pointer to this, but liblber never writes through the pointer.
 static IO: LayerIo = LayerIo {
     setup: Some(remember),
     remove: None,
-    control: Some(pass_control),
-    read: Some(pass_read),
-    write: Some(pass_write),
+    control: Some(control_below),
+    read: Some(read_below),
+    write: Some(write_below),
     close: None,
 };
 
@@ -49,8 +49,8 @@ impl BufferedLayer {
         let mut layer: *mut Layer = ptr::null_mut();
         let mut socket: RawFd = -1;
         let io = ptr::from_ref(&IO).cast_mut();
-        // SAFETY: the caller guarantees `sockbuf`. `remember` gets the address of `layer` and writes to it only during
-        // the call. The options require an int to write to, and any pointer that is not null.
+        // SAFETY: the caller guarantees `sockbuf`. `remember` writes to the address of `layer` only during the call.
+        // `SB_GET_FD` writes an int, and `SB_SET_NONBLOCK` takes any pointer that is not null.
         let installed = unsafe {
             let place = (&raw mut layer).cast();
             ffi::ber_sockbuf_add_io(sockbuf, io, ffi::LEVEL_APPLICATION, place) == 0
@@ -63,28 +63,28 @@ impl BufferedLayer {
         Err(io::Error::other("libldap does not expose its connection"))
     }
 
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         // SAFETY: the session that owns this layer keeps the socket open.
         unsafe { BorrowedFd::borrow_raw(self.socket) }
     }
 
-    pub(super) fn read(&mut self, room: &mut [u8]) -> io::Result<IoResult> {
+    pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<IoResult> {
         forget_error();
         // SAFETY: the layers below write at most `room.len()` bytes into `room`.
         let count = unsafe { read_below(self.layer, room.as_mut_ptr().cast(), length(room)) };
         self.judge(count)
     }
 
-    /// If the result is not `Bytes`, the next call must pass the same bytes at the same address, because encrypting
-    /// layers may have buffered them.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
+    /// Writes some of `bytes`. After a result other than [`IoResult::Bytes`], the next call must pass the same bytes at
+    /// the same address, because encrypting layers may have buffered them.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
         forget_error();
         // SAFETY: the layers below read at most `bytes.len()` bytes and modify none.
         let count = unsafe { write_below(self.layer, bytes.as_ptr().cast_mut().cast(), length(bytes)) };
         self.judge(count)
     }
 
-    /// Interprets the result of an I/O call: to wait, the layers below return 0 or -1, and say for which event.
+    /// Interprets the result of a read or write. To wait, the layers below return 0 or -1, and set an option.
     fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {
@@ -109,7 +109,7 @@ impl BufferedLayer {
     }
 }
 
-/// Clears errno: if a security layer fails without setting it, an old value would be reported.
+/// Clears errno. A security layer may fail without setting errno, and then an old value would be reported.
 fn forget_error() {
     // SAFETY: `errno` belongs to this thread.
     unsafe { *ffi::__errno_location() = 0 };
@@ -125,7 +125,7 @@ unsafe extern "C" fn remember(layer: *mut Layer, place: *mut c_void) -> c_int {
     0
 }
 
-unsafe extern "C" fn pass_control(layer: *mut Layer, option: c_int, value: *mut c_void) -> c_int {
+unsafe extern "C" fn control_below(layer: *mut Layer, option: c_int, value: *mut c_void) -> c_int {
     // SAFETY: liblber passes our layer, and the layers below it are intact.
     unsafe {
         let next = (*layer).next;
@@ -133,20 +133,10 @@ unsafe extern "C" fn pass_control(layer: *mut Layer, option: c_int, value: *mut 
     }
 }
 
-unsafe extern "C" fn pass_read(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
-    // SAFETY: liblber guarantees the arguments.
-    unsafe { read_below(layer, room, length) }
-}
-
-unsafe extern "C" fn pass_write(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
-    // SAFETY: liblber guarantees the arguments.
-    unsafe { write_below(layer, bytes, length) }
-}
-
 /// # Safety
 ///
 /// `layer` must be our layer on a connection, so that there is a layer below it; `room` must have `length` bytes.
-unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
+unsafe extern "C" fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c_long {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let next = (*layer).next;
@@ -157,7 +147,7 @@ unsafe fn read_below(layer: *mut Layer, room: *mut c_void, length: c_ulong) -> c
 /// # Safety
 ///
 /// The conditions of `read_below`.
-unsafe fn write_below(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
+unsafe extern "C" fn write_below(layer: *mut Layer, bytes: *mut c_void, length: c_ulong) -> c_long {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let next = (*layer).next;

@@ -1,4 +1,4 @@
-//! A libldap session, which is connected, encrypted and bound; afterwards its connection is used directly.
+//! Connects, encrypts and binds with libldap. Afterwards the connection is used without libldap's message parser.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -10,7 +10,6 @@ mod sasl;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -25,10 +24,10 @@ use opening::PendingSession;
 use crate::error::PARAM_ERROR;
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
-/// Serializes the creation of sessions: the first initializes libldap, in some versions not thread-safely.
+/// Serializes the creation of sessions. The first initializes libldap, in some versions not thread-safely.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
-/// Owns a libldap session and ends it when dropped; the guard is dropped after the session.
+/// Owns a libldap session, and ends the session when dropped. The guard is dropped after the session has ended.
 struct Handle {
     session: *mut Ldap,
     guard: Guard,
@@ -39,18 +38,18 @@ unsafe impl Send for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: we own the session, and it is not used after this. Errors no longer matter.
+        // SAFETY: the handle owns the session, and nothing uses the session after this. Errors no longer matter.
         unsafe { ffi::ldap_unbind_ext(self.session, ptr::null_mut(), ptr::null_mut()) };
     }
 }
 
-/// A bound session. Reads and writes pass through libldap's security layers, but not its message parsing.
+/// A bound session.
 pub(crate) struct Session {
-    wire: BufferedLayer,
+    pub(crate) layer: BufferedLayer,
     _handle: Handle,
 }
 
-// SAFETY: as for `Handle`; the connection belongs to its session.
+// SAFETY: libldap does not bind a session or its connection to a thread, and `Session` is not `Sync`.
 unsafe impl Send for Session {}
 
 impl Session {
@@ -68,27 +67,14 @@ impl Session {
             return Err(error);
         }
         let handle = opening.handle;
-        let wire = take_over(&handle).map_err(|error| Error::lost(error.to_string()))?;
-        Ok(Self { wire, _handle: handle })
-    }
-
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.wire.socket()
-    }
-
-    pub(crate) fn read(&mut self, room: &mut [u8]) -> io::Result<IoResult> {
-        self.wire.read(room)
-    }
-
-    /// If it cannot send now, the same bytes must be passed again, as to `BufferedLayer::write`.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<IoResult> {
-        self.wire.write(bytes)
+        let layer = add_layer(&handle).map_err(|error| Error::lost(error.to_string()))?;
+        Ok(Self { layer, _handle: handle })
     }
 }
 
-fn take_over(handle: &Handle) -> io::Result<BufferedLayer> {
+fn add_layer(handle: &Handle) -> io::Result<BufferedLayer> {
     let mut sockbuf: *mut ffi::Sockbuf = ptr::null_mut();
-    // SAFETY: the option writes one pointer. `Session` keeps the connection together with its session.
+    // SAFETY: the option writes one pointer. `Session` drops the layer together with the session.
     unsafe {
         ffi::ldap_get_option(handle.session, ffi::OPT_SOCKBUF, (&raw mut sockbuf).cast());
         if sockbuf.is_null() {
@@ -103,7 +89,7 @@ fn initialize(link: &ConnectionOptions) -> Result<Handle> {
     let mut session: *mut Ldap = ptr::null_mut();
     let code = {
         let _alone = lock(&SETTING_UP);
-        // SAFETY: writes one pointer; a null URI means that of ldap.conf.
+        // SAFETY: writes one pointer. A null URI means the URI of ldap.conf.
         unsafe { ffi::ldap_initialize(&raw mut session, pointer(uri.as_ref())) }
     };
     if code != ffi::SUCCESS || session.is_null() {
@@ -115,7 +101,7 @@ fn initialize(link: &ConnectionOptions) -> Result<Handle> {
     Ok(handle)
 }
 
-/// Sets the SASL options; ldap.conf decides about options that are not set.
+/// Sets the SASL options. For options that are not set, ldap.conf decides.
 fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     if link.as_written {
         let on: c_int = 1;
@@ -124,7 +110,7 @@ fn set_sasl(handle: &Handle, link: &ConnectionOptions) -> Result<()> {
     }
     let Some(properties) = &link.secprops else { return Ok(()) };
     let properties = text(properties, "the security properties")?;
-    // SAFETY: the option reads a string, which libldap parses during the call.
+    // SAFETY: libldap parses the string during the call.
     let code = unsafe { ffi::ldap_set_option(handle.session, ffi::OPT_SASL_SECPROPS, properties.as_ptr().cast()) };
     if code == ffi::SUCCESS {
         return Ok(());
@@ -140,7 +126,7 @@ fn set_options(handle: &Handle, link: &ConnectionOptions) {
         micros: c_long::from(link.connect_timeout.subsec_micros()),
     };
     let set = |option, value: *const c_void| {
-        // SAFETY: each option gets its type, and libldap copies the value or the value outlives the session.
+        // SAFETY: each option gets a value of its type. libldap copies the value, or the value outlives the session.
         unsafe { ffi::ldap_set_option(handle.session, option, value) };
     };
     set(ffi::OPT_PROTOCOL_VERSION, ptr::from_ref(&version).cast());
@@ -161,13 +147,13 @@ pub(crate) fn check_silence(begun: Instant, silence: Duration) -> Result<()> {
     Err(Error::silent(passed.as_secs_f64()))
 }
 
-/// Owns an answer from libldap; may be null.
+/// Owns an answer of libldap. The pointer may be null.
 struct Message(*mut Answer);
 
 impl Drop for Message {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: we own it, and it is not used after this.
+            // SAFETY: the message owns the answer, and nothing uses the answer after this.
             unsafe { ffi::ldap_msgfree(self.0) };
         }
     }
@@ -183,7 +169,7 @@ pub(crate) fn meaning(code: i32) -> String {
 /// Returns the value of a string option, if it is set.
 fn text_option(handle: &Handle, option: c_int) -> Option<CString> {
     let mut value: *mut c_char = ptr::null_mut();
-    // SAFETY: such an option writes a pointer to a string that we then own, or null.
+    // SAFETY: a string option writes null, or a pointer to a string that the caller must free.
     unsafe {
         let code = ffi::ldap_get_option(handle.session, option, (&raw mut value).cast());
         if code != ffi::SUCCESS || value.is_null() {
@@ -196,7 +182,7 @@ fn text_option(handle: &Handle, option: c_int) -> Option<CString> {
 }
 
 fn text(value: &str, what: &str) -> Result<CString> {
-    let refused = |_| Failure::new(Phase::Connect, -9, format!("{what} contains a NUL"));
+    let refused = |_| Failure::new(Phase::Connect, PARAM_ERROR, format!("{what} contains a NUL"));
     Ok(CString::new(value).map_err(refused)?)
 }
 

@@ -1,4 +1,4 @@
-//! Opens a session: TLS, then a simple or SASL bind. All waits are divided into steps, so that they can be cancelled.
+//! Opens a session: TLS, then a simple or SASL bind. Every wait is divided into steps, so that it can be cancelled.
 
 #![allow(unsafe_code, reason = "libldap is C")]
 
@@ -31,11 +31,11 @@ impl PendingSession<'_> {
         self.bind()
     }
 
-    /// Returns false if the server refuses `StartTLS` and the option only tries it.
+    /// Requests `StartTLS`. Returns false if the server refuses and the option `start_tls` is 1 (-Z).
     fn offers_tls(&self) -> Result<bool> {
         let mut id: c_int = 0;
         let none = ptr::null_mut();
-        // SAFETY: writes the request's number.
+        // SAFETY: libldap writes the number of the request to `id`.
         let code = unsafe { ffi::ldap_start_tls(self.handle.session, none, none, &raw mut id) };
         self.expect_sent(code)?;
         let answer = self.answer(id)?;
@@ -45,7 +45,7 @@ impl PendingSession<'_> {
         }
     }
 
-    /// Returns an error if the handshake fails: otherwise the bind would be sent in clear text.
+    /// Returns an error if the handshake fails, because the bind would be sent in clear text.
     fn install_tls(&self) -> Result<()> {
         self.handle.guard.begin();
         // SAFETY: the session is connected and has no request in progress.
@@ -67,7 +67,7 @@ impl PendingSession<'_> {
         let secret =
             ffi::Berval { length: secret.len().try_into().unwrap_or(0), bytes: secret.as_ptr().cast_mut().cast() };
         let (mut id, none) = (0, ptr::null_mut());
-        // SAFETY: libldap copies its arguments; no mechanism means a simple bind.
+        // SAFETY: libldap copies its arguments. A null mechanism means a simple bind.
         let code = unsafe {
             let (dn, secret) = (pointer(dn), &raw const secret);
             ffi::ldap_sasl_bind(self.handle.session, dn, ptr::null(), secret, none, none, &raw mut id)
@@ -78,13 +78,13 @@ impl PendingSession<'_> {
 
     fn bind_by_sasl(&self, dn: Option<&CString>, mechanism: &CString) -> Result<()> {
         let mut answers = sasl::SaslAnswers::new(self.link, &self.handle);
-        let (defaults, none) = (answers.as_defaults(), ptr::null_mut());
+        let (defaults, none) = (ptr::from_mut(&mut answers).cast(), ptr::null_mut());
         let mut answer = Message(ptr::null_mut());
         let mut chosen: *const c_char = ptr::null();
         let mut id: c_int = 0;
         loop {
-            // SAFETY: `answers` outlives the loop, and only `interact` reads it; `answer` is null or the last answer;
-            // `chosen` and `id` are written to.
+            // SAFETY: `answers` outlives the loop, and only `interact` reads `answers`. `answer` is null or the last
+            // answer. libldap writes to `chosen` and `id`.
             let code = unsafe {
                 ffi::ldap_sasl_interactive_bind(
                     self.handle.session,
@@ -112,21 +112,21 @@ impl PendingSession<'_> {
         }
     }
 
-    /// Waits for an answer in steps, so that it can be cancelled.
+    /// Waits for the answer to the request `id`. Returns an error after a cancellation or after `bind_timeout`.
     fn answer(&self, id: c_int) -> Result<Message> {
         let begun = Instant::now();
         loop {
             self.stop.check()?;
             let mut answer = Message(ptr::null_mut());
             let mut timeout = ffi::Timeval { seconds: 0, micros: PATIENCE };
-            // SAFETY: writes one pointer, to an answer that we then own.
+            // SAFETY: libldap writes a pointer to an answer, which `answer` then owns.
             let kind = unsafe { ffi::ldap_result(self.handle.session, id, 1, &raw mut timeout, &raw mut answer.0) };
             if kind > 0 {
                 return Ok(answer);
             }
             if kind < 0 {
                 let mut code: c_int = 0;
-                // SAFETY: writes an int.
+                // SAFETY: the option writes an int.
                 unsafe { ffi::ldap_get_option(self.handle.session, ffi::OPT_RESULT_CODE, (&raw mut code).cast()) };
                 return Err(self.failure(Phase::Lost, code).into());
             }
@@ -137,7 +137,7 @@ impl PendingSession<'_> {
     fn judge(&self, answer: &Message, phase: Phase) -> Result<()> {
         let mut code: c_int = 0;
         let none = ptr::null_mut();
-        // SAFETY: writes the result code only. We keep ownership of the answer.
+        // SAFETY: libldap writes only the result code, and does not free the answer.
         let parsed = unsafe {
             let (none_text, handle) = (ptr::null_mut(), self.handle.session);
             ffi::ldap_parse_result(handle, answer.0, &raw mut code, none_text, none_text, none, ptr::null_mut(), 0)
@@ -158,7 +158,7 @@ impl PendingSession<'_> {
         }
     }
 
-    /// Returns an error if the guard aborted a handshake. Afterwards no handshake is in progress in either case.
+    /// Records that no handshake is in progress. Returns an error if the guard has aborted a handshake.
     fn expect_handshake(&self) -> Result<()> {
         if !self.handle.guard.end() {
             return Ok(());
@@ -168,7 +168,7 @@ impl PendingSession<'_> {
         Err(Failure::new(Phase::Tls, TIMEOUT, text).into())
     }
 
-    /// Builds an error with libldap's text for the last failure.
+    /// Returns an error with libldap's diagnostic message for the last failure.
     fn failure(&self, phase: Phase, code: c_int) -> Failure {
         let diagnostic = text_option(&self.handle, ffi::OPT_DIAGNOSTIC_MESSAGE);
         let diagnostic = diagnostic.map(|text| text.to_string_lossy().into_owned());

@@ -1,9 +1,8 @@
-//! Answers the questions of SASL mechanisms from the connection options, or else from ldap.conf; nobody is prompted.
+//! Answers the questions of SASL mechanisms from the connection options, or else from ldap.conf, without a prompt.
 
 #![allow(unsafe_code, reason = "libsasl2 is C")]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulong, c_void};
-use std::ptr;
 
 use super::ffi::{self, Ldap, Question};
 use super::{Handle, text_option};
@@ -18,7 +17,7 @@ const ECHO: c_ulong = 0x4005;
 const NO_ECHO: c_ulong = 0x4006;
 const REALM: c_ulong = 0x4008;
 
-/// The answers to a mechanism's questions. They must outlive the bind, because mechanisms get pointers into them.
+/// The answers to a mechanism's questions. The answers must outlive the bind, because mechanisms keep pointers to them.
 pub(super) struct SaslAnswers<'a> {
     link: &'a ConnectionOptions,
     authcid: Option<CString>,
@@ -28,34 +27,26 @@ pub(super) struct SaslAnswers<'a> {
 
 impl<'a> SaslAnswers<'a> {
     pub(super) fn new(link: &'a ConnectionOptions, handle: &Handle) -> Self {
-        let given = |text: &Option<String>| CString::new(text.clone()?).ok();
-        let or_default = |given: Option<CString>, option| given.or_else(|| text_option(handle, option));
+        let explicit = |text: &Option<String>| CString::new(text.clone()?).ok();
+        let or_default = |text, option| explicit(text).or_else(|| text_option(handle, option));
         Self {
             link,
-            authcid: or_default(given(&link.authcid), ffi::OPT_SASL_AUTHCID),
-            authzid: or_default(given(&link.authzid), ffi::OPT_SASL_AUTHZID),
-            realm: or_default(given(&link.realm), ffi::OPT_SASL_REALM),
+            authcid: or_default(&link.authcid, ffi::OPT_SASL_AUTHCID),
+            authzid: or_default(&link.authzid, ffi::OPT_SASL_AUTHZID),
+            realm: or_default(&link.realm, ffi::OPT_SASL_REALM),
         }
-    }
-
-    /// Returns a pointer that libldap passes to [`interact`].
-    pub(super) fn as_defaults(&mut self) -> *mut c_void {
-        ptr::from_mut(self).cast()
     }
 
     fn of(&self, id: c_ulong) -> &[u8] {
-        match id {
-            AUTHCID => known(self.authcid.as_ref()),
-            AUTHZID => known(self.authzid.as_ref()),
-            REALM => known(self.realm.as_ref()),
-            PASSWORD | NO_ECHO | ECHO => self.link.secret.as_ref().map_or(b"", |secret| secret.bytes()),
-            _ => b"",
-        }
+        let identity = match id {
+            AUTHCID => &self.authcid,
+            AUTHZID => &self.authzid,
+            REALM => &self.realm,
+            PASSWORD | NO_ECHO | ECHO => return self.link.secret.as_ref().map_or(b"", |secret| secret.bytes()),
+            _ => return b"",
+        };
+        identity.as_ref().map_or(b"", |text| text.as_bytes())
     }
-}
-
-fn known(text: Option<&CString>) -> &[u8] {
-    text.map_or(b"", |text| text.as_bytes())
 }
 
 /// `LDAP_SASL_INTERACT_PROC`.
@@ -66,8 +57,8 @@ pub(super) unsafe extern "C" fn interact(
     questions: *mut c_void,
 ) -> c_int {
     let mut question: *mut Question = questions.cast();
-    // SAFETY: `defaults` comes from `as_defaults`, is alive, and is not borrowed elsewhere during the call. `questions`
-    // is an array that ends with `END`.
+    // SAFETY: `defaults` points to the `SaslAnswers` of the bind, which nothing else borrows during the call.
+    // `questions` is an array that ends with `END`.
     unsafe {
         let answers = &*defaults.cast::<SaslAnswers<'_>>();
         while (*question).id != END {
@@ -85,8 +76,8 @@ fn answer(question: &mut Question, answers: &SaslAnswers<'_>) {
         // SAFETY: a mechanism's default is a string that lives as long as the question.
         text = unsafe { std::ffi::CStr::from_ptr(default) }.to_bytes();
     }
-    // The pointer of an empty slice has no NUL after it, but a mechanism may read one.
-    let place: *const u8 = if text.is_empty() { c"".as_ptr().cast() } else { text.as_ptr() };
-    question.result = place.cast();
+    // A mechanism may read a NUL after the answer, which an empty slice does not have.
+    let result: *const u8 = if text.is_empty() { c"".as_ptr().cast() } else { text.as_ptr() };
+    question.result = result.cast();
     question.length = c_uint::try_from(text.len()).unwrap_or(0);
 }
