@@ -17,7 +17,7 @@ const NORMALISERS: [Normaliser; 11] = [
     Normaliser::Csn,
 ];
 
-const SYNTAXES: [Syntax; 25] = [
+const SYNTAXES: [Syntax; 24] = [
     Syntax::BitString,
     Syntax::Boolean,
     Syntax::BootParameter,
@@ -36,7 +36,6 @@ const SYNTAXES: [Syntax; 25] = [
     Syntax::OctetString,
     Syntax::PostalAddress,
     Syntax::PrintableString,
-    Syntax::PrivateKey,
     Syntax::SubtreeSpecification,
     Syntax::TelephoneNumber,
     Syntax::TelexNumber,

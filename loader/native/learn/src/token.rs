@@ -30,7 +30,7 @@ const LEAST_GROUPS: usize = 4;
 pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> {
     tokens.clear();
     let mut shape = String::new();
-    if values::uuid::is_spelled(value.as_bytes()) {
+    if values::uuid::octets(value.as_bytes()).is_some() {
         tokens.push(Token { sort: TokenKind::Uuid, text: value });
         return Some("U".to_owned());
     }

@@ -4,28 +4,19 @@ use values::{Normaliser, Order};
 
 use crate::names::Names;
 use crate::read::Raw;
+use crate::schema::invalid;
 use crate::syntax::{Check, Pretty, Syntax};
-use crate::{Problem, Rule, RuleKind, Settings};
+use crate::{Result, Rule, RuleKind, Settings};
 
 /// Number of an attribute type in its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributeId(pub(crate) u32);
 
 impl AttributeId {
-    /// Returns the number; numbers begin at 0 and have no gaps, so they can index tables.
+    /// Returns the number. Numbers begin at 0 and have no gaps, so they can index tables.
     pub fn index(self) -> usize {
         self.0 as usize
     }
-}
-
-/// The usage of the attribute (RFC 4512 section 4.1.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Usage {
-    #[default]
-    UserApplications,
-    DirectoryOperation,
-    DistributedOperation,
-    DsaOperation,
 }
 
 /// `X-ORDERED`: values begin with `{n}`, their position among the values or siblings.
@@ -80,10 +71,10 @@ pub struct AttributeType {
     pub equality: Option<Rule>,
     pub ordering: Option<Rule>,
     pub substrings: Option<Rule>,
-    pub usage: Usage,
+    /// Whether the usage is not `userApplications`.
+    operational: bool,
     pub single_value: bool,
     pub collective: bool,
-    pub no_user_modification: bool,
     pub obsolete: bool,
     pub ordered: Option<XOrdered>,
     pub normaliser: Normalise,
@@ -96,17 +87,18 @@ pub struct AttributeType {
 
 impl AttributeType {
     pub fn operational(&self) -> bool {
-        self.usage != Usage::UserApplications
+        self.operational
     }
 
-    /// Returns the equality rule or the syntax, if its stored form is not implemented here.
+    /// Returns the name of the equality rule or the OID of the syntax, if its stored form is not implemented here.
     pub fn unsupported_rule(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unfollowed);
         let syntax = (self.syntax.check == Check::Unfollowed).then_some(&*self.syntax_oid);
         self.of_other_module().or(rule.map(|rule| &*rule.name)).or(syntax)
     }
 
-    /// Returns the rule or syntax if it comes from a third-party module, which may change more than values.
+    /// Returns the name of the equality rule or the OID of the syntax, if it comes from a module that is not part of
+    /// OpenLDAP. Such a module may change more than values.
     pub fn of_other_module(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unproven);
         let syntax = (self.syntax.check == Check::Unproven).then_some(self.syntax_oid.as_str());
@@ -125,45 +117,44 @@ const LOG_TIMES: [&str; 2] = ["reqStart", "reqEnd"];
 /// The attribute whose values slapo-ppolicy looks up in the schema (`overlays/ppolicy.c`).
 const PASSWORD_ATTRIBUTE: &str = "pwdAttribute";
 
-/// Attributes compiled into slapd whose values it takes for names or OIDs of schema elements (`schema_prep.c`).
+/// Attributes compiled into slapd whose values slapd checks as names or OIDs of schema elements (`schema_prep.c`).
 const NAMES_OR_OIDS: [&str; 5] =
     ["dITContentRules", "matchingRules", "attributeTypes", "objectClasses", "matchingRuleUse"];
 
-/// Builds the attribute types in the given order; a supertype may come after its subtypes.
+/// Builds the attribute types in the order of their definitions. A supertype may be defined after its subtypes.
 pub fn resolve(
     raws: &[Raw<'_>],
     syntaxes: &[Raw<'_>],
     names: &Names,
     settings: &Settings,
-) -> Result<Vec<AttributeType>, Problem> {
-    let mut done: Vec<Option<AttributeType>> = raws.iter().map(|_| None).collect();
+) -> Result<Vec<AttributeType>> {
+    let mut types: Vec<Option<AttributeType>> = raws.iter().map(|_| None).collect();
     for raw in raws {
         let mut chain = Vec::new();
         let mut next = names.find(raw.oid.as_bytes());
-        while let Some(id) = next.filter(|&id| done[id as usize].is_none()) {
+        while let Some(id) = next.filter(|&id| types[id as usize].is_none()) {
             if chain.len() > MAX_CHAIN {
-                let reason = "its chain of super-types is too long or a ring";
-                return Err(Problem::of(raw.text, reason));
+                return Err(invalid(raw.text, "its chain of super-types is too long or a ring"));
             }
             chain.push(id);
             next = sup_of(&raws[id as usize], names)?;
         }
         for id in chain.into_iter().rev() {
             let raw = &raws[id as usize];
-            let sup = sup_of(raw, names)?.and_then(|sup| done[sup as usize].as_ref());
-            done[id as usize] = Some(build(raw, AttributeId(id), sup, syntaxes, settings)?);
+            let sup = sup_of(raw, names)?.and_then(|sup| types[sup as usize].as_ref());
+            types[id as usize] = Some(build(raw, AttributeId(id), sup, syntaxes, settings)?);
         }
     }
-    Ok(done.into_iter().flatten().collect())
+    Ok(types.into_iter().flatten().collect())
 }
 
-fn sup_of(raw: &Raw<'_>, names: &Names) -> Result<Option<u32>, Problem> {
+fn sup_of(raw: &Raw<'_>, names: &Names) -> Result<Option<u32>> {
     let Some(sup) = raw.sups.first() else { return Ok(None) };
-    let missing = || Problem::of(raw.text, &format!("unknown super-type \"{sup}\""));
+    let missing = || invalid(raw.text, &format!("unknown super-type \"{sup}\""));
     names.find(sup.as_bytes()).ok_or_else(missing).map(Some)
 }
 
-/// Maximum length of a chain of supertypes; real schemas are far below. The limit also detects cycles.
+/// Maximum length of a chain of supertypes, far above that of real schemas. The limit also detects cycles.
 const MAX_CHAIN: usize = 100;
 
 fn build(
@@ -172,14 +163,14 @@ fn build(
     sup: Option<&AttributeType>,
     syntaxes: &[Raw<'_>],
     settings: &Settings,
-) -> Result<AttributeType, Problem> {
+) -> Result<AttributeType> {
     let inherited = |own: Option<&str>, sups: Option<&Rule>| own.map(Rule::find).or(sups.cloned());
     let syntax_oid = raw.syntax.clone().or_else(|| sup.map(|sup| sup.syntax_oid.clone()));
-    let syntax_oid = syntax_oid.ok_or_else(|| Problem::of(raw.text, "it has no syntax"))?;
+    let syntax_oid = syntax_oid.ok_or_else(|| invalid(raw.text, "it has no syntax"))?;
     let own_syntax = raw.syntax.as_deref().map(|oid| own_syntax(raw.text, oid, syntaxes)).transpose()?;
     let mut chain = sup.map_or_else(Vec::new, |sup| sup.chain.clone());
     if chain.len() > MAX_CHAIN {
-        return Err(Problem::of(raw.text, "its chain of super-types is too long"));
+        return Err(invalid(raw.text, "its chain of super-types is too long"));
     }
     chain.push(id);
     let mut kind = AttributeType {
@@ -193,10 +184,9 @@ fn build(
         equality: inherited(raw.equality, sup.and_then(|sup| sup.equality.as_ref())),
         ordering: inherited(raw.ordering, sup.and_then(|sup| sup.ordering.as_ref())),
         substrings: inherited(raw.substrings, sup.and_then(|sup| sup.substrings.as_ref())),
-        usage: raw.usage,
+        operational: raw.operational,
         single_value: raw.single_value,
         collective: raw.collective,
-        no_user_modification: raw.no_user_modification,
         obsolete: raw.obsolete,
         ordered: raw.ordered,
         normaliser: Normalise::None,
@@ -209,13 +199,13 @@ fn build(
     Ok(kind)
 }
 
-/// Returns the syntax with this OID: one of slapd's own, or one that `X-SUBST` defines as equal to another, possibly
-/// through several definitions.
-fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax, Problem> {
+/// Returns slapd's own syntax with this OID. If `X-SUBST` defines the syntax, returns the substitute of the last
+/// definition.
+fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax> {
     let mut oid = oid;
     for _ in 0..MAX_CHAIN {
         let Some(syntax) = syntaxes.iter().find(|syntax| syntax.oid == oid) else {
-            return Err(Problem::of(text, &format!("unknown syntax \"{oid}\"")));
+            return Err(invalid(text, &format!("unknown syntax \"{oid}\"")));
         };
         match syntax.substitute {
             Some(substitute) => oid = substitute,
@@ -223,10 +213,10 @@ fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax, Pro
             None => return Ok(Syntax::UNCHECKED),
         }
     }
-    Err(Problem::of(text, "its syntax is substituted in a ring"))
+    Err(invalid(text, "its syntax is substituted in a ring"))
 }
 
-/// Applies the properties that slapd or a module replaces in code after it has read the definition.
+/// Applies the properties that slapd or a module changes in C code after the definition was parsed.
 fn specialise(kind: &mut AttributeType, settings: &Settings) {
     let is = |names: &[&str]| kind.builtin && names.contains(&kind.name.as_str());
     if is(&["objectClass", "structuralObjectClass"]) {
@@ -237,7 +227,7 @@ fn specialise(kind: &mut AttributeType, settings: &Settings) {
         }
     } else if is(&NAMES_OR_OIDS) {
         kind.syntax.check = Check::OidOrName;
-        // slapd gives these types a copy of the rule, which its normalizer does not recognize.
+        // slapd gives these types a copy of the rule, and the normalizer fails because it does not know the copy.
         set_normaliser(kind, Normalise::Never);
     } else if is(&LOG_TIMES) {
         kind.syntax.check = Check::Plain(values::Syntax::LogTime);

@@ -2,7 +2,8 @@
 
 use crate::names::Names;
 use crate::read::Raw;
-use crate::{AttributeId, Problem};
+use crate::schema::invalid;
+use crate::{AttributeId, Result};
 
 /// Number of an object class in its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,7 +69,7 @@ impl ObjectClass {
     }
 }
 
-/// The names to which class definitions refer.
+/// The names to which definitions of classes and content rules refer.
 pub struct Sources<'a> {
     pub attribute_names: &'a Names,
     pub class_names: &'a Names,
@@ -77,28 +78,26 @@ pub struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    fn attributes(&self, text: &str, names: &[&str]) -> Result<Vec<AttributeId>, Problem> {
-        let mut found: Vec<AttributeId> = Vec::new();
+    fn attributes(&self, text: &str, names: &[&str]) -> Result<Vec<AttributeId>> {
+        let mut ids: Vec<AttributeId> = Vec::new();
         for name in names {
-            let missing = || Problem::of(text, &format!("unknown attribute type \"{name}\""));
+            let missing = || invalid(text, &format!("unknown attribute type \"{name}\""));
             let id = self.attribute_names.find(name.as_bytes()).map(AttributeId).ok_or_else(missing)?;
-            if !found.contains(&id) {
-                found.push(id);
-            }
+            merge(&mut ids, &[id]);
         }
-        Ok(found)
+        Ok(ids)
     }
 
-    fn classes(&self, text: &str, names: &[&str]) -> Result<Vec<ClassId>, Problem> {
+    fn classes(&self, text: &str, names: &[&str]) -> Result<Vec<ClassId>> {
         let find = |name: &&str| {
-            let missing = || Problem::of(text, &format!("unknown object class \"{name}\""));
+            let missing = || invalid(text, &format!("unknown object class \"{name}\""));
             self.class_names.find(name.as_bytes()).map(ClassId).ok_or_else(missing)
         };
         names.iter().map(find).collect()
     }
 
-    /// Builds all classes in the given order; a superior may come after its subclasses.
-    pub fn resolve(&self, raws: &[Raw<'_>]) -> Result<Vec<ObjectClass>, Problem> {
+    /// Builds all classes in the order of their definitions. A superior may be defined after its subclasses.
+    pub fn resolve(&self, raws: &[Raw<'_>]) -> Result<Vec<ObjectClass>> {
         let mut classes = raws.iter().zip(0..).map(|(raw, id)| self.alone(raw, id)).collect::<Result<Vec<_>, _>>()?;
         for index in 0..classes.len() {
             let lineage = lineage(&classes, index, raws[index].text)?;
@@ -112,7 +111,7 @@ impl Sources<'_> {
     }
 
     /// Builds a class without the attributes of its superiors.
-    fn alone(&self, raw: &Raw<'_>, id: u32) -> Result<ObjectClass, Problem> {
+    fn alone(&self, raw: &Raw<'_>, id: u32) -> Result<ObjectClass> {
         let implied = raw.sups.is_empty() && raw.class == ClassKind::Structural;
         let sups = if implied { vec!["2.5.6.0"] } else { raw.sups.clone() };
         let name = raw.canonical();
@@ -134,7 +133,7 @@ impl Sources<'_> {
     }
 
     /// Builds a content rule, and returns it with its structural class.
-    pub fn rule(&self, raw: &Raw<'_>) -> Result<(ClassId, ContentRule), Problem> {
+    pub fn rule(&self, raw: &Raw<'_>) -> Result<(ClassId, ContentRule)> {
         let class = self.classes(raw.text, &[&raw.oid])?[0];
         let rule = ContentRule {
             name: raw.canonical().to_owned(),
@@ -148,33 +147,32 @@ impl Sources<'_> {
     }
 }
 
-/// Returns the class and all its superiors in the order of traversal, without duplicates.
-fn lineage(classes: &[ObjectClass], start: usize, text: &str) -> Result<Vec<ClassId>, Problem> {
-    let mut met = vec![classes[start].id];
+/// Returns the class and all its superiors, breadth first, without duplicates.
+fn lineage(classes: &[ObjectClass], start: usize, text: &str) -> Result<Vec<ClassId>> {
+    let mut lineage = vec![classes[start].id];
     let mut at = 0;
-    while let Some(&id) = met.get(at) {
-        for &sup in &classes[id.index()].sups {
-            if sup == classes[start].id {
-                return Err(Problem::of(text, "the class is a superior of itself"));
-            }
-            if !met.contains(&sup) {
-                met.push(sup);
-            }
+    while let Some(&id) = lineage.get(at) {
+        let sups = &classes[id.index()].sups;
+        if sups.contains(&classes[start].id) {
+            return Err(invalid(text, "the class is a superior of itself"));
         }
+        merge(&mut lineage, sups);
         at += 1;
     }
-    Ok(met)
+    Ok(lineage)
 }
 
-/// Adds the attributes of all superiors; a required attribute is not also listed as allowed.
-fn inherit(class: &mut ObjectClass, own: &[(Vec<AttributeId>, Vec<AttributeId>)]) {
-    let merge = |into: &mut Vec<AttributeId>, from: &[AttributeId]| {
-        for &id in from {
-            if !into.contains(&id) {
-                into.push(id);
-            }
+/// Appends the elements of `from` that `into` does not have.
+fn merge<T: Copy + PartialEq>(into: &mut Vec<T>, from: &[T]) {
+    for id in from {
+        if !into.contains(id) {
+            into.push(*id);
         }
-    };
+    }
+}
+
+/// Adds the attributes of all superiors. An attribute that is required is not listed as allowed, too.
+fn inherit(class: &mut ObjectClass, own: &[(Vec<AttributeId>, Vec<AttributeId>)]) {
     for sup in class.lineage.iter().skip(1) {
         merge(&mut class.must, &own[sup.index()].0);
         merge(&mut class.may, &own[sup.index()].1);
@@ -187,11 +185,11 @@ fn inherit(class: &mut ObjectClass, own: &[(Vec<AttributeId>, Vec<AttributeId>)]
 pub enum SpecialClass {
     Top,
     ExtensibleObject,
-    /// Only for the root DSE, which is not in a database.
+    /// Only the root DSE may have the class, and no database contains the root DSE.
     RootDse,
     /// `subschema` and `collectiveAttributeSubentry`, which only subentries may have.
     WithinSubentry,
-    /// Needs the overlay dds on the database.
+    /// Entries of the class need the overlay dds on the database.
     DynamicObject,
     Glue,
 }

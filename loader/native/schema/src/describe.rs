@@ -29,10 +29,7 @@ impl Schema {
     /// Parses a description such as `cn;lang-EN`, with any name or the OID of its type.
     pub fn describe(&self, description: &[u8]) -> Result<Description> {
         let text = self.description_text(description)?;
-        let (base, options) = match text.split_once(';') {
-            Some((base, options)) => (base, Some(options)),
-            None => (text, None),
-        };
+        let (base, options) = text.split_once(';').map_or((text, None), |(base, options)| (base, Some(options)));
         let Some(attribute) = self.attribute(base.as_bytes()) else {
             return refuse(format!("attribute type \"{base}\" is not in the schema"));
         };
@@ -44,14 +41,14 @@ impl Schema {
         }
     }
 
-    /// Parses a description that has values. Like slapadd, it requires the option `;binary` if the syntax does.
+    /// Parses the description of an attribute with values. Like slapadd, requires `;binary` if the syntax does.
     pub fn describe_stored(&self, description: &[u8]) -> Result<Description> {
-        let found = self.describe(description)?;
-        let kind = self.get(found.attribute);
-        if kind.binary() && !found.binary {
-            return refuse(format!("\"{}\" must be given as \"{};binary\"", found.text, kind.name));
+        let description = self.describe(description)?;
+        let kind = self.get(description.attribute);
+        if kind.binary() && !description.binary {
+            return refuse(format!("\"{}\" must be given as \"{};binary\"", description.text, kind.name));
         }
-        Ok(found)
+        Ok(description)
     }
 
     fn description_text<'a>(&self, description: &'a [u8]) -> Result<&'a str> {
@@ -76,9 +73,7 @@ impl Schema {
                     return refuse(format!("option \"binary\" does not go with \"{}\"", kind.name));
                 }
                 "binary" => binary = true,
-                _ if !self.knows_option(&option) => {
-                    return refuse(format!("option \"{option}\" is not known"));
-                }
+                _ if !self.knows_option(&option) => return refuse(format!("option \"{option}\" is not known")),
                 _ => tags.push(option),
             }
         }

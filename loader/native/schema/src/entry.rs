@@ -41,14 +41,14 @@ const SUBENTRIES: [&str; 9] = [
     "ldapSyntaxes",
 ];
 
-/// The requirements that follow from the values of `objectClass` (and of `structuralObjectClass`, if present). They
-/// depend on nothing else, so they can be cached for all entries with the same values.
+/// The requirements that follow from the values of `objectClass` (and of `structuralObjectClass`, if present). All
+/// entries with the same values have the same requirements, so these can be cached.
 #[derive(Debug, Clone)]
 pub struct ObjectClassSet {
     /// The structural class, which becomes `structuralObjectClass` if the entry has none.
     pub structural: ClassId,
-    /// Whether slapadd replaces the entry's `structuralObjectClass` by [`structural`](Self::structural); it does so for
-    /// a glue entry that has become a real entry.
+    /// Whether slapadd replaces the entry's `structuralObjectClass` by [`structural`](Self::structural), as in a glue
+    /// entry that has become a real entry.
     pub replaces_structural: bool,
     /// The flags (`ocflags`) that slapd stores in the entry.
     pub flags: u32,
@@ -73,8 +73,8 @@ enum AttributeVerdict {
 const FLAGS_COMPUTED: u32 = 0x100;
 
 impl ObjectClassSet {
-    /// Checks the attributes of an entry; `present` has each one, and whether it has several values. An attribute with
-    /// options counts as its type. RDN attributes that slapadd adds count as present.
+    /// Checks the attributes of an entry. `present` has the type of each attribute, and whether it has several values.
+    /// RDN attributes that slapadd adds count as present.
     pub fn check(&self, schema: &Schema, present: &[(AttributeId, bool)]) -> Result<()> {
         for (id, by) in &self.required {
             if !present.iter().any(|(present, _)| present == id) {
@@ -109,29 +109,29 @@ impl Schema {
         let known = classes.iter().map(|name| self.known_class(name)).collect::<Result<Vec<_>, _>>()?;
         let own = self.structural_class(&known)?;
         let replaces_structural = match structural {
-            Some(given) => self.differs(given, own)?,
+            Some(name) => self.differs(name, own)?,
             None => false,
         };
         let rule = self.content_rule(own);
         let flags = self.flags(classes);
         self.check_classes(&known, own, rule, flags)?;
+        // All other classes are abstract or superiors of the structural class, and their attributes are inherited.
+        let is_listing = |class: &&ObjectClass| class.id == own || class.kind == ClassKind::Auxiliary;
+        let listing: Vec<_> = known.iter().map(|&id| self.object_class(id)).filter(is_listing).collect();
         let mut profile = ObjectClassSet {
             structural: own,
             replaces_structural,
             flags,
             index_values: self.class_index_values(classes),
-            required: self.required(&known, own, rule),
+            required: Self::required(&listing, rule),
             verdicts: Vec::new(),
             precluded: rule.map_or_else(Vec::new, |rule| rule.not.clone()),
         };
-        let extensible = known.iter().any(|&id| self.is_special(id, SpecialClass::ExtensibleObject));
-        let allowed = self.allowed(&known, own, rule);
+        let extensible = known.iter().any(|&id| self.object_class(id).special == Some(SpecialClass::ExtensibleObject));
+        let allowed = self.allowed(&listing, rule);
         profile.verdicts = self
             .attributes()
-            .map(|kind| {
-                let listed = extensible || allowed[kind.id.index()];
-                self.verdict(kind.id, listed, &profile)
-            })
+            .map(|kind| self.verdict(kind, extensible || allowed[kind.id.index()], &profile))
             .collect();
         Ok(profile)
     }
@@ -158,57 +158,48 @@ impl Schema {
         met.into_iter().enumerate().map(|(at, id)| id.map_or_else(|| unknown(at), name)).collect()
     }
 
-    fn is_special(&self, id: ClassId, special: SpecialClass) -> bool {
-        self.object_class(id).special == Some(special)
-    }
-
     fn known_class(&self, name: &[u8]) -> Result<ClassId> {
-        let shown = || String::from_utf8_lossy(name).into_owned();
-        self.class(name).map_or_else(|| refuse(format!("unknown object class '{}'", shown())), Ok)
+        let unknown = || refuse(format!("unknown object class '{}'", String::from_utf8_lossy(name)));
+        self.class(name).map_or_else(unknown, Ok)
     }
 
-    /// Whether `structuralObjectClass` differs from the entry's own class; an error unless it is that of a glue entry.
-    fn differs(&self, given: &[u8], own: ClassId) -> Result<bool> {
-        let class = self.known_class(given)?;
-        let (given, name) = (self.object_class(class), &self.object_class(own).name);
-        if given.kind != ClassKind::Structural {
-            return refuse(format!("structuralObjectClass '{}' is not structural", given.name));
+    /// Whether the value of `structuralObjectClass` differs from the entry's structural class. Only `glue` may differ.
+    fn differs(&self, value: &[u8], own: ClassId) -> Result<bool> {
+        let class = self.object_class(self.known_class(value)?);
+        if class.kind != ClassKind::Structural {
+            return refuse(format!("structuralObjectClass '{}' is not structural", class.name));
         }
-        if class != own && !self.is_special(class, SpecialClass::Glue) {
-            let given = &given.name;
-            return refuse(format!("structuralObjectClass is '{given}', but the entry is of '{name}'"));
+        if class.id != own && class.special != Some(SpecialClass::Glue) {
+            let (stored, name) = (&class.name, &self.object_class(own).name);
+            return refuse(format!("structuralObjectClass is '{stored}', but the entry is of '{name}'"));
         }
-        Ok(class != own)
+        Ok(class.id != own)
     }
 
-    /// Returns the required attributes; abstract classes and superiors of the structural class pass theirs on.
-    fn required(&self, classes: &[ClassId], own: ClassId, rule: Option<&ContentRule>) -> Vec<(AttributeId, String)> {
+    /// Returns the attributes that a class or the content rule requires, each with the name of the class or rule.
+    fn required(classes: &[&ObjectClass], rule: Option<&ContentRule>) -> Vec<(AttributeId, String)> {
         let mut required: Vec<(AttributeId, String)> = Vec::new();
         let mut add = |id: AttributeId, by: String| {
             if !required.iter().any(|known| known.0 == id) {
                 required.push((id, by));
             }
         };
-        for &id in rule.map_or(&[][..], |rule| &rule.must) {
-            add(id, format!("content rule '{}'", rule.map_or("", |rule| &rule.name)));
+        if let Some(rule) = rule {
+            rule.must.iter().for_each(|&id| add(id, format!("content rule '{}'", rule.name)));
         }
-        for class in classes.iter().map(|&id| self.object_class(id)) {
-            if class.id == own || class.kind == ClassKind::Auxiliary {
-                class.must.iter().for_each(|&id| add(id, format!("object class '{}'", class.name)));
-            }
+        for class in classes {
+            class.must.iter().for_each(|&id| add(id, format!("object class '{}'", class.name)));
         }
         required
     }
 
-    /// Returns for each attribute type whether the structural class, an auxiliary class or the content rule lists it.
-    fn allowed(&self, classes: &[ClassId], own: ClassId, rule: Option<&ContentRule>) -> Vec<bool> {
+    /// Returns for each attribute type whether a class or the content rule lists it.
+    fn allowed(&self, classes: &[&ObjectClass], rule: Option<&ContentRule>) -> Vec<bool> {
         let mut allowed = vec![false; self.attributes().len()];
         let mut allow = |ids: &[AttributeId]| ids.iter().for_each(|id| allowed[id.index()] = true);
-        for class in classes.iter().map(|&id| self.object_class(id)) {
-            if class.id == own || class.kind == ClassKind::Auxiliary {
-                allow(&class.must);
-                allow(&class.may);
-            }
+        for class in classes {
+            allow(&class.must);
+            allow(&class.may);
         }
         if let Some(rule) = rule {
             allow(&rule.must);
@@ -217,15 +208,15 @@ impl Schema {
         allowed
     }
 
-    /// Returns the most specific structural class. All structural classes must be on one inheritance chain; two that
-    /// are not are accepted if a later class in the list is a subclass of both.
+    /// Returns the most specific structural class. All structural classes must be on one inheritance chain, but slapd
+    /// accepts two classes on different chains if a later class in the list is a subclass of both.
     fn structural_class(&self, classes: &[ClassId]) -> Result<ClassId> {
         let structural = |id: ClassId| self.object_class(id).kind == ClassKind::Structural;
         let below = |sub: ClassId, sup: ClassId| self.object_class(sub).is_a(sup);
-        let mut found: Option<ClassId> = None;
+        let mut most_specific: Option<ClassId> = None;
         for (at, &class) in classes.iter().enumerate().filter(|(_, class)| structural(**class)) {
-            let Some(best) = found.filter(|&best| !below(class, best)) else {
-                found = Some(class);
+            let Some(best) = most_specific.filter(|&best| !below(class, best)) else {
+                most_specific = Some(class);
                 continue;
             };
             let joins = |&&later: &&ClassId| structural(later) && below(later, best) && below(later, class);
@@ -234,15 +225,14 @@ impl Schema {
                 return refuse(format!("structural object classes '{one}' and '{other}' are not on one chain"));
             }
         }
-        found.ok_or_else(|| InvalidValue("no structural object class".into()))
+        most_specific.ok_or_else(|| InvalidValue("no structural object class".into()))
     }
 
-    /// Decides about an attribute; `listed` says whether an object class or the content rule names it.
-    fn verdict(&self, id: AttributeId, listed: bool, profile: &ObjectClassSet) -> AttributeVerdict {
-        let kind = self.get(id);
+    /// Decides whether an entry may have an attribute. `listed`: a class or the content rule lists the attribute.
+    fn verdict(&self, kind: &AttributeType, listed: bool, profile: &ObjectClassSet) -> AttributeVerdict {
         let object_class = kind.name.eq_ignore_ascii_case("objectClass");
         let allowed = listed || kind.operational() || object_class;
-        let barred = self.restriction(kind, profile.flags).is_some() || profile.precluded.contains(&id);
+        let barred = self.restriction(kind, profile.flags).is_some() || profile.precluded.contains(&kind.id);
         match (allowed && !barred, kind.single_value) {
             (false, _) => AttributeVerdict::Refused,
             (true, true) => AttributeVerdict::Single,
@@ -321,25 +311,18 @@ impl Schema {
     /// Checks that the attributes of an RDN can name an entry. Whether the entry has the values is checked by
     /// [`rdn_value_held`](Self::rdn_value_held).
     pub fn check_naming(&self, rdn: &Rdn) -> Result<()> {
-        rdn.avas.iter().try_for_each(|ava| self.check_naming_attribute(ava))
-    }
-
-    fn check_naming_attribute(&self, ava: &Ava) -> Result<()> {
-        let kind = self.get(ava.attribute);
-        let why = if kind.operational() {
-            "is operational"
-        } else if kind.collective {
-            "is collective"
-        } else if kind.obsolete {
-            "is obsolete"
-        } else if kind.equality.is_none() {
-            "has no equality matching rule"
-        } else if kind.equality.as_ref().is_some_and(|rule| !rule.matches) {
-            "has an equality matching rule that slapd does not support"
-        } else {
-            return Ok(());
-        };
-        refuse(format!("naming attribute '{}' {why}", kind.name))
+        for kind in rdn.avas.iter().map(|ava| self.get(ava.attribute)) {
+            let why = match &kind.equality {
+                _ if kind.operational() => "is operational",
+                _ if kind.collective => "is collective",
+                _ if kind.obsolete => "is obsolete",
+                None => "has no equality matching rule",
+                Some(rule) if !rule.matches => "has an equality matching rule that slapd does not support",
+                Some(_) => continue,
+            };
+            return refuse(format!("naming attribute '{}' {why}", kind.name));
+        }
+        Ok(())
     }
 
     /// Whether the values of an attribute contain the RDN's value `asserted`. Both must be in the form in which they

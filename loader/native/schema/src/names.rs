@@ -27,7 +27,7 @@ impl Names {
 }
 
 /// Returns the same hash for names that differ only in the case of ASCII letters. Hashes eight bytes per step, because
-/// it runs for every line of every entry.
+/// a name is hashed for every line of every entry.
 #[inline]
 fn hash(name: &[u8]) -> u64 {
     const CASE: u64 = 0x2020_2020_2020_2020;

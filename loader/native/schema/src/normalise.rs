@@ -6,7 +6,7 @@ use crate::dn::DnForm;
 use crate::syntax::{Check, Pretty};
 use crate::{AttributeId, Normalise, Result, Schema, refuse, x509};
 
-/// Splits an ordered value into its position `{n}` and the rest.
+/// Splits an X-ORDERED value into its position `{n}` and the rest.
 fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(b'}', value).filter(|_| value[0] == b'{')?;
     let number = &value[1..end];
@@ -18,23 +18,23 @@ fn numbered(value: &[u8]) -> Option<(&[u8], &[u8])> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueForm {
     Dn,
-    /// Any value is valid and has no normal form of its own.
+    /// Any value is valid. No normal form is stored.
     Octets,
     /// Directory Strings or IA5 Strings that are compared without case. A value of ASCII characters except NUL, without
-    /// spaces at either end and without two adjacent spaces, is valid; its normal form is its lower case.
+    /// spaces at either end and without two adjacent spaces, is valid, and its normal form is its lower case.
     Text,
     /// See [`values::telephone`].
     Telephone,
-    /// A value of hyphens and hexadecimal digits in the right places is valid; its normal form is its 16 octets.
+    /// A value of hyphens and hexadecimal digits in the right places is valid, and its normal form is its 16 octets.
     Uuid,
-    /// CSNs; a CSN is valid if it has a normal form.
+    /// A CSN is valid if it has a normal form.
     Csn,
     Other,
 }
 
 impl Schema {
-    /// Appends the normal form of a value to `out`, with the `{n}` of an ordered value. Returns false and appends
-    /// nothing if values of this type are stored without a normal form.
+    /// Appends the normal form of a value to `out`, with the `{n}` of an X-ORDERED value. If values of this type are
+    /// stored without a normal form, appends nothing and returns false.
     pub fn normalise(&self, id: AttributeId, value: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let kind = self.get(id);
         if kind.normaliser == Normalise::None {
@@ -136,15 +136,15 @@ impl Schema {
                 (x509::is_certificate_list(value) == Some(true), "not an X.509 certificate list in DER")
             }
             Check::AttributeCertificate => {
-                let holds = x509::is_attribute_certificate(value) == Some(true);
-                (holds, "not an X.509 attribute certificate in DER")
+                (x509::is_attribute_certificate(value) == Some(true), "not an X.509 attribute certificate in DER")
             }
+            Check::PrivateKey => (x509::is_private_key(value) == Some(true), "not a PKCS #8 private key"),
         };
         if holds { Ok(()) } else { refuse(complaint) }
     }
 }
 
-/// Whether the value consists of numbers without leading zeros, separated by dots; a single number is enough.
+/// Whether the value consists of one or more numbers without leading zeros, separated by dots.
 pub(crate) fn is_oid(value: &[u8]) -> bool {
     let number = |part: &[u8]| match part {
         [b'0'] => true,
@@ -189,8 +189,8 @@ fn word(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == b' ').next().unwrap_or_default()
 }
 
-/// Whether the value has the form `{OID criticality TRUE controlValue "0a1B"}`; the last two parts are optional
-/// (`logSchemaControlValidate` in `overlays/accesslog.c`).
+/// Whether the value has the form `{OID criticality TRUE controlValue "0a1B"}`, of which the last two parts are
+/// optional (`logSchemaControlValidate` in `overlays/accesslog.c`).
 fn is_control(value: &[u8]) -> bool {
     let [b'{', inner @ .., b'}'] = value else { return false };
     let rest = trim_start(inner);

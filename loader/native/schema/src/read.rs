@@ -2,13 +2,14 @@
 //! between definitions are resolved elsewhere.
 
 use crate::names::Names;
-use crate::{ClassKind, Problem, Usage, XOrdered};
+use crate::schema::invalid;
+use crate::{ClassKind, Result, XOrdered};
 
 /// A schema definition: a value in cn=config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub kind: Kind,
-    /// The text of the value; a leading `{n}` is skipped.
+    /// The text of the value, of which a leading `{n}` is skipped.
     pub text: String,
     /// Whether the value is in the entry `cn=schema,cn=config`, because it is compiled into slapd or a module.
     pub builtin: bool,
@@ -32,7 +33,7 @@ pub enum Kind {
 /// Other settings in cn=config that decide which attributes an entry may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Values of `olcAttributeOptions`; a value that ends in `-` (or `=`) is a prefix of option names.
+    /// Values of `olcAttributeOptions`. A value that ends in `-` or `=` is a prefix of option names.
     pub attribute_options: Vec<String>,
     /// Whether the database has the overlay `dds`, without which slapd refuses dynamic objects.
     pub dynamic_objects: bool,
@@ -49,7 +50,8 @@ impl Default for Settings {
 }
 
 impl Definition {
-    /// Returns the definition without its position `{n}`, and whether it is compiled in: then it has no `{n}`.
+    /// Returns the definition without its position `{n}`, and whether it is compiled into slapd or a module. A
+    /// compiled-in definition has no `{n}`.
     fn unnumbered(&self) -> (&str, bool) {
         let text = self.text.trim();
         let numbered = text.strip_prefix('{').and_then(|rest| rest.split_once('}'));
@@ -68,14 +70,14 @@ pub struct Macros {
 }
 
 impl Macros {
-    /// Reads the macros. Those of slapd.conf come before the compiled-in macros, but may refer to them.
-    pub fn read(definitions: &[Definition]) -> Result<Self, Problem> {
+    /// Reads the macros. Macros of slapd.conf may refer to compiled-in macros, which come later in cn=config.
+    pub fn read(definitions: &[Definition]) -> Result<Self> {
         let mut macros = Self::default();
         for builtin in [true, false] {
-            for definition in definitions.iter().filter(|one| one.kind == Kind::Macro) {
+            for definition in definitions.iter().filter(|definition| definition.kind == Kind::Macro) {
                 let (text, is_builtin) = definition.unnumbered();
                 if is_builtin == builtin {
-                    macros.define(text).map_err(|what| Problem::of(text, &what))?;
+                    macros.define(text).map_err(|reason| invalid(text, &reason))?;
                 }
             }
         }
@@ -98,7 +100,7 @@ impl Macros {
         Ok(())
     }
 
-    /// Expands `oid` to dotted form; it begins with a digit, or with a macro as `name` or `name:suffix`.
+    /// Expands `oid` to dotted form. An `oid` that does not begin with a digit is a macro, `name` or `name:suffix`.
     fn expand(&self, oid: &str) -> Option<String> {
         if oid.starts_with(|first: char| first.is_ascii_digit()) {
             return Some(oid.to_owned());
@@ -113,7 +115,7 @@ impl Macros {
     }
 }
 
-/// A parsed definition whose references are not resolved. Each kind of definition uses some of the fields.
+/// A parsed definition with unresolved references. Each kind of definition uses some of the fields.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools)] // as in RFC 4512 section 4.1.2
 pub struct Raw<'a> {
@@ -129,10 +131,9 @@ pub struct Raw<'a> {
     pub substrings: Option<&'a str>,
     /// The dotted OID of the syntax, without `{len}`.
     pub syntax: Option<String>,
-    pub usage: Usage,
+    pub operational: bool,
     pub single_value: bool,
     pub collective: bool,
-    pub no_user_modification: bool,
     pub ordered: Option<XOrdered>,
     pub class: ClassKind,
     pub must: Vec<&'a str>,
@@ -144,14 +145,14 @@ pub struct Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    pub fn read(definition: &'a Definition, macros: &Macros) -> Result<Self, Problem> {
+    pub fn read(definition: &'a Definition, macros: &Macros) -> Result<Self> {
         let (text, builtin) = definition.unnumbered();
         let mut raw = Self { text, builtin, ..Self::default() };
-        raw.fill(definition.kind, macros).map_err(|what| Problem::of(text, &what))?;
+        raw.fill(definition.kind, macros).map_err(|reason| invalid(text, &reason))?;
         Ok(raw)
     }
 
-    /// Returns the first name, or without a name the OID: the canonical name of the definition in slapd.
+    /// Returns slapd's canonical name of the definition: its first name, or its OID if it has no name.
     pub fn canonical(&self) -> &str {
         self.names.first().copied().unwrap_or(&self.oid)
     }
@@ -166,13 +167,9 @@ impl<'a> Raw<'a> {
         loop {
             match tokens.next()? {
                 Token::Close => return Ok(()),
-                Token::Bare(word) => {
-                    self.keyword(kind, &word.to_ascii_uppercase(), &mut tokens, macros)?;
-                }
+                Token::Bare(word) => self.keyword(kind, &word.to_ascii_uppercase(), &mut tokens, macros)?,
                 Token::End => return Err("the closing parenthesis is missing".into()),
-                Token::Open | Token::Dollar | Token::Quoted(_) => {
-                    return Err("a keyword was expected".into());
-                }
+                Token::Open | Token::Dollar | Token::Quoted(_) => return Err("a keyword was expected".into()),
             }
         }
     }
@@ -193,13 +190,11 @@ impl<'a> Raw<'a> {
                 let oid = tokens.word(word)?.split('{').next().unwrap_or_default();
                 self.syntax = Some(macros.oid(oid)?);
             }
-            (AttributeType, "USAGE") => self.usage = usage(tokens.word(word)?)?,
+            (AttributeType, "USAGE") => self.operational = is_operational(tokens.word(word)?)?,
             (AttributeType, "SINGLE-VALUE") => self.single_value = true,
             (AttributeType, "COLLECTIVE") => self.collective = true,
-            (AttributeType, "NO-USER-MODIFICATION") => self.no_user_modification = true,
-            (AttributeType, "X-ORDERED") => {
-                self.ordered = self.ordered.or(ordered(&tokens.words(word)?));
-            }
+            (AttributeType, "NO-USER-MODIFICATION") => {}
+            (AttributeType, "X-ORDERED") => self.ordered = self.ordered.or(ordered(&tokens.words(word)?)),
             (ObjectClass, "SUP") => self.sups = tokens.words(word)?,
             (ObjectClass, "ABSTRACT") => self.class = ClassKind::Abstract,
             (ObjectClass, "STRUCTURAL") => self.class = ClassKind::Structural,
@@ -215,13 +210,11 @@ impl<'a> Raw<'a> {
     }
 }
 
-fn usage(word: &str) -> Result<Usage, String> {
-    match word.to_ascii_lowercase().as_str() {
-        "userapplications" => Ok(Usage::UserApplications),
-        "directoryoperation" => Ok(Usage::DirectoryOperation),
-        "distributedoperation" => Ok(Usage::DistributedOperation),
-        "dsaoperation" => Ok(Usage::DsaOperation),
-        _ => Err(format!("unknown usage \"{word}\"")),
+fn is_operational(usage: &str) -> Result<bool, String> {
+    match usage.to_ascii_lowercase().as_str() {
+        "userapplications" => Ok(false),
+        "directoryoperation" | "distributedoperation" | "dsaoperation" => Ok(true),
+        _ => Err(format!("unknown usage \"{usage}\"")),
     }
 }
 
@@ -251,7 +244,6 @@ struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// Returns the next token.
     fn next(&mut self) -> Result<Token<'a>, String> {
         self.rest = self.rest.trim_start();
         let Some(first) = self.rest.bytes().next() else { return Ok(Token::End) };
@@ -264,33 +256,31 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Returns the next word, which must be a name or an OID; `what` is the keyword before it.
-    fn word(&mut self, what: &str) -> Result<&'a str, String> {
+    /// Returns the word after `keyword`, which must be a name or an OID.
+    fn word(&mut self, keyword: &str) -> Result<&'a str, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(word),
-            _ => Err(format!("{what} must be followed by a name or an OID")),
+            _ => Err(format!("{keyword} must be followed by a name or an OID")),
         }
     }
 
-    /// Parses one word, or several words in parentheses; `$` between them is optional.
-    fn words(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
+    /// Returns the word after `keyword`, or the words in the parentheses after it. A `$` between words is optional.
+    fn words(&mut self, keyword: &str) -> Result<Vec<&'a str>, String> {
         match self.next()? {
             Token::Bare(word) | Token::Quoted(word) => Ok(vec![word]),
-            Token::Open => self.list(what),
-            _ => Err(format!("{what} must be followed by a name or a list of names")),
+            Token::Open => self.list(keyword),
+            _ => Err(format!("{keyword} must be followed by a name or a list of names")),
         }
     }
 
-    fn list(&mut self, what: &str) -> Result<Vec<&'a str>, String> {
+    fn list(&mut self, keyword: &str) -> Result<Vec<&'a str>, String> {
         let mut words = Vec::new();
         loop {
             match self.next()? {
                 Token::Bare(word) | Token::Quoted(word) => words.push(word),
                 Token::Dollar => {}
                 Token::Close => return Ok(words),
-                Token::Open | Token::End => {
-                    return Err(format!("the list after {what} does not end"));
-                }
+                Token::Open | Token::End => return Err(format!("the list after {keyword} does not end")),
             }
         }
     }

@@ -13,7 +13,7 @@ pub struct Rule {
     pub oid: Cow<'static, str>,
     pub name: Cow<'static, str>,
     pub kind: RuleKind,
-    /// Whether slapd can compare values by this rule; without it, the attribute cannot name an entry.
+    /// Whether slapd can compare values by this rule. Otherwise the attribute cannot name an entry.
     pub matches: bool,
     pub(crate) normalise: Normalise,
 }
@@ -31,7 +31,7 @@ pub enum RuleKind {
     Time,
     /// The part `#'...'B` is removed, and the rest is hashed.
     NameUid,
-    /// Substrings of the value are hashed; the value is normalized as for equality.
+    /// Substrings of the value are hashed. The value is normalized as for equality.
     Substrings,
     /// slapd has no index keys for the rule.
     Unindexed,
@@ -108,26 +108,15 @@ const RULES: [Row; 48] = [
 ];
 
 impl Rule {
-    /// Finds the rule with this name or OID. A rule that slapd does not have comes from a module; its effect is
-    /// unknown, so it gets `Normalise::Unproven`.
+    /// Returns the rule with this name or OID. A rule that slapd does not have comes from a module, and gets
+    /// `Normalise::Unproven` because its effect is unknown.
     pub(crate) fn find(name: &str) -> Self {
         let named = |row: &&Row| row.0 == name || row.1.eq_ignore_ascii_case(name);
-        match RULES.iter().find(named) {
-            Some(row) => Self {
-                oid: row.0.into(),
-                name: row.1.into(),
-                kind: row.2,
-                normalise: row.3,
-                matches: !UNCOMPARED.contains(&row.1),
-            },
-            None => Self {
-                oid: name.to_owned().into(),
-                name: name.to_owned().into(),
-                kind: Unindexed,
-                normalise: Unproven,
-                matches: true,
-            },
-        }
+        let Some(&(oid, name, kind, normalise)) = RULES.iter().find(named) else {
+            let name: Cow<'_, str> = Cow::Owned(name.to_owned());
+            return Self { oid: name.clone(), name, kind: Unindexed, normalise: Unproven, matches: true };
+        };
+        Self { oid: oid.into(), name: name.into(), kind, normalise, matches: !UNCOMPARED.contains(&name) }
     }
 
     /// Whether values may have an `approx` index, because the rule has an associated approximate rule.

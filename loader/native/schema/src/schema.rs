@@ -1,12 +1,10 @@
 //! A schema with all references resolved.
 
-use std::fmt;
-
-use crate::Rule;
 use crate::attribute::{self, AttributeId, AttributeType};
 use crate::class::{ClassId, ContentRule, ObjectClass, Sources};
 use crate::names::Names;
 use crate::read::{Definition, Kind, Macros, Raw, Settings};
+use crate::{InvalidValue, Result, Rule};
 
 /// The attribute types, object classes and content rules of a slapd.
 #[derive(Debug, Clone)]
@@ -19,16 +17,16 @@ pub struct Schema {
     settings: Settings,
 }
 
-/// An attribute type that is compiled into slapd since 2.5 (`servers/slapd/schema_prep.c`).
+/// An attribute type that is compiled into slapd 2.5 and later (`servers/slapd/schema_prep.c`).
 const SINCE_2_5: &str = "pwdLastSuccess";
 
-/// Maps the names and OIDs of the definitions to their numbers; a duplicate is an error.
-fn names(definitions: &[Raw<'_>]) -> Result<Names, Problem> {
+/// Maps the names and OIDs of the definitions to their numbers. A duplicate is an error.
+fn names(definitions: &[Raw<'_>]) -> Result<Names> {
     let mut names = Names::default();
     for (raw, id) in definitions.iter().zip(0..) {
         for name in std::iter::once(&raw.oid.as_str()).chain(&raw.names) {
             if !names.insert(name, id) {
-                return Err(Problem::of(raw.text, &format!("\"{name}\" is defined twice")));
+                return Err(invalid(raw.text, &format!("\"{name}\" is defined twice")));
             }
         }
     }
@@ -37,9 +35,9 @@ fn names(definitions: &[Raw<'_>]) -> Result<Names, Problem> {
 
 impl Schema {
     /// Reads the definitions of a configuration, in any order.
-    pub fn read(definitions: &[Definition], settings: Settings) -> Result<Self, Problem> {
+    pub fn read(definitions: &[Definition], settings: Settings) -> Result<Self> {
         let macros = Macros::read(definitions)?;
-        let read = |kind| -> Result<Vec<Raw<'_>>, Problem> {
+        let read = |kind| -> Result<Vec<Raw<'_>>> {
             let wanted = definitions.iter().filter(|definition| definition.kind == kind);
             wanted.map(|definition| Raw::read(definition, &macros)).collect()
         };
@@ -55,7 +53,7 @@ impl Schema {
         Ok(Self { attributes, attribute_names, classes, class_names, rules, settings })
     }
 
-    /// Finds an attribute type by name or OID, without regard to case; `name` must not have options.
+    /// Returns the attribute type with this name or OID, without regard to case. `name` must not have options.
     #[inline]
     pub fn attribute(&self, name: &[u8]) -> Option<AttributeId> {
         self.attribute_names.find(name).map(AttributeId)
@@ -71,7 +69,7 @@ impl Schema {
         self.attributes.iter()
     }
 
-    /// Finds an object class by name or OID, without regard to case.
+    /// Returns the object class with this name or OID, without regard to case.
     #[inline]
     pub fn class(&self, name: &[u8]) -> Option<ClassId> {
         self.class_names.find(name).map(ClassId)
@@ -86,19 +84,18 @@ impl Schema {
         self.classes.iter()
     }
 
-    /// Describes in two texts how values of a type are stored, and what else decides their index keys. The texts are
-    /// compared with those of another schema.
-    pub fn attribute_meaning(&self, one: &AttributeType) -> (String, String) {
+    /// Returns two texts to compare with another schema: how values are stored, and what else decides index keys.
+    pub fn attribute_meaning(&self, kind: &AttributeType) -> (String, String) {
         let rule = |rule: &Option<Rule>| rule.as_ref().map_or("none", |rule| &*rule.name).to_owned();
-        let above: Vec<&str> = one.chain.iter().map(|id| self.get(*id).name.as_str()).collect();
-        let ordered = if one.ordered.is_some() { " X-ORDERED" } else { "" };
-        let stored = format!("SYNTAX {} EQUALITY {}{ordered}", one.syntax_oid, rule(&one.equality));
-        (stored, format!("SUBSTR {} SUP {}", rule(&one.substrings), above.join(" ")))
+        let above: Vec<&str> = kind.chain.iter().map(|id| self.get(*id).name.as_str()).collect();
+        let ordered = if kind.ordered.is_some() { " X-ORDERED" } else { "" };
+        let stored = format!("SYNTAX {} EQUALITY {}{ordered}", kind.syntax_oid, rule(&kind.equality));
+        (stored, format!("SUBSTR {} SUP {}", rule(&kind.substrings), above.join(" ")))
     }
 
-    /// Describes an object class in the same way: the index of objectClass contains the names of its superiors.
-    pub fn class_meaning(&self, one: &ObjectClass) -> (String, String) {
-        let mut above: Vec<&str> = one.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
+    /// Returns the same texts for an object class. The index of objectClass has keys of the names of all superiors.
+    pub fn class_meaning(&self, class: &ObjectClass) -> (String, String) {
+        let mut above: Vec<&str> = class.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
         above.sort_unstable();
         (String::new(), format!("SUP {}", above.join(" ")))
     }
@@ -123,23 +120,9 @@ fn tidy(mut settings: Settings) -> Settings {
     settings
 }
 
-/// The error that a definition is malformed, or refers to an undefined name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem(String);
-
-impl Problem {
-    /// Builds the error `what` of the definition `text`.
-    pub(crate) fn of(text: &str, what: &str) -> Self {
-        let shown: String = text.chars().take(120).collect();
-        let more = if shown.len() < text.len() { "..." } else { "" };
-        Self(format!("schema definition \"{shown}{more}\": {what}"))
-    }
+/// Returns the error that the definition `text` is malformed, or refers to an undefined name.
+pub fn invalid(text: &str, reason: &str) -> InvalidValue {
+    let start: String = text.chars().take(120).collect();
+    let dots = if start.len() < text.len() { "..." } else { "" };
+    InvalidValue(format!("schema definition \"{start}{dots}\": {reason}").into())
 }
-
-impl fmt::Display for Problem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Problem {}

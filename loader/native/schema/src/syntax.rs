@@ -15,13 +15,14 @@ pub enum Check {
     Certificate,
     CertificateList,
     AttributeCertificate,
+    PrivateKey,
     /// An LDAP control as written by slapo-accesslog(5).
     Control,
     /// A configured syntax without `X-SUBST`: slapadd stores its values unchanged.
     Unchecked,
     /// Syntaxes of slapd whose stored form is not implemented here: certificate assertions, authorization rules
-    /// (`authzTo`) and access control items (`OpenLDAPaci`). Attribute types may be defined with them, but an entry
-    /// with such an attribute is refused.
+    /// (`authzTo`) and access control items (`OpenLDAPaci`). A schema may have attribute types of these syntaxes, but
+    /// an entry with such an attribute is refused.
     Unfollowed,
     /// A syntax from a module that is not part of OpenLDAP.
     Unproven,
@@ -52,8 +53,8 @@ pub struct Syntax {
     pub binary: bool,
 }
 
-/// Syntaxes that are implemented in this crate; all others are in the crate `values`.
-const OWN: [(&str, Check, Pretty); 13] = [
+/// Syntaxes that this crate implements, or whose values slapd rewrites inside a DN. The crate `values` has the others.
+const OWN: [(&str, Check, Pretty); 17] = [
     ("1.3.6.1.4.1.1466.115.121.1.8", Check::Certificate, Pretty::Same),
     ("1.3.6.1.4.1.1466.115.121.1.9", Check::CertificateList, Pretty::Same),
     ("1.3.6.1.4.1.1466.115.121.1.12", Check::Dn, Pretty::Dn),
@@ -61,19 +62,16 @@ const OWN: [(&str, Check, Pretty); 13] = [
     ("1.3.6.1.4.1.1466.115.121.1.38", Check::Oid, Pretty::Same),
     ("1.2.36.79672281.1.5.0", Check::Rdn, Pretty::Rdn),
     ("1.3.6.1.4.1.4203.666.11.10.2.1", Check::AttributeCertificate, Pretty::Same),
+    ("1.2.840.113549.1.8.1.1", Check::PrivateKey, Pretty::Same),
     ("1.3.6.1.4.1.4203.666.2.1", Check::Unfollowed, Pretty::Same),
     ("1.3.6.1.4.1.4203.666.2.7", Check::Unfollowed, Pretty::Same),
     ("1.3.6.1.1.15.1", Check::Unfollowed, Pretty::Same),
     ("1.3.6.1.1.15.5", Check::Unfollowed, Pretty::Same),
     ("1.3.6.1.4.1.4203.666.11.10.2.2", Check::Unfollowed, Pretty::Same),
     ("1.3.6.1.4.1.4203.666.11.5.3.1", Check::Control, Pretty::Same),
-];
-
-/// Syntaxes of the crate `values` whose values slapd rewrites inside a DN.
-const PRETTY: [(&str, Pretty); 3] = [
-    ("1.3.6.1.1.16.1", Pretty::Uuid),
-    ("1.3.6.1.4.1.4203.666.11.2.1", Pretty::Csn),
-    ("1.3.6.1.4.1.4203.666.11.2.4", Pretty::Sid),
+    ("1.3.6.1.1.16.1", Check::Plain(values::Syntax::Uuid), Pretty::Uuid),
+    ("1.3.6.1.4.1.4203.666.11.2.1", Check::Plain(values::Syntax::Csn), Pretty::Csn),
+    ("1.3.6.1.4.1.4203.666.11.2.4", Check::Plain(values::Syntax::CsnSid), Pretty::Sid),
 ];
 
 /// Syntaxes with slapd's flag for binary transfer.
@@ -88,17 +86,15 @@ const BINARY: [&str; 7] = [
 ];
 
 impl Syntax {
-    /// Finds the syntax with this dotted OID (without `{len}`); unproven if neither slapd nor its modules register it.
+    /// Returns the syntax with this dotted OID (without `{len}`). If neither slapd nor its modules register the OID,
+    /// returns a syntax with [`Check::Unproven`].
     pub fn from_oid(oid: &str) -> Self {
-        let binary = BINARY.contains(&oid);
-        if let Some(&(_, check, pretty)) = OWN.iter().find(|own| own.0 == oid) {
-            return Self { check, pretty, binary };
-        }
-        let check = values::Syntax::from_oid(oid).map_or(Check::Unproven, Check::Plain);
-        let pretty = PRETTY.iter().find(|known| known.0 == oid);
-        Self { check, pretty: pretty.map_or(Pretty::Same, |known| known.1), binary }
+        let plain = || (values::Syntax::from_oid(oid).map_or(Check::Unproven, Check::Plain), Pretty::Same);
+        let own = OWN.iter().find(|own| own.0 == oid).map(|own| (own.1, own.2));
+        let (check, pretty) = own.unwrap_or_else(plain);
+        Self { check, pretty, binary: BINARY.contains(&oid) }
     }
 
-    /// A configured syntax without `X-SUBST`; its values are not checked.
+    /// A configured syntax without `X-SUBST`, whose values are not checked.
     pub const UNCHECKED: Self = Self { check: Check::Unchecked, pretty: Pretty::Same, binary: false };
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use schema::Schema;
-use support::{schema, text};
+use support::{schema, text, with};
 
 const CERTIFICATE: &[u8] = include_bytes!("support/multi.der");
 const LIST: &[u8] = include_bytes!("support/list.der");
@@ -57,4 +57,16 @@ fn types_of_the_issuer_must_be_known() {
     let schema = schema();
     assert!(takes(&schema, &unknown));
     assert!(normal(&schema, &unknown).is_none());
+}
+
+#[test]
+fn private_keys_are_accepted_and_refused_as_in_slapd() {
+    let schema = with(&["a ( 1.3.6.1.4.1.99999.9 NAME 'key' SYNTAX 1.2.840.113549.1.8.1.1 )"]).unwrap();
+    let accepts = |value: &[u8]| schema.check_value(schema.attribute(b"key").unwrap(), value).is_ok();
+    assert!(accepts(b"\x30\x08\x02\x01\x00\x30\x00\x04\x01k"));
+    assert!(accepts(b"\x30\x0A\x02\x01\x00\x30\x00\x04\x01k\x31\x00"));
+    let longer = b"\x30\x88\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x02";
+    for wrong in [&b""[..], b"\x30\x00", b"\x30\x05\x02\x01\x00\x30\x00", longer] {
+        assert!(!accepts(wrong), "{wrong:?}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Values by LDAP syntaxes and matching rules: normal forms, checks, orders and index keys.
 //!
 //! No schema is needed; attribute names, OIDs and DNs are in the crate `schema`. The results equal slapd's byte for
-//! byte, even where slapd has bugs, because slapd compares stored index keys with keys that it generates for searches.
+//! byte, even where slapd has bugs, because slapd compares stored index keys with keys that it computes for searches.
 
 mod csn;
 pub mod filter;
@@ -27,7 +27,6 @@ pub use text::utf8;
 pub struct InvalidValue(pub Cow<'static, str>);
 
 impl InvalidValue {
-    /// Builds an error in a constant expression.
     pub(crate) const fn new(clause: &'static str) -> Self {
         Self(Cow::Borrowed(clause))
     }
@@ -49,7 +48,7 @@ impl std::error::Error for InvalidValue {}
 /// The result of reading a value.
 pub type Result<T, E = InvalidValue> = std::result::Result<T, E>;
 
-/// Returns an error with `clause`, for any result type.
+/// Returns an error with `clause`.
 pub fn refuse<T>(clause: impl Into<Cow<'static, str>>) -> Result<T> {
     Err(InvalidValue(clause.into()))
 }

@@ -4,7 +4,7 @@ use crate::{InvalidValue, Result, csn, text, time};
 
 /// The way in which an equality rule converts values to comparable bytes (`servers/slapd/schema_init.c`).
 ///
-/// The names are those of matching rules; several rules share a normalizer. Rules that compare unconverted values
+/// Each normalizer has the name of a matching rule, and may serve several rules. Rules that compare unconverted values
 /// (octetStringMatch, integerMatch, booleanMatch and others) have no normalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Normaliser {
@@ -37,7 +37,7 @@ pub enum Normaliser {
 }
 
 impl Normaliser {
-    /// Appends the normal form of `value` to `out`; if the value is refused, `out` is unchanged.
+    /// Appends the normal form of `value` to `out`. If the value is refused, `out` is unchanged.
     ///
     /// slapd validates values elsewhere, so this accepts many values that [`Syntax`](crate::Syntax) refuses.
     pub fn apply(self, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
@@ -83,8 +83,8 @@ fn ia5(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Trims both ends of `out[start..]`, and replaces each run of spaces by one space; nothing remains of a value that is
-/// all spaces. Only the byte 0x20 is a space (`servers/slapd/schema_init.c`).
+/// Trims both ends of `out[start..]`, and replaces each run of spaces by one space. A value of only spaces becomes
+/// empty. Only the byte 0x20 is a space (`servers/slapd/schema_init.c`).
 fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     if is_tidy(&out[start..]) {
         return;
@@ -106,7 +106,7 @@ fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     out.truncate(end);
 }
 
-/// Whether the text needs no change. A fold compiles to vector instructions, a search does not.
+/// Whether the text has no spaces at its ends and no two adjacent spaces. A fold, unlike a search, is vectorized.
 fn is_tidy(text: &[u8]) -> bool {
     let [first, .., last] = text else { return text != b" " };
     let pairs = text.iter().zip(&text[1..]);
@@ -119,8 +119,8 @@ fn before_nul(value: &[u8]) -> &[u8] {
     &value[..memchr::memchr(0, value).unwrap_or(value.len())]
 }
 
-/// Appends the value without the bytes `dropped`; if nothing remains, appends a single space.
-#[expect(clippy::unnecessary_wraps)]
+/// Appends the value without the bytes `dropped`. If nothing remains, appends a single space.
+#[expect(clippy::unnecessary_wraps)] // the same signature for all
 fn without(value: &[u8], dropped: [u8; 2], out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(value);
@@ -161,7 +161,7 @@ fn list(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Like slapd, reads only the first 36 bytes, which may have hyphens anywhere.
+/// Appends the octets of a UUID. Like slapd, reads only the first 36 bytes, which may have hyphens anywhere.
 fn uuid(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     const REFUSAL: InvalidValue = InvalidValue::new("not a UUID");
     let text: &[u8; 36] = value.first_chunk().ok_or(REFUSAL)?;

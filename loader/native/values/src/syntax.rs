@@ -24,24 +24,23 @@ pub enum Syntax {
     LogTime,
     NisNetgroupTriple,
     NumericString,
-    /// Any octets; also used for audio, JPEG, binary and supported algorithms.
+    /// Any octets. Audio, JPEG, binary and supported algorithms are checked in the same way.
     OctetString,
     PostalAddress,
     PrintableString,
-    PrivateKey,
     SubtreeSpecification,
     TelephoneNumber,
     TelexNumber,
     Uuid,
     /// A syntax without valid values.
     Void,
-    /// Accepts any value: slapd registers no validator, so slapadd accepts all values (LDAP operations refuse them).
+    /// slapd registers no validator, so slapadd accepts all values (LDAP operations refuse them).
     Unchecked,
 }
 
 impl Syntax {
     /// Returns `None` for an OID that slapd 2.5 does not register, and for syntaxes whose check needs the schema
-    /// (names, OIDs) or parses certificates.
+    /// (names, OIDs) or parses certificates or keys.
     pub fn from_oid(oid: &str) -> Option<Self> {
         match oid.strip_prefix("1.3.6.1.4.1.1466.115.121.1.") {
             // `parse` alone would also accept `+6` and `06`.
@@ -51,8 +50,8 @@ impl Syntax {
         }
     }
 
-    /// Accepts the same values as `slapadd -o value-check=yes` and LDAP operations, except for
-    /// [`Unchecked`](Self::Unchecked) and for malformed [`PrivateKey`](Self::PrivateKey)s, where it accepts more.
+    /// Accepts the same values as `slapadd -o value-check=yes` and LDAP operations, but all values of
+    /// [`Unchecked`](Self::Unchecked).
     pub fn check(self, value: &[u8]) -> Result<()> {
         let (holds, clause) = match self {
             Self::OctetString | Self::Unchecked => return Ok(()),
@@ -84,8 +83,7 @@ impl Syntax {
                 value.split(|&byte| byte == b'$').all(|part| !part.is_empty() && is_printable(part)),
                 "not printable strings between `$`",
             ),
-            Self::PrivateKey => (private_key(value), "not a PKCS #8 private key"),
-            Self::Uuid => (crate::uuid::is_spelled(value), "not a UUID"),
+            Self::Uuid => (crate::uuid::octets(value).is_some(), "not a UUID"),
             Self::Void => (false, "this syntax has no values"),
         };
         InvalidValue::unless(holds, clause)
@@ -149,7 +147,6 @@ fn elsewhere(oid: &str) -> Option<Syntax> {
         "1.3.6.1.4.1.4203.666.11.2.1" => Syntax::Csn,
         "1.3.6.1.4.1.4203.666.11.2.4" => Syntax::CsnSid,
         "1.3.6.1.4.1.4203.1.1.1" => Syntax::Void,
-        "1.2.840.113549.1.8.1.1" => Syntax::PrivateKey,
         // Assertion syntaxes for certificates.
         "1.3.6.1.1.15.2" | "1.3.6.1.1.15.3" | "1.3.6.1.1.15.4" | "1.3.6.1.1.15.6" | "1.3.6.1.1.15.7" => {
             Syntax::Unchecked
@@ -167,7 +164,7 @@ fn postal_address(value: &[u8]) -> Result<()> {
 }
 
 /// Whether `text` has only the characters of attribute descriptions.
-fn is_name(text: &[u8]) -> bool {
+pub(crate) fn is_name(text: &[u8]) -> bool {
     text.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte))
 }
 
@@ -210,37 +207,4 @@ fn trim(mut text: &[u8]) -> &[u8] {
         text = rest;
     }
     text
-}
-
-const INTEGER: u8 = 0x02;
-const OCTETS: u8 = 0x04;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-
-/// Whether the value is an unencrypted PKCS #8 key: a sequence of version, algorithm, key and an optional set of
-/// attributes. slapd's check always fails on encrypted keys, and accepts some keys with wrong lengths.
-fn private_key(value: &[u8]) -> bool {
-    let inner = || {
-        let (_, rest) = element(value, SEQUENCE).filter(|(behind, _)| behind.is_empty())?;
-        let (rest, _) = element(rest, INTEGER)?;
-        let (rest, _) = element(rest, SEQUENCE)?;
-        let (rest, _) = element(rest, OCTETS)?;
-        Some(element(rest, SET).map_or(rest, |(rest, _)| rest))
-    };
-    inner().is_some_and(<[u8]>::is_empty)
-}
-
-/// Returns the bytes after the BER element that begins `text`, and the contents of the element.
-fn element(text: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&first, rest) = text.strip_prefix(&[tag])?.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7F => (usize::from(first), rest),
-        0x81..=0x88 => {
-            let (length, rest) = rest.split_at_checked(usize::from(first & 0x7F))?;
-            let number = length.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
-            (usize::try_from(number).ok()?, rest)
-        }
-        _ => return None,
-    };
-    rest.split_at_checked(length).map(|(contents, rest)| (rest, contents))
 }

@@ -33,8 +33,7 @@ pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends a time as `YYYYmmddHHMMSS[.f]Z`. Like slapd, it writes the fraction of an hour or minute as if it were the
-/// fraction of a second.
+/// Appends a time as `YYYYmmddHHMMSS[.f]Z`. Like slapd, writes the fraction of an hour or minute as that of a second.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write(Time::read(value).ok_or(REFUSAL)?, out);
     Ok(())
@@ -62,25 +61,25 @@ impl<'a> Time<'a> {
     fn read(value: &'a [u8]) -> Option<Self> {
         let mut rest = value;
         let mut parts = [0; 7];
-        let mut given = 0;
-        while given < parts.len() && rest.first().is_some_and(u8::is_ascii_digit) {
-            let leap_second = i8::from(given == SECOND);
-            parts[given] = part(&mut rest, given, CEILINGS[given] + leap_second)?;
-            given += 1;
+        let mut count = 0;
+        while count < parts.len() && rest.first().is_some_and(u8::is_ascii_digit) {
+            let leap_second = i8::from(count == SECOND);
+            parts[count] = part(&mut rest, count, CEILINGS[count] + leap_second)?;
+            count += 1;
         }
         let days = days_of_months(parts);
-        if given <= HOUR || parts[DAY] >= days[usize::try_from(parts[MONTH]).ok()?] {
+        if count <= HOUR || parts[DAY] >= days[usize::try_from(parts[MONTH]).ok()?] {
             return None;
         }
         let fraction = fraction(&mut rest)?;
         let (&zone, rest) = rest.split_first()?;
+        let time = Self { parts, fraction };
         match zone {
-            b'Z' => {}
-            b'+' => return Self { parts, fraction }.shifted(-1, rest, &days),
-            b'-' => return Self { parts, fraction }.shifted(1, rest, &days),
-            _ => return None,
+            b'Z' => rest.is_empty().then_some(time),
+            b'+' => time.shifted(-1, rest, &days),
+            b'-' => time.shifted(1, rest, &days),
+            _ => None,
         }
-        rest.is_empty().then_some(Self { parts, fraction })
     }
 
     /// Adds or subtracts the offset `HH[MM]` that begins `rest`.

@@ -29,8 +29,8 @@ struct PartialAva<'a> {
 }
 
 impl Schema {
-    /// Converts an RDN on a fast path: it has a single value of [text](ValueForm::Text) whose forms differ only in
-    /// case, as in most entries. Returns `None` for any other RDN, valid or not.
+    /// Fast path for most entries: converts an RDN with a single value of [text](ValueForm::Text) whose forms differ
+    /// only in case. Returns `None` for any other RDN, valid or not.
     pub(super) fn plain_rdn(&self, text: &[u8], rdn: &mut Rdn) -> Option<()> {
         let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
         let value = &value[1..];
@@ -63,7 +63,7 @@ impl Schema {
         for (number, part) in parts.iter().enumerate() {
             begin(number, part.name, &mut rdn.normal);
             let start = rdn.normal.len();
-            // If the pretty form equals the value, the conversion to pretty form has already validated the value.
+            // For `Pretty::Same`, the conversion to pretty form has already validated the value.
             if self.get(part.attribute).syntax.pretty != Pretty::Same {
                 self.check_nested(part.attribute, &part.value, 0)?;
             }
@@ -77,7 +77,9 @@ impl Schema {
 
     /// Converts a DN that is an attribute value. For [`DnForm::Normal`], values are not made pretty first.
     pub(crate) fn rewrite_dn(&self, text: &[u8], form: DnForm, out: &mut Vec<u8>) -> Result<()> {
-        form.check_length(text)?;
+        if matches!(form, DnForm::Pretty(_)) {
+            within_limit(text)?;
+        }
         for (number, rdn) in parse::dn(text)?.into_iter().enumerate() {
             if number > 0 {
                 out.push(b',');
@@ -87,12 +89,14 @@ impl Schema {
         Ok(())
     }
 
-    /// Converts an attribute value that is a single RDN; slapd ignores any text after the RDN.
+    /// Converts an attribute value that is a single RDN. Like slapd, ignores any text after the RDN.
     pub(crate) fn rewrite_rdn(&self, text: &[u8], form: DnForm, out: &mut Vec<u8>) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
-        form.check_length(text)?;
+        if matches!(form, DnForm::Pretty(_)) {
+            within_limit(text)?;
+        }
         join(&self.parts(parse::leading_rdn(text)?, form)?, out, write::escape)
     }
 
@@ -156,8 +160,8 @@ impl Schema {
         if formed.is_empty() { refuse(has_none(kind)) } else { Ok(formed) }
     }
 
-    /// Appends a validated value in the form in which it is compared inside a DN, without escapes. There slapd treats
-    /// values as assertions: UUIDs and the first components of definitions stay unchanged.
+    /// Appends a validated value in the form in which values are compared inside a DN, without escapes. slapd treats
+    /// them as assertion values, so UUIDs and definitions (first components) stay unchanged.
     fn push_comparable(&self, attribute: AttributeId, value: &[u8], depth: u32, out: &mut Vec<u8>) -> Result<()> {
         let kind = self.get(attribute);
         let start = out.len();
@@ -178,7 +182,7 @@ impl Schema {
         if out.len() == start { refuse(has_none(kind)) } else { Ok(()) }
     }
 
-    /// Converts a value to its pretty form; a value whose pretty form cannot differ is copied.
+    /// Returns the pretty form of a value.
     pub(crate) fn rewrite_value(&self, attribute: AttributeId, value: &[u8], depth: u32) -> Result<Vec<u8>> {
         let kind = self.get(attribute);
         let mut out = Vec::with_capacity(value.len());
@@ -228,18 +232,11 @@ impl Schema {
         self.check_nested(self.naming_type(ava)?.id, &ava.value, deeper(depth)?)
     }
 
-    /// Whether an RDN of the DN has an attribute type whose normal form is not implemented here, so that the forms of
-    /// the DN are unknown.
+    /// Whether the forms of the DN are unknown, because the normal form of a type in it is not implemented here.
     pub fn has_unproven_part(&self, dn: &[u8]) -> bool {
         let unproven =
             |ava: &RawAva<'_>| self.attribute(ava.name).is_some_and(|kind| self.get(kind).unsupported_rule().is_some());
         parse::dn(dn).is_ok_and(|rdns| rdns.iter().flatten().any(unproven))
-    }
-}
-
-impl DnForm {
-    fn check_length(self, text: &[u8]) -> Result<()> {
-        if matches!(self, Self::Pretty(_)) { within_limit(text) } else { Ok(()) }
     }
 }
 
@@ -252,7 +249,7 @@ fn has_none(kind: &AttributeType) -> String {
     format!("\"{}\" has an empty value", kind.name)
 }
 
-/// Sorts the AVAs of an RDN by name; a duplicate attribute type is an error.
+/// Sorts the AVAs of an RDN by name. A duplicate attribute type is an error.
 fn sort(parts: &mut [PartialAva<'_>]) -> Result<()> {
     parts.sort_by(|a, b| a.name.cmp(b.name));
     match parts.windows(2).find(|pair| pair[0].attribute == pair[1].attribute) {

@@ -36,9 +36,9 @@ const NAMES: [&[&[u8]]; 25] = [
     &[b"displayname", b"2.16.840.1.113730.3.1.241"],
 ];
 
-/// Returns the same key for DNs that slapd considers equal, as far as that is possible without a schema: all values are
-/// compared as by `caseIgnoreMatch`, and only common attribute types are known by other names and OIDs. Separators in
-/// values are escaped, so that a comma always begins the parent.
+/// Returns a key that is the same for equal DNs, as far as that is possible without a schema: all values are compared
+/// as by `caseIgnoreMatch`, and only common attribute types are recognized by other names and OIDs. Separators in
+/// values are escaped, so that the first comma always begins the parent.
 pub fn dn_key(text: &[u8]) -> Result<Vec<u8>> {
     let mut key = Vec::with_capacity(text.len());
     let text = if text.trim_ascii().is_empty() { b"" } else { text };

@@ -11,7 +11,7 @@ pub use forms::DnForm;
 pub use key::dn_key;
 pub use parse::split_leaf;
 
-/// Maximum length of a DN or RDN in bytes; slapd refuses longer ones (`SLAP_LDAPDN_MAXLEN`).
+/// Maximum length of a DN or RDN in bytes. slapd refuses longer DNs (`SLAP_LDAPDN_MAXLEN`).
 const MAX_LENGTH: usize = 8192;
 
 /// A DN, beginning with the entry's own RDN. The empty DN has no RDNs.
@@ -33,7 +33,7 @@ pub struct Rdn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ava {
     pub attribute: AttributeId,
-    /// The pretty value without escapes; slapadd adds it to an entry that does not have it.
+    /// The pretty value without escapes. slapadd adds this value to an entry that does not have it.
     pub value: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Schema {
         Ok(Dn { rdns: rdns.collect::<Result<_, _>>()? })
     }
 
-    /// Parses a single RDN, for instance the first half of [`split_leaf`].
+    /// Parses a single RDN, such as the first result of [`split_leaf`].
     pub fn rdn(&self, text: &[u8]) -> Result<Rdn> {
         self.rdn_in(text, Rdn::default())
     }

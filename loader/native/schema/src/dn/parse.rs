@@ -50,8 +50,8 @@ pub fn rdn(text: &[u8]) -> Result<RawRdn<'_>> {
     }
 }
 
-/// Splits a DN after its first RDN into the RDN and the parent, both unparsed. Returns `None` for the empty DN. An
-/// invalid DN is returned whole as the RDN, so that parsing the halves refuses the same DNs as
+/// Splits a DN into its first RDN and its parent, both unparsed. Returns `None` for the empty DN. If the DN has no
+/// parent or cannot be split, returns it whole as the RDN, so that parsing both parts refuses the same DNs as
 /// [`Schema::dn`](crate::Schema::dn).
 pub fn split_leaf(text: &[u8]) -> Option<(&[u8], &[u8])> {
     if text.is_empty() {
@@ -80,13 +80,13 @@ fn leaf_end(text: &[u8]) -> Option<usize> {
     if text[first] == b',' {
         return Some(first);
     }
-    let mut place = AvaPosition::Name;
+    let mut position = AvaPosition::Name;
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
-        place = match (place, byte) {
+        position = match (position, byte) {
             (_, b'\\') => {
                 at += 1;
-                if place == AvaPosition::Equals { AvaPosition::Value } else { place }
+                if position == AvaPosition::Equals { AvaPosition::Value } else { position }
             }
             (AvaPosition::Quoted, b'"') => AvaPosition::Value,
             (AvaPosition::Quoted, _) | (AvaPosition::Equals, b'"') => AvaPosition::Quoted,
@@ -145,9 +145,7 @@ impl<'a> Parser<'a> {
         self.skip_spaces();
         let start = self.at;
         match self.peek() {
-            Some(byte) if byte.is_ascii_digit() => {
-                self.skip(|byte| byte.is_ascii_digit() || byte == b'.');
-            }
+            Some(byte) if byte.is_ascii_digit() => self.skip(|byte| byte.is_ascii_digit() || byte == b'.'),
             Some(byte) if byte.is_ascii_alphabetic() => self.skip(is_name_byte),
             _ => return refuse("an RDN does not begin with an attribute type"),
         }
@@ -188,9 +186,7 @@ impl<'a> Parser<'a> {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     self.at += 1;
-                    let Some(next) = self.peek() else {
-                        return refuse("a quoted RDN value does not end");
-                    };
+                    let Some(next) = self.peek() else { return refuse("a quoted RDN value does not end") };
                     value.push(next);
                 }
                 Some(byte) => value.push(byte),
@@ -203,7 +199,7 @@ impl<'a> Parser<'a> {
         Ok(Cow::Owned(value))
     }
 
-    /// Parses pairs of hexadecimal digits; from a space on, the text up to the separator is ignored.
+    /// Parses pairs of hexadecimal digits. A space and the text after it, up to the separator, are ignored.
     fn hexadecimal(&mut self) -> Result<Cow<'a, [u8]>> {
         let start = self.at + 1;
         self.skip(|byte| !is_value_end(byte));
@@ -221,9 +217,7 @@ impl<'a> Parser<'a> {
         while let Some(byte) = self.peek() {
             match byte {
                 byte if is_value_end(byte) => break,
-                b'"' | b'<' | b'>' => {
-                    return refuse("an RDN value has an unescaped special character");
-                }
+                b'"' | b'<' | b'>' => return refuse("an RDN value has an unescaped special character"),
                 b'\\' => {
                     escaped = true;
                     self.at += escape_length(&self.text[self.at + 1..])?;
@@ -257,7 +251,7 @@ fn hex_pair(high: u8, low: u8) -> u8 {
     digit(high) << 4 | digit(low)
 }
 
-/// Whether the character may follow a backslash; otherwise two hexadecimal digits must.
+/// Whether a backslash may escape the character. Any other backslash must be followed by two hexadecimal digits.
 fn may_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=' | b'#') || is_space(byte)
 }
@@ -270,8 +264,8 @@ fn escape_length(after: &[u8]) -> Result<usize> {
     }
 }
 
-/// Removes spaces at the end, but neither the first byte nor a space after a backslash (even if the backslash is itself
-/// escaped, as in libldap).
+/// Removes spaces at the end. As in libldap, the first byte stays, and a space after a backslash stays even if the
+/// backslash is itself escaped.
 fn trim_end(mut raw: &[u8]) -> &[u8] {
     while let [_, .., before, last] | [before, last] = raw {
         if !is_space(*last) || *before == b'\\' {

@@ -2,7 +2,7 @@
 
 use super::parse::is_space;
 use crate::{Result, refuse};
-use values::utf8::char_len;
+use values::utf8;
 
 const fn always(byte: u8) -> bool {
     matches!(byte, 0 | b'\\' | b',' | b';' | b'+' | b'"' | b'<' | b'>' | b'=')
@@ -24,13 +24,13 @@ pub fn is_plain(value: &[u8]) -> bool {
     value.iter().all(|&byte| PLAIN[byte as usize])
 }
 
-/// Appends the value with escapes; UTF-8 beyond ASCII stays unchanged.
+/// Appends the value with escapes. UTF-8 beyond ASCII stays unchanged.
 pub fn escape(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if is_plain(value) {
         out.extend_from_slice(value);
         return Ok(());
     }
-    each_char(value, out, |char, out| out.extend_from_slice(char))
+    escape_each(value, |_| false, out)
 }
 
 /// Escapes the bytes of `out` from `start` on.
@@ -44,20 +44,19 @@ pub fn escape_tail(start: usize, out: &mut Vec<u8>) -> Result<()> {
 
 /// Appends the value with escapes, also for bytes beyond ASCII.
 pub fn escape_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    each_char(value, out, |char, out| char.iter().for_each(|&byte| hex(byte, out)))
+    escape_each(value, |byte| !byte.is_ascii(), out)
 }
 
-fn each_char(value: &[u8], out: &mut Vec<u8>, beyond_ascii: impl Fn(&[u8], &mut Vec<u8>)) -> Result<()> {
-    let mut at = 0;
-    while at < value.len() {
-        let len = char_len(&value[at..]);
-        match (len, value[at]) {
-            (0, _) => return refuse("an RDN value is not valid UTF-8"),
-            (1, byte) if needs_escape(value, at) => hex(byte, out),
-            (1, byte) => out.push(byte),
-            _ => beyond_ascii(&value[at..at + len], out),
+fn escape_each(value: &[u8], also: impl Fn(u8) -> bool, out: &mut Vec<u8>) -> Result<()> {
+    if utf8::check(value).is_err() {
+        return refuse("an RDN value is not valid UTF-8");
+    }
+    for (at, &byte) in value.iter().enumerate() {
+        if needs_escape(value, at) || also(byte) {
+            hex(byte, out);
+        } else {
+            out.push(byte);
         }
-        at += len;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::{Result, Schema, refuse};
 
 use shape::{BIT_STRING, BMP, OID, SEQUENCE, SET, TELETEX, Tlv, UNIVERSAL, elements};
 use shape::{attribute_certificate, certificate, certificate_list};
-pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list};
+pub use shape::{is_attribute_certificate, is_certificate, is_certificate_list, is_private_key};
 
 /// Appends the normal form of a value that slapadd accepts as a certificate: its serial number and its issuer.
 pub fn normalise(schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<()> {
@@ -70,7 +70,7 @@ fn push_time(time: &[u8], out: &mut Vec<u8>) -> Result<()> {
 
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Appends a serial number as `'HEX'H` without leading zeros; an encoding with a needless first byte is an error.
+/// Appends a serial number as `'HEX'H` without leading zeros. An encoding with a needless first byte is an error.
 fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<()> {
     match serial {
         [0xff, 0x80..=0xff, ..] | [0, 0..=0x7f, ..] => {
@@ -88,11 +88,8 @@ fn push_serial(mut serial: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// The type and the value of an AVA.
-type TypeAndValue<'a> = (String, Cow<'a, [u8]>);
-
 impl Schema {
-    /// Appends the DN of a sequence of RDN sets; its RDNs are in reverse order.
+    /// Appends the DN of a sequence of RDN sets. The RDNs of the DN have the reverse order of the sets.
     fn x509_name(&self, sequence: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let sets = inner(sequence, SET)?;
         for (number, set) in sets.iter().rev().enumerate() {
@@ -115,15 +112,14 @@ fn inner(bytes: &[u8], tag: u8) -> Result<Vec<&[u8]>> {
     elements(bytes).map(fits).collect()
 }
 
-fn type_and_value(sequence: &[u8]) -> Result<TypeAndValue<'_>> {
+/// Returns the OID of the attribute type, and the value.
+fn type_and_value(sequence: &[u8]) -> Result<(String, Cow<'_, [u8]>)> {
     let mut fields = elements(sequence);
     match (fields.next(), fields.next(), fields.next()) {
-        (Some(Ok(Tlv { tag: OID, content: oid })), Some(Ok(value)), None) => {
-            let Some(oid) = dotted(oid) else {
-                return refuse("a name in the certificate has a bad OID");
-            };
-            Ok((oid, text(value)?))
-        }
+        (Some(Ok(Tlv { tag: OID, content: oid })), Some(Ok(value)), None) => match dotted(oid) {
+            Some(oid) => Ok((oid, text(value)?)),
+            None => refuse("a name in the certificate has a bad OID"),
+        },
         _ => refuse("a name in the certificate is damaged"),
     }
 }
@@ -142,19 +138,18 @@ fn dotted(bytes: &[u8]) -> Option<String> {
         if inside {
             continue;
         }
-        let shown = if oid.is_empty() { first_two(number) } else { format!(".{number}") };
-        oid.write_str(&shown).ok()?;
+        if oid.is_empty() {
+            // The first number in BER stands for two numbers.
+            let first = (number / 40).min(2);
+            (oid, number) = (first.to_string(), number - 40 * first);
+        }
+        write!(oid, ".{number}").ok()?;
         number = 0;
     }
     (!inside && !oid.is_empty()).then_some(oid)
 }
 
-fn first_two(number: u64) -> String {
-    let first = if number < 80 { number / 40 } else { 2 };
-    format!("{first}.{}", number - 40 * first)
-}
-
-/// Returns the value in UTF-8. Like libldap, it copies values of any other type byte by byte, even if not strings.
+/// Returns the value in UTF-8. Like libldap, copies the bytes of a value of another type, even if it is not a string.
 fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     match value.tag {
         UNIVERSAL => wide(value.content, 4),
@@ -165,7 +160,7 @@ fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// Converts characters of fixed width to UTF-8; surrogates are not detected.
+/// Converts characters of `width` bytes to UTF-8. Surrogates are not detected.
 fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
     let mut out = Vec::with_capacity(content.len());
     for unit in content.chunks_exact(width) {
@@ -178,7 +173,7 @@ fn wide(content: &[u8], width: usize) -> Result<Cow<'_, [u8]>> {
     Ok(Cow::Owned(out))
 }
 
-/// Formats a BIT STRING as `'0101'B`; its first byte is the number of unused bits in the last byte.
+/// Formats a BIT STRING as `'0101'B`. The first byte of `content` is the number of unused bits in the last byte.
 fn bits(content: &[u8]) -> Vec<u8> {
     let (unused, bytes) = content.split_first().map_or((0, content), |(first, rest)| (usize::from(*first), rest));
     let count = (8 * bytes.len()).saturating_sub(unused);

@@ -1,12 +1,13 @@
-//! Checks whether bytes have the form of a certificate or revocation list: DER elements with definite lengths and tags
-//! of one byte (`libraries/liblber/decode.c`).
+//! Checks whether bytes have the form of a certificate, revocation list or private key: DER elements with definite
+//! lengths and tags of one byte (`libraries/liblber/decode.c`).
 //!
-//! slapd checks the sequence of tags, but not that inner elements fill the outer ones. It even uses the length of an
-//! element that it could not read, so [`Damaged`] contains that length. Messages of a server are parsed by `wire::ber`
-//! instead, which waits for missing bytes.
+//! slapd checks the sequence of tags, but not that inner elements fill the outer ones. slapd even uses the length of an
+//! element that slapd could not read, so [`Damaged`] contains that length. Messages of a server are parsed by
+//! `wire::ber` instead, which waits for missing bytes.
 
 pub const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;
+const OCTETS: u8 = 0x04;
 pub const OID: u8 = 0x06;
 pub const TELETEX: u8 = 0x14;
 pub const UTC_TIME: u8 = 0x17;
@@ -21,7 +22,7 @@ pub const VERSION: u8 = 0xa0;
 /// The error that the bytes end within an element, or that the element has an unsupported form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
-    /// The length that was read before the failure; slapd uses it.
+    /// The length that slapd uses nevertheless; `usize::MAX` for a tag of several bytes.
     pub length: usize,
 }
 
@@ -31,49 +32,38 @@ pub struct Tlv<'a> {
     pub content: &'a [u8],
 }
 
-/// Returns the first element of `bytes`, and the bytes after it.
-pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
-    let damaged = |length| Err(Damaged { length });
-    let [tag, first, rest @ ..] = bytes else { return damaged(0) };
+/// Returns the content length of the first element, and the bytes after the length field.
+fn length(bytes: &[u8]) -> Result<(usize, &[u8]), Damaged> {
+    let [tag, first, rest @ ..] = bytes else { return Err(Damaged { length: 0 }) };
     if tag & 0x1f == 0x1f {
-        return damaged(usize::MAX);
+        return Err(Damaged { length: usize::MAX });
     }
-    let (length, rest) = match usize::from(*first) {
-        short @ 0..0x80 => (short, rest),
-        long => {
-            let count = long & 0x7f;
-            if count == 0 || count > 8 || rest.len() < count {
-                return damaged(count);
-            }
-            let (digits, rest) = rest.split_at(count);
-            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
-        }
-    };
-    match rest.split_at_checked(length) {
-        Some((content, behind)) => Ok((Tlv { tag: *tag, content }, behind)),
-        None => damaged(length),
+    let count = usize::from(first & 0x7f);
+    if *first < 0x80 {
+        return Ok((count, rest));
     }
+    let digits = rest.get(..count).filter(|_| (1..=8).contains(&count)).ok_or(Damaged { length: count })?;
+    Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), &rest[count..]))
+}
+
+/// Returns the first element of `bytes`, and the bytes after the element.
+pub fn split(bytes: &[u8]) -> Result<(Tlv<'_>, &[u8]), Damaged> {
+    let (length, rest) = length(bytes)?;
+    let (content, behind) = rest.split_at_checked(length).ok_or(Damaged { length })?;
+    Ok((Tlv { tag: bytes[0], content }, behind))
 }
 
 /// Returns the content length of the first element, even if its content is incomplete, and the bytes after the length
 /// field (`ber_skip_tag` in `libraries/liblber/decode.c`). Returns `None` for tags of several bytes.
 pub fn header(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let (tag, first, rest) = match bytes {
-        [] | [_] => return Some((0, &[])),
-        [tag, first, rest @ ..] => (tag, usize::from(*first), rest),
-    };
-    if tag & 0x1f == 0x1f {
-        return None;
+    match length(bytes) {
+        Ok(header) => Some(header),
+        Err(Damaged { length: usize::MAX }) => None,
+        Err(Damaged { length }) => Some((length, bytes.get(2..).unwrap_or_default())),
     }
-    let count = first & 0x7f;
-    if first < 0x80 || count == 0 || count > 8 || rest.len() < count {
-        return Some((count, rest));
-    }
-    let (digits, rest) = rest.split_at(count);
-    Some((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
-/// Iterates over the elements; ends after a damaged element.
+/// Iterates over the elements. The iteration ends after a damaged element.
 pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Result<Tlv<'_>, Damaged>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -105,8 +95,8 @@ impl<'a> Walk<'a> {
 
     /// Enters an element if it has this tag, and returns its contents.
     fn enter(&mut self, tag: u8) -> Option<&'a [u8]> {
-        let (element, _) = split(self.rest).ok().filter(|(element, _)| element.tag == tag)?;
-        let header = self.rest.len() - split(self.rest).ok()?.1.len() - element.content.len();
+        let (element, behind) = split(self.rest).ok().filter(|(element, _)| element.tag == tag)?;
+        let header = self.rest.len() - behind.len() - element.content.len();
         self.rest = &self.rest[header..];
         Some(element.content)
     }
@@ -135,8 +125,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns the serial number and the issuer of a certificate as slapd finds them: it ignores tags before them, and
-/// continues if an element is longer than the remaining bytes. Returns `None` if slapd would read beyond the end.
+/// Returns the serial number and the issuer of a certificate as slapd finds them. slapd ignores the tags before them,
+/// and continues if an element is longer than the remaining bytes. Returns `None` if slapd would read beyond the end.
 pub fn certificate(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, signed) = header(value)?;
     let (_, mut rest) = header(signed)?;
@@ -265,4 +255,17 @@ pub fn is_attribute_certificate(value: &[u8]) -> Option<bool> {
     let _ = walk.skip(BIT_STRING);
     let met = [SEQUENCE, SEQUENCE, BIT_STRING].map(|tag| walk.skip(tag).is_some());
     Some(met.iter().filter(|&&met| met).count() >= 2 && walk.at_end())
+}
+
+/// Whether the value is an unencrypted PKCS #8 key: a sequence of version, algorithm, key and an optional set of
+/// attributes; `None` if a required element is missing. slapd's check always fails on encrypted keys, and accepts some
+/// keys with wrong lengths, which this check refuses.
+pub fn is_private_key(value: &[u8]) -> Option<bool> {
+    let (Tlv { tag: SEQUENCE, content }, []) = split(value).ok()? else { return None };
+    let mut walk = Walk { rest: content };
+    for tag in [INTEGER, SEQUENCE, OCTETS] {
+        walk.skip(tag)?;
+    }
+    let _ = walk.skip(SET);
+    Some(walk.rest.is_empty())
 }

@@ -4,9 +4,10 @@ mod shape;
 
 pub use shape::piece_lengths;
 
+use crate::syntax::is_name;
 use crate::{Result, refuse};
 
-/// Maximum nesting of filters, as in slapd (`slap_max_filter_depth`).
+/// Maximum nesting of filters in slapd (`slap_max_filter_depth`).
 pub const MAX_DEPTH: usize = 1000;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -23,7 +24,7 @@ pub struct Item {
     pub asks: ItemKind,
 }
 
-/// The assertion of an item; its values are unescaped.
+/// The assertion of an item. Values are unescaped.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub enum ItemKind {
     Present,
@@ -31,7 +32,7 @@ pub enum ItemKind {
     Approx(Vec<u8>),
     AtLeast(Vec<u8>),
     AtMost(Vec<u8>),
-    /// The pieces between asterisks; the first or last piece is empty if the value begins or ends with an asterisk.
+    /// The pieces between asterisks. The first or last piece is empty if the value begins or ends with an asterisk.
     Pieces(Vec<Vec<u8>>),
     /// An extensible match, with the parts between the attribute and `:=`.
     Extended {
@@ -41,7 +42,7 @@ pub enum ItemKind {
     },
 }
 
-/// Parses a filter of at most `depth` levels. Like slapd, it accepts a single item without parentheses.
+/// Parses a filter of at most `depth` levels. Like slapd, accepts a single item without parentheses.
 pub fn parse(text: &str, depth: usize) -> Result<Node> {
     let text = text.trim_matches(' ');
     if !text.starts_with('(') {
@@ -109,9 +110,9 @@ impl Parser<'_> {
     fn item(&mut self) -> Result<Node> {
         let mut escaped = false;
         let end = self.rest.find(|sign| {
-            let found = sign == ')' && !escaped;
+            let is_end = sign == ')' && !escaped;
             escaped = sign == '\\' && !escaped;
-            found
+            is_end
         });
         let Some(end) = end else { return refuse("a parenthesis is not closed") };
         let (text, rest) = self.rest.split_at(end);
@@ -140,9 +141,9 @@ fn asks(value: &str) -> Result<ItemKind> {
     }
     let mut escaped = false;
     let bare = |sign: char| {
-        let found = sign == '*' && !escaped;
+        let is_bare = sign == '*' && !escaped;
         escaped = sign == '\\' && !escaped;
-        found
+        is_bare
     };
     let pieces = value.split(bare).map(unescape).collect::<Result<Vec<_>, _>>()?;
     if let [whole] = &pieces[..] {
@@ -174,10 +175,9 @@ fn extended(left: &str, value: &str) -> Result<Item> {
     }
 }
 
-/// Returns the name, which must have the characters of an attribute description (`ldap_is_desc`).
+/// Returns the name. A name that has other characters than attribute descriptions is refused (`ldap_is_desc`).
 fn described(name: &str) -> Result<String> {
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.;".contains(&byte);
-    if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && name.bytes().all(letter) {
+    if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && is_name(name.as_bytes()) {
         Ok(name.to_owned())
     } else {
         refuse(format!("\"{name}\" is not an attribute description"))
@@ -190,9 +190,7 @@ fn unescape(text: &str) -> Result<Vec<u8>> {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         value.push(match byte {
-            b'(' | b')' | b'*' => {
-                return refuse(format!("\"{text}\" has a bare parenthesis or asterisk"));
-            }
+            b'(' | b')' | b'*' => return refuse(format!("\"{text}\" has a bare parenthesis or asterisk")),
             b'\\' => match (bytes.next(), bytes.clone().next()) {
                 (Some(sign @ (b'(' | b')' | b'*' | b'\\')), _) => sign,
                 (Some(high), Some(low)) => {

@@ -5,12 +5,12 @@ use std::fmt;
 use super::{Item, ItemKind, Node};
 use crate::keys::Substrings;
 
-/// Maximum length of a piece in a shape: longer pieces use the same index keys.
+/// Maximum length of a piece in a shape. Longer pieces use the same index keys.
 const LONGEST: usize = 8;
 
 impl Node {
-    /// Replaces each value by `x`. A piece of a substring match becomes one `x` per byte, up to the length of a key;
-    /// the longest middle piece represents all middle pieces.
+    /// Replaces each value by `x`. A piece of a substring match becomes one `x` per byte, up to the length of a key.
+    /// The longest middle piece stands for all middle pieces.
     #[must_use]
     pub fn into_shape(self, lengths: &Substrings) -> Self {
         let all = |parts: Vec<Self>| parts.into_iter().map(|part| part.into_shape(lengths));
@@ -37,19 +37,19 @@ impl ItemKind {
             Self::Pieces(pieces) => {
                 let [first, middle, last] = piece_lengths(&pieces);
                 let (end, any) = (lengths.min.min(LONGEST), lengths.any.min(LONGEST));
-                let piece = |length: usize, most: usize| vec![b'x'; length.min(most)];
-                let mut kept = vec![piece(first, end), piece(middle, any), piece(last, end)];
-                if kept[1].is_empty() {
-                    kept.remove(1);
+                let mut shape =
+                    [(first, end), (middle, any), (last, end)].map(|(length, most)| length.min(most)).to_vec();
+                if shape[1] == 0 {
+                    shape.remove(1);
                 }
-                Self::Pieces(kept)
+                Self::Pieces(shape.into_iter().map(|length| vec![b'x'; length]).collect())
             }
             Self::Extended { .. } => Self::Extended { rule: None, dn: false, value: value() },
         }
     }
 }
 
-/// Returns the lengths of the first piece, of the longest middle piece and of the last piece; 0 if there is none.
+/// Returns the lengths of the first, the longest middle and the last piece. A missing piece has the length 0.
 pub fn piece_lengths(pieces: &[Vec<u8>]) -> [usize; 3] {
     let middle = pieces.get(1..pieces.len().saturating_sub(1)).unwrap_or_default();
     [

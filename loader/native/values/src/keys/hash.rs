@@ -7,8 +7,8 @@ pub enum Width {
     Eight,
 }
 
-/// The hash of the prefix that all keys of one index type share (`libraries/liblutil/hash.c`): FNV-1 with 32 bits, or
-/// FNV-1a with 64 bits.
+/// The hash of the prefix that all keys of one index share (`libraries/liblutil/hash.c`): FNV-1 with 32 bits, or FNV-1a
+/// with 64 bits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     width: Width,
@@ -40,14 +40,14 @@ impl Seed {
         }
     }
 
-    /// Returns the four stored bytes as a big-endian number, so that the numbers have the order of the keys. Only for
+    /// Returns the four bytes of the key as a big-endian number, so that numbers have the same order as keys. Only for
     /// [`Width::Four`].
     #[inline]
     pub fn key32(self, value: &[u8]) -> u32 {
         self.state32().after(value).key()
     }
 
-    /// Returns the eight stored bytes as a big-endian number. Only for [`Width::Eight`].
+    /// Returns the eight bytes of the key as a big-endian number. Only for [`Width::Eight`].
     #[inline]
     pub fn key64(self, value: &[u8]) -> u64 {
         self.state64().after(value).key()
@@ -63,7 +63,7 @@ impl Seed {
 
     pub(super) fn state32(self) -> State32 {
         debug_assert_eq!(self.width, Width::Four);
-        #[expect(clippy::cast_possible_truncation)] // the other half is zero
+        #[expect(clippy::cast_possible_truncation)] // the upper half is zero
         State32(self.state as u32)
     }
 
@@ -79,7 +79,7 @@ pub(super) trait State: Copy {
 
     fn then(self, byte: u8) -> Self;
 
-    /// Returns the hash with its bytes as stored: little-endian.
+    /// Returns the key, in which the bytes of the hash are little-endian.
     fn key(self) -> Self::Key;
 
     #[inline]

@@ -40,7 +40,7 @@ impl Key {
         &self.bytes[..usize::from(self.len)]
     }
 
-    #[expect(clippy::len_without_is_empty)] // no key is
+    #[expect(clippy::len_without_is_empty)] // no key is empty
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
@@ -57,7 +57,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Returns the hashed part of a value of the syntax Name and Optional UID: the value without a `#'bits'B` at its end.
+/// Returns the part of a value of Name and Optional UID that keys hash: the value without `#'bits'B` at its end.
 pub fn name_uid_part(value: &[u8]) -> &[u8] {
     order::split(value).0
 }

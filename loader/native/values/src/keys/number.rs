@@ -3,14 +3,14 @@
 use super::Key;
 use crate::{InvalidValue, Result, syntax};
 
-/// Number of decimal digits that slapd cuts off at a time, and the number of bytes that these digits count as.
+/// slapd cuts off 7 decimal digits of a large number at a time, which add 3 bytes to the exponent.
 const CHOP: (usize, usize) = (7, 3);
 
 /// Returns the key for integerMatch: `length` bytes (`index_intlen`, 4 to 8) with the same order as the numbers. The
 /// key of a large number has an exponent and only the number's leading bytes (`servers/slapd/schema_init.c`).
 ///
-/// If the value is not an integer, slapd uses the number that C parses from it; a value for which that number is not
-/// known here is refused. On hosts with an unsigned C `char`, some large negative numbers have other keys.
+/// If the value is not an integer, slapd uses the number that C parses from the value. If this function cannot compute
+/// that number, it refuses the value. On hosts with an unsigned C `char`, some large negative numbers have other keys.
 ///
 /// # Panics
 /// If `length` is not 4 to 8.
@@ -31,8 +31,8 @@ pub fn integer(value: &[u8], length: usize) -> Result<Key> {
     Ok(lay_out(significant(&number), chops * CHOP.1, length, negative))
 }
 
-/// Parses a value without its `-` as C does: slapd passes eight characters at a time to `strtol`, beginning with the
-/// remainder (`lutil_str2bin` in `libraries/liblutil/utils.c`).
+/// Parses a value without its `-` as C does. slapd splits the value into parts of eight characters, of which the first
+/// may be shorter, and passes each part to `strtol` (`lutil_str2bin` in `libraries/liblutil/utils.c`).
 fn lenient(value: &[u8]) -> Option<i128> {
     let text = match value.strip_prefix(b"-") {
         Some([]) => return None,
@@ -48,7 +48,7 @@ fn lenient(value: &[u8]) -> Option<i128> {
     let spaces = text.iter().take_while(|&&byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let number = text[spaces..].strip_prefix(b"+").unwrap_or(&text[spaces..]);
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    // slapd terminates at a second `-`.
+    // slapd terminates if the value has a second `-`.
     (number.first() != Some(&b'-')).then(|| parse(&number[..digits]))
 }
 
@@ -73,7 +73,7 @@ fn significant(number: &[u8]) -> &[u8] {
 fn lay_out(number: &[u8], exponent: usize, length: usize, negative: bool) -> Key {
     let sign = if negative { 0xFF } else { 0 };
     let size = number.len() + exponent;
-    // Two bits with the sign distinguish keys with an exponent from keys without.
+    // The two upper bits, compared with the sign, tell keys with an exponent from keys without.
     let exact = size < length || size == length && (number[0] ^ sign) & 0xC0 == 0;
     let (head, used, marks) = if exact {
         ([sign; 8], length - size, 0x80)
@@ -90,7 +90,7 @@ fn lay_out(number: &[u8], exponent: usize, length: usize, negative: bool) -> Key
     Key::new(&key[..length])
 }
 
-/// Returns the number of bytes for the exponent. Their upper bits hold marks: one for each byte, and one that ends the
+/// Returns the number of bytes for the exponent. Their upper bits are marks: one for each byte, and one that ends the
 /// marks. Six bytes are enough for any number that fits into memory.
 fn exponent_width(exponent: u64) -> usize {
     (1..6).find(|width| exponent >> (7 * width - 2) == 0).unwrap_or(6)

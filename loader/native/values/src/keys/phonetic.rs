@@ -1,8 +1,9 @@
 use super::Key;
 use crate::{Result, text};
 
-/// Maximum number of letters in a word that are used, and of characters in a code.
+/// Maximum number of letters of a word. Further letters are ignored.
 const LETTERS: usize = 31;
+/// Maximum number of characters of a code.
 const CODE: usize = 4;
 
 /// Calls `emit` with the keys of an approx index: a metaphone code of 1 to 4 characters for each word
@@ -65,10 +66,12 @@ impl Word {
 
     fn code(&self) -> Vec<u8> {
         let mut code = Vec::with_capacity(CODE + 1);
-        // An `X` becomes `KS`, and the `S` replaces the letter after the `X`.
+        // An `X` becomes `KS`. The `S` replaces the code of the letter after the `X`.
         let mut owes_s = false;
-        let mut at = self.first;
-        while at <= self.end && code.len() < CODE {
+        for at in self.first..=self.end {
+            if code.len() == CODE {
+                break;
+            }
             if owes_s {
                 owes_s = false;
                 code.push(b'S');
@@ -76,12 +79,11 @@ impl Word {
                 code.extend(self.sound(at));
                 owes_s = self.letters[at] == b'X';
             }
-            at += 1;
         }
         code
     }
 
-    /// Returns the code of one letter, which depends on its neighbours; None if it is silent.
+    /// Returns the code of a letter, which depends on the adjacent letters, or `None` if the letter is silent.
     fn sound(&self, at: usize) -> Option<u8> {
         let [before, letter, next, after] = [at - 1, at, at + 1, at + 2].map(|at| self.letters[at]);
         let starts = at == self.first;
@@ -96,9 +98,7 @@ impl Word {
             b'D' if next == b'G' && is_front(after) => b'J',
             b'G' if self.is_silent_g(at) => return None,
             b'G' if is_front(next) && after != b'G' => b'G',
-            b'H' if b"CGPST".contains(&before) || is_vowel(before) && !is_vowel(next) => {
-                return None;
-            }
+            b'H' if b"CGPST".contains(&before) || is_vowel(before) && !is_vowel(next) => return None,
             b'H' => b'H',
             b'K' if before == b'C' => return None,
             b'P' if next == b'H' => b'F',

@@ -19,8 +19,8 @@ impl Default for Substrings {
 }
 
 impl Substrings {
-    /// Calls `emit` with the key of each piece of the value, as [`Seed::key32`], in slapd's order; a piece that recurs
-    /// is emitted each time. `seeds` are for initial, any and final.
+    /// Calls `emit` with the key ([`Seed::key32`]) of each piece of the value, in slapd's order. A repeated piece has a
+    /// repeated key. `seeds` are for initial, any and final.
     #[inline]
     pub fn each(&self, seeds: &[Seed; 3], value: &[u8], emit: impl FnMut(u32)) {
         self.emit_all(seeds.map(Seed::state32), value, emit);
@@ -32,7 +32,7 @@ impl Substrings {
         self.emit_all(seeds.map(Seed::state64), value, emit);
     }
 
-    /// Yields the keys of [`Self::each`] for the seed of any; the iterator knows their number.
+    /// Returns the keys of [`Self::each`] for the seed of any. The iterator has an exact size hint.
     #[inline]
     pub fn any_keys(&self, seed: Seed, value: &[u8]) -> impl Iterator<Item = u32> {
         self.any_of(seed.state32(), value)

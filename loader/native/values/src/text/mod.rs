@@ -1,7 +1,7 @@
 //! The Unicode step of string normalisation (`libraries/liblunicode/ucstr.c`).
 //!
 //! A segment is an ASCII character with the non-ASCII characters after it. Each segment is folded, decomposed,
-//! reordered and composed separately; ASCII text outside of segments is only folded.
+//! reordered and composed separately. ASCII text outside of segments is only folded.
 
 #[rustfmt::skip]
 #[allow(clippy::unreadable_literal)] // code points have no thousands separators
@@ -10,7 +10,7 @@ pub mod utf8;
 
 use crate::Result;
 
-/// Appends the normal form of UTF-8 text; the caller normalizes spaces. After an error, `out` contains a part of the
+/// Appends the normal form of UTF-8 text, in which spaces are unchanged. After an error, `out` contains a part of the
 /// normal form.
 pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     if value.is_ascii() {
@@ -33,7 +33,7 @@ pub fn normalise(value: &[u8], fold: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends text, with its ASCII letters in lower case if `fold`; other bytes are not changed.
+/// Appends text. If `fold`, its ASCII letters become lower case.
 pub fn push_ascii(value: &[u8], fold: bool, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(value);
@@ -75,23 +75,23 @@ pub fn reduce_to_ascii(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
 const BLOCK: usize = 64;
 const HANGUL_FIRST: u32 = 0xAC00;
 
-/// Returns the position of `code` in the second level of a two-level table; `None` beyond the last block.
-fn place(index: &[u8], code: u32) -> Option<usize> {
+/// Returns the position of `code` in the second level of a two-level table, or `None` beyond the last block.
+fn position(index: &[u8], code: u32) -> Option<usize> {
     let code = code as usize;
     let block = usize::from(*index.get(code / BLOCK)?);
     Some(block * BLOCK + code % BLOCK)
 }
 
-/// Returns the lower-case letter of a capital or title letter in Unicode 3.2; other characters are returned unchanged.
+/// Returns the lower-case letter of a capital or title letter in Unicode 3.2, and any other character unchanged.
 fn lower(code: u32) -> u32 {
-    let Some(at) = place(&tables::FOLD_INDEX, code) else { return code };
+    let Some(at) = position(&tables::FOLD_INDEX, code) else { return code };
     let delta = tables::FOLD_DELTAS[usize::from(tables::FOLDS[at])];
     code.wrapping_add_signed(delta)
 }
 
 /// Returns the canonical combining class of a character.
 fn class(code: u32) -> u8 {
-    place(&tables::CLASS_INDEX, code).map_or(0, |at| tables::CLASSES[at])
+    position(&tables::CLASS_INDEX, code).map_or(0, |at| tables::CLASSES[at])
 }
 
 /// Appends the full compatibility decomposition of a character.
@@ -99,7 +99,7 @@ fn push(code: u32, out: &mut Vec<u32>) {
     if code < 0xA0 {
         return out.push(code);
     }
-    let at = place(&tables::PARTS_INDEX, code).map_or(0, |at| usize::from(tables::PARTS[at]));
+    let at = position(&tables::PARTS_INDEX, code).map_or(0, |at| usize::from(tables::PARTS[at]));
     if at > 0 {
         let length = tables::POOL[at] as usize;
         out.extend_from_slice(&tables::POOL[at + 1..=at + length]);
@@ -110,7 +110,7 @@ fn push(code: u32, out: &mut Vec<u32>) {
     }
 }
 
-/// Decomposes a Hangul syllable. Like liblunicode, it also decomposes the 92 code points after the last syllable.
+/// Decomposes a Hangul syllable. Like liblunicode, also decomposes the 92 code points after the last syllable.
 fn push_hangul(syllable: u32, out: &mut Vec<u32>) {
     out.push(0x1100 + syllable / 588);
     out.push(0x1161 + syllable % 588 / 28);
@@ -137,9 +137,10 @@ fn compose(text: &mut Vec<u32>) {
     for at in 1..text.len() {
         let code = text[at];
         let class = u16::from(class(code));
-        if let Some(both) = pair(starter, code).filter(|_| kept == 0 || kept < class) {
-            starter = both;
-            text[starter_at] = both;
+        let composite = pair(starter, code).or_else(|| join_hangul(starter, code));
+        if let Some(composite) = composite.filter(|_| kept == 0 || kept < class) {
+            starter = composite;
+            text[starter_at] = composite;
             continue;
         }
         if class == 0 {
@@ -150,40 +151,25 @@ fn compose(text: &mut Vec<u32>) {
         end += 1;
     }
     text.truncate(end);
-    compose_hangul(text);
 }
 
+/// Returns the composite of two characters in the table.
 fn pair(first: u32, second: u32) -> Option<u32> {
     let first = u16::try_from(first).ok()?;
-    // Range of the second characters of all pairs.
+    // The second characters of all pairs are in this range.
     let second = u16::try_from(second).ok().filter(|second| (0x300..=0x309A).contains(second))?;
     let parts = u64::from(first) << 16 | u64::from(second);
     let at = tables::COMPOSITES.binary_search_by_key(&parts, |composite| composite >> 16).ok()?;
     Some((tables::COMPOSITES[at] & 0xFFFF) as u32)
 }
 
-fn compose_hangul(text: &mut Vec<u32>) {
-    let mut end = 1;
-    for at in 1..text.len() {
-        let code = text[at];
-        if let Some(syllable) = join_hangul(text[end - 1], code) {
-            text[end - 1] = syllable;
-        } else {
-            text[end] = code;
-            end += 1;
-        }
-    }
-    text.truncate(end);
-}
-
-/// Composes a leading consonant with a vowel, or the resulting syllable with a trailing consonant. Like liblunicode, it
-/// also treats the neighbours U+11A7 and U+11C3 as trailing consonants.
+/// Composes a leading consonant with a vowel, or the resulting syllable with a trailing consonant. Like liblunicode,
+/// also treats U+11A7 and U+11C3, which adjoin the trailing consonants, as trailing consonants.
 fn join_hangul(last: u32, code: u32) -> Option<u32> {
-    const SYLLABLES: u32 = 0xAC00;
     let (leading, vowel) = (last.wrapping_sub(0x1100), code.wrapping_sub(0x1161));
     if leading < 19 && vowel < 21 {
-        return Some(SYLLABLES + (leading * 21 + vowel) * 28);
+        return Some(HANGUL_FIRST + (leading * 21 + vowel) * 28);
     }
-    let (syllable, trailing) = (last.wrapping_sub(SYLLABLES), code.wrapping_sub(0x11A7));
+    let (syllable, trailing) = (last.wrapping_sub(HANGUL_FIRST), code.wrapping_sub(0x11A7));
     (syllable < 11_172 && syllable % 28 == 0 && trailing <= 28).then(|| last + trailing)
 }

@@ -5,7 +5,7 @@ use crate::{InvalidValue, Result};
 
 pub const REFUSAL: InvalidValue = InvalidValue::new("not valid UTF-8");
 
-/// Returns the first code point of `text`, and the text after it; None if it is invalid.
+/// Returns the first code point of `text`, and the rest of `text`; `None` if the code point is invalid.
 #[inline]
 pub fn decode(text: &[u8]) -> Option<(u32, &[u8])> {
     let (&lead, rest) = text.split_first()?;
@@ -25,7 +25,7 @@ pub fn decode(text: &[u8]) -> Option<(u32, &[u8])> {
     (length(code) == more + 1).then_some((code, rest))
 }
 
-/// Returns the number of bytes in the shortest encoding.
+/// Returns the number of bytes in the shortest encoding of a code point.
 fn length(code: u32) -> usize {
     match code {
         0..0x80 => 1,
@@ -63,41 +63,9 @@ pub fn check(text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the length of the first character in bytes, or 0 if it is invalid. Accepts the same characters as
-/// [`decode`], but is faster because it does not compute the code point.
-pub fn char_len(text: &[u8]) -> usize {
-    let Some(&first) = text.first() else { return 0 };
-    let (len, least) = match first {
-        0..=0x7f => return 1,
-        0xc2..=0xdf => (2, 0x80),
-        0xe0..=0xef => (3, if first == 0xe0 { 0xa0 } else { 0x80 }),
-        0xf0..=0xf7 => (4, if first == 0xf0 { 0x90 } else { 0x80 }),
-        0xf8..=0xfb => (5, if first == 0xf8 { 0x88 } else { 0x80 }),
-        0xfc..=0xfd => (6, if first == 0xfc { 0x84 } else { 0x80 }),
-        _ => return 0,
-    };
-    let tail = text.get(1..len).unwrap_or_default();
-    let continued = tail.iter().all(|byte| byte & 0xc0 == 0x80);
-    if tail.len() == len - 1 && continued && tail[0] >= least { len } else { 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn char_len_agrees_with_decode() {
-        let some = [0, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff];
-        for lead in 0..=u8::MAX {
-            for second in some {
-                for third in some {
-                    let text = [lead, second, third, 0x80, 0x80, 0x80, b'x'];
-                    let decoded = decode(&text).map_or(0, |(_, rest)| text.len() - rest.len());
-                    assert_eq!(char_len(&text), decoded, "{text:x?}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn encoded_code_points_can_be_decoded() {
