@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use ::select::Settings;
 use ::select::searches::{Found, Group, Kind, Setting, read};
-use ::select::{AttributeLists, Settings};
 use common::{Code, Scope, WithCode};
 use pyo3::prelude::*;
 
@@ -35,8 +35,7 @@ impl Selection {
         massage: Option<String>,
     ) -> PyResult<Self> {
         let scope = one_of(Scope::from_name(scope), scope, "scope")?;
-        let listed = AttributeLists { attrs, exattrs };
-        let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, listed, massage };
+        let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, attrs, exattrs, massage };
         let read = ::select::Selection::read(&settings, schema.get().inner());
         Ok(Self { read: raised(read.with_code(Code::Unproven))?, schema })
     }

@@ -6,53 +6,46 @@ use values::refuse;
 
 /// Attributes that syncrepl always requests.
 const ALWAYS: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
-/// The attribute that slapd takes from the sync control if it is not requested.
+/// The attribute that every consumer stores. If it is not requested, slapd takes the value from the sync control.
 const IDENTITY: &str = "entryUUID";
-/// Attributes that a consumer does not store, because each server computes them or has its own (contextCSN).
+/// Attributes that a consumer does not store. Each server computes them itself, or has its own values (contextCSN).
 const DYNAMIC: [&str; 6] =
     ["entryDN", "subschemaSubentry", "hasSubordinates", "numSubordinates", "numAllSubordinates", "contextCSN"];
 
-/// The values of `attrs` and `exattrs`, split into names.
-#[derive(Debug, Clone, Default)]
-pub struct AttributeLists {
-    pub attrs: Vec<String>,
-    pub exattrs: Vec<String>,
-}
-
 /// The two lists, resolved with a schema.
 pub struct Attributes {
-    all_user: bool,
+    pub(crate) all_user: bool,
     all_operational: bool,
     listed: Vec<Description>,
     excluded: Vec<AttributeId>,
 }
 
 impl Attributes {
-    pub fn read(listed: &AttributeLists, schema: &Schema) -> Result<Self> {
-        let star = listed.attrs.iter().any(|name| name == "*");
-        let plus = listed.attrs.iter().any(|name| name == "+");
-        let names = || listed.attrs.iter().filter(|name| *name != "*" && *name != "+");
-        let mut found = Vec::new();
+    pub fn read(attrs: &[String], exattrs: &[String], schema: &Schema) -> Result<Self> {
+        let star = attrs.iter().any(|name| name == "*");
+        let plus = attrs.iter().any(|name| name == "+");
+        let names = || attrs.iter().filter(|name| *name != "*" && *name != "+");
+        let mut listed = Vec::new();
         for name in names() {
-            found.extend(described("attrs", name, schema)?);
+            listed.extend(described("attrs", name, schema)?);
         }
-        if found.iter().any(|one: &Description| one.tagged || one.binary) && (star || plus) {
+        if listed.iter().any(|one: &Description| one.tagged || one.binary) && (star || plus) {
             return refuse("attrs: slapd terminates on a list of options and \"*\" or \"+\"");
         }
-        if !listed.exattrs.is_empty() && names().any(|name| name.starts_with('@')) {
+        if !exattrs.is_empty() && names().any(|name| name.starts_with('@')) {
             return refuse("exattrs and a class in attrs: slapd's consumer removes random ones of them");
         }
         // Empty lists request all attributes.
-        let everything = star == plus && found.is_empty();
+        let everything = star == plus && listed.is_empty();
         Ok(Self {
             all_user: star || everything,
             all_operational: plus || everything,
-            listed: found,
-            excluded: excluded(&listed.exattrs, schema)?,
+            listed,
+            excluded: excluded(exattrs, schema)?,
         })
     }
 
-    /// Returns the attributes to request from the provider, including those that are removed on arrival.
+    /// Returns the attributes to request from the provider, including those that the consumer removes.
     pub fn request(&self) -> Vec<String> {
         if self.all_user && self.all_operational {
             return vec!["*".into(), "+".into()];
@@ -64,7 +57,7 @@ impl Attributes {
         names
     }
 
-    /// Returns the names of the attribute types that are removed from received entries (`exattrs`).
+    /// Returns the names of the attribute types that the consumer removes from received entries (`exattrs`).
     pub fn left_out(&self, schema: &Schema) -> Vec<String> {
         self.excluded.iter().map(|id| schema.get(*id).name.clone()).collect()
     }
@@ -82,14 +75,9 @@ impl Attributes {
         (all || self.listed.iter().any(|listed| is_of(description, kind, listed)))
             && !self.excluded.contains(&description.attribute)
     }
-
-    /// Whether the consumer stores values of attributes that are not in the schema.
-    pub fn keep_unknown(&self) -> bool {
-        self.all_user
-    }
 }
 
-/// Whether the description is the listed one, or has a subtype or additional options (`is_ad_subtype`).
+/// Whether `description` equals `listed`, or has a subtype or additional options (`is_ad_subtype`).
 pub fn is_of(description: &Description, kind: &AttributeType, listed: &Description) -> bool {
     kind.chain.contains(&listed.attribute)
         && listed
@@ -99,7 +87,7 @@ pub fn is_of(description: &Description, kind: &AttributeType, listed: &Descripti
             .all(|option| description.options().split(';').any(|own| own == option))
 }
 
-/// Returns the attributes for a name in a list; for a class (`@name`) those that it requires or allows (RFC 4529).
+/// Returns the attributes for a name in a list. A class (`@name`) stands for all its attributes (RFC 4529).
 fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>> {
     if let Some(class) = name.strip_prefix('@') {
         let Some(class) = schema.class(class.as_bytes()) else {
@@ -119,7 +107,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
     }
 }
 
-/// Resolves `exattrs`. Like slapd, it compares only the first name of a type, ignoring case: `surname` has no effect.
+/// Resolves `exattrs`. Like slapd, knows only the first name of a type, in any case, so `surname` has no effect.
 fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     let mut excluded = Vec::new();
     for name in names {

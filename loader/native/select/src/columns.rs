@@ -1,4 +1,4 @@
-//! Attribute descriptions as spelled in the LDIF, and what a selection does with them.
+//! Resolves each spelling of an attribute description in the LDIF, and decides whether a selection keeps its values.
 
 use rustc_hash::FxHashMap;
 use schema::{Description, Schema};
@@ -10,19 +10,19 @@ use crate::selection::{OWN, Selection};
 /// OID of the syntax DN (RFC 4517, 3.3.9).
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 
-/// An attribute description in one spelling.
+/// An attribute description, and how the selection uses its values.
 #[derive(Debug, Default)]
 pub struct AttributeDescription {
     pub description: Option<Description>,
     pub keep: bool,
-    /// Whether values are DNs, so that `suffixmassage` rewrites them.
+    /// Whether `suffixmassage` rewrites the values, because they are DNs.
     pub dn: bool,
-    /// Indexes of descriptions in the filter of which this one is equal or a subtype.
+    /// Indexes of the filter's descriptions that match this description: equal to it, or of a supertype.
     pub asked: Vec<usize>,
     pub part: SpecialAttribute,
 }
 
-/// Attributes that the stage itself reads.
+/// Attributes whose values the stage uses.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SpecialAttribute {
     Class,
@@ -54,22 +54,22 @@ impl<'a> AttributeDescriptions<'a> {
         if let Some(&known) = self.spelled.get(spelling) {
             return known;
         }
-        let column = self.column(spelling);
+        let new = self.resolve(spelling);
         // Two spellings of the same description have the same number.
-        let same = |one: &AttributeDescription| column.description.is_some() && one.description == column.description;
+        let same = |other: &AttributeDescription| new.description.is_some() && other.description == new.description;
         let number = self.all.iter().position(same).unwrap_or_else(|| {
-            self.all.push(column);
+            self.all.push(new);
             self.all.len() - 1
         });
         self.spelled.insert(spelling.into(), number);
         number
     }
 
-    fn column(&self, spelling: &[u8]) -> AttributeDescription {
+    fn resolve(&self, spelling: &[u8]) -> AttributeDescription {
         let attributes = &self.selection.attributes;
         let Ok(description) = self.schema.describe(spelling) else {
-            let keep = attributes.keep_unknown();
-            return AttributeDescription { keep, ..AttributeDescription::default() };
+            // An attribute that is not in the schema counts as a user attribute.
+            return AttributeDescription { keep: attributes.all_user, ..AttributeDescription::default() };
         };
         let kind = self.schema.get(description.attribute);
         let filter = self.selection.filter.as_ref().map_or(&[][..], Filter::descriptions);

@@ -1,22 +1,21 @@
-//! Ancestors that a consumer does not receive: instead it adds entries of object class `glue`
-//! (`syncrepl_add_glue_ancestors`).
+//! Glue entries: a consumer adds them for ancestors that it does not receive (`syncrepl_add_glue_ancestors`).
 
 use ldif::write;
 use rustc_hash::FxHashMap;
 
 use crate::place::{ConsumerDn, parent};
 
-/// Collects the ancestors of all entries; its memory grows with the number of parents, not of entries.
+/// Collects the ancestors of all entries. The memory grows with the number of parents, not with that of entries.
 pub struct Glue {
     /// The suffix in normal form.
     suffix: Vec<u8>,
     wanted: FxHashMap<Vec<u8>, GlueEntry>,
 }
 
-struct GlueEntry {
+pub struct GlueEntry {
     dn: Vec<u8>,
-    /// entryCSN of the first selected entry below this one.
-    csn: Option<Vec<u8>>,
+    /// entryCSN of the first selected entry below the glue entry.
+    pub csn: Option<Vec<u8>>,
 }
 
 impl Glue {
@@ -37,7 +36,7 @@ impl Glue {
         }
     }
 
-    /// Records that the entry exists, so that it needs no glue entry.
+    /// Records that the consumer has the entry, so that no glue entry is needed.
     pub fn present(&mut self, normal: &[u8]) {
         self.wanted.remove(normal);
     }
@@ -46,30 +45,21 @@ impl Glue {
         self.wanted.is_empty()
     }
 
-    /// Returns the glue entries, parents first.
-    pub fn entries(&self) -> Vec<Missing<'_>> {
-        let all = self.wanted.iter();
-        let mut all: Vec<_> =
-            all.map(|(normal, wanted)| Missing { normal, dn: &wanted.dn, csn: wanted.csn.as_deref() }).collect();
-        all.sort_unstable_by_key(|one| (one.normal.len(), one.normal));
-        all
+    /// Returns the glue entries by their normalized DN, parents first.
+    pub fn entries(&self) -> Vec<(&Vec<u8>, &GlueEntry)> {
+        let mut entries: Vec<_> = self.wanted.iter().collect();
+        entries.sort_unstable_by_key(|(normal, _)| (normal.len(), *normal));
+        entries
     }
 }
 
-/// An ancestor that exists only as a glue entry.
-pub struct Missing<'a> {
-    pub normal: &'a [u8],
-    dn: &'a [u8],
-    pub csn: Option<&'a [u8]>,
-}
-
-impl Missing<'_> {
+impl GlueEntry {
     /// Returns the entry as LDIF, without the blank line.
     pub fn record(&self) -> Vec<u8> {
         let mut text = Vec::new();
-        write::line(&mut text, b"dn", self.dn);
+        write::line(&mut text, b"dn", &self.dn);
         text.extend_from_slice(b"objectClass: top\nobjectClass: glue\nstructuralObjectClass: glue\n");
-        if let Some(csn) = self.csn {
+        if let Some(csn) = &self.csn {
             write::line(&mut text, b"entryCSN", csn);
         }
         text

@@ -13,7 +13,7 @@ pub mod searches;
 mod selection;
 mod stage;
 
-pub use attributes::{AttributeLists, Attributes};
+pub use attributes::Attributes;
 pub use filter::Filter;
 pub use place::Suffixes;
 pub use selection::{Selection, Settings};

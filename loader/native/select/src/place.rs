@@ -9,7 +9,7 @@ use values::InvalidValue;
 /// The search base at the provider, and the DN that replaces it at the consumer (`suffixmassage`).
 pub struct Suffixes {
     base: Vec<u8>,
-    scope: Scope,
+    pub(crate) scope: Scope,
     massaged: Option<Vec<u8>>,
 }
 
@@ -19,7 +19,7 @@ pub struct ConsumerDn {
     pub dn: Vec<u8>,
 }
 
-/// Maximum number of cached DNs of parents.
+/// Maximum number of cached parent DNs. Beyond that, the cache is emptied.
 const PARENTS: usize = 4096;
 
 /// Characters that are special in `libraries/librewrite`, which implements suffixmassage in slapd.
@@ -50,16 +50,16 @@ impl Suffixes {
         self.massaged.is_some()
     }
 
-    /// Returns the DN at the consumer, in the form of `dn`. A DN that does not end in the base is unchanged. slapd
-    /// turns the base into a regular expression that ignores case, and in which a dot matches any character.
+    /// Returns the DN at the consumer, in the form of `dn`. A DN that does not end in the base is unchanged. In slapd,
+    /// the base is a regular expression that ignores case, and in which a dot matches any character.
     pub fn rewrite_suffix<'a>(&self, dn: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
-        let Some(massaged) = &self.massaged else { return dn.into() };
-        let Some(at) = dn.len().checked_sub(self.base.len()) else { return dn.into() };
         let same = |(own, base): (&u8, &u8)| *base == b'.' || own.eq_ignore_ascii_case(base);
-        if !dn[at..].iter().zip(&self.base).all(same) {
-            return dn.into();
+        match (&self.massaged, dn.len().checked_sub(self.base.len())) {
+            (Some(massaged), Some(at)) if dn[at..].iter().zip(&self.base).all(same) => {
+                [&dn[..at], massaged].concat().into()
+            }
+            _ => dn.into(),
         }
-        [&dn[..at], massaged].concat().into()
     }
 }
 
@@ -99,7 +99,7 @@ impl<'a> DnNormaliser<'a> {
         Ok(normal)
     }
 
-    /// Returns the entry's DN at the consumer, or None if the entry is out of scope.
+    /// Returns the entry's DN at the consumer, or `None` if the entry is out of scope.
     pub fn place(&mut self, suffixes: &Suffixes, text: &[u8]) -> Result<Option<ConsumerDn>> {
         let normal = self.normal(text)?;
         if !suffixes.covers(&normal) {

@@ -4,7 +4,7 @@ use common::Scope;
 use ldif::write;
 use schema::{Result, Schema};
 
-use crate::attributes::{AttributeLists, Attributes};
+use crate::attributes::Attributes;
 use crate::filter::Filter;
 use crate::place::Suffixes;
 
@@ -21,9 +21,11 @@ pub struct Settings {
     pub last_mod: bool,
     pub base: String,
     pub scope: Scope,
-    /// The filter; None if the provider has already applied it.
+    /// `None` if the provider has already applied the filter.
     pub filter: Option<String>,
-    pub listed: AttributeLists,
+    /// The values of `attrs` and `exattrs`, split into names.
+    pub attrs: Vec<String>,
+    pub exattrs: Vec<String>,
     pub massage: Option<String>,
 }
 
@@ -33,22 +35,20 @@ pub struct Selection {
     pub attributes: Attributes,
     pub(crate) suffixes: Suffixes,
     pub(crate) suffix: Vec<u8>,
-    pub(crate) scope: Scope,
     /// creatorsName and modifiersName of entries that have none.
     root_dn: Option<Vec<u8>>,
 }
 
 impl Selection {
-    /// Resolves the configuration. Refuses one whose result may differ from that of slapd's consumer.
+    /// Resolves the configuration. Refuses a configuration whose result may differ from that of slapd's consumer.
     pub fn read(settings: &Settings, schema: &Schema) -> Result<Self> {
         let filter = settings.filter.as_deref();
         let root_dn = settings.root_dn.as_deref().filter(|_| settings.last_mod);
         Ok(Self {
             filter: filter.map(|text| Filter::read(text, schema)).transpose()?,
-            attributes: Attributes::read(&settings.listed, schema)?,
+            attributes: Attributes::read(&settings.attrs, &settings.exattrs, schema)?,
             suffixes: Suffixes::read(&settings.base, settings.scope, settings.massage.as_deref(), schema)?,
             suffix: schema.dn(settings.suffix.as_bytes())?.normal(),
-            scope: settings.scope,
             root_dn: root_dn.map(|text| schema.dn(text.as_bytes()).map(|dn| dn.pretty())).transpose()?,
         })
     }

@@ -14,7 +14,7 @@ use crate::glue::Glue;
 use crate::place::{ConsumerDn, DnNormaliser};
 use crate::selection::Selection;
 
-/// slapd's flag of the object class `subentry` (RFC 3672); a search returns such entries only on request.
+/// slapd's flag of the object class `subentry` (RFC 3672). A search returns subentries only on request.
 const SUBENTRY: u32 = 0x4;
 /// Bytes per write.
 const CHUNK: usize = 256 * 1024;
@@ -58,20 +58,21 @@ struct Stage<'a> {
     out: Output,
     text: Vec<u8>,
     done: Selected,
-    found: RecordInfo,
+    record: RecordInfo,
 }
 
-enum LineAction {
-    /// The line is copied from the record.
-    Given(Range<usize>),
-    Made(Vec<u8>),
+enum Line {
+    /// A part of the record.
+    Copied(Range<usize>),
+    /// A line whose value is a DN at the consumer.
+    Rewritten(Vec<u8>),
 }
 
 /// The parsed lines of a record.
 #[derive(Default)]
 struct RecordInfo {
     /// The lines of the output, each with the number of its attribute description.
-    lines: Vec<(usize, LineAction)>,
+    lines: Vec<(usize, Line)>,
     filtered: Vec<Vec<(schema::AttributeId, Vec<Vec<u8>>)>>,
     classes: Vec<Vec<u8>>,
     csn: Option<Vec<u8>>,
@@ -94,7 +95,7 @@ impl<'a> Stage<'a> {
             out: Output::create(entries, 0)?,
             text: Vec::with_capacity(2 * CHUNK),
             done: Selected::default(),
-            found: RecordInfo::default(),
+            record: RecordInfo::default(),
         })
     }
 
@@ -112,7 +113,7 @@ impl<'a> Stage<'a> {
         // An invalid DN matters only if the entry is selected.
         let Some(placed) = placed.with_code(Code::Syntax)? else { return Ok(()) };
         self.done.kept += 1;
-        self.glue.above(&placed, self.found.csn.as_deref());
+        self.glue.above(&placed, self.record.csn.as_deref());
         self.write(record, &placed);
         if self.text.len() < CHUNK { Ok(()) } else { self.send() }
     }
@@ -126,34 +127,29 @@ impl<'a> Stage<'a> {
     /// Parses the lines of a record.
     fn look(&mut self, fields: ldif::fields::Fields<'_>) -> Result<()> {
         let count = self.selection.filter.as_ref().map_or(0, |filter| filter.descriptions().len());
-        self.found = RecordInfo { filtered: vec![Vec::new(); count], ..RecordInfo::default() };
+        self.record = RecordInfo { filtered: vec![Vec::new(); count], ..RecordInfo::default() };
         for field in fields {
             let field = field?;
             let number = self.columns.number(field.description());
             self.note(number, &field)?;
-            let line = self.line(number, &field)?;
-            self.found.lines.push((number, line));
+            let line = if self.columns.get(number).dn {
+                let (mut line, value) = (Vec::new(), field.value()?);
+                write::line(&mut line, field.description(), &self.selection.suffixes.rewrite_suffix(&value));
+                Line::Rewritten(line)
+            } else {
+                Line::Copied(field.span.clone())
+            };
+            self.record.lines.push((number, line));
         }
         Ok(())
-    }
-
-    /// Copies a line; if its value is a DN, the value becomes the DN at the consumer.
-    fn line(&self, number: usize, field: &Field<'_>) -> Result<LineAction> {
-        if !self.columns.get(number).dn {
-            return Ok(LineAction::Given(field.span.clone()));
-        }
-        let mut line = Vec::new();
-        let value = field.value()?;
-        write::line(&mut line, field.description(), &self.selection.suffixes.rewrite_suffix(&value));
-        Ok(LineAction::Made(line))
     }
 
     fn note(&mut self, number: usize, field: &Field<'_>) -> Result<()> {
         let column = self.columns.get(number);
         match column.part {
-            SpecialAttribute::Class => self.found.classes.push(field.value()?.into_owned()),
-            SpecialAttribute::Csn => self.found.csn = Some(field.value()?.into_owned()),
-            SpecialAttribute::Own(own) => self.found.own[own] = column.keep,
+            SpecialAttribute::Class => self.record.classes.push(field.value()?.into_owned()),
+            SpecialAttribute::Csn => self.record.csn = Some(field.value()?.into_owned()),
+            SpecialAttribute::Own(own) => self.record.own[own] = column.keep,
             SpecialAttribute::Other => {}
         }
         let Some(description) = column.description.as_ref().filter(|_| !column.asked.is_empty()) else {
@@ -165,7 +161,7 @@ impl<'a> Stage<'a> {
             normal = value.into_owned();
         }
         for &index in &column.asked {
-            let attributes = &mut self.found.filtered[index];
+            let attributes = &mut self.record.filtered[index];
             match attributes.iter_mut().find(|(known, _)| *known == id) {
                 Some((_, values)) => values.push(normal.clone()),
                 None => attributes.push((id, vec![normal.clone()])),
@@ -175,21 +171,21 @@ impl<'a> Stage<'a> {
     }
 
     fn is_wanted(&self) -> bool {
-        let classes: Vec<&[u8]> = self.found.classes.iter().map(Vec::as_slice).collect();
-        if self.schema.flags(&classes) & SUBENTRY != 0 && self.selection.scope != Scope::Base {
+        let classes: Vec<&[u8]> = self.record.classes.iter().map(Vec::as_slice).collect();
+        if self.schema.flags(&classes) & SUBENTRY != 0 && self.selection.suffixes.scope != Scope::Base {
             return false;
         }
-        let values = Values(&self.found.filtered);
+        let values = Values(&self.record.filtered);
         let filter = self.selection.filter.as_ref();
         filter.is_none_or(|filter| filter.test(self.schema, &values) == Some(true))
     }
 
-    /// Writes the values of each attribute together: slapd 2.6.11 to 2.6.14 corrupt entries whose values are apart.
+    /// Writes the values of each attribute together: slapd 2.6.11 to 2.6.14 corrupt entries in which they are not.
     fn write(&mut self, record: &Record<'_>, placed: &ConsumerDn) {
         write::line(&mut self.text, b"dn", &placed.dn);
         let columns = &self.columns;
-        let mut lines: Vec<_> = self.found.lines.iter().filter(|(number, _)| columns.get(*number).keep).collect();
-        let first = |number: usize| lines.iter().position(|(one, _)| *one == number);
+        let mut lines: Vec<_> = self.record.lines.iter().filter(|(number, _)| columns.get(*number).keep).collect();
+        let first = |number: usize| lines.iter().position(|(other, _)| *other == number);
         let order: Vec<_> = lines.iter().map(|(number, _)| first(*number)).collect();
         if !order.is_sorted() {
             let mut sorted: Vec<_> = order.into_iter().zip(lines).collect();
@@ -198,15 +194,15 @@ impl<'a> Stage<'a> {
         }
         for (_, line) in lines {
             let line = match line {
-                LineAction::Given(span) => &record.bytes[span.clone()],
-                LineAction::Made(text) => text,
+                Line::Copied(span) => &record.bytes[span.clone()],
+                Line::Rewritten(text) => text,
             };
             self.text.extend_from_slice(line);
             if line.last() != Some(&b'\n') {
                 self.text.push(b'\n');
             }
         }
-        let own = self.selection.own_lines(self.found.csn.as_deref(), self.found.own);
+        let own = self.selection.own_lines(self.record.csn.as_deref(), self.record.own);
         self.text.extend_from_slice(&own);
         if placed.normal == self.selection.suffix {
             self.text.extend_from_slice(&self.context);
@@ -219,7 +215,7 @@ impl<'a> Stage<'a> {
         self.out.finish()?;
         if !self.glue.is_empty() {
             let (namer, wanted) = (&mut self.namer, &mut self.glue);
-            let own = Counters::default(); // progress of the run does not include this pass
+            let own = Counters::default(); // the progress of the run does not include this pass
             each_record(Input::from_path(entries, &own)?, &own, |record| {
                 counters.check()?;
                 wanted.present(&namer.normal(&record.entry()?.dn).with_code(Code::Syntax)?);
@@ -227,10 +223,10 @@ impl<'a> Stage<'a> {
             })?;
         }
         let mut out = Output::create(glue, 0)?;
-        for missing in self.glue.entries() {
+        for (normal, missing) in self.glue.entries() {
             let mut text = missing.record();
-            text.extend_from_slice(&self.selection.own_lines(missing.csn, [false; 4]));
-            if missing.normal == self.selection.suffix {
+            text.extend_from_slice(&self.selection.own_lines(missing.csn.as_deref(), [false; 4]));
+            if *normal == self.selection.suffix {
                 text.extend_from_slice(&self.context);
             }
             text.push(b'\n');

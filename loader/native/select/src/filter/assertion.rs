@@ -38,7 +38,7 @@ pub enum Comparison {
     Oid,
 }
 
-/// Returns how values of the type are compared, or None if its matching rule is missing or not implemented here.
+/// Returns how values of the type are compared, or `None` if its matching rule is missing or not implemented here.
 pub fn compared(kind: &AttributeType) -> Option<Comparison> {
     let rule = kind.equality.as_ref()?;
     if rule.kind == RuleKind::ObjectClass {
@@ -67,21 +67,17 @@ fn syntax(normaliser: Normaliser) -> Option<Syntax> {
         Normaliser::Uuid => Syntax::Uuid,
         Normaliser::Csn => Syntax::Csn,
         Normaliser::CsnSid => Syntax::CsnSid,
-        Normaliser::CaseIgnoreList | Normaliser::CaseExactList | Normaliser::LogTime => {
-            return None;
-        }
+        Normaliser::CaseIgnoreList | Normaliser::CaseExactList | Normaliser::LogTime => return None,
     })
 }
 
-/// Normalizes an assertion value for an ordering rule, and returns how it is compared. Returns None if it is invalid.
+/// Returns how an ordering rule compares values, and the normalized assertion value. Returns `None` if the value is
+/// invalid or the rule is not implemented here.
 pub fn in_ordering_form(rule: &str, value: &[u8]) -> Option<(Comparison, Vec<u8>)> {
+    let as_is = |syntax| Some((Comparison::Bytes(syntax), value.to_vec()));
     let normaliser = match rule {
-        "integerOrderingMatch" => {
-            return Some((Comparison::Bytes(Syntax::Integer), value.to_vec()));
-        }
-        "octetStringOrderingMatch" => {
-            return Some((Comparison::Bytes(Syntax::OctetString), value.to_vec()));
-        }
+        "integerOrderingMatch" => return as_is(Syntax::Integer),
+        "octetStringOrderingMatch" => return as_is(Syntax::OctetString),
         "caseIgnoreOrderingMatch" => Normaliser::CaseIgnore,
         "caseExactOrderingMatch" => Normaliser::CaseExact,
         "numericStringOrderingMatch" => Normaliser::NumericString,
@@ -122,18 +118,18 @@ impl Test {
         if matches!(self, Self::Present) {
             return Some(!attributes.is_empty());
         }
-        let mut found = Some(false);
+        let mut result = Some(false);
         for (id, values) in attributes {
             match self.of(schema, schema.get(*id), values) {
                 Some(true) => return Some(true),
-                None => found = None,
+                None => result = None,
                 Some(false) => {}
             }
         }
-        found
+        result
     }
 
-    /// Evaluates the test for one attribute; a subtype is compared by its own rules.
+    /// Evaluates the test for one attribute. A subtype is compared by its own rules.
     fn of(&self, schema: &Schema, kind: &AttributeType, values: &[Vec<u8>]) -> FilterResult {
         let any = |holds: &dyn Fn(&[u8]) -> bool| Some(values.iter().any(|value| holds(value)));
         match self {
@@ -161,7 +157,8 @@ fn equal(kind: &AttributeType, value: &[u8], wanted: &[u8]) -> bool {
     }
 }
 
-/// Like slapd, stops at the first value whose class is not in the schema (`objectSubClassMatch`).
+/// Whether a value is the class or a subclass of it. The result is Undefined if a class before that is not in the
+/// schema (`objectSubClassMatch`).
 fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> FilterResult {
     for value in values {
         match schema.class(value) {
@@ -191,9 +188,7 @@ impl SubstringAssertion {
         let Some(rest) = value.strip_prefix(self.start.as_slice()) else { return false };
         let Some(mut rest) = rest.strip_suffix(self.end.as_slice()) else { return false };
         for piece in self.middle.iter().filter(|piece| !piece.is_empty()) {
-            let Some(at) = rest.windows(piece.len()).position(|window| window == piece) else {
-                return false;
-            };
+            let Some(at) = rest.windows(piece.len()).position(|window| window == piece) else { return false };
             rest = &rest[at + piece.len()..];
         }
         true

@@ -1,5 +1,5 @@
 //! Compiles a parsed filter with a schema: resolves names, validates and normalizes values (`ava.c`, `filter.c`,
-//! `mra.c`). Items that slapd cannot assert become Undefined; items that only slapd itself can evaluate are refused.
+//! `mra.c`). Items that slapd cannot assert become Undefined. Items that only slapd itself can evaluate are refused.
 
 use schema::{AttributeType, Description, Normalise, Result, RuleKind, Schema};
 use values::filter::{Item, ItemKind, Node};
@@ -8,7 +8,7 @@ use values::{Normaliser, refuse};
 use super::Compiled;
 use super::assertion::{Comparison, SubstringAssertion, Test, compared, in_ordering_form};
 
-/// Attributes that slapd computes from the tree, so that an entry alone does not decide their values.
+/// Attributes that slapd computes from the tree, so that their values do not follow from the entry alone.
 const COMPUTED: [&str; 3] = ["hasSubordinates", "numSubordinates", "numAllSubordinates"];
 /// Attributes that every entry has although no entry stores them.
 const IN_EVERY_ENTRY: [&str; 3] = ["entryDN", "subschemaSubentry", "hasSubordinates"];
@@ -58,22 +58,20 @@ impl<'a> Compiler<'a> {
         if COMPUTED.contains(&kind.name.as_str()) || kind.name == "entryDN" {
             return refuse(format!("{} is computed by slapd and stored in no entry", kind.name));
         }
-        match self.test(kind, &item.asks)? {
-            Some(test) => Ok(self.ask(description, test)),
-            None => Ok(UNDEFINED),
-        }
+        let test = self.test(kind, &item.asks)?;
+        Ok(test.map_or(UNDEFINED, |test| self.ask(description, test)))
     }
 
     fn ask(&mut self, description: Description, test: Test) -> Compiled {
-        let known = self.descriptions.iter().position(|one| *one == description);
-        let number = known.unwrap_or_else(|| {
+        let number = self.descriptions.iter().position(|own| *own == description);
+        let number = number.unwrap_or_else(|| {
             self.descriptions.push(description);
             self.descriptions.len() - 1
         });
         Compiled::Ask(number, test)
     }
 
-    /// Compiles the test of an item. Returns None if the item is Undefined for every entry.
+    /// Compiles the test of an item. Returns `None` if the item is Undefined for every entry.
     fn test(&self, kind: &AttributeType, asks: &ItemKind) -> Result<Option<Test>> {
         self.require_known(kind)?;
         match asks {
@@ -114,7 +112,7 @@ impl<'a> Compiler<'a> {
         self.normal(kind, value).map(Test::Equal)
     }
 
-    /// Compiles an approximate match: refused for string rules, which use metaphone; an equality match for other rules.
+    /// Compiles an approximate match. Refuses string rules, which use metaphone. Other rules get an equality match.
     fn approx(&self, kind: &AttributeType, value: &[u8]) -> Result<Option<Test>> {
         if kind.equality.as_ref().is_some_and(schema::Rule::approximate) {
             return refuse(format!("{}~=: approximate matching cannot be evaluated", kind.name));
@@ -128,24 +126,24 @@ impl<'a> Compiler<'a> {
         compared.accepts(self.schema, value).then_some(Test::Ordered { at_least, than: normal })
     }
 
-    fn pieces(&self, kind: &AttributeType, given: &[Vec<u8>]) -> Option<Test> {
+    fn pieces(&self, kind: &AttributeType, pieces: &[Vec<u8>]) -> Option<Test> {
         kind.substrings.as_ref()?;
         kind.equality.as_ref().filter(|rule| rule.matches)?;
         let compared = compared(kind)?;
-        let whole = |piece: &Vec<u8>| piece.is_empty() || compared.accepts(self.schema, piece);
-        if compared == Comparison::Class || !given.iter().all(whole) {
+        let is_valid = |piece: &Vec<u8>| piece.is_empty() || compared.accepts(self.schema, piece);
+        if compared == Comparison::Class || !pieces.iter().all(is_valid) {
             return None;
         }
-        let last = given.len() - 1;
+        let last = pieces.len() - 1;
         let normal = |(at, piece): (usize, &Vec<u8>)| self.piece(kind, piece, at == 0, at == last);
-        let mut normals = given.iter().enumerate().map(normal).collect::<Option<Vec<_>>>()?;
+        let mut normals = pieces.iter().enumerate().map(normal).collect::<Option<Vec<_>>>()?;
         let end = normals.pop().unwrap_or_default();
         let start = normals.remove(0);
         Some(Test::Pieces(SubstringAssertion { start, middle: normals, end }))
     }
 
-    /// Normalizes a piece. Spaces at its inner ends are significant (`UTF8StringNormalize`). During normalization a
-    /// digit represents the adjoining part of the value, because it never composes with a neighbour.
+    /// Normalizes a piece. Spaces at an end of the piece are significant unless they are at an end of the value
+    /// (`UTF8StringNormalize`). A digit stands in for the rest of the value, because digits never compose.
     fn piece(&self, kind: &AttributeType, piece: &[u8], first: bool, last: bool) -> Option<Vec<u8>> {
         if piece.is_empty() {
             return Some(Vec::new());

@@ -28,7 +28,7 @@ enum Compiled {
 }
 
 impl Filter {
-    /// Compiles a filter. Refuses an invalid filter, and a filter for whose result slapd needs more than the entry.
+    /// Compiles a filter. Refuses an invalid filter, and a filter whose result depends on more than the entry.
     pub fn read(text: &str, schema: &Schema) -> Result<Self> {
         let mut compiler = compile::Compiler::new(schema);
         let root = compiler.node(parse(text, MAX_DEPTH)?)?;
@@ -60,15 +60,15 @@ impl Compiled {
 
 /// Returns False if any part is False, else Undefined if any is Undefined, else True, even without parts (RFC 4526).
 fn all(parts: impl Iterator<Item = FilterResult>) -> FilterResult {
-    let mut found = Some(true);
+    let mut result = Some(true);
     for part in parts {
         match part {
             Some(false) => return Some(false),
-            None => found = None,
+            None => result = None,
             Some(true) => {}
         }
     }
-    found
+    result
 }
 
 fn not(part: FilterResult) -> FilterResult {

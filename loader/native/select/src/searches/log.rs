@@ -12,11 +12,11 @@ pub enum Line<'l> {
         scope: u8,
         filter: &'l str,
     },
-    /// nentries, and etime in seconds; slapd 2.4 does not log the latter.
+    /// nentries, and etime in seconds, which slapd 2.4 does not log.
     Result { operation: Operation, entries: u64, seconds: Option<f64> },
 }
 
-/// Parses a line; returns None unless it is about a search or a result.
+/// Parses a line. Returns `None` unless the line logs a search or the result of a search.
 pub fn line(text: &str) -> Option<Line<'_>> {
     let begin = text.find("conn=")?;
     let (number, rest) = leading(&text[begin + 5..])?;

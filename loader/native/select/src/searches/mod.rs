@@ -18,13 +18,13 @@ use values::keys::Substrings;
 use log::{Line, Operation};
 use served::{IndexKind, Indexes, Needs};
 
-/// Maximum number of groups of searches; searches beyond that are only counted.
+/// Maximum number of groups of searches. Searches of further groups are only counted.
 const MOST_KINDS: usize = 50_000;
-/// Maximum number of searches whose results are awaited: if the log has lost lines, some results never come.
+/// Maximum number of searches whose results are awaited. Some results never come if the log has lost lines.
 const MOST_WAITING: usize = 1 << 20;
 /// Maximum number of cached search bases.
 const MOST_BASES: usize = 1 << 16;
-/// Maximum length of a line in bytes; slapd writes none that is longer.
+/// Maximum length of a line in bytes. slapd writes no longer line.
 const LONGEST: usize = 1 << 20;
 /// Number of lines between two checks for cancellation.
 const CHECK_INTERVAL: u64 = 4096;
@@ -55,7 +55,7 @@ pub struct Group {
     pub indexed: bool,
     pub used: Vec<IndexKind>,
     pub lacking: Vec<IndexKind>,
-    /// Totals of the searches whose result is in the log: their number, entries returned, and seconds where logged.
+    /// Number of searches whose result is in the log, and the totals of their entries and of their logged seconds.
     pub answered: u64,
     pub entries: u64,
     pub seconds: f64,
@@ -77,7 +77,17 @@ pub struct Found {
 
 /// Reads the files `paths`, which may be compressed (zstd, gzip).
 pub fn read(paths: &[PathBuf], kind: Kind, setting: Setting, schema: &Schema, counters: &Counters) -> Result<Found> {
-    let mut reader = Reader::new(setting, schema);
+    let suffix = schema.dn(setting.suffix.as_bytes()).map(|dn| dn.normal());
+    let mut reader = Reader {
+        suffix: suffix.unwrap_or_default(),
+        schema,
+        indexes: Indexes::new(schema, setting.indexes, setting.lengths),
+        lengths: setting.lengths,
+        groups: FxHashMap::default(),
+        bases: FxHashMap::default(),
+        waiting: FxHashMap::default(),
+        found: Found::default(),
+    };
     for path in paths {
         reader.file(path, kind, counters).in_file(Some(path))?;
     }
@@ -90,27 +100,16 @@ struct Reader<'a> {
     schema: &'a Schema,
     indexes: Indexes<'a>,
     lengths: Substrings,
-    known: FxHashMap<Node, usize>,
+    /// The index of each group in `found`, by the filter without values.
+    groups: FxHashMap<Node, usize>,
+    /// Whether searches from a base reach this database.
     bases: FxHashMap<String, bool>,
+    /// Searches whose result is not read yet, with the indexes of their groups.
     waiting: FxHashMap<Operation, usize>,
     found: Found,
 }
 
-impl<'a> Reader<'a> {
-    fn new(setting: Setting, schema: &'a Schema) -> Self {
-        let suffix = schema.dn(setting.suffix.as_bytes()).map(|dn| dn.normal());
-        Self {
-            suffix: suffix.unwrap_or_default(),
-            schema,
-            indexes: Indexes::new(schema, setting.indexes, setting.lengths),
-            lengths: setting.lengths,
-            known: FxHashMap::default(),
-            bases: FxHashMap::default(),
-            waiting: FxHashMap::default(),
-            found: Found::default(),
-        }
-    }
-
+impl Reader<'_> {
     fn file(&mut self, path: &Path, kind: Kind, counters: &Counters) -> Result<()> {
         let mut input = BufReader::new(Input::from_fd(File::open(path)?.into(), counters)?);
         let mut line = Vec::new();
@@ -120,19 +119,15 @@ impl<'a> Reader<'a> {
                 counters.check()?;
             }
             let text = String::from_utf8_lossy(&line);
-            match kind {
-                Kind::Log => self.line(&text),
-                Kind::Filters => self.filter(&text),
+            match (kind, text.trim()) {
+                (Kind::Log, _) => self.line(&text),
+                (Kind::Filters, filter) if filter.is_empty() || filter.starts_with('#') => {}
+                (Kind::Filters, filter) => {
+                    self.search(filter);
+                }
             }
         }
         Ok(())
-    }
-
-    fn filter(&mut self, text: &str) {
-        let text = text.trim();
-        if !text.is_empty() && !text.starts_with('#') {
-            self.search(text);
-        }
     }
 
     fn line(&mut self, text: &str) {
@@ -161,10 +156,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a search reaches this database: its base is in it or above it, as if it were a subordinate database.
+    /// Whether a search reaches this database: its base is in the database, or above it and the scope is the subtree.
     fn is_ours(&mut self, base: &str, scope: u8) -> bool {
-        if let Some(known) = self.bases.get(base) {
-            return *known;
+        if let Some(ours) = self.bases.get(base) {
+            return *ours;
         }
         let ours = self.schema.dn(base.as_bytes()).is_ok_and(|dn| {
             let normal = dn.normal();
@@ -177,17 +172,17 @@ impl<'a> Reader<'a> {
         ours
     }
 
-    /// Counts a search, and returns the index of its group.
+    /// Counts a search, and returns the index of its group. Returns `None` if the search is in no group.
     fn search(&mut self, text: &str) -> Option<usize> {
-        // slapd marks an assertion with `?` if it is Undefined, because the schema does not define its attribute.
+        // slapd logs `(?` for an Undefined assertion, whose attribute is not in the schema.
         let Ok(node) = filter::parse(&text.replace("(?", "(undefined-"), filter::MAX_DEPTH) else {
             self.found.unreadable += 1;
             return None;
         };
         let shape = node.into_shape(&self.lengths);
-        let number = match self.known.get(&shape) {
+        let number = match self.groups.get(&shape) {
             Some(number) => *number,
-            None if self.known.len() >= MOST_KINDS => {
+            None if self.groups.len() >= MOST_KINDS => {
                 self.found.others += 1;
                 return None;
             }
@@ -215,7 +210,7 @@ impl<'a> Reader<'a> {
             seconds: 0.0,
         });
         let number = self.found.groups.len() - 1;
-        self.known.insert(shape, number);
+        self.groups.insert(shape, number);
         number
     }
 }

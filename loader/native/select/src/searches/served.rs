@@ -11,16 +11,6 @@ const ORDERED: [&str; 3] = ["integerOrderingMatch", "generalizedTimeOrderingMatc
 /// An attribute description as spelled in the configuration, and an index type.
 pub type IndexKind = (String, &'static str);
 
-/// How slapd finds the candidates for a filter item.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Service {
-    Index(IndexKind),
-    /// slapd answers without reading entries: the attribute or a suitable rule is not in the schema, or it is entryDN.
-    Nothing,
-    /// No configured index can be used. The value is the index that could be used, if there is one.
-    Lacking(Option<IndexKind>),
-}
-
 /// The configured indexes of a database.
 #[derive(Debug)]
 pub struct Indexes<'a> {
@@ -45,7 +35,7 @@ pub struct Needs {
 
 impl Configured {
     fn has(&self, kind: &str) -> bool {
-        self.kinds.iter().any(|one| one == kind)
+        self.kinds.iter().any(|own| own == kind)
     }
 }
 
@@ -74,65 +64,52 @@ impl<'a> Indexes<'a> {
             }
             Node::Or(parts) => parts.iter().filter(|part| !self.serve(part, needs)).count() == 0,
             Node::Not(_) => false,
-            Node::Item(Item { attribute, asks }) => match self.item(attribute, asks) {
-                Service::Index(index) => {
-                    needs.used.push(index);
-                    true
-                }
-                Service::Nothing => true,
-                Service::Lacking(wanted) => {
-                    needs.lacking.extend(wanted);
-                    false
-                }
-            },
+            Node::Item(Item { attribute, asks }) => self.item(attribute, asks, needs),
         }
     }
 
-    fn item(&self, attribute: &str, asks: &ItemKind) -> Service {
-        let Ok(description) = self.schema.describe(attribute.as_bytes()) else {
-            return Service::Nothing;
-        };
+    /// Does the same as [`Self::serve`] for an item. slapd needs no index to compare entryDN, or if the attribute or a
+    /// suitable rule is not in the schema.
+    fn item(&self, attribute: &str, asks: &ItemKind, needs: &mut Needs) -> bool {
+        let Ok(description) = self.schema.describe(attribute.as_bytes()) else { return true };
         let kind = self.schema.get(description.attribute);
         if kind.name == "entryDN" && matches!(asks, ItemKind::Equal(_)) {
-            return Service::Nothing;
+            return true;
         }
-        if kind.name == "objectClass" && *asks == ItemKind::Present {
-            return Service::Lacking(None);
+        if kind.name == "objectClass" && *asks == ItemKind::Present || matches!(asks, ItemKind::Extended { .. }) {
+            return false;
         }
-        if let ItemKind::Pieces(pieces) = asks {
-            return self.pieces(&description, kind, pieces);
+        let (wanted, names) = match asks {
+            ItemKind::Pieces(_) if kind.substrings.is_none() => return true,
+            ItemKind::Pieces(pieces) => ("sub", self.substring_kinds(pieces)),
+            _ => match needed(kind, asks) {
+                Some(wanted) => (wanted, vec![wanted]),
+                None => return true,
+            },
+        };
+        let serves = |index: &&Configured| names.iter().any(|name| index.has(name));
+        let index = self.index_of(&description).filter(serves);
+        if let Some(index) = index {
+            needs.used.push((index.attribute.clone(), wanted));
+        } else if !names.is_empty() {
+            needs.lacking.push((description.text, wanted));
         }
-        if matches!(asks, ItemKind::Extended { .. }) {
-            return Service::Lacking(None);
-        }
-        let Some(wanted) = needed(kind, asks) else { return Service::Nothing };
-        match self.index_of(&description).filter(|index| index.has(wanted)) {
-            Some(index) => Service::Index((index.attribute.clone(), wanted)),
-            None => Service::Lacking(Some((description.text, wanted))),
-        }
+        index.is_some()
     }
 
-    /// Finds the index for a substring match; pieces that are too short have no index key.
-    fn pieces(&self, description: &Description, kind: &AttributeType, pieces: &[Vec<u8>]) -> Service {
+    /// Returns the index types that serve a substring match. A piece that is too short has no index key.
+    fn substring_kinds(&self, pieces: &[Vec<u8>]) -> Vec<&'static str> {
         let [first, middle, last] = piece_lengths(pieces);
         let (end, any) = (self.lengths.min.max(1), self.lengths.any.max(1));
         let long = [("subinitial", first >= end), ("subany", middle >= any), ("subfinal", last >= end)];
-        if kind.substrings.is_none() {
-            return Service::Nothing;
+        let mut kinds: Vec<_> = long.into_iter().filter(|(_, is_long)| *is_long).map(|(kind, _)| kind).collect();
+        if !kinds.is_empty() {
+            kinds.extend(["sub", "substr"]);
         }
-        if !long.iter().any(|(_, is_long)| *is_long) {
-            return Service::Lacking(None);
-        }
-        let serves = |index: &&Configured| {
-            long.iter().any(|(kind, is_long)| *is_long && ["sub", "substr", kind].iter().any(|name| index.has(name)))
-        };
-        match self.index_of(description).filter(serves) {
-            Some(index) => Service::Index((index.attribute.clone(), "sub")),
-            None => Service::Lacking(Some((description.text.clone(), "sub"))),
-        }
+        kinds
     }
 
-    /// Returns the indexes of the description, or else those of its type without options or of a supertype.
+    /// Returns the indexes of the description, or else of its type without options, or else of a supertype.
     fn index_of(&self, description: &Description) -> Option<&Configured> {
         if let Some(own) = self.kinds.get(&description.text) {
             return Some(own);
@@ -140,12 +117,12 @@ impl<'a> Indexes<'a> {
         let kind = self.schema.get(description.attribute);
         if description.tagged || description.binary {
             let base = self.kinds.get(&kind.name);
-            if let Some(base) = base.filter(|one| !one.has("notags") && !one.has("nolang")) {
+            if let Some(base) = base.filter(|base| !base.has("notags") && !base.has("nolang")) {
                 return Some(base);
             }
         }
         let upwards = kind.chain.iter().rev();
-        upwards.filter_map(|id| self.kinds.get(&self.schema.get(*id).name)).find(|one| !one.has("nosubtypes"))
+        upwards.filter_map(|id| self.kinds.get(&self.schema.get(*id).name)).find(|above| !above.has("nosubtypes"))
     }
 }
 
