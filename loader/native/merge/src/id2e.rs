@@ -1,5 +1,5 @@
-//! Merges id2e: the entries of the first shard, then those entries of the other shards that are not shared. Also stores
-//! contextCSN in the suffix entry, as `slapadd -w` does.
+//! Merges id2e: all entries of the first shard, then the entries of each other shard that are not shared. Also adds
+//! contextCSN to the suffix entry, as `slapadd -w` does.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{Code, Error, Result, nodes};
 /// Server ID -> greatest entryCSN.
 pub type ContextCsns = BTreeMap<u16, Vec<u8>>;
 
-/// Sends all rows. Returns the greatest CSNs if a contextCSN is wanted (`-w`).
+/// Sends all rows. With a target (`-w`), returns the greatest entryCSN of each server ID.
 pub fn rows(
     shards: &Shards,
     target: Option<&ContextCsnTarget>,
@@ -31,20 +31,16 @@ pub fn rows(
         let mut from = Peekable::new(&id2e, &first.to_ne_bytes())?;
         for id in first..=shard.last {
             if id_at(&from) != id {
-                return Err(shard.wrong(format!("entry {id} is not in id2e")));
+                return Err(shard.damaged(format!("entry {id} is not in id2e")));
             }
-            let damaged = || shard.wrong("an entry in id2e is damaged");
+            let damaged = || shard.damaged("an entry in id2e is damaged");
             id2e::renumber(&mut from.value, damaged, |number| shard.number(number))?;
             if let Some(target) = target {
                 note(&mut newest, target.entry_csn, &from.value, damaged)?;
             }
-            let (new, held) = (shards.id(shard, id)?, target.map(|target| target.bearer));
-            let key = new.to_ne_bytes();
-            if held == Some(new) {
-                out.put_pending(&key, &from.value)?;
-            } else {
-                out.put(&key, &from.value)?;
-            }
+            let new = shards.id(shard, id)?;
+            let is_pending = target.is_some_and(|target| target.bearer == new);
+            out.put(&new.to_ne_bytes(), &from.value, is_pending)?;
             counters.add(1, 0);
             if id % 1024 == 0 {
                 counters.check()?;
@@ -55,16 +51,16 @@ pub fn rows(
     Ok(newest)
 }
 
-/// Notes the normalized entryCSN if the value stores one, as slapadd -w does.
+/// Notes an entry's entryCSN. Like slapadd -w, prefers the normalized value if the entry stores both.
 fn note(newest: &mut ContextCsns, number: Option<u32>, value: &[u8], damaged: impl Fn() -> Error) -> Result<()> {
     id2e::each(value, damaged, |stored| {
         let text = stored.first_normal().or_else(|| stored.values().next());
         let text = text.filter(|_| Some(stored.number) == number).unwrap_or_default();
         let sid = csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
         let Some(sid) = sid else { return Ok(()) };
-        let known = newest.entry(sid).or_default();
-        if known.as_slice() < text {
-            *known = text.to_vec();
+        let greatest = newest.entry(sid).or_default();
+        if greatest.as_slice() < text {
+            *greatest = text.to_vec();
         }
         Ok(())
     })
@@ -83,13 +79,9 @@ impl ContextCsnTarget {
     pub fn new(shards: &Shards, suffix: &str) -> Result<Self> {
         let tops = nodes::tops(shards)?;
         let name = ParsedDn::new(suffix.as_bytes());
-        let mut all = tops.iter();
-        let own = all.find(|(normal, _)| ParsedDn::new(normal).key() == name.key());
+        let own = tops.iter().find(|(normal, _)| ParsedDn::new(normal).key() == name.key());
         let only = (tops.len() == 1).then(|| &tops[0]);
-        let missing = || {
-            let message = format!("there is no entry {suffix} to bear contextCSN");
-            Error::new(Code::RootMissing, message)
-        };
+        let missing = || Error::new(Code::RootMissing, format!("there is no entry {suffix} to bear contextCSN"));
         let (_, bearer) = own.or(only).ok_or_else(missing)?;
         Ok(Self { bearer: *bearer, entry_csn: number(shards, b"entryCSN") })
     }
@@ -100,7 +92,7 @@ fn number(shards: &Shards, name: &[u8]) -> Option<u32> {
     u32::try_from(at + 1).ok()
 }
 
-/// Returns the entry's value with contextCSN added; the attribute gets a new number if no entry had it before.
+/// Returns the entry's value with contextCSN added. The attribute gets a new number if no entry had it before.
 pub fn stamped(shards: &mut Shards, value: &[u8], newest: &ContextCsns) -> Result<Vec<u8>> {
     let name = b"contextCSN";
     let next = u32::try_from(shards.descriptions.len() + 1).unwrap_or(u32::MAX);

@@ -1,10 +1,10 @@
-//! Merges tables with many values per key: indexes, where the lists of all shards follow one another under each key;
-//! and id2v, with new IDs and attribute numbers.
+//! Merges tables with many values per key. Each key of an index gets the ID lists of all shards, one after another.
+//! Values in id2v get new IDs and attribute numbers.
 
 use codec::idl::{self, IndexRecord};
 use codec::{id, id2v};
 use common::Counters;
-use lmdbfile::{Peekable, Reader};
+use lmdbfile::Peekable;
 
 use crate::Result;
 use crate::merge::Rows;
@@ -12,13 +12,10 @@ use crate::shards::{Shard, Shards, id_at, table};
 
 /// Sends the rows of the index `name`. `exponent` is `idlexp`.
 pub fn rows(shards: &Shards, name: &str, exponent: u32, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
-    let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
-    let mut all = Vec::new();
-    for (reader, shard) in readers.iter().zip(&shards.all) {
-        all.push(Peekable::new(&table(reader, &shard.path, name)?, b"")?);
-    }
+    let readers = shards.readers()?;
+    let mut all = shards.starts(&readers, name)?;
     let mut row = idl::Writer::new(exponent);
-    while let Some(key) = all.iter().filter(|one| one.live).map(|one| &one.key).min() {
+    while let Some(key) = all.iter().filter(|from| from.live).map(|from| &from.key).min() {
         let key = key.clone();
         counters.check()?;
         row.clear();
@@ -34,7 +31,7 @@ pub fn rows(shards: &Shards, name: &str, exponent: u32, counters: &Counters, out
     Ok(())
 }
 
-/// Adds the IDs that `shard` has under the current key; IDs of shared entries only if `with_shared`.
+/// Adds the IDs that `shard` has under the current key. Without `with_shared`, leaves out the IDs of shared entries.
 fn take(
     shards: &Shards,
     shard: &Shard,
@@ -49,10 +46,8 @@ fn take(
         from.is_at(&key).then(|| read(shard, from)).transpose()
     })?;
     match begun {
-        IndexRecord::Damaged => return Err(shard.wrong("an index has an invalid range")),
-        IndexRecord::Range(low, high) => {
-            row.widen([shards.id(shard, low)?, shards.id(shard, high)?]);
-        }
+        IndexRecord::Damaged => return Err(shard.damaged("an index has an invalid range")),
+        IndexRecord::Range(low, high) => row.widen([shards.id(shard, low)?, shards.id(shard, high)?]),
         IndexRecord::List => loop {
             if with_shared || first > shards.shared {
                 row.add(shards.id(shard, first)?);
@@ -68,7 +63,7 @@ fn take(
 }
 
 fn read(shard: &Shard, from: &Peekable<'_>) -> Result<u64> {
-    id::read(&from.value).ok_or_else(|| shard.wrong("an index has an ID that does not have 8 bytes"))
+    id::read(&from.value).ok_or_else(|| shard.damaged("an index has an ID that does not have 8 bytes"))
 }
 
 pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
@@ -78,20 +73,19 @@ pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -
         let mut from = Peekable::new(&table(&reader, &shard.path, "id2v")?, &id2v::key(first, 0))?;
         while from.live {
             counters.check()?;
-            let id = id_at(&from);
             if shard.is_plain {
-                let old = attribute(shard, &from)?;
-                values(shards, shard, (id, old), &mut from, out)?;
+                values(shards, shard, (id_at(&from), attribute(shard, &from)?), &mut from, out)?;
             } else {
-                entry(shards, shard, id, &mut from, out)?;
+                entry(shards, shard, &mut from, out)?;
             }
         }
     }
     Ok(())
 }
 
-/// Sends all attributes of one entry, in the order of their new numbers.
-fn entry(shards: &Shards, shard: &Shard, id: u64, from: &mut Peekable<'_>, out: &mut Rows<'_>) -> Result<()> {
+/// Sends the values of an entry, with the attributes in the order of their new numbers.
+fn entry(shards: &Shards, shard: &Shard, from: &mut Peekable<'_>, out: &mut Rows<'_>) -> Result<()> {
+    let id = id_at(from);
     let mut numbers = Vec::new();
     while from.live && id_at(from) == id {
         let old = attribute(shard, from)?;
@@ -116,8 +110,8 @@ fn values(
 ) -> Result<()> {
     let new = u16::try_from(shard.number(u32::from(old))?).unwrap_or(u16::MAX);
     out.key(&id2v::key(shards.id(shard, id)?, new))?;
-    let here = id2v::key(id, old);
-    while from.is_at(&here) {
+    let key = id2v::key(id, old);
+    while from.is_at(&key) {
         out.value(&from.value)?;
         from.step()?;
     }
@@ -126,5 +120,5 @@ fn values(
 
 fn attribute(shard: &Shard, from: &Peekable<'_>) -> Result<u16> {
     let key = id2v::read_key(&from.key);
-    key.map(|(_, number)| number).ok_or_else(|| shard.wrong("a key of id2v is damaged"))
+    key.map(|(_, number)| number).ok_or_else(|| shard.damaged("a key of id2v is damaged"))
 }

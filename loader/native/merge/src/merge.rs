@@ -57,13 +57,6 @@ struct Merge<'a> {
     newest: Mutex<ContextCsns>,
 }
 
-/// A table with many rows.
-#[derive(Debug, Clone)]
-struct Part {
-    name: String,
-    kind: Kind,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Entries,
@@ -73,12 +66,13 @@ enum Kind {
 }
 
 type MergedTables = Vec<(String, Table)>;
-type OpenRecord = Option<(TreeWriter, lmdbfile::PendingValue, Vec<u8>)>;
+/// id2e while the value of one entry is not written yet: the tree, the place of the value, and the value so far.
+type PendingTree = Option<(TreeWriter, PendingValue, Vec<u8>)>;
 
 impl Merge<'_> {
-    /// Returns the tables that hold entries' data; ad2i and ixck are written separately.
-    fn parts(&self) -> Result<Vec<Part>> {
-        let mut found = Vec::new();
+    /// Returns the names of the tables that reading threads merge, in the order of writing. Not ad2i and ixck.
+    fn parts(&self) -> Result<Vec<(Kind, String)>> {
+        let mut parts = Vec::new();
         for (name, flags) in &self.shards.tables {
             let name = String::from_utf8_lossy(name).into_owned();
             if *flags != tables::flags(&name) {
@@ -91,30 +85,30 @@ impl Merge<'_> {
                 "dn2i" => Kind::Nodes,
                 _ => Kind::Index,
             };
-            found.push(Part { name, kind });
+            parts.push((kind, name));
         }
-        found.sort_by_key(|part| part.kind);
-        Ok(found)
+        parts.sort_by_key(|(kind, _)| *kind);
+        Ok(parts)
     }
 
-    fn tables(&self, file: &mut FileWriter) -> Result<(MergedTables, OpenRecord)> {
+    fn tables(&self, file: &mut FileWriter) -> Result<(MergedTables, PendingTree)> {
         let parts = self.parts()?;
         self.counters.begin("merge", parts.len() as u64);
         let (mut tables, mut waiting, mut open) = (Vec::new(), None, None);
-        let read = || |part: usize, outlet: &_| self.read(&parts[part], Rows::new(outlet));
+        let read = || |part: usize, outlet: &_| self.read(&parts[part], Rows { batch: Batch::default(), outlet });
         let mut done = 0;
         workers::in_order(self.options.jobs, parts.len(), read, |batch: Batch| {
-            let Part { name, .. } = &parts[done];
-            let (mut tree, held) = open.take().unwrap_or_else(|| (tables::writer(name, file.layout()), None));
+            let (_, name) = &parts[done];
+            let (mut tree, before) = open.take().unwrap_or_else(|| (tables::writer(name, file.layout()), None));
             let is_last = batch.is_last;
             self.counters.add(0, batch.size() as u64);
-            let held = batch.write(&mut tree, file)?.or(held);
+            let pending = batch.write(&mut tree, file)?.or(before);
             if !is_last {
-                open = Some((tree, held));
+                open = Some((tree, pending));
                 return Ok(());
             }
-            match held {
-                Some((held, value)) => waiting = Some((tree, held, value)),
+            match pending {
+                Some((place, value)) => waiting = Some((tree, place, value)),
                 None => tables.push((name.clone(), tree.finish(file)?)),
             }
             done += 1;
@@ -124,62 +118,54 @@ impl Merge<'_> {
         Ok((tables, waiting))
     }
 
-    fn read(&self, part: &Part, mut rows: Rows<'_>) -> Result<()> {
+    fn read(&self, (kind, name): &(Kind, String), mut rows: Rows<'_>) -> Result<()> {
         let (shards, counters, out) = (&self.shards, self.counters, &mut rows);
-        match part.kind {
+        match kind {
             Kind::Entries => {
-                let found = id2e::rows(shards, self.target.as_ref(), counters, out)?;
-                *lock(&self.newest) = found;
+                let newest = id2e::rows(shards, self.target.as_ref(), counters, out)?;
+                *lock(&self.newest) = newest;
             }
             Kind::Values => index::multival_rows(shards, counters, out)?,
             Kind::Nodes => nodes::rows(shards, counters, out)?,
-            Kind::Index => {
-                let exponent = self.options.list_exponent;
-                index::rows(shards, &part.name, exponent, counters, out)?;
-            }
+            Kind::Index => index::rows(shards, name, self.options.list_exponent, counters, out)?,
         }
-        rows.finish()
+        rows.batch.is_last = true;
+        rows.send()
     }
 
-    fn finish(mut self, mut file: FileWriter, (mut tables, held): (MergedTables, OpenRecord)) -> Result<Merged> {
-        if let Some((mut tree, held, value)) = held {
-            let newest = std::mem::take(&mut *lock(&self.newest));
+    fn finish(mut self, mut file: FileWriter, (mut merged, pending): (MergedTables, PendingTree)) -> Result<Merged> {
+        if let Some((mut tree, place, value)) = pending {
+            let newest = mem::take(&mut *lock(&self.newest));
             let value = id2e::stamped(&mut self.shards, &value, &newest)?;
-            tree.fill(&mut file, &held, &value)?;
-            tables.push(("id2e".to_owned(), tree.finish(&mut file)?));
+            tree.fill(&mut file, &place, &value)?;
+            merged.push(("id2e".to_owned(), tree.finish(&mut file)?));
         }
-        tables.push(("ad2i".to_owned(), self.descriptions(&mut file)?));
+        let mut tree = tables::AD2I.writer(file.layout());
+        for (number, text) in (1u32..).zip(&self.shards.descriptions) {
+            tree.put(&mut file, &codec::ad2i::key(number), text)?;
+        }
+        merged.push(("ad2i".to_owned(), tree.finish(&mut file)?));
         if self.shards.tables.iter().any(|(name, _)| name == b"ixck") {
             let empty = tables::IXCK.writer(file.layout());
-            tables.push(("ixck".to_owned(), empty.finish(&mut file)?));
+            merged.push(("ixck".to_owned(), empty.finish(&mut file)?));
         }
         self.counters.begin("sync", 0);
-        let counts = tables.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
-        let named = tables.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
+        let counts = merged.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
+        let named = merged.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
         let summary = file.finish(named)?;
         let entries = self.shards.entries();
         Ok(Merged { entries, pages: summary.pages, bytes: summary.bytes, tables: counts })
     }
-
-    fn descriptions(&self, file: &mut FileWriter) -> Result<Table> {
-        let mut tree = tables::AD2I.writer(file.layout());
-        for (number, text) in (1u32..).zip(&self.shards.descriptions) {
-            tree.put(file, &codec::ad2i::key(number), text)?;
-        }
-        Ok(tree.finish(file)?)
-    }
 }
 
-/// Bytes after which a batch is sent.
+/// A batch is sent when it has at least this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The use of the next bytes of a batch.
+/// One call of the writer, with the number of bytes or IDs that it takes from the batch.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Write a key with its only value.
-    Put(usize, usize),
-    /// Write a key whose value, that of an entry, is set at the end.
-    PutPending(usize, usize),
+    /// Write a key with its only value. If the flag is set, the value gets contextCSN at the end, and is written then.
+    Put(usize, usize, bool),
     Key(usize),
     Value(usize),
     Ids(usize),
@@ -192,7 +178,7 @@ pub struct Batch {
     bytes: Vec<u8>,
     ids: Vec<u64>,
     /// Whether this batch ends the table.
-    pub is_last: bool,
+    is_last: bool,
 }
 
 /// Collects the rows that a reading thread sends.
@@ -201,17 +187,9 @@ pub struct Rows<'o> {
     outlet: &'o Outlet<Batch, Error>,
 }
 
-impl<'o> Rows<'o> {
-    pub fn new(outlet: &'o Outlet<Batch, Error>) -> Self {
-        Self { batch: Batch::default(), outlet }
-    }
-
-    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(Step::Put(key.len(), value.len()), &[key, value])
-    }
-
-    pub fn put_pending(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.add(Step::PutPending(key.len(), value.len()), &[key, value])
+impl Rows<'_> {
+    pub fn put(&mut self, key: &[u8], value: &[u8], is_pending: bool) -> Result<()> {
+        self.add(Step::Put(key.len(), value.len(), is_pending), &[key, value])
     }
 
     pub fn key(&mut self, key: &[u8]) -> Result<()> {
@@ -243,32 +221,27 @@ impl<'o> Rows<'o> {
     fn send(&mut self) -> Result<()> {
         Ok(self.outlet.send(mem::take(&mut self.batch))?)
     }
-
-    /// Sends the last batch of the table.
-    pub fn finish(mut self) -> Result<()> {
-        self.batch.is_last = true;
-        self.send()
-    }
 }
 
 impl Batch {
-    /// Returns the size of the batch in bytes.
-    pub fn size(&self) -> usize {
+    /// Returns the size of keys, values and IDs in bytes.
+    fn size(&self) -> usize {
         self.bytes.len() + 8 * self.ids.len()
     }
 
-    /// Writes the rows. Returns the pending entry, if the batch has it, with its current value.
-    pub fn write(self, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<Option<(PendingValue, Vec<u8>)>> {
-        let (mut bytes, mut ids, mut held) = (&self.bytes[..], &self.ids[..], None);
+    /// Writes the rows. If the batch has the entry that gets contextCSN, returns the place of its value, and the value.
+    fn write(self, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<Option<(PendingValue, Vec<u8>)>> {
+        let (mut bytes, mut ids, mut pending) = (&self.bytes[..], &self.ids[..], None);
         for step in self.steps {
             let done = match step {
-                Step::Put(key, value) => {
-                    let key = take(&mut bytes, key);
-                    tree.put(file, key, take(&mut bytes, value))
+                Step::Put(key, value, is_pending) => {
+                    let (key, value) = (take(&mut bytes, key), take(&mut bytes, value));
+                    if is_pending {
+                        tree.held(file, key).map(|place| pending = Some((place, value.to_vec())))
+                    } else {
+                        tree.put(file, key, value)
+                    }
                 }
-                Step::PutPending(key, value) => tree.held(file, take(&mut bytes, key)).map(|one| {
-                    held = Some((one, take(&mut bytes, value).to_vec()));
-                }),
                 Step::Key(key) => tree.begin(take(&mut bytes, key)),
                 Step::Value(value) => tree.dup(file, take(&mut bytes, value)),
                 Step::Ids(count) => tree.fixed(file, take(&mut ids, count)),
@@ -276,7 +249,7 @@ impl Batch {
             };
             done?;
         }
-        Ok(held)
+        Ok(pending)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Merges dn2i, the tree. The children of shared entries are collected from all shards.
+//! Merges dn2i, the tree of DNs. A shared entry gets its children from all shards.
 
 use codec::dn2i::{self, Node};
 use common::Counters;
@@ -8,12 +8,11 @@ use crate::merge::Rows;
 use crate::shards::{Shard, Shards, id_at, table};
 use crate::{Code, Error, Result};
 
+const DAMAGED: &str = "a record of dn2i is damaged";
+
 pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<()> {
-    let readers: Vec<Reader> = shards.all.iter().map(Shard::reader).collect::<Result<_>>()?;
-    let mut all = Vec::new();
-    for (reader, shard) in readers.iter().zip(&shards.all) {
-        all.push(Peekable::new(&table(reader, &shard.path, "dn2i")?, b"")?);
-    }
+    let readers = shards.readers()?;
+    let mut all = shards.starts(&readers, "dn2i")?;
     let mut names = Names::default();
     let below = shared_counts(shards, &readers)?;
     for id in 0..=shards.shared {
@@ -28,48 +27,47 @@ pub fn rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -> Result<
 
 /// Returns the names of the suffixes, with the new IDs of their entries.
 pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
-    let mut found = Vec::new();
+    let mut tops = Vec::new();
     for (number, shard) in shards.all.iter().enumerate() {
         let reader = shard.reader()?;
         let records = table(&reader, &shard.path, "dn2i")?.get_all(&0u64.to_ne_bytes());
-        for record in records?.iter().skip(1) {
-            let child = child_record(shard, record)?;
+        for child in records?.iter().skip(1) {
+            let child = record(shard, child, true)?;
             if number == 0 || child.id > shards.shared {
-                found.push((child.normal.to_vec(), shards.id(shard, child.id)?));
+                tops.push((child.normal.to_vec(), shards.id(shard, child.id)?));
             }
         }
     }
-    Ok(found)
+    Ok(tops)
 }
 
-/// Returns, for each shared entry, the number of shared entries in its subtree, including itself.
+/// Returns for each shared entry, indexed by ID, the number of shared entries in its subtree, including itself.
 fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
-    let (Some(reader), Some(shard)) = (readers.first(), shards.all.first()) else {
+    let (Some(shard), Some(mut from)) = (shards.all.first(), shards.starts(readers, "dn2i")?.into_iter().next()) else {
         return Ok(Vec::new());
     };
-    let mut from = Peekable::new(&table(reader, &shard.path, "dn2i")?, b"")?;
     let size = usize::try_from(shards.shared + 1).map_err(|_| Error::damaged("too many entries"))?;
     let mut parents = vec![0; size];
     while from.live && id_at(&from) <= shards.shared {
         let id = id_at(&from);
         if id > 0 && !dn2i::is_child(&from.value) {
-            let parent = own_record(shard, &from.value)?.id;
+            let parent = record(shard, &from.value, false)?.id;
             if parent >= id {
-                return Err(shard.wrong(format!("entry {id} stands before its parent")));
+                return Err(shard.damaged(format!("entry {id} stands before its parent")));
             }
-            parents[place(id)] = parent;
+            parents[index(id)] = parent;
         }
         from.step()?;
     }
     let mut counts = vec![1; size];
     for id in (1..size).rev() {
-        counts[place(parents[id])] += counts[id];
+        counts[index(parents[id])] += counts[id];
     }
     Ok(counts)
 }
 
 /// Returns the ID as an index into a list in memory.
-fn place(id: u64) -> usize {
+fn index(id: u64) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX)
 }
 
@@ -85,7 +83,7 @@ fn shared_node(
     let first = all.first().map(|first| first.value.clone()).unwrap_or_default();
     for (from, shard) in all.iter_mut().zip(&shards.all) {
         if !from.is_at(&key) || from.value != first || dn2i::is_child(&first) {
-            return Err(shard.wrong(format!("shared entry {id} differs from that of another shard")));
+            return Err(shard.damaged(format!("shared entry {id} differs from that of another shard")));
         }
         from.step()?;
     }
@@ -94,16 +92,26 @@ fn shared_node(
     out.value(&first)?;
     let mut record = Vec::new();
     while let Some(least_key) = least_key(all, &key) {
-        let mut sum = Sum::default();
+        // The child's new ID, and the size of its subtree in the shards so far.
+        let mut sum: Option<(u64, Option<u64>)> = None;
         for (from, shard) in all.iter_mut().zip(&shards.all) {
             if from.is_at(&key) && dn2i::name_of(&from.value) == least_key {
-                let node = child_record(shard, &from.value)?;
-                sum.add(shards, shard, node, below)?;
-                if sum.is_double {
-                    return Err(duplicate(names.dn(id, &node)));
-                }
-                let id = sum.id.unwrap_or(node.id);
-                Node { id, child: Some(sum.count), ..node }.write(&mut record);
+                let node = self::record(shard, &from.value, true)?;
+                let new = shards.id(shard, node.id)?;
+                let (child, count) = match sum {
+                    None => (new, node.child),
+                    Some((known, _)) if known != new => return Err(duplicate(names.dn(id, &node))),
+                    Some((known, before)) => {
+                        // Each shard counts the shared entries below the child.
+                        let is_shared = node.id <= shards.shared;
+                        let twice = below.get(index(new)).copied().filter(|_| is_shared).unwrap_or(0);
+                        let more = node.child.unwrap_or(1).checked_sub(twice);
+                        let count = more.and_then(|more| before?.checked_add(more));
+                        (known, Some(count.ok_or_else(|| shard.damaged("an impossible count in dn2i"))?))
+                    }
+                };
+                sum = Some((child, count));
+                Node { id: child, child: count, ..node }.write(&mut record);
                 from.step()?;
             }
         }
@@ -117,32 +125,7 @@ fn least_key(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
     here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }
 
-/// A child with the counts of all shards.
-#[derive(Debug, Default)]
-struct Sum {
-    id: Option<u64>,
-    count: u64,
-    is_double: bool,
-}
-
-impl Sum {
-    fn add(&mut self, shards: &Shards, shard: &Shard, one: Node<'_>, below: &[u64]) -> Result<()> {
-        let (id, is_shared) = (shards.id(shard, one.id)?, one.id <= shards.shared);
-        let count = one.child.unwrap_or(1);
-        let Some(known) = self.id else {
-            (self.id, self.count) = (Some(id), count);
-            return Ok(());
-        };
-        self.is_double = known != id;
-        let twice = below.get(place(id)).copied().filter(|_| is_shared).unwrap_or(0);
-        let more = count.checked_sub(twice);
-        let sum = more.and_then(|more| self.count.checked_add(more));
-        self.count = sum.ok_or_else(|| shard.wrong("an impossible count in dn2i"))?;
-        Ok(())
-    }
-}
-
-/// Sends the nodes of one shard that no other shard has.
+/// Sends the nodes of a shard after its shared nodes.
 fn own_nodes(
     shards: &Shards,
     shard: &Shard,
@@ -157,13 +140,13 @@ fn own_nodes(
             counters.check()?;
         }
         if id <= before || id > shard.last {
-            return Err(shard.wrong(format!("node {id} of dn2i belongs to no entry")));
+            return Err(shard.damaged(format!("node {id} of dn2i belongs to no entry")));
         }
         before = id;
         let key = id.to_ne_bytes();
         out.key(&shards.id(shard, id)?.to_ne_bytes())?;
         while from.is_at(&key) {
-            let node = dn2i::read(&from.value).ok_or_else(|| bad(shard))?;
+            let node = dn2i::read(&from.value).ok_or_else(|| shard.damaged(DAMAGED))?;
             Node { id: shards.id(shard, node.id)?, ..node }.write(&mut record);
             out.value(&record)?;
             from.step()?;
@@ -173,21 +156,14 @@ fn own_nodes(
     Ok(())
 }
 
-fn own_record<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
-    dn2i::read(record).filter(|node| node.child.is_none()).ok_or_else(|| bad(shard))
-}
-
-fn child_record<'a>(shard: &Shard, record: &'a [u8]) -> Result<Node<'a>> {
-    dn2i::read(record).filter(|node| node.child.is_some()).ok_or_else(|| bad(shard))
-}
-
-fn bad(shard: &Shard) -> Error {
-    shard.wrong("a record of dn2i is damaged")
+/// Reads a record of dn2i, which must be that of a child or that of the node itself.
+fn record<'a>(shard: &Shard, record: &'a [u8], is_child: bool) -> Result<Node<'a>> {
+    let node = dn2i::read(record).filter(|node| node.child.is_some() == is_child);
+    node.ok_or_else(|| shard.damaged(DAMAGED))
 }
 
 fn duplicate(dn: String) -> Error {
-    let message = "there is already an entry with this DN".to_owned();
-    Error { dn: Some(dn), ..Error::new(Code::Duplicate, message) }
+    Error { dn: Some(dn), ..Error::new(Code::Duplicate, "there is already an entry with this DN") }
 }
 
 /// Names of the shared entries, with their parents.
@@ -195,16 +171,16 @@ fn duplicate(dn: String) -> Error {
 struct Names(Vec<(Vec<u8>, u64)>);
 
 impl Names {
-    /// Adds an entry; IDs must ascend.
+    /// Adds the name of the next entry. Calls must be in the order of IDs, from 0 on.
     fn note(&mut self, id: u64, record: &[u8]) {
         let named = dn2i::read(record).map(|node| (node.pretty.to_vec(), node.id));
         self.0.push(named.filter(|_| id > 0).unwrap_or_default());
     }
 
-    /// Returns the DN of a child of a shared entry.
+    /// Returns the DN of `child`, whose parent is the shared entry `parent`.
     fn dn(&self, parent: u64, child: &Node<'_>) -> String {
         let (mut dn, mut above) = (child.pretty.to_vec(), parent);
-        while let Some((rdn, next)) = self.0.get(usize::try_from(above).unwrap_or(usize::MAX)).filter(|_| above > 0) {
+        while let Some((rdn, next)) = self.0.get(index(above)).filter(|_| above > 0) {
             dn.push(b',');
             dn.extend_from_slice(rdn);
             above = *next.min(&(above - 1));

@@ -31,15 +31,15 @@ impl Shard {
     /// Returns the new number of an attribute.
     pub fn number(&self, old: u32) -> Result<u32> {
         let new = self.numbers.get(old as usize).copied().filter(|new| *new > 0);
-        new.ok_or_else(|| self.wrong(format!("attribute {old} is not in ad2i")))
+        new.ok_or_else(|| self.damaged(format!("attribute {old} is not in ad2i")))
     }
 
-    pub fn wrong(&self, what: impl AsRef<str>) -> common::Error {
+    pub fn damaged(&self, what: impl AsRef<str>) -> common::Error {
         Error::damaged(format!("{}: {}", self.path.display(), what.as_ref()))
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shards {
     pub all: Vec<Shard>,
     /// Number of shared entries, which have the IDs from 1 on in every shard.
@@ -52,39 +52,48 @@ pub struct Shards {
 }
 
 impl Shards {
+    pub fn readers(&self) -> Result<Vec<Reader>> {
+        self.all.iter().map(Shard::reader).collect()
+    }
+
+    /// Returns a position at the start of the table `name` of each shard.
+    pub fn starts<'r>(&self, readers: &'r [Reader], name: &str) -> Result<Vec<Peekable<'r>>> {
+        let start = |(reader, shard): (&'r Reader, &Shard)| Ok(Peekable::new(&table(reader, &shard.path, name)?, b"")?);
+        readers.iter().zip(&self.all).map(start).collect()
+    }
+
     pub fn open(paths: &[PathBuf], shared: u64) -> Result<Self> {
-        let (all, descriptions, tables) = (Vec::new(), Vec::new(), Vec::new());
-        let mut found = Self { all, shared, descriptions, tables, layout: None };
-        let mut known = HashMap::new();
+        let mut shards = Self { shared, ..Self::default() };
+        let mut by_description = HashMap::new();
         let mut offset = 0;
         for path in paths {
             let reader = Reader::open_scattered(path)?;
-            found.same_tables(path, &reader)?;
-            let numbers = found.numbers(&table(&reader, path, "ad2i")?, &mut known)?;
+            shards.require_same_tables(path, &reader)?;
+            let numbers = shards.numbers(&table(&reader, path, "ad2i")?, &mut by_description)?;
             let last = last_id(&table(&reader, path, "id2e")?, path)?;
             let is_plain = numbers.iter().zip(0..).all(|(new, old)| *new == old);
-            found.all.push(Shard { path: path.clone(), offset, last, numbers, is_plain });
+            shards.all.push(Shard { path: path.clone(), offset, last, numbers, is_plain });
             let own = last.checked_sub(shared);
             offset += own.ok_or_else(|| Error::damaged("a shard without all the shared entries"))?;
         }
-        Ok(found)
+        Ok(shards)
     }
 
-    /// Returns the number of entries in all shards; shared ones count once.
+    /// Returns the number of entries in all shards. A shared entry counts once.
     pub fn entries(&self) -> u64 {
         self.all.last().map_or(0, |last| last.offset + last.last)
     }
 
-    /// Returns the new ID of an entry; 0, the root of the tree, does not change.
+    /// Returns the new ID of an entry. The ID 0 of the tree's root does not change.
     pub fn id(&self, shard: &Shard, old: u64) -> Result<u64> {
         match old {
             _ if old <= self.shared => Ok(old),
             _ if old <= shard.last => Ok(old + shard.offset),
-            _ => Err(shard.wrong(format!("there is no entry {old}"))),
+            _ => Err(shard.damaged(format!("there is no entry {old}"))),
         }
     }
 
-    fn same_tables(&mut self, path: &Path, reader: &Reader) -> Result<()> {
+    fn require_same_tables(&mut self, path: &Path, reader: &Reader) -> Result<()> {
         let flags = |name: &[u8]| reader.table(name).map(|table| table.record().flags);
         let tables: Vec<(Vec<u8>, Flags)> =
             reader.names().filter_map(|name| Some((name.to_vec(), flags(name)?))).collect();
@@ -99,15 +108,16 @@ impl Shards {
         Ok(())
     }
 
-    /// Attributes are numbered in the order in which they first occur, as in a single run.
-    fn numbers(&mut self, ad2i: &TableReader<'_>, known: &mut HashMap<Vec<u8>, u32>) -> Result<Vec<u32>> {
+    /// Returns new attribute numbers, indexed by the numbers in `ad2i`. New numbers have the order in which the
+    /// attributes first occur, as in a single run.
+    fn numbers(&mut self, ad2i: &TableReader<'_>, by_description: &mut HashMap<Vec<u8>, u32>) -> Result<Vec<u32>> {
         let mut numbers = vec![0];
         let mut cursor = ad2i.cursor()?;
         while let Some((number, text)) = cursor.next()? {
             if !codec::ad2i::follows(number, numbers.len() - 1) {
                 return Err(Error::damaged("the numbers in ad2i have a gap"));
             }
-            let new = *known.entry(text.to_vec()).or_insert_with(|| {
+            let new = *by_description.entry(text.to_vec()).or_insert_with(|| {
                 self.descriptions.push(text.to_vec());
                 u32::try_from(self.descriptions.len()).unwrap_or(u32::MAX)
             });
@@ -126,14 +136,14 @@ pub fn table<'r>(reader: &'r Reader, path: &Path, name: &str) -> Result<TableRea
     reader.table(name.as_bytes()).ok_or_else(missing)
 }
 
-/// Returns the greatest ID: the number of entries, since slapadd assigns IDs without gaps.
+/// Returns the greatest ID, which is the number of entries. Gaps between IDs are an error, because slapadd leaves none.
 fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     let last = id2e.record().entries;
     let mut cursor = id2e.cursor()?;
-    let is_there = last == 0 || cursor.seek(&last.to_ne_bytes())?;
+    let exists = last == 0 || cursor.seek(&last.to_ne_bytes())?;
     let beyond = cursor.seek(&(last + 1).to_ne_bytes())?;
     let more = cursor.next()?.is_some();
-    if !is_there || beyond || more {
+    if !exists || beyond || more {
         return Err(Error::damaged(format!("{}: the IDs of its entries have gaps", path.display())));
     }
     Ok(last)

@@ -1,11 +1,12 @@
 //! Feeds the slapadd of a slice: the shared entries, then the slice's own.
 
 use std::io::Write;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use backmdb::operational::{csn_at, csn_pattern, uuid};
 use common::{Counters, Result};
-use ldif::{Field, Record, write};
+use ldif::{Record, write};
 use rustc_hash::FxHashSet;
 use tree::editor::Editor;
 use tree::fingerprint::hash_description;
@@ -17,7 +18,7 @@ use super::key::Keys;
 use super::plan::SliceStart;
 use super::walk::{RecordLocation, walk};
 
-/// Bytes per write; the pipe to slapadd takes them in pieces.
+/// Text is written to the pipe when it has at least this many bytes.
 const CHUNK: usize = 64 * 1024;
 
 /// One slice.
@@ -39,11 +40,11 @@ pub struct SliceOptions<'a> {
 pub struct SliceCounts {
     /// Number of own entries that were sent.
     pub entries: u64,
-    /// Whether the entry that gets contextCSN was among them.
+    /// Whether the slice has the entry that gets contextCSN.
     pub root_met: bool,
 }
 
-/// Writes the slice to `sink`. Shared entries are counted with the first slice.
+/// Writes the slice to `sink`. Only the first slice counts the shared entries.
 pub fn feed(
     slice: &SliceOptions<'_>,
     sink: &mut impl Write,
@@ -53,42 +54,31 @@ pub fn feed(
     let mut writer = Writer::new(slice, stamping);
     let silent = Counters::default();
     let mut text = Vec::with_capacity(2 * CHUNK);
-    let mut sent = SentCounts { counters, entries: 0, bytes: 0 };
+    let (mut unsent_entries, mut unsent_bytes) = (0, 0);
     let entries = each(slice, &silent, |record, _, position| {
         counters.check()?;
         let start = text.len();
         writer.write(record, position, &mut text)?;
         if slice.cut.before == 0 || u64::from(position) >= slice.shared {
-            sent.entries += 1;
-            sent.bytes += (text.len() - start) as u64;
+            unsent_entries += 1;
+            unsent_bytes += (text.len() - start) as u64;
         }
         if text.len() >= CHUNK {
-            sent.send(&mut text, sink)?;
+            sink.write_all(&text)?;
+            text.clear();
+            counters.add(mem::take(&mut unsent_entries), mem::take(&mut unsent_bytes));
         }
         Ok(true)
     })?;
-    sent.send(&mut text, sink)?;
+    sink.write_all(&text)?;
+    counters.add(unsent_entries, unsent_bytes);
     let root_met = writer.stamping.is_some_and(|stamping| stamping.found());
     Ok(SliceCounts { entries, root_met })
 }
 
-struct SentCounts<'a> {
-    counters: &'a Counters,
-    entries: u64,
-    bytes: u64,
-}
-
-impl SentCounts<'_> {
-    fn send(&mut self, text: &mut Vec<u8>, sink: &mut impl Write) -> Result<()> {
-        let sent = sink.write_all(text);
-        text.clear();
-        self.counters.add(std::mem::take(&mut self.entries), std::mem::take(&mut self.bytes));
-        Ok(sent?)
-    }
-}
-
-/// Calls `visit` with each record of the slice until it returns false: the record, its location (for a shared entry
-/// that in the file of shared entries), and its ID in the merged database minus one. Returns the number of own entries.
+/// Calls `visit` with each record of the slice until `visit` returns false. The arguments are the record, its location
+/// in the input (for a shared entry: in the file of shared entries), and its ID in the merged database minus one.
+/// Returns the number of own entries.
 pub fn each(
     slice: &SliceOptions<'_>,
     counters: &Counters,
@@ -134,10 +124,13 @@ pub struct Writer {
 impl Writer {
     pub fn new(slice: &SliceOptions<'_>, stamping: Option<ContextCsnStamp>) -> Self {
         let drop = stamping.as_ref().map(|_| context_csn()).unwrap_or_default();
-        let editor = Editor::new(drop).with_aliases(slice.aliases.clone());
-        let stamping = stamping.map(|stamping| stamping.with_aliases(slice.aliases.clone()));
-        let complete = slice.complete.clone();
-        Self { complete, stamping, editor, lower: Vec::new(), extra: Vec::new() }
+        Self {
+            complete: slice.complete.clone(),
+            stamping: stamping.map(|stamping| stamping.with_aliases(slice.aliases.clone())),
+            editor: Editor::new(drop).with_aliases(slice.aliases.clone()),
+            lower: Vec::new(),
+            extra: Vec::new(),
+        }
     }
 
     pub fn write(&mut self, record: &Record<'_>, position: u32, out: &mut Vec<u8>) -> Result<()> {
@@ -145,20 +138,18 @@ impl Writer {
         extra.clear();
         editor.begin();
         let entry = record.entry()?;
-        if let Some(complete) = complete {
-            complete.begin();
-        }
+        let mut has = [false; 4];
         for field in entry.fields {
             let field = field?;
             let description = hash_description(&field, lower);
             editor.see(&field, description);
-            if let Some(complete) = complete {
-                complete.see(&field);
+            for (has, name) in has.iter_mut().zip(NAMES) {
+                *has |= complete.is_some() && field.is(name);
             }
         }
         if let Some(complete) = complete {
             let older = |csn: &[u8]| stamping.as_ref()?.held_back(csn).map(<[u8]>::to_vec);
-            complete.lines(&entry.dn, position, older, extra);
+            complete.lines(&entry.dn, position, has, older, extra);
         }
         let Some(stamping) = stamping else { return editor.end(record, extra, out) };
         stamping.copy(editor, record, out)?;
@@ -177,31 +168,25 @@ pub struct OperationalAttributes {
     now: String,
     pattern: Vec<u8>,
     first: u64,
-    /// Whether the entry has each of [`NAMES`].
-    has: [bool; 4],
 }
 
 impl OperationalAttributes {
     /// `now` is formatted as in createTimestamp. `first` is the number of the first generated CSN.
     pub fn new(now: &str, server_id: u16, first: u64) -> Self {
-        let pattern = csn_pattern(now, server_id);
-        Self { now: now.to_owned(), pattern, first, has: [false; 4] }
+        Self { now: now.to_owned(), pattern: csn_pattern(now, server_id), first }
     }
 
-    pub fn begin(&mut self) {
-        self.has = [false; 4];
-    }
-
-    pub fn see(&mut self, field: &Field<'_>) {
-        for (has, name) in self.has.iter_mut().zip(NAMES) {
-            *has |= field.is(name);
-        }
-    }
-
-    /// Returns lines for the attributes that the entry lacks. `position` is its ID minus one. `held_back` replaces the
-    /// generated CSN.
-    pub fn lines(&self, dn: &[u8], position: u32, held_back: impl Fn(&[u8]) -> Option<Vec<u8>>, out: &mut Vec<u8>) {
-        for (name, _) in NAMES.iter().zip(self.has).filter(|(_, has)| !has) {
+    /// Appends lines for the attributes that the entry lacks; `has` tells for each of [`NAMES`] whether the entry has
+    /// it. `position` is the entry's ID minus one. `held_back` may replace the generated CSN.
+    fn lines(
+        &self,
+        dn: &[u8],
+        position: u32,
+        has: [bool; 4],
+        held_back: impl Fn(&[u8]) -> Option<Vec<u8>>,
+        out: &mut Vec<u8>,
+    ) {
+        for (name, _) in NAMES.iter().zip(has).filter(|(_, has)| !has) {
             let value = match *name {
                 "entryUUID" => spelled(uuid(&[dn, self.now.as_bytes()].concat())).to_vec(),
                 "entryCSN" => {

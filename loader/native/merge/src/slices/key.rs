@@ -1,6 +1,6 @@
-//! Compares DNs just well enough to see which entries have children. Without a schema, more names count as equal than
-//! in slapd: attribute types, case, spaces and hyphens are ignored. An entry that wrongly counts as a parent is shared
-//! without need, which is harmless.
+//! Compares DNs to find out which entries have children. Without a schema, more DNs count as equal than in slapd:
+//! attribute types, case, spaces and hyphens are ignored. An entry that wrongly counts as a parent is shared, which
+//! does no harm.
 
 use std::mem;
 
@@ -22,7 +22,7 @@ pub struct Key {
 #[derive(Debug, Default)]
 pub struct Keys {
     suffixes: Vec<u64>,
-    /// The parent of the last DN, cached because the next one often has the same.
+    /// The parent of the last DN, cached because the next entry often has the same parent.
     above: Vec<u8>,
     above_key: u64,
     value: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct Keys {
 impl Keys {
     pub fn new(suffixes: &[impl AsRef<str>]) -> Self {
         let mut keys = Self::default();
-        keys.suffixes = suffixes.iter().map(|one| keys.whole(one.as_ref().as_bytes())).collect();
+        keys.suffixes = suffixes.iter().map(|suffix| keys.whole(suffix.as_ref().as_bytes())).collect();
         keys
     }
 
@@ -60,7 +60,7 @@ impl Keys {
         rdns.iter().rev().fold(ROOT, |above, rdn| self.below(above, rdn))
     }
 
-    /// Returns the key of an RDN below `above`. Its parts have no order, so their hashes are added.
+    /// Returns the key of an RDN below `above`. The parts of an RDN have no order, so their hashes are added.
     fn below(&mut self, above: u64, rdn: &[u8]) -> u64 {
         let parts = name::pieces(rdn, |text| end(text, b"+"));
         let sum = parts.fold(0, |sum: u64, part| sum.wrapping_add(self.assertion(part)));
@@ -87,7 +87,7 @@ impl Keys {
     }
 }
 
-/// Returns the offset of the first of `separators` that is not part of a value; values may be quoted, as in RFC 1779.
+/// Returns the offset of the first of `separators` outside values. Values may be quoted, as in RFC 1779.
 fn end(text: &[u8], separators: &[u8]) -> Option<usize> {
     let (mut escaped, mut quoted, mut begins) = (false, false, false);
     text.iter().position(|&byte| {

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::key::{Key, Keys};
 use super::walk::{RecordLocation, walk};
 
-/// Maximum number of sample positions while the number of entries is unknown.
+/// Maximum number of sampled locations. Beyond that, every second sample is dropped.
 const MOST_SAMPLES: usize = 8192;
 
 /// The beginning of a slice.
@@ -23,7 +23,7 @@ pub struct SliceStart {
     /// Offset in uncompressed bytes.
     pub offset: u64,
     pub line: u64,
-    /// Number of entries before it that are not shared.
+    /// Number of entries before the slice that are not shared.
     pub before: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Plan {
     pub shared: u64,
     /// Number of all other entries.
     pub leaves: u64,
-    /// Number of parents that the input lacks, as far as can be seen without a schema.
+    /// Number of parents without an entry in the input, as far as DNs can be compared without a schema.
     pub unknown: u64,
     pub cuts: Vec<SliceStart>,
 }
@@ -49,26 +49,26 @@ pub fn plan(
     let mut keys = Keys::new(suffixes);
     let mut parents = parents(paths, &mut keys, counters)?;
     let mut shared = Shared::create(shared_path)?;
-    let mut marks = LeafSamples::default();
+    let mut samples = LeafSamples::default();
     walk(paths, RecordLocation::START, counters, |record, place| {
         counters.add(1, 0);
         let key = keys.of(&record.entry()?.dn);
         match parents.get_mut(&key.own) {
-            Some(is_there) => {
-                *is_there = true;
+            Some(exists) => {
+                *exists = true;
                 shared.add(key, record)?;
             }
-            None => marks.add(place),
+            None => samples.add(place),
         }
         Ok(true)
     })?;
-    let unknown = parents.values().filter(|is_there| !**is_there).count() as u64;
-    let (shared, leaves) = (shared.finish()?, marks.leaves);
+    let unknown = parents.values().filter(|exists| !**exists).count() as u64;
+    let (shared, leaves) = (shared.finish()?, samples.leaves);
     require_numbers(shared, leaves)?;
-    Ok(Plan { shared, leaves, unknown, cuts: marks.cuts(shards) })
+    Ok(Plan { shared, leaves, unknown, cuts: samples.cuts(shards) })
 }
 
-/// Refuses too many entries: a slice counts them in 32 bits, as a build does.
+/// Refuses more entries than a build accepts, because a slice counts entries in 32 bits.
 fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     let entries = shared.saturating_add(leaves);
     if entries > MOST_ENTRIES {
@@ -77,42 +77,43 @@ fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the keys of all parents, whether or not the input has entries for them.
+/// Returns the keys of all parents, each with false, whether or not the input has entries for them.
 fn parents(paths: &[PathBuf], keys: &mut Keys, counters: &Counters) -> Result<FxHashMap<u64, bool>> {
-    let (mut found, mut last) = (FxHashMap::default(), None);
+    let (mut parents, mut last) = (FxHashMap::default(), None);
     walk(paths, RecordLocation::START, counters, |record, _| {
         let parent = keys.of(&record.entry()?.dn).parent;
         if parent != last {
             last = parent;
-            found.extend(parent.map(|key| (key, false)));
+            parents.extend(parent.map(|key| (key, false)));
         }
         Ok(true)
     })?;
-    Ok(found)
+    Ok(parents)
 }
 
-/// Locations of leaves at even distances.
+/// Locations of leaf entries at even distances.
 struct LeafSamples {
-    found: Vec<SliceStart>,
+    starts: Vec<SliceStart>,
+    /// Distance between samples, in leaf entries.
     every: u64,
     leaves: u64,
 }
 
 impl Default for LeafSamples {
     fn default() -> Self {
-        Self { found: Vec::new(), every: 1, leaves: 0 }
+        Self { starts: Vec::new(), every: 1, leaves: 0 }
     }
 }
 
 impl LeafSamples {
     fn add(&mut self, place: RecordLocation) {
         if self.leaves % self.every == 0 {
-            if self.found.len() == MOST_SAMPLES {
+            if self.starts.len() == MOST_SAMPLES {
                 self.every *= 2;
-                self.found = self.found.iter().step_by(2).copied().collect();
+                self.starts = self.starts.iter().step_by(2).copied().collect();
             }
             let RecordLocation { file, offset, line } = place;
-            self.found.push(SliceStart { file, offset, line, before: self.leaves });
+            self.starts.push(SliceStart { file, offset, line, before: self.leaves });
         }
         self.leaves += 1;
     }
@@ -121,8 +122,8 @@ impl LeafSamples {
         let mut cuts: Vec<SliceStart> = (0..shards as u64)
             .filter_map(|number| {
                 let target = u128::from(number) * u128::from(self.leaves) / shards as u128;
-                let after = self.found.partition_point(|mark| u128::from(mark.before) <= target);
-                self.found.get(after.checked_sub(1)?).copied()
+                let after = self.starts.partition_point(|mark| u128::from(mark.before) <= target);
+                self.starts.get(after.checked_sub(1)?).copied()
             })
             .collect();
         cuts.dedup();
@@ -138,8 +139,9 @@ struct SharedEntry {
     size: usize,
 }
 
+/// The file of shared entries while it is written.
 #[derive(Debug)]
-pub struct Shared {
+struct Shared {
     path: PathBuf,
     output: Output,
     kept: Vec<SharedEntry>,
@@ -148,12 +150,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn create(path: &Path) -> Result<Self> {
+    fn create(path: &Path) -> Result<Self> {
         let output = Output::create(path, 0)?;
         Ok(Self { path: path.to_path_buf(), output, kept: Vec::new(), size: 0, text: Vec::new() })
     }
 
-    pub fn add(&mut self, key: Key, record: &Record<'_>) -> Result<()> {
+    fn add(&mut self, key: Key, record: &Record<'_>) -> Result<()> {
         self.text.clear();
         self.text.extend_from_slice(record.bytes);
         self.text.push(b'\n');
@@ -162,8 +164,8 @@ impl Shared {
         self.output.write(&self.text)
     }
 
-    /// Returns the number of shared entries.
-    pub fn finish(self) -> Result<u64> {
+    /// Ends the file, with parents before their children. Returns the number of shared entries.
+    fn finish(self) -> Result<u64> {
         self.output.finish()?;
         let order = parents_first(&self.kept);
         if !order.iter().is_sorted() {
@@ -177,32 +179,32 @@ fn rewrite(path: &Path, kept: &[SharedEntry], order: &[usize]) -> Result<()> {
     let new = path.with_extension("sorted");
     let (old, mut output) = (File::open(path)?, Output::create(&new, 0)?);
     let mut text = Vec::new();
-    for one in order.iter().map(|&at| kept[at]) {
-        text.resize(one.size, 0);
-        old.read_exact_at(&mut text, one.at)?;
+    for entry in order.iter().map(|&at| kept[at]) {
+        text.resize(entry.size, 0);
+        old.read_exact_at(&mut text, entry.at)?;
         output.write(&text)?;
     }
     output.finish()?;
     Ok(std::fs::rename(new, path)?)
 }
 
-/// Keeps the order of the input, except that a parent which comes late moves before its first descendant, as slapadd
-/// numbers it.
+/// Returns the order of the input, except that a parent comes before its first descendant, because slapadd gives the
+/// parent the lower ID.
 fn parents_first(kept: &[SharedEntry]) -> Vec<usize> {
     let mut by_key = FxHashMap::default();
-    for (at, one) in kept.iter().enumerate() {
-        by_key.entry(one.key.own).or_insert(at);
+    for (at, entry) in kept.iter().enumerate() {
+        by_key.entry(entry.key.own).or_insert(at);
     }
-    let (mut order, mut taken) = (Vec::with_capacity(kept.len()), vec![false; kept.len()]);
-    let mut way = Vec::new();
+    let (mut order, mut placed) = (Vec::with_capacity(kept.len()), vec![false; kept.len()]);
+    let mut chain = Vec::new();
     for at in 0..kept.len() {
         let mut next = Some(at);
-        while let Some(here) = next.filter(|here| !taken[*here]) {
-            taken[here] = true;
-            way.push(here);
+        while let Some(here) = next.filter(|here| !placed[*here]) {
+            placed[here] = true;
+            chain.push(here);
             next = kept[here].key.parent.and_then(|parent| by_key.get(&parent).copied());
         }
-        order.extend(way.drain(..).rev());
+        order.extend(chain.drain(..).rev());
     }
     order
 }

@@ -1,4 +1,4 @@
-//! Reads records with their locations, and traces errors of slapadd or of the merge back to the operator's input.
+//! Reads records with their locations, and finds the input record for an error of slapadd or of the merge.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub struct Found {
     pub dn: String,
 }
 
-/// Returns the record at `line` of the text that was fed to the slice's slapadd.
+/// Returns the input record whose text the slice's slapadd read at `line`.
 pub fn find_line(
     slice: &SliceOptions<'_>,
     line: u64,
@@ -96,20 +96,19 @@ impl RecordLocation {
     pub const START: Self = Self { file: 0, offset: 0, line: 1 };
 }
 
-/// Calls `visit` with every record of `paths` from `from` on, until it returns false. Counts bytes instead of entries,
-/// because entries may be read more than once.
+/// Calls `visit` with every record of `paths` from `from` on, until `visit` returns false. Counts bytes instead of
+/// entries, because entries may be read more than once.
 pub fn walk(
     paths: &[PathBuf],
     from: RecordLocation,
     counters: &Counters,
     mut visit: impl FnMut(&Record<'_>, RecordLocation) -> Result<bool>,
 ) -> Result<()> {
-    let mut start = from;
     for (file, path) in paths.iter().enumerate().skip(from.file) {
-        if !walk_file(path, RecordLocation { file, ..start }, counters, &mut visit)? {
-            return Ok(());
+        let start = if file == from.file { from } else { RecordLocation { file, ..RecordLocation::START } };
+        if !walk_file(path, start, counters, &mut visit)? {
+            break;
         }
-        start = RecordLocation::START;
     }
     Ok(())
 }
