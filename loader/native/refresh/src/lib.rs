@@ -1,7 +1,7 @@
 //! Updates the database of a stopped consumer in one transaction, so that all changes are applied or none.
 //!
-//! [`backmdb::changes`] determines the changes. LMDB itself applies them, because only LMDB changes a file so that a
-//! killed process leaves the previous state intact.
+//! [`backmdb::changes`] determines the changes. LMDB itself applies them, because only with LMDB does a killed process
+//! leave the previous state intact.
 
 mod transaction;
 
@@ -16,14 +16,14 @@ use schema::Schema;
 
 use transaction::Transaction;
 
-/// More than any slapd opens: 128 or 256 tables.
+/// Maximum number of tables. slapd opens at most 128 or 256.
 const MOST_TABLES: u32 = 512;
-/// The map size is a multiple of this, the largest page size.
-const WHOLE: u64 = 65_536;
-const DATA: &str = "data.mdb";
+/// The map size must be a multiple of the page size, which is at most this.
+const LARGEST_PAGE: u64 = 65_536;
 
-/// Updates the database in an environment directory and syncs it. Changes nothing if [`ChangeCounts::unsettled`] is not
-/// empty, or if `allowed` ends without a byte: the caller sends it after its own checks, made meanwhile.
+/// Updates the database in an environment directory, and syncs the database. Changes nothing if
+/// [`ChangeCounts::unsettled`] is not empty, or if `allowed` ends without a byte. The caller sends the byte when the
+/// checks that it makes meanwhile have succeeded.
 pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),
@@ -34,7 +34,7 @@ pub fn refresh(
 ) -> Result<ChangeCounts> {
     let env = open(directory, known.1.map_size)?;
     let mut transaction = Transaction::new(&env, allowed)?;
-    let path = directory.join(DATA);
+    let path = directory.join("data.mdb");
     let done = changes::apply(&path, known, options, synced, &mut transaction, counters)?;
     counters.begin("sync", 0);
     counters.check()?;
@@ -44,7 +44,7 @@ pub fn refresh(
 
 fn open(directory: &Path, map_size: u64) -> Result<Env> {
     let too_large = |_| Error::new(Code::Full, "maxsize is too large for this machine");
-    let map_size = usize::try_from(map_size / WHOLE * WHOLE).map_err(too_large)?;
+    let map_size = usize::try_from(map_size / LARGEST_PAGE * LARGEST_PAGE).map_err(too_large)?;
     let mut options = EnvOpenOptions::new();
     options.map_size(map_size).max_dbs(MOST_TABLES);
     // SAFETY: only LMDB changes the mapped file: slapd is stopped, and its locks keep other programs out.

@@ -12,7 +12,7 @@ use common::{Code, Error, Result};
 use heed::types::Bytes;
 use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RoTxn, RwTxn, WithTls};
 
-/// The order of dn2i ignores everything after the name.
+/// The order of values in dn2i, which compares only the names at their beginning.
 enum Dn2idOrder {}
 
 impl Comparator for Dn2idOrder {
@@ -21,19 +21,16 @@ impl Comparator for Dn2idOrder {
     }
 }
 
-type PlainTable = Database<Bytes, Bytes>;
-type NodeTable = Database<Bytes, Bytes, DefaultComparator, Dn2idOrder>;
-
 #[derive(Debug, Clone, Copy)]
 enum Table {
-    Plain(PlainTable),
-    Nodes(NodeTable),
+    Plain(Database<Bytes, Bytes>),
+    Nodes(Database<Bytes, Bytes, DefaultComparator, Dn2idOrder>),
 }
 
-/// A write transaction that begins with the first table that is opened.
+/// A write transaction. It begins when the first table is opened.
 pub struct Transaction<'e> {
     env: &'e Env,
-    /// Protects the snapshot from which the changes are computed.
+    /// Keeps LMDB from reusing pages of the snapshot from which the changes are computed.
     _reader: RoTxn<'e, WithTls>,
     allowed: Option<OwnedFd>,
     txn: Option<RwTxn<'e>>,
@@ -42,7 +39,7 @@ pub struct Transaction<'e> {
 }
 
 impl<'e> Transaction<'e> {
-    /// Nothing is written unless a byte comes from `allowed`, by which the caller reports its own checks.
+    /// Nothing is written before a byte comes from `allowed`, which the caller sends after its own checks.
     pub fn new(env: &'e Env, allowed: OwnedFd) -> Result<Self> {
         let (reader, allowed) = (checked(env.read_txn())?, Some(allowed));
         Ok(Self { env, _reader: reader, allowed, txn: None, tables: HashMap::new(), open: None })
@@ -52,20 +49,6 @@ impl<'e> Transaction<'e> {
         self.txn.map_or(Ok(()), |txn| checked(txn.commit()))
     }
 
-    fn begin(&mut self) -> Result<()> {
-        let mut byte = [0];
-        let is_allowed = match self.allowed.take() {
-            Some(allowed) => File::from(allowed).read(&mut byte)? > 0,
-            None => true,
-        };
-        if !is_allowed {
-            return Err(Error::new(Code::Cancelled, "the caller did not allow it"));
-        }
-        rewrite_one_page(self.env)?;
-        self.txn = Some(checked(self.env.write_txn())?);
-        Ok(())
-    }
-
     fn table(&self, name: &str) -> Result<Table> {
         let missing = || Error::damaged(format!("the table {name} is missing"));
         let txn = self.txn.as_ref().ok_or_else(|| Error::damaged("no table is open"))?;
@@ -73,8 +56,7 @@ impl<'e> Transaction<'e> {
         options.name(name);
         if name == DN2I.name {
             let mut options = options.dup_sort_comparator::<Dn2idOrder>();
-            let found = checked(options.name(name).open(txn))?;
-            return found.map(Table::Nodes).ok_or_else(missing);
+            return checked(options.name(name).open(txn))?.map(Table::Nodes).ok_or_else(missing);
         }
         checked(options.open(txn))?.map(Table::Plain).ok_or_else(missing)
     }
@@ -88,10 +70,14 @@ impl<'e> Transaction<'e> {
 impl Sink for Transaction<'_> {
     fn open(&mut self, name: &str) -> Result<()> {
         if self.txn.is_none() {
-            self.begin()?;
+            let allowed = self.allowed.take().map(|allowed| File::from(allowed).read(&mut [0])).transpose()?;
+            if allowed == Some(0) {
+                return Err(Error::new(Code::Cancelled, "the caller did not allow it"));
+            }
+            rewrite_one_page(self.env)?;
+            self.txn = Some(checked(self.env.write_txn())?);
         }
-        let known = self.tables.get(name).copied();
-        let table = known.map_or_else(|| self.table(name), Ok)?;
+        let table = self.tables.get(name).copied().map_or_else(|| self.table(name), Ok)?;
         self.tables.insert(name.to_owned(), table);
         self.open = Some(table);
         Ok(())
@@ -121,12 +107,13 @@ impl Sink for Transaction<'_> {
     }
 }
 
-/// Commits a transaction that writes a record of ad2i again as it is. This adds a record to LMDB's table of free pages,
-/// and as long as a read transaction from before is open, LMDB does not use it up.
+/// Commits a transaction that rewrites an unchanged record of ad2i. This adds a record to LMDB's table of free pages,
+/// which LMDB does not use while an earlier read transaction is open.
 ///
-/// While LMDB replaces the only record of that table by a longer one, at the end of a large transaction, it looks for free
-/// pages in the table, whose page then has no record: it reads a stale one, and crashes (`mdb_page_alloc`, called by
-/// `mdb_freelist_save` through `mdb_cursor_put`; LMDB 0.9.70). Compacted files begin with an empty table.
+/// Without that record, LMDB 0.9.70 may crash at the end of a large transaction: it replaces the only record of the
+/// table of free pages by a longer record, and meanwhile looks for free pages in the same table, whose page has no
+/// record then (`mdb_page_alloc`, called by `mdb_freelist_save` through `mdb_cursor_put`). Compacted files have an
+/// empty table.
 pub fn rewrite_one_page(env: &Env) -> Result<()> {
     let mut txn = checked(env.write_txn())?;
     let mut options = env.database_options().types::<Bytes, Bytes>();
@@ -145,11 +132,10 @@ fn expect(removed: heed::Result<bool>) -> Result<()> {
     if checked(removed)? {
         return Ok(());
     }
-    let message = "a table lacks a value that its entries require: run `ditseed verify`";
-    Err(Error::damaged(message))
+    Err(Error::damaged("a table lacks a value that its entries require: run `ditseed verify`"))
 }
 
-/// Converts an error of LMDB. Errors of the operating system come as `heed::Error::Io`.
+/// Converts an error of LMDB. `heed::Error::Io` is an error of the operating system.
 pub fn checked<T>(done: heed::Result<T>) -> Result<T> {
     done.map_err(|error| match error {
         heed::Error::Io(error) => error.into(),

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::operation::{Change, Kind};
 
-/// Lists of more values than this are searched by a hash table of normal forms.
+/// An attribute with more values than this gets a hash table of normal forms, in which values are looked up.
 const MOST_SCANNED: usize = 16;
 
 #[derive(Debug, Default)]
@@ -17,15 +17,16 @@ pub struct Entry {
     attributes: Vec<(Rc<Description>, Values)>,
 }
 
-/// A value: a part of a stored entry, which its values share, or bytes of its own.
+/// The bytes of an attribute value.
 #[derive(Debug, Clone)]
 pub struct Value {
+    /// The whole entry in id2e, which all its values share; for a new value, only the value.
     bytes: Rc<[u8]>,
     range: Range<u32>,
 }
 
 impl Value {
-    /// `part` is a part of `bytes`, which has fewer than 2^32 bytes.
+    /// Returns the value `part`, which must be a slice of `bytes`. `bytes` must be shorter than 2^32 bytes.
     pub fn part(bytes: &Rc<[u8]>, part: &[u8]) -> Self {
         let start = part.as_ptr().addr() - bytes.as_ptr().addr();
         let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
@@ -48,9 +49,6 @@ impl Deref for Value {
         &self.bytes[self.range.start as usize..self.range.end as usize]
     }
 }
-
-/// Why a change does not fit the entry.
-pub type Misfit = String;
 
 impl Entry {
     pub fn push(&mut self, description: &Rc<Description>, values: impl Iterator<Item = Value>) {
@@ -85,19 +83,15 @@ impl Entry {
     }
 
     fn remove(&mut self, description: &Description) -> bool {
-        let at = self.position(description);
-        at.is_some_and(|at| {
-            self.attributes.remove(at);
-            true
-        })
+        self.position(description).map(|at| self.attributes.remove(at)).is_some()
     }
 
-    /// Applies a change of one attribute. If `soft`, values to add may exist, and values to delete may be missing.
-    /// `fresh`: the entry is being added, which leaves X-ORDERED values as they were sent.
-    pub fn apply(&mut self, schema: &Schema, change: &Change, soft: bool, fresh: bool) -> Result<(), Misfit> {
-        let described = schema.describe(&change.description);
-        let description = described.map_err(|error| error.to_string())?;
-        let ordered = schema.get(description.attribute).ordered.is_some() && !fresh;
+    /// Applies a change of one attribute. Returns the reason if the change does not fit the entry. If `soft`, values to
+    /// add may exist, and values to delete may be missing. If `is_new`, the entry is being added, and X-ORDERED values
+    /// stay as sent.
+    pub fn apply(&mut self, schema: &Schema, change: &Change, soft: bool, is_new: bool) -> Result<(), String> {
+        let description = schema.describe(&change.description).map_err(|error| error.to_string())?;
+        let ordered = schema.get(description.attribute).ordered.is_some() && !is_new;
         let outcome = match change.kind {
             Kind::IfAbsent if self.position(&description).is_some() => Ok(()),
             Kind::Replace => {
@@ -113,7 +107,7 @@ impl Entry {
             Kind::Delete => self.delete(schema, &description, &change.values, ordered, soft),
             Kind::Increment => self.increment(&description, &change.values, soft),
         };
-        outcome.map_err(|what| format!("{what}: {}", description.text))
+        outcome.map_err(|reason| format!("{reason}: {}", description.text))
     }
 
     /// Replacing the structural class of a glue entry first removes its user attributes (`mdb_modify_internal`).
@@ -182,18 +176,16 @@ impl Entry {
         if missing && !soft { Err("the value to delete is missing") } else { Ok(()) }
     }
 
-    /// Adds to every value. Like slapd's C long, the sum wraps.
+    /// Adds an increment to every value. Sums wrap, like the C `long` in slapd.
     fn increment(&mut self, description: &Description, by: &[Box<[u8]>], soft: bool) -> Result<(), &'static str> {
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.trim().parse::<i64>().ok();
         let step = by.first().and_then(|text| number(text)).ok_or("an increment is no integer")?;
         let Some(at) = self.position(description) else {
-            let start = Value::from(step.to_string().into_bytes());
-            return if soft {
-                self.push(&Rc::new(description.clone()), std::iter::once(start));
-                Ok(())
-            } else {
-                Err("the attribute to increment is missing")
-            };
+            if !soft {
+                return Err("the attribute to increment is missing");
+            }
+            self.push(&Rc::new(description.clone()), std::iter::once(Value::from(step.to_string().into_bytes())));
+            return Ok(());
         };
         let values = &mut self.attributes[at].1;
         values.compact();
@@ -205,12 +197,12 @@ impl Entry {
     }
 }
 
-/// Values in their order. A deleted value leaves an empty slot, so that positions stay valid in large groups.
+/// The values of an attribute in their order. A deleted value leaves an empty slot, so that `positions` stays valid.
 #[derive(Debug, Default)]
 struct Values {
     list: SmallVec<[Option<Value>; 1]>,
     live: usize,
-    /// Positions in `list` by normal form; only for long lists.
+    /// Positions in `list` by normal form, if the list has been longer than [`MOST_SCANNED`] and was searched.
     positions: Option<FxHashMap<Box<[u8]>, usize>>,
 }
 
@@ -268,7 +260,7 @@ impl Values {
     }
 }
 
-/// Returns the normal form, which equal values share, without the `{n}` of an ordered value.
+/// Returns the normal form of a value, without the `{n}` of an X-ORDERED value. Equal values have the same normal form.
 fn normal(schema: &Schema, id: AttributeId, value: &[u8]) -> Box<[u8]> {
     let value = if schema.get(id).ordered.is_some() { unnumbered(value) } else { value };
     let mut out = Vec::new();

@@ -1,8 +1,8 @@
 //! Replays the changes of a cn=accesslog on the entries of a database, up to a moment.
 //!
-//! The database file is only read. The results are files for the crate `refresh`: LDIF of the entries
-//! that changed, and the entryUUIDs of those that were deleted. Operations are applied in the order of their CSNs.
-//! Those after the moment are applied, too, because they show whether the log lacks an earlier change.
+//! The database file is only read. The results are files for the crate `refresh`: LDIF of the changed entries, and the
+//! entryUUIDs of the deleted entries. Operations are applied in the order of their CSNs. Operations after the moment
+//! are applied, too, because they show whether the log lacks an earlier change.
 
 mod entry;
 mod model;
@@ -29,7 +29,7 @@ use entry::Entry;
 use model::{Model, Place, uuid_of};
 use operation::{Change, Operation, Type};
 
-/// The highest number of gaps, and of dependent operations, that are reported.
+/// Maximum number of gaps, and of dependent operations, in the report. Further ones are left out.
 const MOST_REPORTED: usize = 100;
 /// Attributes that every modify operation replaces, so they make no operation depend on another.
 const ALWAYS: [&[u8]; 3] = [b"entrycsn", b"modifiersname", b"modifytimestamp"];
@@ -37,9 +37,9 @@ const ALWAYS: [&[u8]; 3] = [b"entrycsn", b"modifiersname", b"modifytimestamp"];
 /// What to replay.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// contextCSN of the database. The database has all changes up to it.
+    /// Values of contextCSN in the database, which has all changes up to these CSNs.
     pub reached: Vec<String>,
-    /// The database may have changes up to this CSN, but no later ones.
+    /// The database has no change after this CSN. It may have changes between contextCSN and this CSN.
     pub window: String,
     /// The last CSN to replay.
     pub until: String,
@@ -49,15 +49,16 @@ pub struct Options {
     pub skip: Vec<String>,
     /// The log lacks failed operations (`logsuccess TRUE`), so aborted transactions look like committed ones.
     pub log_success: bool,
-    /// The files to write: LDIF, and entryUUIDs of 16 bytes each.
+    /// Output file: LDIF of the changed entries.
     pub changed: PathBuf,
+    /// Output file: the entryUUIDs of the deleted entries, 16 bytes each.
     pub deleted: PathBuf,
     pub scratch: PathBuf,
-    /// In bytes, for sorting.
+    /// Bytes of memory for sorting.
     pub memory: usize,
 }
 
-/// An operation that does not fit the entries, so that the log lacks a change or has a wrong one.
+/// An operation that does not fit the entries, which shows that the log lacks a change or has a wrong change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
     pub dn: String,
@@ -70,14 +71,15 @@ pub struct Gap {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Operations up to the moment.
+    /// Number of operations up to the moment.
     pub applied: u64,
-    /// Later operations, which were only checked.
+    /// Number of later operations, which were only checked.
     pub checked: u64,
-    /// Operations that the database has already.
+    /// Number of operations that the database has already.
     pub contained: u64,
-    /// Operations of other databases in the same log; failed and rolled-back operations.
+    /// Number of operations of other databases in the same log.
     pub foreign: u64,
+    /// Number of failed and rolled-back operations.
     pub failed: u64,
     pub changed: u64,
     pub deleted: u64,
@@ -91,10 +93,10 @@ pub struct Replayed {
     /// minCSN and createTimestamp of the log's suffix entry.
     pub min_csns: Vec<String>,
     pub created: String,
-    /// The server IDs of which the log has an operation that the database has, too.
+    /// Server IDs for which the log has an operation that the database has already.
     pub overlaps: BTreeSet<String>,
     pub gaps: Vec<Gap>,
-    /// reqStart and DN of operations that depend on one that was left out.
+    /// reqStart and DN of operations that depend on an operation that was left out.
     pub dependent: Vec<(String, String)>,
     pub skipped: u64,
 }
@@ -107,7 +109,8 @@ impl Gap {
 }
 
 impl Replayed {
-    /// Adds a gap if it is before the moment `until`. `proven`: the packed CSN, or 0.
+    /// Adds a gap if the log is not complete up to the moment `until`. `proven` is the packed CSN up to which the log
+    /// is complete, or 0 if only the database is known to be.
     fn report(&mut self, gap: Gap, proven: u128, until: u128) {
         if proven < until && self.gaps.len() < MOST_REPORTED {
             let proven = if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
@@ -130,9 +133,9 @@ pub fn replay(
     let (mut selected, sorter) = Selected::read(log, &model, options, counters)?;
     let mut operations = sorter.finish()?;
     let (memory, scratch) = (options.memory, options.scratch.clone());
-    let means = backmdb::Options { memory, scratch, ..backmdb::Options::default() };
+    let resources = backmdb::Options { memory, scratch, ..backmdb::Options::default() };
     let uuids = std::mem::take(&mut selected.uuids);
-    for (uuid, id) in locate(path, known, &means, uuids, counters)? {
+    for (uuid, id) in locate(path, known, &resources, uuids, counters)? {
         model.identify(id, Some(uuid));
     }
     selected.find_end(&mut model)?;
@@ -146,44 +149,50 @@ pub fn replay(
             break;
         }
     }
-    replay.finish()
+    if !replay.written {
+        replay.write()?;
+    }
+    Ok(replay.done)
 }
 
+/// Returns the server ID in a CSN, or an empty string if the CSN is invalid.
 fn server(csn: &str) -> String {
     sid(csn.as_bytes()).unwrap_or_default()
 }
 
-/// The operations that are to be replayed, and what the whole log shows about them.
+/// The first pass over the log: which operations to replay, and facts that depend on the whole log.
 #[derive(Default)]
 struct Selected {
     done: Replayed,
     reached: Claim,
     until: u128,
     transactions: Vec<Step>,
-    /// Positions in the log of operations that belong to transactions, and of those that were rolled back.
+    /// Positions in the log of operations in transactions.
     in_transaction: FxHashSet<u64>,
+    /// Positions in the log of operations that were rolled back.
     rolled_back: FxHashSet<u64>,
     /// CSNs of all selected operations, with their positions in the log.
     seen: BTreeMap<u128, u64>,
-    /// The entries that the operations concern.
+    /// entryUUIDs of the entries that the operations concern.
     uuids: FxHashSet<u128>,
     /// Operations that the database may have already, in the order of the log.
     in_window: Vec<WindowOperation>,
-    /// For each server ID, the last of its operations that the database has.
+    /// The CSN of the last operation of each server ID that the database has.
     contained: FxHashMap<String, u128>,
-    /// entryUUIDs of entries that these operations deleted.
+    /// entryUUIDs that ended by an operation that the database has.
     ended: FxHashSet<u128>,
-    /// The log has operations of several servers, or several of them contributed to the database.
+    /// Whether the log and contextCSN together have several server IDs.
     several: bool,
 }
 
-/// An operation that the database may have already. `ends`: after it, no entry has this entryUUID.
+/// An operation that the database may have already.
 struct WindowOperation {
     position: u64,
     csn: u128,
     server: String,
     uuid: u128,
     is_add: bool,
+    /// Whether no entry has this entryUUID after the operation.
     ends: bool,
 }
 
@@ -219,12 +228,10 @@ impl Selected {
             all.track_refresh(&operation, &mut deletes);
             let csn = pack(operation.csn.as_bytes());
             if csn == 0 {
-                // A refresh writes contextCSN without a CSN of its own.
-                return if operation.only_context == Some(true) {
-                    Ok(())
-                } else {
-                    Err(Error::new(Code::Unproven, "an operation in the log has no CSN"))
-                };
+                if operation.only_context == Some(true) {
+                    return Ok(()); // a refresh writes contextCSN without a CSN of its own
+                }
+                return Err(Error::new(Code::Unproven, "an operation in the log has no CSN"));
             }
             if operation.start == options.until_start {
                 all.done.until.clone_from(&operation.csn);
@@ -251,14 +258,12 @@ impl Selected {
             all.seen.insert(csn, position);
             all.uuids.extend(operation.uuid.into_iter().chain(operation.new_uuid));
             if let Some(uuid) = operation.uuid.filter(|_| csn <= window) {
-                let (is_add, server) = (operation.kind == Some(Type::Add), server(&operation.csn));
                 let ends = operation.kind == Some(Type::Delete) || operation.new_uuid.is_some();
-                if let Some(uuid) = operation.new_uuid {
-                    let server = server.clone();
-                    let (is_add, ends) = (true, false);
+                let own = (uuid, operation.kind == Some(Type::Add), ends);
+                for (uuid, is_add, ends) in operation.new_uuid.map(|new| (new, true, false)).into_iter().chain([own]) {
+                    let server = server(&operation.csn);
                     all.in_window.push(WindowOperation { position, csn, server, uuid, is_add, ends });
                 }
-                all.in_window.push(WindowOperation { position, csn, server, uuid, is_add, ends });
             }
             buffer.clear();
             buffer.extend_from_slice(&position.to_be_bytes());
@@ -278,9 +283,9 @@ impl Selected {
         Ok((all, sorter))
     }
 
-    /// Finds the last operation that the database has. A running slapd writes contextCSN to it only now and then, so
-    /// the database tells by its entries: an entry has all operations up to its entryCSN, and an entry that is missing
-    /// although it existed was deleted. A server's operations reach the database in the order of their CSNs.
+    /// Finds the last operation of each server that the database has. A running slapd writes contextCSN to the database
+    /// only now and then, so the entries decide: an entry has all operations up to its entryCSN, and a missing entry
+    /// that existed was deleted. The operations of a server reach the database in the order of their CSNs.
     fn find_end(&mut self, model: &mut Model<'_>) -> Result<()> {
         self.in_window.retain(|operation| !self.rolled_back.contains(&operation.position));
         self.in_window.sort_unstable_by_key(|operation| operation.csn);
@@ -288,13 +293,13 @@ impl Selected {
         let mut missing: FxHashMap<u128, Option<(u128, &str)>> = FxHashMap::default();
         for operation in &self.in_window {
             if let Some(id) = model.find_uuid(operation.uuid) {
-                let own = model.node(id)?.entry.first("entryCSN").map(lossy).unwrap_or_default();
+                let own = model.entry_csn(id)?;
                 if server(&own) == operation.server && operation.csn <= pack(own.as_bytes()) {
                     ends.insert(operation.server.clone(), operation.csn);
                 }
                 continue;
             }
-            // Of a missing entry, the first operation tells whether it existed before the window.
+            // A missing entry existed before the window if its first operation is not an add.
             let added = operation.is_add.then_some((operation.csn, operation.server.as_str()));
             missing.entry(operation.uuid).or_insert(added);
         }
@@ -302,7 +307,7 @@ impl Selected {
             ends.get(server).is_some_and(|end| csn <= *end)
         };
         let proven = ends.clone();
-        // Each deletion that is found to be contained may show that more operations are.
+        // If the database has a deletion, it also has the operations before that, which may include further deletions.
         loop {
             let mut more = false;
             for operation in self.in_window.iter().filter(|operation| operation.ends) {
@@ -324,7 +329,7 @@ impl Selected {
                 .collect()
         };
         self.ended = deleted_by(&ends);
-        // If an entry existed only because the log lacks its addition, the deletions prove nothing.
+        // If the log lacks the add of an entry, the entry seems to have existed, and the deletions prove nothing.
         let is_wrong = |operation: &WindowOperation| {
             let named = (operation.csn, operation.server.as_str());
             let is_late = is_contained(&ends, named) && !is_contained(&proven, named);
@@ -343,13 +348,13 @@ impl Selected {
         self.contained.get(&server(csn)).is_some_and(|end| pack(csn.as_bytes()) <= *end)
     }
 
-    /// The CSN of the last operation before the one with this CSN.
+    /// Returns the CSN of the last selected operation before `csn`, or 0 if there is none.
     fn before(&self, csn: u128) -> u128 {
         self.seen.range(..csn).next_back().map_or(0, |(seen, _)| *seen)
     }
 
-    /// slapd before 2.7 logs only the first delete of a refresh (syncrepl), whose end writes contextCSN alone.
-    /// `deletes`: the latest delete of each session.
+    /// Finds deletes of a refresh (syncrepl), because slapd before 2.7 logs only the first of them. The end of a
+    /// refresh changes only contextCSN. `deletes` has the latest delete of each session.
     fn track_refresh(&mut self, operation: &Operation, deletes: &mut FxHashMap<Vec<u8>, Gap>) {
         if operation.failed {
             return;
@@ -358,13 +363,11 @@ impl Selected {
             let gap = Gap::new(operation, "a refresh may have deleted more than this".into());
             deletes.insert(operation.session.clone(), gap);
         } else if operation.only_context == Some(true) {
-            let gap = deletes.remove(&operation.session);
-            let is_covered = |gap: &Gap| {
-                let csn = if operation.csn.is_empty() { &gap.csn } else { &operation.csn };
-                self.reached.covers(csn.as_bytes())
-            };
-            let gap = gap.filter(|gap| !is_covered(gap) && is_recent(&gap.start, &operation.start));
-            self.done.gaps.extend(gap);
+            let Some(gap) = deletes.remove(&operation.session) else { return };
+            let csn = if operation.csn.is_empty() { &gap.csn } else { &operation.csn };
+            if !self.reached.covers(csn.as_bytes()) && is_recent(&gap.start, &operation.start) {
+                self.done.gaps.push(gap);
+            }
         }
     }
 
@@ -382,13 +385,13 @@ impl Selected {
         }
     }
 
-    /// slapd logs the operations of a transaction when it ends, as successful up to the one that failed. Two transactions
-    /// of one connection differ in that the operations of the second arrive after the end of the first. The order of
-    /// CSNs is used because an export may have the log entries in another order.
+    /// Finds the operations that were rolled back. slapd logs the operations of a transaction when the transaction
+    /// ends, as successful up to the operation that failed. Operations of a connection's next transaction start after
+    /// that end. They are compared in the order of CSNs, because an export may have the log entries in another order.
     fn settle_transactions(&mut self) {
         let mut steps = std::mem::take(&mut self.transactions);
         steps.sort_unstable();
-        for connection in steps.chunk_by(|one, other| one.session == other.session) {
+        for connection in steps.chunk_by(|left, right| left.session == right.session) {
             let (mut end, mut positions) = ("", Vec::new());
             for step in connection {
                 if step.start.as_str() > end {
@@ -404,7 +407,7 @@ impl Selected {
     }
 }
 
-/// An operation of a transaction. The order is that in which a connection's operations were made.
+/// An operation of a transaction. Steps are ordered by connection, then by CSN.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Step {
     session: Vec<u8>,
@@ -415,19 +418,20 @@ struct Step {
     failed: bool,
 }
 
-/// What became of an operation.
+/// The result of one operation.
 enum Outcome {
     Applied,
+    /// The database has the operation already.
     Contained,
     Gap {
         reason: String,
-        /// The last CSN up to which the log is complete; 0: only the database itself is known to be.
+        /// The CSN up to which the log is complete; 0 if only the database is known to be.
         proven: u128,
         applied: bool,
     },
 }
 
-/// An operation does not fit, and the log is complete at least up to `proven`.
+/// Returns the outcome of an operation that does not fit. The log is complete up to `proven`.
 fn misfit(reason: impl Into<String>, proven: u128) -> Outcome {
     Outcome::Gap { reason: reason.into(), proven, applied: false }
 }
@@ -438,13 +442,14 @@ struct Replay<'r, 'o> {
     model: Model<'r>,
     selected: Selected,
     done: Replayed,
-    /// For each entry of which an operation was left out: the attributes concerned; `None`: the entry as a whole.
+    /// For each entryUUID with an operation that was left out, the attributes of the operation; `None` means all.
     touched: FxHashMap<u128, Option<Vec<Vec<u8>>>>,
+    /// Whether the results are written, so that operations are only checked.
     written: bool,
 }
 
 impl Replay<'_, '_> {
-    /// Replays one operation. Returns false if the rest is not needed.
+    /// Replays one operation. Returns false if no later operation has to be replayed.
     fn step(&mut self, bytes: &[u8]) -> Result<bool> {
         let (position, bytes) = bytes.split_first_chunk().unwrap_or((&[0; 8], bytes));
         let position = u64::from_be_bytes(*position);
@@ -455,13 +460,13 @@ impl Replay<'_, '_> {
             self.write()?;
         }
         if self.written && !self.options.skip.is_empty() {
-            return Ok(false); // later operations need not fit entries that lack a change on purpose
+            return Ok(false); // later operations may not fit, because a change was left out on purpose
         }
         if self.selected.rolled_back.contains(&position) {
             self.done.failed += u64::from(!self.written);
             return Ok(true);
         }
-        // A consumer stores its contextCSN by an operation, often without any other change.
+        // A consumer stores contextCSN by an operation that often changes nothing else.
         let place = self.model.place(&operation.dn)?;
         let (context, changes): (Vec<_>, Vec<_>) = operation.changes.into_iter().partition(is_context);
         operation.changes = changes;
@@ -502,18 +507,13 @@ impl Replay<'_, '_> {
                 if applied {
                     self.count(&operation);
                 }
-                let known = tree::csn::unpack(proven);
-                let is_new = !self.is_known(&known);
-                let gap = Gap::new(&operation, reason);
-                self.done.report(gap, if is_new { proven } else { 0 }, self.selected.until);
+                let csn = tree::csn::unpack(proven);
+                let is_in_database = self.selected.reached.covers(csn.as_bytes()) || self.selected.is_contained(&csn);
+                let proven = if is_in_database { 0 } else { proven };
+                self.done.report(Gap::new(&operation, reason), proven, self.selected.until);
             }
         }
         Ok(true)
-    }
-
-    /// Whether the database has everything up to this CSN.
-    fn is_known(&self, csn: &str) -> bool {
-        self.selected.reached.covers(csn.as_bytes()) || self.selected.is_contained(csn)
     }
 
     fn count(&mut self, operation: &Operation) {
@@ -526,14 +526,14 @@ impl Replay<'_, '_> {
         self.reach(&operation.csn);
     }
 
-    /// Notes the newest CSN of a server ID.
+    /// Replaces the CSN of the same server ID in `context_csns` if `csn` is newer.
     fn reach(&mut self, csn: &str) {
-        let (own, all) = (server(csn), &mut self.done.context_csns);
-        if self.written || all.iter().any(|one| server(one) == own && one.as_str() >= csn) {
+        let (own, newest) = (server(csn), &mut self.done.context_csns);
+        if self.written || newest.iter().any(|known| server(known) == own && known.as_str() >= csn) {
             return;
         }
-        all.retain(|one| server(one) != own);
-        all.push(csn.to_owned());
+        newest.retain(|known| server(known) != own);
+        newest.push(csn.to_owned());
     }
 
     fn apply(&mut self, operation: &Operation, place: &Place, csn: u128, position: u64) -> Result<Outcome> {
@@ -563,7 +563,7 @@ impl Replay<'_, '_> {
             };
             return Ok(misfit(reason, lost));
         };
-        let own = self.entry_csn(id)?;
+        let own = self.model.entry_csn(id)?;
         let is_older = server(&own) == server(&operation.csn) && pack(own.as_bytes()) < csn;
         if operation.is_set_back() && self.selected.reached.covers(operation.csn.as_bytes()) {
             return Ok(if operation.previous.as_deref() == Some(&own) {
@@ -579,7 +579,7 @@ impl Replay<'_, '_> {
             return Ok(misfit("the entry has this change already", self.selected.before(csn)));
         }
         if csn < pack(own.as_bytes()) {
-            // The log has the two in the order in which this server made them.
+            // The log has both changes in the order in which this server applied them.
             let newer = self.selected.seen.get(&pack(own.as_bytes()));
             return Ok(if newer.is_some_and(|newer| position < *newer) {
                 Outcome::Contained
@@ -595,7 +595,7 @@ impl Replay<'_, '_> {
         }
         let has_csn = |change: &Change| change.description.eq_ignore_ascii_case(b"entryCSN");
         if operation.kind != Some(Type::Delete) && !operation.changes.iter().any(has_csn) {
-            // A message of syncrepl that renames and modifies an entry is two operations with one reqStart.
+            // syncrepl splits a message that renames and modifies an entry into two operations with the same reqStart.
             let reason = "the log lacks what else this change did";
             return Ok(misfit(reason, self.selected.before(csn)));
         }
@@ -612,7 +612,7 @@ impl Replay<'_, '_> {
         })
     }
 
-    /// An add that the database should have. An add in a transaction may have been rolled back.
+    /// Checks that the database has an entry which it should have. An add in a transaction may have been rolled back.
     fn contained_add(&self, operation: &Operation, csn: u128, position: u64) -> Outcome {
         let is_sure = !self.selected.in_transaction.contains(&position);
         let uuid = operation.uuid.filter(|uuid| is_sure && !self.selected.ended.contains(uuid));
@@ -623,26 +623,22 @@ impl Replay<'_, '_> {
         Outcome::Contained
     }
 
-    fn entry_csn(&mut self, id: u64) -> Result<String> {
-        Ok(self.model.node(id)?.entry.first("entryCSN").map(lossy).unwrap_or_default())
-    }
-
-    /// The CSN before that of the lost change, if the operation names it.
+    /// Returns the CSN before the change that the log lacks, if `reqOld` has the CSN of that change; otherwise 0.
     fn lost(&self, operation: &Operation) -> u128 {
         let previous = operation.previous.as_ref().map(|csn| pack(csn.as_bytes()));
         let lost = previous.filter(|csn| !self.selected.seen.contains_key(csn));
         lost.map_or(0, |csn| self.selected.before(csn))
     }
 
-    /// Compares the entryCSN that the entry had according to the log with the entryCSN that it has here. Returns the
-    /// reason and the last proven CSN if the log lacks a change between the two.
+    /// Compares the entry's previous entryCSN in the log with `own`, its entryCSN in the model. If the log lacks a
+    /// change between them, returns the reason and the CSN up to which the log is complete.
     fn chain(&self, operation: &Operation, own: &str) -> Option<(String, u128)> {
         let previous = operation.previous.as_deref().filter(|previous| *previous != own)?;
         let (packed, servers) = (pack(previous.as_bytes()), [previous, own].map(server));
         let is_skipped = !self.touched.is_empty() && self.selected.seen.contains_key(&packed);
         let of_others = servers.iter().any(|other| *other != server(&operation.csn));
         let is_known = self.selected.seen.contains_key(&packed) || self.selected.reached.covers(previous.as_bytes());
-        // Providers log changes of others in the order of their arrival, which differs from that of the CSNs.
+        // A provider logs changes of other providers in the order of their arrival, not in that of the CSNs.
         if is_skipped || of_others && is_known {
             return None;
         }
@@ -660,7 +656,7 @@ impl Replay<'_, '_> {
         }
         let uuid = uuid_of(&entry);
         if let Some(id) = uuid.and_then(|uuid| self.model.find_uuid(uuid)).or(named) {
-            let own = self.entry_csn(id)?;
+            let own = self.model.entry_csn(id)?;
             let is_same = uuid_of(&self.model.node(id)?.entry) == uuid;
             let reason = if is_same { "the entry exists" } else { "another entry has this DN" };
             return Ok(misfit(reason, pack(own.as_bytes())));
@@ -724,7 +720,7 @@ impl Replay<'_, '_> {
 
     // --- the results ---
 
-    /// Writes the state of this moment.
+    /// Writes the changed and deleted entries.
     fn write(&mut self) -> Result<()> {
         self.written = true;
         let Options { changed, deleted, .. } = self.options;
@@ -744,27 +740,21 @@ impl Replay<'_, '_> {
         entries.flush().in_file(Some(changed))?;
         uuids.flush().in_file(Some(deleted))
     }
-
-    fn finish(mut self) -> Result<Replayed> {
-        if !self.written {
-            self.write()?;
-        }
-        Ok(self.done)
-    }
 }
 
-/// Whether the second reqStart is less than an hour after the first one; near midnight, less than a day.
-fn is_recent(one: &str, other: &str) -> bool {
+/// Whether the reqStart `end` is less than an hour after `start`. If `end` is in the first hour of a day, the limit is
+/// a day. Times are compared as decimal numbers `YYYYmmddHHMMSSffffff`.
+fn is_recent(start: &str, end: &str) -> bool {
     let time = |start: &str| pack(format!("{start}#000000#000#000000").as_bytes()) >> 60;
-    let passed = time(other).saturating_sub(time(one));
-    passed < if other.get(8..10) == Some("00") { 1_000_000_000_000 } else { 10_000_000_000 }
+    let passed = time(end).saturating_sub(time(start));
+    passed < if end.get(8..10) == Some("00") { 1_000_000_000_000 } else { 10_000_000_000 }
 }
 
 fn is_context(change: &Change) -> bool {
     change.description.eq_ignore_ascii_case(b"contextCSN")
 }
 
-/// The attributes that a modify operation changes, in lower case, without options.
+/// Returns the attributes that an operation changes, in lower case and without options, except [`ALWAYS`].
 fn attributes_of(operation: &Operation) -> Vec<Vec<u8>> {
     let base = |change: &Change| {
         let description = change.description.split(|byte| *byte == b';').next().unwrap_or_default();

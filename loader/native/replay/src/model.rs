@@ -8,7 +8,7 @@ use lmdbfile::{Reader, TableReader};
 use rustc_hash::FxHashMap;
 use schema::{Description, Dn, Rdn, Schema};
 
-use crate::entry::{Entry, Misfit, Value};
+use crate::entry::{Entry, Value};
 use crate::operation::{Change, Kind};
 
 /// An entry that an operation named.
@@ -17,17 +17,17 @@ pub struct Node {
     normal: Box<[u8]>,
     pretty: Box<[u8]>,
     pub entry: Entry,
-    /// Whether the file has the entry, and with which entryUUID.
+    /// Whether the database file has the entry, and the entryUUID there.
     stored: bool,
     uuid: Option<u128>,
     deleted: bool,
     changed: bool,
 }
 
-/// A DN in the database's tree.
+/// A DN within a suffix of the database.
 pub struct Place {
     dn: Dn,
-    /// The normalised RDNs from the suffix down. The suffix is the first one.
+    /// The normalised suffix, then the normalised RDNs below the suffix, from the top down.
     steps: Vec<Vec<u8>>,
 }
 
@@ -35,14 +35,15 @@ pub struct Model<'r> {
     schema: &'r Schema,
     id2e: TableReader<'r>,
     dn2i: TableReader<'r>,
-    /// Attribute descriptions by their number in ad2i, from 1; `None` if the schema lacks the attribute.
+    /// Attribute descriptions by their number in ad2i, from 1; `None` if the attribute is not in the schema.
     descriptions: Vec<Option<Rc<Description>>>,
     /// The normal form and the number of RDNs of each suffix.
     suffixes: Vec<(Vec<u8>, usize)>,
     nodes: FxHashMap<u64, Node>,
-    /// Children that the replay added (`Some`) or took away (`None`), by parent and normalised RDN.
+    /// Children that the replay added (`Some`) or removed (`None`), by the parent's ID and the normalised RDN.
     children: FxHashMap<(u64, Box<[u8]>), Option<u64>>,
     by_uuid: FxHashMap<u128, u64>,
+    /// The ID of the next added entry.
     next: u64,
 }
 
@@ -77,7 +78,7 @@ impl<'r> Model<'r> {
         })
     }
 
-    /// Returns the place of a DN, or `None` if it is outside the database's tree. A DN that cannot be read is refused.
+    /// Parses a DN. Returns `None` if the DN is within no suffix of the database, and an error if it is invalid.
     pub fn place(&self, dn: &[u8]) -> Result<Option<Place>> {
         let dn = self.schema.dn(dn).with_code(Code::Unproven)?;
         let normals: Vec<_> = dn.rdns.iter().map(|rdn| rdn.normal.clone()).collect();
@@ -108,12 +109,12 @@ impl<'r> Model<'r> {
         Ok(Some(at))
     }
 
-    /// Returns the ID of the entry in this place.
+    /// Returns the ID of the entry with this DN.
     pub fn find(&self, place: &Place) -> Result<Option<u64>> {
         self.walk(&place.steps)
     }
 
-    /// Returns whether the entry is in this place. This is cheaper than to find the place's entry.
+    /// Returns whether the entry has this DN. This is faster than [`Self::find`], which searches dn2i.
     pub fn is_at(&mut self, id: u64, place: &Place) -> Result<bool> {
         let mut at = id;
         for step in place.steps.iter().rev() {
@@ -125,7 +126,7 @@ impl<'r> Model<'r> {
         Ok(at == 0)
     }
 
-    /// Returns the ID of an entry that the replay has met or located.
+    /// Returns the ID of the entry with this entryUUID, if the replay has read, added or located the entry.
     pub fn find_uuid(&self, uuid: u128) -> Option<u64> {
         self.by_uuid.get(&uuid).copied()
     }
@@ -142,20 +143,19 @@ impl<'r> Model<'r> {
     fn load(&self, id: u64) -> Result<Node> {
         let key = id.to_ne_bytes();
         let record = self.dn2i.get(&key)?.ok_or_else(|| damaged(id))?;
-        let place = dn2i::read(&record).ok_or_else(|| damaged(id))?;
+        let node = dn2i::read(&record).ok_or_else(|| damaged(id))?;
         let blob = Rc::from(self.id2e.get(&key)?.ok_or_else(|| damaged(id))?);
         let mut entry = Entry::default();
         for attribute in id2e::read(&blob).ok_or_else(|| damaged(id))?.attributes {
             let description = self.descriptions.get(attribute.number as usize).and_then(Option::as_ref);
             let description = description.filter(|_| !attribute.apart).ok_or_else(|| {
-                let what = "has an attribute that the schema lacks, or values in id2v";
-                Error::new(Code::Unproven, format!("entry {id} {what}"))
+                let message = format!("entry {id} has an attribute that the schema lacks, or values in id2v");
+                Error::new(Code::Unproven, message)
             })?;
             entry.push(description, attribute.values.into_iter().map(|part| Value::part(&blob, part)));
         }
-        let (normal, pretty, parent) = (place.normal.into(), place.pretty.into(), place.id);
-        let (uuid, stored) = (uuid_of(&entry), true);
-        Ok(Node { parent, normal, pretty, entry, stored, uuid, deleted: false, changed: false })
+        let (normal, pretty, uuid) = (node.normal.into(), node.pretty.into(), uuid_of(&entry));
+        Ok(Node { parent: node.id, normal, pretty, entry, stored: true, uuid, deleted: false, changed: false })
     }
 
     pub fn touch(&mut self, id: u64) -> Result<&mut Entry> {
@@ -164,8 +164,8 @@ impl<'r> Model<'r> {
         Ok(&mut node.entry)
     }
 
-    /// Adds an entry in a free place. The result is `Err` with the reason if its parent is missing.
-    pub fn add(&mut self, place: &Place, entry: Entry) -> Result<std::result::Result<(), Misfit>> {
+    /// Adds an entry with a DN that no entry has. The inner result is the reason if the parent is missing.
+    pub fn add(&mut self, place: &Place, entry: Entry) -> Result<std::result::Result<(), String>> {
         let Place { dn, steps } = place;
         let Some((normal, above)) = steps.split_last() else { return Ok(Ok(())) };
         let Some(parent) = self.walk(above)? else {
@@ -177,8 +177,7 @@ impl<'r> Model<'r> {
         self.children.insert((parent, normal.as_slice().into()), Some(id));
         self.by_uuid.extend(uuid_of(&entry).map(|uuid| (uuid, id)));
         let (normal, pretty) = (normal.as_slice().into(), pretty.into());
-        let (stored, uuid, deleted, changed) = (false, None, false, true);
-        let node = Node { parent, normal, pretty, entry, stored, uuid, deleted, changed };
+        let node = Node { parent, normal, pretty, entry, stored: false, uuid: None, deleted: false, changed: true };
         self.nodes.insert(id, node);
         Ok(Ok(()))
     }
@@ -186,20 +185,21 @@ impl<'r> Model<'r> {
     pub fn delete(&mut self, id: u64) -> Result<()> {
         let node = self.node(id)?;
         node.deleted = true;
-        let (place, uuid) = ((node.parent, node.normal.clone()), uuid_of(&node.entry));
-        self.children.insert(place, None);
+        let (key, uuid) = ((node.parent, node.normal.clone()), uuid_of(&node.entry));
+        self.children.insert(key, None);
         uuid.map(|uuid| self.by_uuid.remove(&uuid));
         Ok(())
     }
 
-    /// Moves an entry, and changes its naming attributes as slapd does (`slap_modrdn2mods`).
+    /// Moves an entry, and changes its naming attributes as slapd does (`slap_modrdn2mods`). The inner result is the
+    /// reason if the operation does not fit the entries.
     pub fn rename(
         &mut self,
         id: u64,
         new_rdn: &[u8],
         superior: Option<&[u8]>,
         deletes_old: bool,
-    ) -> Result<std::result::Result<(), Misfit>> {
+    ) -> Result<std::result::Result<(), String>> {
         let schema = self.schema;
         let parent = match superior {
             None => self.node(id)?.parent,
@@ -220,8 +220,8 @@ impl<'r> Model<'r> {
             return Ok(Err("an entry with the new DN exists".into()));
         }
         let node = self.node(id)?;
-        let (old_place, old) = ((node.parent, node.normal.clone()), node.pretty.clone());
-        let old = schema.rdn(&old).with_code(Code::Unproven)?;
+        let old_key = (node.parent, node.normal.clone());
+        let old = schema.rdn(&node.pretty).with_code(Code::Unproven)?;
         let change = |kind: Kind, ava: &schema::Ava| Change {
             description: schema.get(ava.attribute).name.as_bytes().into(),
             kind,
@@ -230,14 +230,14 @@ impl<'r> Model<'r> {
         let removed = old.avas.iter().rev().filter(|_| deletes_old).map(|ava| change(Kind::Delete, ava));
         let added = rdn.avas.iter().rev().map(|ava| change(Kind::Add, ava));
         for change in removed.chain(added) {
-            if let Err(misfit) = node.entry.apply(schema, &change, true, false) {
-                return Ok(Err(misfit));
+            if let Err(reason) = node.entry.apply(schema, &change, true, false) {
+                return Ok(Err(reason));
             }
         }
         let Rdn { pretty, normal, .. } = rdn;
         (node.parent, node.normal, node.pretty) = (parent, normal.as_slice().into(), pretty.into());
         node.changed = true;
-        self.children.insert(old_place, None);
+        self.children.insert(old_key, None);
         self.children.insert((parent, normal.into()), Some(id));
         Ok(Ok(()))
     }
@@ -251,9 +251,15 @@ impl<'r> Model<'r> {
         if is_parent { Err(Error::new(Code::Unproven, message)) } else { Ok(()) }
     }
 
-    /// Notes the entryUUID of an entry.
+    /// Records the entryUUID of an entry.
     pub fn identify(&mut self, id: u64, uuid: Option<u128>) {
         self.by_uuid.extend(uuid.map(|uuid| (uuid, id)));
+    }
+
+    /// Returns the entryCSN of an entry, or an empty string if it has none.
+    pub fn entry_csn(&mut self, id: u64) -> Result<String> {
+        let csn = self.node(id)?.entry.first("entryCSN").unwrap_or_default();
+        Ok(String::from_utf8_lossy(csn).into_owned())
     }
 
     fn dn(&self, id: u64) -> Result<Vec<u8>> {
@@ -279,7 +285,7 @@ impl<'r> Model<'r> {
     }
 
     /// Calls `changed` with the LDIF of each changed or added entry, and `deleted` with the entryUUID of each deleted
-    /// entry that the file has. The order of IDs puts a new parent before its children.
+    /// entry that the database file has. The order is that of IDs, so that a new parent comes before its children.
     pub fn results(
         &mut self,
         mut changed: impl FnMut(&[u8]) -> Result<()>,
@@ -294,7 +300,7 @@ impl<'r> Model<'r> {
                 node.uuid.map_or(Ok(()), &mut deleted)?;
             } else if node.changed {
                 if node.stored && node.uuid != uuid_of(&node.entry) {
-                    self.require_childless(id)?; // to replication, it is another entry in its place
+                    self.require_childless(id)?; // for replication, another entry has replaced this entry
                     node.uuid.map_or(Ok(()), &mut deleted)?;
                 }
                 text.clear();

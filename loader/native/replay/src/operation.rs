@@ -4,9 +4,9 @@ use common::{Code, Error, Result};
 use ldif::Record;
 use tree::csn::{pack, sid};
 
-/// The control with which an operation belongs to a transaction (RFC 5805), as reqControls shows it.
+/// OID of the control of an operation in a transaction (RFC 5805), as in reqControls.
 const TRANSACTION: &[u8] = b"1.3.6.1.1.21.2";
-/// The control for which existing values to add, and missing values to delete, are no errors.
+/// OID of the control Permissive Modify: values to add may exist, and values to delete may be missing.
 const PERMISSIVE: &[u8] = b"1.2.840.113556.1.4.1413";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Change {
 
 /// A logged write. `csn` is the entryCSN of the log entry.
 #[derive(Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact that the log tells")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a field of the log entry")]
 pub struct Operation {
     pub kind: Option<Type>,
     pub csn: String,
@@ -53,9 +53,9 @@ pub struct Operation {
     pub dn: Vec<u8>,
     pub uuid: Option<u128>,
     pub changes: Vec<Change>,
-    /// The new entryUUID, if a modify operation replaces it, for which it needs the control relax.
+    /// The new entryUUID, if a modify operation with the control relax replaces the entryUUID.
     pub new_uuid: Option<u128>,
-    /// Whether it changes nothing but contextCSN; `None` if it changes nothing.
+    /// Whether the operation changes only contextCSN; `None` if the operation changes no attribute.
     pub only_context: Option<bool>,
     pub new_rdn: Vec<u8>,
     pub delete_old_rdn: bool,
@@ -94,7 +94,15 @@ impl Operation {
                 b"reqsession" => read.session = value.into_owned(),
                 b"reqauthzid" => read.author = text(&value),
                 b"reqresult" => read.failed = *value != *b"0",
-                b"reqtype" => read.kind = type_of(&value),
+                b"reqtype" => {
+                    read.kind = match &*value {
+                        b"add" => Some(Type::Add),
+                        b"modify" => Some(Type::Modify),
+                        b"modrdn" => Some(Type::Rename),
+                        b"delete" => Some(Type::Delete),
+                        _ => None,
+                    }
+                }
                 b"reqdn" => read.dn = value.into_owned(),
                 b"reqentryuuid" => read.uuid = uuid_of(&value),
                 b"reqmod" => read.change(&value, &mut is_new)?,
@@ -119,7 +127,7 @@ impl Operation {
         Ok(read)
     }
 
-    /// Whether an earlier change of the entry has a later CSN of the same server, whose clock was then set back.
+    /// Whether an earlier change of the entry has a later CSN of the same server. The server's clock was then set back.
     pub fn is_set_back(&self) -> bool {
         let Some(previous) = self.previous.as_ref().map(String::as_bytes) else { return false };
         pack(previous) > pack(self.csn.as_bytes()) && sid(previous) == sid(self.csn.as_bytes())
@@ -129,12 +137,10 @@ impl Operation {
         Error::new(Code::Unproven, format!("reqMod of the change {} cannot be read", self.start))
     }
 
-    /// Reads a value of reqMod: `DESCRIPTION:OPERATOR[ VALUE]`. Adjacent values of one attribute and operator are one
-    /// change, unless the value `:` separates them.
+    /// Reads a value of reqMod: `DESCRIPTION:OPERATOR[ VALUE]`. Adjacent values of one attribute and operator form one
+    /// change, unless a value without an operator separates them.
     fn change(&mut self, text: &[u8], is_new: &mut bool) -> Result<()> {
-        let Some(colon) = text.iter().position(|byte| *byte == b':') else {
-            return Err(self.unreadable());
-        };
+        let colon = text.iter().position(|byte| *byte == b':').ok_or_else(|| self.unreadable())?;
         let (description, rest) = (&text[..colon], &text[colon + 1..]);
         let Some((operator, rest)) = rest.split_first() else {
             *is_new = true;
@@ -165,14 +171,4 @@ impl Operation {
 
 fn uuid_of(text: &[u8]) -> Option<u128> {
     values::uuid::octets(text).map(u128::from_be_bytes)
-}
-
-fn type_of(text: &[u8]) -> Option<Type> {
-    match text {
-        b"add" => Some(Type::Add),
-        b"modify" => Some(Type::Modify),
-        b"modrdn" => Some(Type::Rename),
-        b"delete" => Some(Type::Delete),
-        _ => None,
-    }
 }

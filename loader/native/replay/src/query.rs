@@ -11,28 +11,30 @@ use tree::csn::pack;
 use crate::Selected;
 use crate::operation::{Operation, Type};
 
-/// Which operations to find. `since` and `until` are CSNs, and are part of the range. If a log entry has the reqStart
-/// `since_start` or `until_start`, its CSN replaces the bound.
+/// Which operations to find. `since` and `until` are the first and the last CSN of the range. The CSN of a log entry
+/// with the reqStart `since_start` or `until_start` replaces that bound.
 #[derive(Debug, Clone)]
 pub struct Query {
     pub since: String,
     pub since_start: String,
     pub until: String,
     pub until_start: String,
-    /// DNs of subtrees; empty: the whole log.
+    /// DNs of subtrees; none means the whole log.
     pub bases: Vec<String>,
-    /// reqAuthzID; `None`: anybody.
+    /// reqAuthzID; `None` means any author.
     pub author: Option<String>,
-    /// Finds only the last operations, as many as this. 0: all, and the later ones that may depend on them.
+    /// Maximum number of operations, of which the last are found. 0 means all operations, and later operations that may
+    /// depend on them.
     pub last: usize,
 }
 
-/// The LDIF records of operations in the order of their CSNs. `matching` has a value for each: false if the operation
-/// does not match, but comes later and may concern the same entries. `log_start` is the oldest CSN in the log.
 #[derive(Debug, Default)]
 pub struct Found {
+    /// The LDIF records of operations in the order of their CSNs.
     pub text: Vec<u8>,
+    /// For each record, whether the operation matches. Other operations come later and may concern the same entries.
     pub matching: Vec<bool>,
+    /// The oldest CSN in the log.
     pub log_start: String,
 }
 
@@ -43,7 +45,7 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
     let (mut since, mut until) = (pack(query.since.as_bytes()), pack(query.until.as_bytes()));
     let mut transactions = Selected::default();
     let (mut related, mut position) = (Related::default(), 0_u64);
-    let mut found = BTreeMap::new();
+    let mut records = BTreeMap::new();
     let mut log_start = String::new();
     let mut select = |record: &Record<'_>| {
         let operation = Operation::read(record, false)?;
@@ -74,9 +76,9 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
         } else if !matches && (query.last > 0 || !related.has(&operation, &names)) {
             return Ok(());
         }
-        found.insert((csn, position), (matches, record.bytes.to_vec()));
-        if query.last > 0 && found.len() > query.last {
-            found.pop_first();
+        records.insert((csn, position), (matches, record.bytes.to_vec()));
+        if query.last > 0 && records.len() > query.last {
+            records.pop_first();
         }
         Ok(())
     };
@@ -85,7 +87,7 @@ pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Foun
     }
     transactions.settle_transactions();
     let mut done = Found { log_start, ..Found::default() };
-    for ((csn, position), (matches, bytes)) in found {
+    for ((csn, position), (matches, bytes)) in records {
         if csn >= since && !transactions.rolled_back.contains(&position) {
             done.text.extend(bytes);
             done.text.extend(b"\n\n");
@@ -110,7 +112,7 @@ fn names(operation: &Operation) -> Vec<Vec<u8>> {
     names
 }
 
-/// Returns the key of a DN, and those of all DNs above it; the last is empty.
+/// Returns the key of a DN, then the keys of all DNs above it. The last key is empty.
 fn above(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(key), |key| {
         let comma = key.iter().position(|byte| *byte == b',');
@@ -118,11 +120,13 @@ fn above(key: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What the matching operations concern: entryUUIDs, DNs with those above them, and the DNs of added entries.
+/// The entries that the matching operations concern.
 #[derive(Debug, Default)]
 struct Related {
     uuids: FxHashSet<u128>,
+    /// Keys of their DNs, and of all DNs above.
     names: FxHashSet<Vec<u8>>,
+    /// Keys of the DNs of added entries.
     added: FxHashSet<Vec<u8>>,
 }
 
@@ -139,7 +143,7 @@ impl Related {
         }
     }
 
-    /// Returns whether the operation may concern an entry of these, or one above or below. A rename always may.
+    /// Returns whether the operation may concern one of the entries, or an entry above or below. A rename always may.
     fn has(&self, operation: &Operation, names: &[Vec<u8>]) -> bool {
         operation.uuid.is_some_and(|uuid| self.uuids.contains(&uuid))
             || match operation.kind {
