@@ -1,9 +1,10 @@
-//! Describes a kind of entries as a table of the template: its attributes with texts, frequencies and counts.
+//! Describes a kind of entries for the template: its attributes with texts, frequencies and counts.
 
 use common::Result;
 
+use crate::LEAST_SEEN;
 use crate::schemes::{is_certificate, is_made_by_servers, is_signed, structural};
-use crate::shapes::{LEAST_SEEN, SampledEntries, shapes};
+use crate::shapes::{SampledEntries, shapes};
 use crate::statistics::{Attribute, Kind};
 use crate::template::{Choice, Registry, decimal};
 use crate::text::{Subject, text, unique};
@@ -15,19 +16,18 @@ use crate::value::{ValueKind, hash_lengths, sort};
 pub struct DescribeContext<'a> {
     /// The RDN types of the suffix.
     pub root: String,
-    /// The name of the kind at each path.
+    /// The path and the name of each kind, by descending number of entries.
     pub kinds: &'a [(String, String)],
     pub registry: &'a mut Registry,
 }
 
-/// A kind as described in the template, except for its parent.
+/// What the template says about a kind, except for its count and its parent.
 #[derive(Default)]
 pub struct Described {
     pub rdn: Vec<String>,
     pub structural: Option<String>,
-    /// When the entries were created.
     pub created: Option<Created>,
-    /// Values that several attributes contain.
+    /// Name and text of each value that several attributes contain.
     pub values: Vec<(String, String)>,
     pub attributes: Vec<Line>,
 }
@@ -42,8 +42,9 @@ pub struct Created {
 
 pub struct Line {
     pub name: String,
-    /// The texts; if there are two, the first one is for the naming value.
+    /// The texts. If there are two, the first text is for the value in the RDN.
     pub texts: Vec<Item>,
+    /// A comment for the reader of the template; may be empty.
     pub note: String,
 }
 
@@ -51,7 +52,7 @@ pub struct Line {
 pub struct Item {
     pub text: String,
     pub chance: f64,
-    /// A histogram of the number of values; empty if every entry has one.
+    /// A histogram of the number of values; empty if every entry with the attribute has one value.
     pub count: String,
 }
 
@@ -64,73 +65,77 @@ impl Item {
 struct Describing<'a, 'm> {
     kind: &'a Kind,
     name: &'a str,
-    columns: SampledEntries,
-    /// Attribute names by number, as spelled in the source.
+    sample: SampledEntries,
+    /// The name of each attribute of the sample, as spelled in the source.
     names: &'a [String],
-    /// Earlier attributes whose values later attributes may repeat.
+    /// Numbers of the attributes whose values later attributes may repeat.
     earlier: Vec<usize>,
     context: &'a mut DescribeContext<'m>,
 }
 
-pub fn describe(grown: &PlacedKind<'_>, name: &str, context: &mut DescribeContext<'_>) -> Result<Described> {
-    let kind = grown.kind;
-    let columns = SampledEntries::of(kind)?;
+pub fn describe(placed: &PlacedKind<'_>, name: &str, context: &mut DescribeContext<'_>) -> Result<Described> {
+    let kind = placed.kind;
+    let sample = SampledEntries::of(kind)?;
     let spelled = |lower: &String| kind.attributes[lower.as_str()].spelling.to_string();
-    let names: Vec<String> = columns.names.iter().map(spelled).collect();
-    let mut work = Describing { kind, name, columns, names: &names, earlier: Vec::new(), context };
-    Ok(work.all(grown.key.path.split(',').next().unwrap_or_default()))
+    let names: Vec<String> = sample.names.iter().map(spelled).collect();
+    let mut describing = Describing { kind, name, sample, names: &names, earlier: Vec::new(), context };
+    Ok(describing.all(placed.key.path.split(',').next().unwrap_or_default()))
 }
 
 impl<'a> Describing<'a, '_> {
     /// Describes the kind. `rdn` has the naming attribute types, joined by `+`.
     fn all(&mut self, rdn: &str) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
-        let mut found = Described { structural: self.structural(), created: self.created(), ..Described::default() };
+        let mut described =
+            Described { structural: self.structural(), created: self.created(), ..Described::default() };
         for name in rdn.split('+') {
             let number = self.number(name);
             let spelled = number.map_or(name, |number| &self.names[number]).to_owned();
-            found.rdn.push(spelled.clone());
+            described.rdn.push(spelled.clone());
             lines.push((number.unwrap_or(usize::MAX), self.naming(number, spelled)));
         }
         for number in self.order() {
-            if lines.iter().all(|(done, _)| *done != number) {
+            if lines.iter().all(|(described, _)| *described != number) {
                 lines.extend(self.line(number).map(|line| (number, line)));
             }
         }
-        self.share(&mut lines, &mut found);
-        found.attributes = lines.into_iter().map(|(_, line)| line).collect();
-        found.attributes.sort_by_key(|line| line.name.to_ascii_lowercase());
-        found
+        described.values = self.name_repeated_values(&mut lines);
+        described.attributes = lines.into_iter().map(|(_, line)| line).collect();
+        described.attributes.sort_by_key(|line| line.name.to_ascii_lowercase());
+        described
     }
 
+    /// Returns the number of an attribute in the sample.
     fn number(&self, name: &str) -> Option<usize> {
-        self.columns.names.iter().position(|known| known == name)
+        self.sample.names.iter().position(|known| known == name)
     }
 
     fn attribute(&self, number: usize) -> &'a Attribute {
-        &self.kind.attributes[self.columns.names[number].as_str()]
+        &self.kind.attributes[self.sample.names[number].as_str()]
     }
 
-    /// Orders the attributes so that simple ones come before those that may repeat them.
+    /// Returns the numbers of the attributes by the mean number of tokens in their values, because values with many
+    /// tokens may repeat values with few tokens.
     fn order(&self) -> Vec<usize> {
-        const LOOKED_AT: usize = 100;
+        const MOST_EXAMINED: usize = 100;
         let mut tokens = Vec::new();
         let mut size = |number: usize| {
             let tokens = self
-                .columns
+                .sample
                 .values(number)
-                .take(LOOKED_AT)
+                .take(MOST_EXAMINED)
                 .map(|value| token::shape(value, &mut tokens).map_or(token::MOST_TOKENS, |_| tokens.len()));
-            tokens.sum::<usize>() * 10 / self.columns.values(number).take(LOOKED_AT).count().max(1)
+            tokens.sum::<usize>() * 10 / self.sample.values(number).take(MOST_EXAMINED).count().max(1)
         };
-        let mut order: Vec<_> = (0..self.columns.names.len()).map(|number| (size(number), number)).collect();
+        let mut order: Vec<_> = (0..self.sample.names.len()).map(|number| (size(number), number)).collect();
         order.sort_unstable();
         order.into_iter().map(|(_, number)| number).collect()
     }
 
+    /// Describes objectClass, from the first entry of the sample: all entries of a kind have the same classes.
     fn classes(&self) -> Line {
         let number = self.number("objectclass");
-        let row = number.and_then(|number| self.columns.rows.first().map(|row| &row[number]));
+        let row = number.and_then(|number| self.sample.rows.first().map(|row| &row[number]));
         let fits =
             |text: &&String| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
         let texts = row.into_iter().flatten().filter(fits);
@@ -138,26 +143,26 @@ impl<'a> Describing<'a, '_> {
         Line { name: "objectClass".to_owned(), texts, note: String::new() }
     }
 
-    /// Returns the structuralObjectClass of the entries, or else the structural class known from their object classes.
+    /// Returns the structuralObjectClass of the entries if they state it, otherwise a well-known structural class.
     fn structural(&self) -> Option<String> {
         let classes = self.classes();
         let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
         let stated = self.number("structuralobjectclass");
-        let stated = stated.and_then(|number| self.columns.values(number).next());
+        let stated = stated.and_then(|number| self.sample.values(number).next());
         let stated = stated.filter(|stated| classes.iter().any(|class| class.eq_ignore_ascii_case(stated)));
-        stated.or_else(|| structural(&classes)).map(str::to_owned)
+        stated.or_else(|| Some(structural(&classes)?.1)).map(str::to_owned)
     }
 
-    /// Derives the period of creation from createTimestamp; if hundreds of entries share a time, a load created them.
+    /// Derives the period of creation from createTimestamp. If there are fewer times than a tenth of the entries, one
+    /// load created all entries.
     fn created(&self) -> Option<Created> {
-        const OF_ONE_LOAD: u64 = 10;
+        const ENTRIES_PER_TIME: u64 = 10;
         let number = self.number("createtimestamp")?;
-        let values: Vec<&str> = self.columns.values(number).collect();
+        let values: Vec<&str> = self.sample.values(number).collect();
         let ValueKind::Time { first, last } = sort(&values, &self.context.root) else {
             return None;
         };
-        let times = &self.attribute(number).distinct;
-        let at_once = times.estimate() * OF_ONE_LOAD < self.kind.entries;
+        let at_once = self.attribute(number).distinct.estimate() * ENTRIES_PER_TIME < self.kind.entries;
         Some(Created { first, last, at_once })
     }
 
@@ -167,22 +172,22 @@ impl<'a> Describing<'a, '_> {
             let texts = vec![Item::once("{number}".to_owned(), 1.0)];
             return Line { name, texts, note: String::new() };
         };
-        let found = shapes(&self.columns, number, &self.earlier);
+        let shapes = shapes(&self.sample, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
-        let generated = unique(&found, &subject, self.context.registry);
+        let mut texts = vec![Item::once(unique(&shapes, &subject, self.context.registry), 1.0)];
         self.offer(number);
-        let mut texts = vec![Item::once(generated, 1.0)];
-        let more = self.attribute(number).values.saturating_sub(self.kind.entries);
-        if more >= LEAST_SEEN {
-            let text = text(&found, &Subject { single: false, ..subject }, self.context.registry);
-            texts.push(Item::once(text, share(more, self.kind.entries).min(1.0)));
+        let others = self.attribute(number).values.saturating_sub(self.kind.entries);
+        if others >= LEAST_SEEN {
+            let text = text(&shapes, &Subject { single: false, ..subject }, self.context.registry);
+            texts.push(Item::once(text, share(others, self.kind.entries).min(1.0)));
         }
         Line { name, texts, note: self.frequency(number) }
     }
 
+    /// Describes an attribute, unless the template must not have it.
     fn line(&mut self, number: usize) -> Option<Line> {
-        let name = self.columns.names[number].as_str();
+        let name = self.sample.names[number].as_str();
         let Attribute { entries, values, binary, counts, .. } = self.attribute(number);
         if *entries < LEAST_SEEN || is_made_by_servers(name) || is_signed(name) {
             return None;
@@ -196,8 +201,9 @@ impl<'a> Describing<'a, '_> {
         Some(Line { name: self.names[number].clone(), texts, note: self.frequency(number) })
     }
 
+    /// Returns the name of the attribute's shape, which is also the prefix of its vocabularies.
     fn stem(&self, number: usize) -> String {
-        format!("{}-{}", self.name, self.columns.names[number].replace([';', '.'], "-"))
+        format!("{}-{}", self.name, self.sample.names[number].replace([';', '.'], "-"))
     }
 
     fn subject<'s>(&self, number: usize, stem: &'s str) -> Subject<'s>
@@ -214,6 +220,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
+    /// Returns the comment about the attribute.
     fn frequency(&self, number: usize) -> String {
         let attribute = self.attribute(number);
         let share = decimal(share(attribute.entries, self.kind.entries) * 100.0, 1);
@@ -223,9 +230,9 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Returns the template text for the values of attribute `number`; their kind decides on the tag.
+    /// Returns the template text for the values of attribute `number`.
     fn text(&mut self, number: usize) -> String {
-        let values: Vec<&str> = self.columns.values(number).collect();
+        let values: Vec<&str> = self.sample.values(number).collect();
         if values.is_empty() {
             // All values were too long to be kept.
             let lengths = &self.attribute(number).lengths;
@@ -246,17 +253,17 @@ impl<'a> Describing<'a, '_> {
     }
 
     fn shaped(&mut self, number: usize) -> String {
-        let found = shapes(&self.columns, number, &self.earlier);
+        let shapes = shapes(&self.sample, number, &self.earlier);
         let stem = self.stem(number);
         let subject = self.subject(number, &stem);
-        let generated = text(&found, &subject, self.context.registry);
+        let text = text(&shapes, &subject, self.context.registry);
         if subject.single && self.attribute(number).entries * 1000 >= self.kind.entries * 999 {
             self.offer(number);
         }
-        generated
+        text
     }
 
-    /// Returns a text for a hash of the scheme's length. If the scheme can be generated, the entry's name is hashed.
+    /// Returns the tag `ssha` of the entry's name for the scheme SSHA, and random characters for any other scheme.
     fn password(&self, scheme: &'static str, values: &[&str]) -> String {
         let lengths = hash_lengths(values);
         match self.earlier.first() {
@@ -270,23 +277,24 @@ impl<'a> Describing<'a, '_> {
     /// Returns a text for the DN of an entry of the kind to which most values refer.
     fn dn(&self, paths: &[(String, usize)]) -> String {
         let kinds = self.context.kinds;
-        let found = paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
-        match found.or(kinds.first()) {
+        let kind = paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
+        match kind.or(kinds.first()) {
             Some((_, kind)) => format!("{{dn:{kind}}}"),
             None => "{suffix}".to_owned(),
         }
     }
 
+    /// Returns a text for binary values: their length is drawn uniformly, with the least and the mean length of the
+    /// source.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "lengths")]
     fn binary(&self, number: usize) -> String {
         let lengths = &self.attribute(number).lengths;
         let (least, mean) = (lengths.least().max(1), lengths.mean().round() as u64);
-        let is_certificate = is_certificate(&self.columns.names[number]);
-        let tag = if is_certificate { "certificate" } else { "bytes" };
+        let tag = if is_certificate(&self.sample.names[number]) { "certificate" } else { "bytes" };
         format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
     }
 
-    /// Offers this attribute to later ones that may repeat it, unless its name cannot be in a text.
+    /// Lets later attributes repeat this attribute, unless its name cannot be the name of a tag.
     fn offer(&mut self, number: usize) {
         let name = &self.names[number];
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -295,8 +303,9 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Turns attributes that others repeat into named values of the entry.
-    fn share(&self, lines: &mut [(usize, Line)], found: &mut Described) {
+    /// Replaces the texts of attributes that other texts repeat by named values, and returns these.
+    fn name_repeated_values(&self, lines: &mut [(usize, Line)]) -> Vec<(String, String)> {
+        let mut values = Vec::new();
         for &number in &self.earlier {
             let name = &self.names[number];
             let tags = [format!("{{{name}}}"), format!("{{ascii:{name}}}"), format!("{{ssha:{name}}}")];
@@ -306,11 +315,12 @@ impl<'a> Describing<'a, '_> {
             if !shaped.any(|(text, _)| named(text)) && !items.any(|item| named(&item.text)) {
                 continue;
             }
-            if let Some((_, line)) = lines.iter_mut().find(|(one, _)| *one == number) {
+            if let Some((_, line)) = lines.iter_mut().find(|(other, _)| *other == number) {
                 let text = std::mem::replace(&mut line.texts[0].text, format!("{{{name}}}"));
-                found.values.push((name.clone(), text));
+                values.push((name.clone(), text));
             }
         }
+        values
     }
 }
 

@@ -1,11 +1,13 @@
 //! Histograms with growing buckets: one for each number up to 64, then eight for each power of two.
 
+use crate::LEAST_SEEN;
+
 const EXACT: u64 = 64;
+/// The logarithm of `EXACT`.
 const FIRST_DOUBLING: u64 = 6;
 const PER_DOUBLING: u64 = 8;
-/// Maximum number of buckets in the template; the smallest buckets are joined.
+/// Maximum number of buckets in the template. The smallest buckets are joined until there are no more.
 const MOST_BUCKETS: usize = 40;
-const LEAST_SEEN: u64 = 5;
 /// The sum of all weights in the template.
 const WHOLE: u64 = 10_000;
 
@@ -15,7 +17,7 @@ pub struct Histogram {
     cells: Vec<(u64, u64)>,
 }
 
-/// Counts the numbers from `low` to `high`: there were `count`, and their sum is `sum`.
+/// The count and the sum of the numbers from `low` to `high`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
     pub low: u64,
@@ -26,12 +28,13 @@ pub struct Bucket {
 
 impl Histogram {
     pub fn add(&mut self, number: u64) {
-        let place = place(number);
-        if place >= self.cells.len() {
-            self.cells.resize(place + 1, (0, 0));
+        let index = bucket_index(number);
+        if index >= self.cells.len() {
+            self.cells.resize(index + 1, (0, 0));
         }
-        self.cells[place].0 += 1;
-        self.cells[place].1 = self.cells[place].1.saturating_add(number);
+        let (count, sum) = &mut self.cells[index];
+        *count += 1;
+        *sum = sum.saturating_add(number);
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -93,7 +96,7 @@ impl Histogram {
     }
 }
 
-fn place(number: u64) -> usize {
+fn bucket_index(number: u64) -> usize {
     if number < EXACT {
         return usize::try_from(number).unwrap_or(0);
     }
@@ -102,23 +105,24 @@ fn place(number: u64) -> usize {
     usize::try_from(EXACT + (doubling - FIRST_DOUBLING) * PER_DOUBLING + part).unwrap_or(usize::MAX)
 }
 
-fn low(place: usize) -> u64 {
-    let place = place as u64;
-    if place < EXACT {
-        return place;
+/// Returns the lowest number of the bucket with this index.
+fn low(index: usize) -> u64 {
+    let index = index as u64;
+    if index < EXACT {
+        return index;
     }
-    let (doubling, part) = ((place - EXACT) / PER_DOUBLING, (place - EXACT) % PER_DOUBLING);
+    let (doubling, part) = ((index - EXACT) / PER_DOUBLING, (index - EXACT) % PER_DOUBLING);
     let doubling = doubling + FIRST_DOUBLING;
     if doubling >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling - 3) }
 }
 
-/// Returns a range in which a uniform choice has the bucket's mean.
+/// Returns a range that begins with the bucket and has the same mean if its numbers are equally likely.
 fn range(bucket: &Bucket) -> (u64, u64) {
     let twice = (2 * bucket.sum + bucket.count / 2) / bucket.count.max(1);
     (bucket.low, twice.saturating_sub(bucket.low).max(bucket.low))
 }
 
-/// Joins a bucket with its smaller neighbour.
+/// Joins a bucket with its neighbour of the smaller count.
 fn join(buckets: &mut Vec<Bucket>, at: usize) {
     let count = |at: usize| buckets.get(at).map_or(u64::MAX, |bucket| bucket.count);
     let before = at > 0 && count(at - 1) <= count(at + 1);

@@ -5,45 +5,34 @@ use synth::vocabulary::letters::{self, Letters as Table};
 
 use crate::histogram::Histogram;
 
-/// The letters a to z, one symbol for all two-byte letters, and one for all longer letters.
+/// The letters a to z, one symbol for all letters of two bytes, and one symbol for all longer letters.
 const SYMBOLS: usize = letters::SYMBOLS;
-const TWO: usize = 26;
-const THREE: usize = 27;
+const TWO_BYTES: usize = 26;
+const MORE_BYTES: usize = 27;
 /// A vocabulary with fewer distinct words gets no table of its own.
 pub const LEAST_WORDS: u64 = 200;
-/// Pairs that occur in fewer words are ignored.
+/// A pair that occurs less often than this is ignored.
 const LEAST_PAIR: u32 = 2;
-/// The mark of the most frequent pair in a row; each step down halves the frequency.
+/// The mark of the most frequent pair in a row. One less means half as frequent.
 const TOP: u32 = 9;
-/// Bounds of the exponent that sharpens the counted rows, and the number of steps in which it is searched for.
+/// Bounds of the exponent that sharpens the rows, and the number of steps of the bisection that finds the exponent.
 const BLUNTEST: f64 = 0.5;
 const SHARPEST: f64 = 4.0;
 const HALVINGS: u32 = 6;
 
 /// Counts of letter pairs: row 0 has the first letters of words, row s+1 the letters after symbol s.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Letters {
     /// Number of distinct words.
     pub words: u64,
     pairs: Box<[[u32; SYMBOLS]; SYMBOLS + 1]>,
-    /// Sequences of four letters or word ends: the keys of a substring index.
+    /// The sequences of four letters or word ends, as in the keys of a substring index.
     sequences: FxHashSet<u32>,
     lengths: Histogram,
 }
 
-impl Default for Letters {
-    fn default() -> Self {
-        Self {
-            words: 0,
-            pairs: Box::new([[0; SYMBOLS]; SYMBOLS + 1]),
-            sequences: FxHashSet::default(),
-            lengths: Histogram::default(),
-        }
-    }
-}
-
 impl Letters {
-    /// Counts a word; the caller passes each word once.
+    /// Counts a word. The caller passes each distinct word once.
     pub fn word(&mut self, word: &str) {
         self.words += 1;
         let (mut row, mut letters) = (0, 0);
@@ -53,9 +42,7 @@ impl Letters {
             letters += 1;
         }
         self.lengths.add(letters);
-        each_sequence(word, |four| {
-            self.sequences.insert(four);
-        });
+        self.sequences.extend(sequences(word));
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -67,37 +54,36 @@ impl Letters {
         }
     }
 
-    /// Returns a row for the beginning of a word and for each symbol: a digit per next symbol, 9 frequent, 0 never.
+    /// Returns the rows of the table: one for the beginning of a word, and one for each symbol. A row has a digit for
+    /// each next symbol, as [`Table::new`] expects.
     ///
-    /// Pairs alone would yield more varied words than the real ones. So the rows are sharpened until as many generated
-    /// words have the same number of distinct sequences of four letters.
+    /// Words that are generated from pairs are more varied than the real words. So the rows are sharpened until the
+    /// same number of generated words has as many distinct sequences of four letters as the real words.
     pub fn rows(&self) -> Vec<String> {
         let rows = |sharpness: f64| -> Vec<String> { self.pairs.iter().map(|row| marks(row, sharpness)).collect() };
-        let wanted = self.sequences.len();
+        let real = self.sequences.len();
         let (mut blunt, mut sharp) = (BLUNTEST, SHARPEST);
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(blunt, sharp);
-            if self.generated(&rows(middle)) > wanted { blunt = middle } else { sharp = middle }
+            if self.generated(&rows(middle)) > real { blunt = middle } else { sharp = middle }
         }
         rows(f64::midpoint(blunt, sharp))
     }
 
-    /// Counts the distinct sequences in as many words generated from these rows as the vocabulary has.
+    /// Generates as many words from these rows as the vocabulary has. Returns the number of their distinct sequences.
     fn generated(&self, rows: &[String]) -> usize {
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let Some(table) = Table::new(&rows) else { return 0 };
-        let (mut words, mut sequences) = (FxHashSet::default(), FxHashSet::default());
+        let (mut words, mut distinct) = (FxHashSet::default(), FxHashSet::default());
         let mut number = 0;
         for bucket in self.lengths.buckets() {
             for _ in 0..bucket.count {
                 number += 1;
                 let word = new_word(&table, number, bucket.low, &mut words);
-                each_sequence(&String::from_utf8_lossy(&word), |four| {
-                    sequences.insert(four);
-                });
+                distinct.extend(sequences(&String::from_utf8_lossy(&word)));
             }
         }
-        sequences.len()
+        distinct.len()
     }
 }
 
@@ -115,20 +101,20 @@ fn new_word(table: &Table, number: u64, letters: u64, known: &mut FxHashSet<Vec<
     word
 }
 
-/// Calls `see` with each sequence of four symbols, packed into a number; a special symbol marks both ends of a word.
-fn each_sequence(word: &str, mut see: impl FnMut(u32)) {
+/// Returns each sequence of four symbols, packed into a number. The symbol `END` marks both ends of the word.
+fn sequences(word: &str) -> impl Iterator<Item = u32> {
     const END: u32 = 31;
     const FOUR: u32 = (1 << 20) - 1;
     let symbols = word.chars().filter_map(symbol).filter_map(|symbol| u32::try_from(symbol).ok());
     let mut four = 0;
-    for (at, symbol) in [END].into_iter().chain(symbols).chain([END]).enumerate() {
+    let packed = [END].into_iter().chain(symbols).chain([END]).map(move |symbol| {
         four = (four << 5 | symbol) & FOUR;
-        if at >= 3 {
-            see(four);
-        }
-    }
+        four
+    });
+    packed.skip(3)
 }
 
+/// Returns a digit for each count of a row.
 fn marks(row: &[u32; SYMBOLS], sharpness: f64) -> String {
     let most = row.iter().copied().max().unwrap_or(0);
     let mark = |&count: &u32| {
@@ -143,14 +129,14 @@ fn marks(row: &[u32; SYMBOLS], sharpness: f64) -> String {
     row.iter().map(mark).collect()
 }
 
-/// Returns the symbol of a letter; letters beyond a to z are classed by their length in bytes.
+/// Returns the symbol of a letter, or None for another ASCII character.
 fn symbol(letter: char) -> Option<usize> {
     match letter {
         'a'..='z' => Some(letter as usize - 'a' as usize),
         'A'..='Z' => Some(letter as usize - 'A' as usize),
         _ if letter.is_ascii() => None,
-        _ if letter.len_utf8() == 2 => Some(TWO),
-        _ => Some(THREE),
+        _ if letter.len_utf8() == 2 => Some(TWO_BYTES),
+        _ => Some(MORE_BYTES),
     }
 }
 
@@ -169,7 +155,7 @@ mod tests {
         assert!(rows[0].starts_with('9'), "{}", rows[0]);
         let after_a = &rows[1];
         assert_eq!(after_a.find('9'), Some(13));
-        assert_eq!(rows[2].find('9'), Some(TWO));
+        assert_eq!(rows[2].find('9'), Some(TWO_BYTES));
         assert!(rows.iter().all(|row| row.len() == SYMBOLS && row.bytes().all(|mark| mark.is_ascii_digit())));
     }
 }

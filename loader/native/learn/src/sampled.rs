@@ -1,8 +1,8 @@
-//! A sample of distinct keys. Its size is limited, and it does not depend on the order in which the keys come.
+//! A sample of distinct keys, of limited size. The sample does not depend on the order of the keys.
 //!
-//! A key is kept if its hash begins with `level` zero bits; the level rises when the limit is exceeded (P. Gibbons,
-//! "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries", VLDB 2001). The data of a kept key are
-//! complete, because the key was also kept at every lower level.
+//! A key is kept if its hash begins with `level` zero bits. The level rises when the sample exceeds its limit (P.
+//! Gibbons, "Distinct Sampling for Highly-Accurate Answers to Distinct Values Queries", VLDB 2001). The data of a kept
+//! key are complete, because the key was kept at every lower level too.
 
 use rustc_hash::FxHashMap;
 
@@ -13,6 +13,7 @@ pub struct Sampled<V, const CAP: usize> {
 }
 
 impl<V: Default, const CAP: usize> Sampled<V, CAP> {
+    /// Whether the sample keeps this key at its current level.
     pub fn takes(&self, hash: u64) -> bool {
         hash.leading_zeros() >= self.level
     }
@@ -25,10 +26,6 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
     /// Returns the estimated number of distinct keys.
     pub fn estimate(&self) -> u64 {
         (self.kept.len() as u64) << self.level.min(40)
-    }
-
-    pub fn len(&self) -> usize {
-        self.kept.len()
     }
 
     pub fn get(&self, hash: u64) -> Option<&V> {
@@ -52,11 +49,10 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
 
     /// Updates the data of a key, if the sample keeps it.
     pub fn note(&mut self, hash: u64, change: impl FnOnce(&mut V)) {
-        if !self.takes(hash) {
-            return;
+        if self.takes(hash) {
+            change(self.kept.entry(hash).or_default());
+            self.fit();
         }
-        change(self.kept.entry(hash).or_default());
-        self.fit();
     }
 
     /// Raises the level until the sample is within its limit.
@@ -78,7 +74,7 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
         self.level
     }
 
-    /// Adds the sample of another worker.
+    /// Adds the sample of another worker. `add` merges the data of a key.
     pub fn merge(&mut self, other: Self, mut add: impl FnMut(&mut V, V)) {
         self.raise(other.level);
         for (hash, value) in other.kept {
@@ -90,11 +86,8 @@ impl<V: Default, const CAP: usize> Sampled<V, CAP> {
     }
 }
 
-/// Maximum number of values of an attribute, or parents of a kind, whose occurrences are counted.
-const MOST_COUNTED: usize = 1 << 14;
-
-/// Counts the occurrences of each key.
-pub type Counts = Sampled<u64, MOST_COUNTED>;
+/// The occurrences of each key, for up to 16,384 keys: values of an attribute, or parents of a kind.
+pub type Counts = Sampled<u64, { 1 << 14 }>;
 
 impl<const CAP: usize> Sampled<u64, CAP> {
     pub fn count(&mut self, hash: u64) {

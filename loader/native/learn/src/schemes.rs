@@ -1,17 +1,17 @@
-//! Public names that may appear in a template: of password schemes, object classes and attributes.
+//! Names that may appear in a template because they are public: of password schemes, object classes and attributes.
 
 /// Schemes of hashed passwords (RFC 2307 and the modules of OpenLDAP).
 const SCHEMES: &str = "\
     ARGON2 CLEARTEXT CRYPT MD5 PBKDF2 PBKDF2-SHA1 PBKDF2-SHA256 PBKDF2-SHA512 SASL \
     SCRAM-SHA-256 SHA SHA256 SHA384 SHA512 SMD5 SSHA SSHA256 SSHA384 SSHA512";
 
-/// Attributes that servers generate; `--operational` generates them too.
+/// Attributes that servers generate. A template does not describe them, because `--operational` generates them.
 const MADE_BY_SERVERS: &str = "\
     contextcsn createtimestamp creatorsname entrycsn entrydn entryuuid hassubordinates \
     modifiersname modifytimestamp numsubordinates structuralobjectclass subordinatecount \
     subschemasubentry";
 
-/// Structural object classes, the most specific first.
+/// Well-known structural object classes. A subclass comes before its superclass.
 const STRUCTURAL: &str = "\
     inetOrgPerson organizationalPerson groupOfNames groupOfUniqueNames groupOfURLs \
     organizationalRole organizationalUnit device account document dNSDomain applicationProcess \
@@ -30,8 +30,8 @@ const NEUTRAL: &str = "\
 /// Returns the scheme of a hashed password, and the text after it.
 pub fn scheme(value: &str) -> Option<(&'static str, &str)> {
     let (name, hash) = value.strip_prefix('{')?.split_once('}')?;
-    let known = SCHEMES.split(' ').find(|known| known.eq_ignore_ascii_case(name))?;
-    Some((known, hash))
+    let scheme = SCHEMES.split(' ').find(|known| known.eq_ignore_ascii_case(name))?;
+    Some((scheme, hash))
 }
 
 pub fn is_made_by_servers(attribute: &str) -> bool {
@@ -42,12 +42,13 @@ pub fn is_neutral(branch: &str) -> bool {
     NEUTRAL.split(' ').any(|name| name == branch)
 }
 
-/// Whether the attribute contains X.509 certificates, whose form servers check.
+/// Whether the attribute contains X.509 certificates. Servers check their syntax.
 pub fn is_certificate(attribute: &str) -> bool {
     matches!(base(attribute), "usercertificate" | "cacertificate")
 }
 
-/// Whether servers parse the attribute's values, and ditseed cannot generate them.
+/// Whether the attribute's values must be signed lists or pairs of certificates: servers parse them, and ditseed cannot
+/// generate them.
 pub fn is_signed(attribute: &str) -> bool {
     let base = base(attribute);
     base.ends_with("revocationlist") || base == "crosscertificatepair"
@@ -57,15 +58,9 @@ fn base(attribute: &str) -> &str {
     attribute.split(';').next().unwrap_or_default()
 }
 
-/// Returns the structural object class, spelled as in its standard.
-pub fn structural_name(classes: &[&str]) -> Option<&'static str> {
-    let found = structural(classes)?;
-    STRUCTURAL.split(' ').find(|name| name.eq_ignore_ascii_case(found))
-}
-
-/// Returns the structural class among `classes`, if it is well known.
-pub fn structural<'c>(classes: &[&'c str]) -> Option<&'c str> {
-    let find = |name: &str| classes.iter().find(|class| class.eq_ignore_ascii_case(name)).copied();
+/// Returns the first well-known structural class in `classes`, as spelled in its standard and as spelled in `classes`.
+pub fn structural<'c>(classes: &[&'c str]) -> Option<(&'static str, &'c str)> {
+    let find = |name: &'static str| Some((name, *classes.iter().find(|class| class.eq_ignore_ascii_case(name))?));
     STRUCTURAL.split(' ').find_map(find)
 }
 
@@ -78,6 +73,6 @@ mod tests {
         assert!(is_certificate("usercertificate;binary") && is_signed("certificaterevocationlist"));
         assert_eq!(scheme("{ssha}abc="), Some(("SSHA", "abc=")));
         assert!(scheme("{secret}abc").is_none() && scheme("plain").is_none());
-        assert_eq!(structural(&["top", "PERSON", "inetorgperson"]), Some("inetorgperson"));
+        assert_eq!(structural(&["top", "PERSON", "inetorgperson"]), Some(("inetOrgPerson", "inetorgperson")));
     }
 }

@@ -1,34 +1,34 @@
-//! Groups the values of an attribute by shape, and learns the words of each token and the attributes that it repeats.
+//! Groups the values of an attribute by shape. For each token of a shape, learns its words, or the attribute whose
+//! value the token repeats.
 
 use common::Result;
 use ldif::Record;
 use rustc_hash::FxHashMap;
-use unicode_normalization::UnicodeNormalization as _;
+use synth::ascii;
 
+use crate::LEAST_SEEN;
 use crate::histogram::Histogram;
 use crate::statistics::{Kind, described};
 use crate::token::{self, Token, TokenKind};
 use crate::vocabulary::Words;
 
-/// Limits of an attribute's shapes: their number, the reciprocal of the minimum share, the minimum number of values.
+/// Maximum number of shapes of an attribute; the most frequent shapes are kept.
 const MOST_SHAPES: usize = 8;
+/// A shape of less than one value in this many is not kept.
 const LEAST_SHARE: u64 = 50;
-pub const LEAST_SEEN: u64 = 5;
-/// Maximum number of entries that are examined for repetitions.
+/// Maximum number of entries, and of values in each entry, that are examined for repetitions.
 const MOST_EXAMINED: usize = 3000;
-const REPEAT_PERCENT: u64 = 95;
-/// Maximum number of values that are examined in each entry.
 const FIRST_VALUES: usize = 4;
+/// A token repeats an attribute if this percentage of the examined values repeats its value.
+const REPEAT_PERCENT: u64 = 95;
 
-/// The text values of an entry by attribute number; empty if the entry does not have the attribute.
-pub type SampledEntry = Vec<Vec<String>>;
-
-/// The decoded sample of one kind: for each entry, the values of each attribute.
+/// The decoded sample of one kind.
 #[derive(Debug, Default)]
 pub struct SampledEntries {
     /// Attribute names in lower case, in ascending order.
     pub names: Vec<String>,
-    pub rows: Vec<SampledEntry>,
+    /// For each entry, and each attribute in the order of `names`, the values that are text.
+    pub rows: Vec<Vec<Vec<String>>>,
 }
 
 impl SampledEntries {
@@ -37,10 +37,7 @@ impl SampledEntries {
         names.sort_unstable();
         let numbers: FxHashMap<&str, usize> =
             names.iter().enumerate().map(|(number, name)| (name.as_str(), number)).collect();
-        let mut rows = Vec::with_capacity(kind.records.len());
-        for (_, bytes) in kind.records.sorted() {
-            rows.push(row(bytes, &numbers)?);
-        }
+        let rows = kind.records.sorted().into_iter().map(|(_, bytes)| row(bytes, &numbers)).collect::<Result<_>>()?;
         Ok(Self { names, rows })
     }
 
@@ -50,7 +47,7 @@ impl SampledEntries {
     }
 }
 
-fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<SampledEntry> {
+fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<Vec<Vec<String>>> {
     let record = Record { bytes, line: 1, closed: true, last: false };
     let mut row = vec![Vec::new(); numbers.len()];
     for field in record.entry()?.fields {
@@ -66,27 +63,30 @@ fn row(bytes: &[u8], numbers: &FxHashMap<&str, usize>) -> Result<SampledEntry> {
 
 #[derive(Default)]
 pub struct Shapes {
+    /// The shapes by descending number of values.
     pub variants: Vec<Variant>,
     /// Words of the values that fit no shape, and the number of words per value.
     pub text: Words,
     pub text_counts: Histogram,
-    /// Number of values examined.
+    /// Number of values in the sample.
     pub values: u64,
     /// The distinct values with their counts; case is ignored.
     pub whole: Words,
 }
 
+/// A shape with the statistics of its values.
 pub struct Variant {
     pub shape: String,
     pub values: u64,
-    pub places: Vec<Place>,
+    pub places: Vec<ShapeToken>,
 }
 
 /// A token of a shape.
-pub struct Place {
-    pub sort: TokenKind,
+pub struct ShapeToken {
+    pub kind: TokenKind,
     pub words: Words,
     pub repeats: Option<Repeat>,
+    /// How often the token repeated each of the earlier attributes.
     tries: Vec<RepeatCounts>,
 }
 
@@ -98,6 +98,7 @@ pub struct Repeat {
     pub ascii: bool,
 }
 
+/// Numbers of examined values: all, those that repeat the attribute's value, and those that repeat its [`ascii`] form.
 #[derive(Debug, Clone, Copy, Default)]
 struct RepeatCounts {
     seen: u64,
@@ -106,35 +107,35 @@ struct RepeatCounts {
 }
 
 /// Learns the shapes of an attribute. `earlier` lists the attributes that its tokens may repeat.
-pub fn shapes(columns: &SampledEntries, number: usize, earlier: &[usize]) -> Shapes {
-    let mut found = Shapes { variants: frequent(columns, number), ..Shapes::default() };
-    let places: FxHashMap<String, usize> =
-        found.variants.iter().enumerate().map(|(at, variant)| (variant.shape.clone(), at)).collect();
+pub fn shapes(sample: &SampledEntries, number: usize, earlier: &[usize]) -> Shapes {
+    let mut shapes = Shapes { variants: frequent(sample, number), ..Shapes::default() };
+    let indexes: FxHashMap<String, usize> =
+        shapes.variants.iter().enumerate().map(|(at, variant)| (variant.shape.clone(), at)).collect();
     let mut tokens = Vec::new();
-    for (at, row) in columns.rows.iter().enumerate() {
-        for (which, value) in row[number].iter().enumerate() {
-            found.values += 1;
-            found.whole.add(value);
+    for (entry, row) in sample.rows.iter().enumerate() {
+        for (occurrence, value) in row[number].iter().enumerate() {
+            shapes.values += 1;
+            shapes.whole.add(value);
             let shape = token::shape(value, &mut tokens);
-            let Some(&place) = shape.and_then(|shape| places.get(&shape)) else {
-                found.add_text(value);
+            let Some(&index) = shape.and_then(|shape| indexes.get(&shape)) else {
+                shapes.add_text(value);
                 continue;
             };
-            let variant = &mut found.variants[place];
+            let variant = &mut shapes.variants[index];
             variant.add(&tokens);
-            if at < MOST_EXAMINED && which < FIRST_VALUES {
+            if entry < MOST_EXAMINED && occurrence < FIRST_VALUES {
                 variant.compare(&tokens, row, earlier);
             }
         }
     }
-    found.variants.iter_mut().for_each(|variant| variant.decide(earlier));
-    found
+    shapes.variants.iter_mut().for_each(|variant| variant.decide(earlier));
+    shapes
 }
 
-/// Returns the shapes for the template in descending frequency.
-fn frequent(columns: &SampledEntries, number: usize) -> Vec<Variant> {
+/// Returns the most frequent shapes, by descending frequency.
+fn frequent(sample: &SampledEntries, number: usize) -> Vec<Variant> {
     let (mut counts, mut tokens, mut all) = (FxHashMap::<String, u64>::default(), Vec::new(), 0);
-    for value in columns.values(number) {
+    for value in sample.values(number) {
         all += 1;
         if let Some(shape) = token::shape(value, &mut tokens) {
             *counts.entry(shape).or_default() += 1;
@@ -172,8 +173,8 @@ impl Shapes {
 impl Variant {
     fn add(&mut self, tokens: &[Token<'_>]) {
         if self.places.is_empty() {
-            let place = |token: &Token<'_>| Place {
-                sort: token.sort,
+            let place = |token: &Token<'_>| ShapeToken {
+                kind: token.kind,
                 words: Words::default(),
                 repeats: None,
                 tries: Vec::new(),
@@ -185,6 +186,7 @@ impl Variant {
         }
     }
 
+    /// Counts how often the tokens repeat the first value of each of the earlier attributes in the same entry.
     fn compare(&mut self, tokens: &[Token<'_>], row: &[Vec<String>], earlier: &[usize]) {
         for (place, token) in self.places.iter_mut().zip(tokens) {
             place.tries.resize(earlier.len(), RepeatCounts::default());
@@ -192,14 +194,17 @@ impl Variant {
                 let Some(value) = row[attribute].first() else { continue };
                 tries.seen += 1;
                 tries.same += u64::from(value == token.text);
-                tries.ascii += u64::from(plain(value) == token.text);
+                let mut reduced = Vec::new();
+                ascii(value.as_bytes(), &mut reduced);
+                tries.ascii += u64::from(reduced == token.text.as_bytes());
             }
         }
     }
 
+    /// Decides which attribute each token repeats.
     fn decide(&mut self, earlier: &[usize]) {
         for place in &mut self.places {
-            // A token with very few words repeats other attributes by chance.
+            // A token with few distinct words may repeat an attribute by chance.
             if place.words.distinct() < LEAST_SEEN {
                 continue;
             }
@@ -212,10 +217,4 @@ impl Variant {
             });
         }
     }
-}
-
-/// Converts a value as the tag `ascii` does.
-fn plain(value: &str) -> String {
-    let kept = value.nfkd().filter(char::is_ascii_alphanumeric);
-    kept.map(|one: char| one.to_ascii_lowercase()).collect()
 }

@@ -8,26 +8,27 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::histogram::Histogram;
-use crate::place::Place;
+use crate::position::Position;
 use crate::sampled::{Counts, Sampled};
 
-/// Maximum number of kinds; entries of further kinds are only counted.
+/// Maximum number of kinds. Entries of further kinds are only counted.
 const MOST_KINDS: usize = 4096;
-/// Maximum number of attributes in a kind; further ones are ignored.
+/// Maximum number of attributes of a kind. Further attributes are ignored.
 const MOST_ATTRIBUTES: usize = 400;
-/// Maximum number of entries of a kind that are kept as records.
+/// Maximum number of records in the sample of a kind.
 const MOST_RECORDS: usize = 1 << 15;
-/// Maximum size of the kept records of a kind, in bytes.
+/// Maximum size in bytes of the sample of a kind, and of the samples of all kinds.
 const KIND_BYTES: usize = 48 << 20;
 const ALL_BYTES: usize = 128 << 20;
-/// Maximum number of values that are kept for each attribute of an entry.
+/// Maximum number of values of an attribute in a sampled record, and their maximum length in bytes. Others are left
+/// out.
 const MOST_VALUES: u32 = 16;
 const LONGEST_VALUE: usize = 1024;
 
 /// Identifies a kind: its entries have the same path and the same object classes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The path, as returned by [`crate::place::Place::path`].
+    /// [`crate::position::Position::path`].
     pub path: Box<str>,
     /// Object classes in lower case, sorted, separated by spaces.
     pub classes: Box<str>,
@@ -40,23 +41,23 @@ pub struct Kind {
     pub attributes: FxHashMap<Box<str>, Attribute>,
     /// Number of children of this kind for each parent, by the hash of the parent's DN.
     pub parents: Counts,
-    /// A sample of entries as LDIF, by the hash of their DN; long values and long lists of values are shortened.
+    /// A sample of the entries as LDIF, by the hash of their DN. Some values are left out.
     pub records: Sampled<Box<[u8]>, MOST_RECORDS>,
-    /// Size of the sample in bytes.
+    /// Size of `records` in bytes.
     pub size: usize,
 }
 
 /// Statistics of one attribute over all entries of a kind.
 #[derive(Debug, Default)]
 pub struct Attribute {
-    /// The attribute's name as spelled in the source.
+    /// A spelling of the attribute's name in the source.
     pub spelling: Box<str>,
     /// Number of entries that have the attribute.
     pub entries: u64,
     pub values: u64,
     /// Number of values that are not text.
     pub binary: u64,
-    /// Numbers of values in the entries that have the attribute.
+    /// Numbers of values per entry, of the entries that have the attribute.
     pub counts: Histogram,
     /// Lengths of the values in bytes.
     pub lengths: Histogram,
@@ -69,12 +70,14 @@ pub struct Attribute {
 pub struct Statistics {
     pub kinds: FxHashMap<Key, Kind>,
     pub entries: u64,
-    /// Number of entries whose kind exceeds `MOST_KINDS`.
+    /// Number of entries without a kind, because there are `MOST_KINDS` or the DN has invalid types.
     pub uncounted: u64,
+    /// Size of all samples in bytes.
     size: usize,
     /// Minimum sampling level for the records of every kind.
     level: u32,
-    place: Place,
+    // Buffers for one entry: its position, its sampled record, and the number of values of each attribute.
+    position: Position,
     record: Vec<u8>,
     values: FxHashMap<Box<str>, u32>,
 }
@@ -92,27 +95,21 @@ impl Statistics {
         self.entries += 1;
         let entry = record.entry()?;
         let fields = entry.fields.collect::<Result<Vec<_>>>()?;
-        let mut lines = Vec::with_capacity(fields.len());
-        for field in &fields {
-            lines.push(line(field, record.bytes)?);
-        }
+        let line = |field| line(field, record.bytes);
+        let mut lines = fields.iter().map(line).collect::<Result<Vec<_>>>()?;
         lines.retain(|line| synth::is_description(&line.name));
-        self.place.set(&entry.dn);
-        if !self.place.has_types() {
-            self.uncounted += 1;
-            return Ok(());
-        }
-        let key = Key { path: lossy(self.place.path()), classes: classes(&lines) };
-        if self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&key) {
+        self.position.set(&entry.dn);
+        let key = Key { path: String::from_utf8_lossy(&self.position.path).into(), classes: classes(&lines) };
+        if !self.position.has_types() || (self.kinds.len() >= MOST_KINDS && !self.kinds.contains_key(&key)) {
             self.uncounted += 1;
             return Ok(());
         }
         let kind = self.kinds.entry(key).or_default();
-        let (before, hash) = (kind.size, self.place.own());
+        let (before, hash) = (kind.size, self.position.hash());
         kind.raise(self.level);
         kind.entries += 1;
-        kind.parents.count(self.place.parent());
-        let keep = kind.records.takes(hash);
+        kind.parents.count(self.position.parent_hash());
+        let is_sampled = kind.records.takes(hash);
         self.record.clear();
         self.record.extend_from_slice(&record.bytes[entry.dn_span]);
         self.values.clear();
@@ -120,8 +117,8 @@ impl Statistics {
             let Some(attribute) = kind.attribute(line) else { continue };
             let count = self.values.entry(line.name.as_str().into()).or_default();
             *count += 1;
-            attribute.see(line, *count == 1);
-            if keep && *count <= MOST_VALUES && line.value.len() <= LONGEST_VALUE {
+            attribute.count(line, *count == 1);
+            if is_sampled && *count <= MOST_VALUES && line.value.len() <= LONGEST_VALUE {
                 self.record.extend_from_slice(line.raw);
             }
         }
@@ -130,17 +127,15 @@ impl Statistics {
                 attribute.counts.add(u64::from(count));
             }
         }
-        if keep {
-            kind.keep(hash, &self.record);
-            while kind.size > KIND_BYTES {
-                kind.raise(kind.records.level() + 1);
-            }
+        if is_sampled {
+            kind.sample(hash, &self.record);
         }
         self.size = self.size + kind.size - before;
         self.fit();
         Ok(())
     }
 
+    /// Raises the level of all kinds until the samples are within `ALL_BYTES`.
     fn fit(&mut self) {
         while self.size > ALL_BYTES {
             self.level += 1;
@@ -159,9 +154,6 @@ impl Statistics {
         }
         for kind in self.kinds.values_mut() {
             kind.raise(self.level);
-            while kind.size > KIND_BYTES {
-                kind.raise(kind.records.level() + 1);
-            }
         }
         self.size = self.kinds.values().map(|kind| kind.size).sum();
         self.fit();
@@ -169,18 +161,20 @@ impl Statistics {
 }
 
 impl Kind {
-    pub fn keep(&mut self, hash: u64, record: &[u8]) {
+    fn sample(&mut self, hash: u64, record: &[u8]) {
         let level = self.records.level();
         self.records.note(hash, |kept| *kept = record.into());
         self.size += record.len();
         if self.records.level() > level {
             self.measure();
         }
+        self.raise(level);
     }
 
-    /// Raises the sampling level, so that fewer records are kept.
-    pub fn raise(&mut self, level: u32) {
-        if level > self.records.level() {
+    /// Raises the sampling level to `level`, unless it is higher, and further until the sample is within `KIND_BYTES`.
+    fn raise(&mut self, mut level: u32) {
+        while level > self.records.level() || self.size > KIND_BYTES {
+            level = level.max(self.records.level() + 1);
             self.records.raise(level);
             self.measure();
         }
@@ -190,37 +184,36 @@ impl Kind {
         self.size = self.records.values().map(|record| record.len()).sum();
     }
 
-    pub fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         self.entries += other.entries;
         self.parents.add(other.parents);
         self.records.merge(other.records, |mine, theirs| *mine = theirs);
         self.measure();
         for (name, theirs) in other.attributes {
-            match self.attributes.entry(name) {
-                std::collections::hash_map::Entry::Occupied(mine) => mine.into_mut().merge(theirs),
-                std::collections::hash_map::Entry::Vacant(place) => {
-                    place.insert(theirs);
-                }
+            if let Some(mine) = self.attributes.get_mut(&name) {
+                mine.merge(theirs);
+            } else {
+                self.attributes.insert(name, theirs);
             }
         }
     }
 
+    /// Returns the statistics of the line's attribute, or None beyond `MOST_ATTRIBUTES`.
     fn attribute(&mut self, line: &Line<'_>) -> Option<&mut Attribute> {
         if !self.attributes.contains_key(line.name.as_str()) {
             if self.attributes.len() >= MOST_ATTRIBUTES {
                 return None;
             }
-            self.attributes.insert(
-                line.name.as_str().into(),
-                Attribute { spelling: line.spelling.into(), ..Attribute::default() },
-            );
+            let attribute = Attribute { spelling: line.spelling.into(), ..Attribute::default() };
+            self.attributes.insert(line.name.as_str().into(), attribute);
         }
         self.attributes.get_mut(line.name.as_str())
     }
 }
 
 impl Attribute {
-    fn see(&mut self, line: &Line<'_>, first: bool) {
+    /// Counts a value. `first` says whether it is the entry's first value of the attribute.
+    fn count(&mut self, line: &Line<'_>, first: bool) {
         self.entries += u64::from(first);
         self.values += 1;
         self.lengths.add(line.value.len() as u64);
@@ -236,7 +229,7 @@ impl Attribute {
     }
 
     fn merge(&mut self, other: Self) {
-        // Any spelling would do, if it does not depend on the order of the workers.
+        // The least spelling, so that it does not depend on the order of the workers.
         self.spelling = std::cmp::min(std::mem::take(&mut self.spelling), other.spelling);
         self.entries += other.entries;
         self.values += other.values;
@@ -252,7 +245,8 @@ fn line<'a>(field: &'a ldif::Field<'a>, record: &'a [u8]) -> Result<Line<'a>> {
     Ok(Line { name: spelling.to_ascii_lowercase(), spelling, value: field.value()?, raw: &record[field.span.clone()] })
 }
 
-/// Returns the attribute type, with `;binary` if present. Other options are dropped: they may reveal more than a type.
+/// Returns the attribute type, with `;binary` if the description has it. Other options are left out, because they may
+/// be private.
 pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
     const BINARY: &[u8] = b";binary";
     let (whole, base) = (field.description(), field.base());
@@ -262,6 +256,7 @@ pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
     base
 }
 
+/// Returns [`Key::classes`].
 fn classes(lines: &[Line<'_>]) -> Box<str> {
     let values = lines.iter().filter(|line| line.name == "objectclass");
     let mut names: Vec<_> = values.filter_map(|line| class(&line.value)).collect();
@@ -275,8 +270,4 @@ fn class(value: &[u8]) -> Option<String> {
     let name = std::str::from_utf8(value).ok()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     (!name.is_empty() && name.bytes().all(fits)).then(|| name.to_ascii_lowercase())
-}
-
-fn lossy(bytes: &[u8]) -> Box<str> {
-    String::from_utf8_lossy(bytes).into()
 }

@@ -7,48 +7,48 @@ use synth::vocabulary::{Case, Step};
 
 use crate::describe::{Created, DescribeContext, Described, Item, Line, describe};
 use crate::letters::{LEAST_WORDS, Letters};
-use crate::place::length;
-use crate::schemes::structural_name;
+use crate::position::length;
+use crate::schemes::structural;
 use crate::statistics::Statistics;
 use crate::tree_shape::{Outline, ParentRule, PlacedKind, outline};
 use crate::vocabulary::{Curve, Vocabulary};
-use crate::{Learned, shapes::LEAST_SEEN};
+use crate::{LEAST_SEEN, Learned};
 
 /// A kind with fewer entries than this gets a fixed number instead of a share.
-const FEW: u64 = 20;
+const LEAST_SHARED: u64 = 20;
 
-pub fn write(gathered: &Statistics) -> Result<Learned> {
-    let outline = outline(&gathered.kinds);
+pub fn write(statistics: &Statistics) -> Result<Learned> {
+    let outline = outline(&statistics.kinds);
     let names = names(&outline);
     let mut by_size: Vec<usize> = (0..outline.kinds.len()).collect();
-    by_size.sort_by_key(|&at| std::cmp::Reverse(outline.kinds[at].kind.entries));
+    by_size.sort_by_key(|&kind| std::cmp::Reverse(outline.kinds[kind].kind.entries));
     let Some(&first) = by_size.first() else {
         let few = format!("no {LEAST_SEEN} entries of the source are alike: too few to learn from");
         return Err(Error::new(Code::Empty, few));
     };
     let main = outline.kinds[first].kind.entries;
-    let kind_at = |&at: &usize| (outline.kinds[at].key.path.to_string(), names[at].clone());
-    let kinds: Vec<_> = by_size.iter().map(kind_at).collect();
+    let path_and_name = |&kind: &usize| (outline.kinds[kind].key.path.to_string(), names[kind].clone());
+    let kinds: Vec<_> = by_size.iter().map(path_and_name).collect();
     let mut registry = Registry::default();
-    let root = gathered.kinds.keys().min_by_key(|key| (length(&key.path), &key.path));
+    let root = statistics.kinds.keys().min_by_key(|key| (length(&key.path), &key.path));
     let root = root.map_or(String::new(), |key| key.path.to_string());
     let mut context = DescribeContext { root, kinds: &kinds, registry: &mut registry };
     let (mut kinds_text, mut created) = (String::new(), None);
-    for (at, grown) in outline.kinds.iter().enumerate() {
-        let described = describe(grown, &names[at], &mut context)?;
-        let count = (at != first).then(|| count(grown.kind.entries, main));
-        if at == first {
+    for (index, placed) in outline.kinds.iter().enumerate() {
+        let described = describe(placed, &names[index], &mut context)?;
+        let count = (index != first).then(|| count(placed.kind.entries, main));
+        if index == first {
             created = described.created;
         }
-        write_kind(&mut kinds_text, grown, &names, at, count, &described);
+        write_kind(&mut kinds_text, placed, &names, index, count, &described);
     }
-    let left_out = outline.left_out + gathered.uncounted;
-    let mut out = head(gathered.entries, left_out, &outline.branches);
+    let left_out = outline.left_out + statistics.uncounted;
+    let mut out = head(statistics.entries, left_out, &outline.branches);
     write_created(&mut out, created);
     out.push_str(&kinds_text);
     write_registry(&mut out, &registry);
     let kinds = outline.kinds.len();
-    Ok(Learned { template: out, entries: gathered.entries, main, kinds, left_out })
+    Ok(Learned { template: out, entries: statistics.entries, main, kinds, left_out })
 }
 
 fn head(entries: u64, left_out: u64, branches: &[String]) -> String {
@@ -56,18 +56,16 @@ fn head(entries: u64, left_out: u64, branches: &[String]) -> String {
         "# Learned by `ditseed generate learn`. It contains no value of the source: all words are made up.\n",
     );
     if left_out > 0 {
-        let about = rough(left_out);
-        let _ = writeln!(out, "# Omitted: entries with too few similar ones ({about}).");
+        let _ = writeln!(out, "# Omitted: entries with too few similar ones ({}).", rough(left_out));
     }
-    let size = rough(entries);
-    let _ = writeln!(out, "\ndescription = \"learned from a tree of about {size} entries\"");
+    let _ = writeln!(out, "\ndescription = \"learned from a tree of about {} entries\"", rough(entries));
     let _ = writeln!(out, "suffix = \"dc=example,dc=com\"");
     let branches: Vec<String> = branches.iter().map(|name| quoted(name)).collect();
     let _ = writeln!(out, "branches = [{}]", branches.join(", "));
     out
 }
 
-/// Writes the period that `--operational` uses, in whole years.
+/// Writes the period of creation in whole years, for `--operational`.
 fn write_created(out: &mut String, created: Option<Created>) {
     let Some(Created { first, last, at_once }) = created else { return };
     let _ = writeln!(out, "\n[operational]\nfrom = {first}-01-01");
@@ -83,44 +81,39 @@ fn rough(number: u64) -> u64 {
     (number + unit / 2) / unit * unit
 }
 
-/// Returns names for the kinds, derived from their object classes.
+/// Returns a name for each kind, derived from its object classes.
 fn names(outline: &Outline<'_>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for grown in &outline.kinds {
-        let classes: Vec<&str> = grown.key.classes.split(' ').collect();
+    for placed in &outline.kinds {
+        let classes: Vec<&str> = placed.key.classes.split(' ').collect();
         let longest = || classes.iter().copied().max_by_key(|class| class.len());
-        let name = structural_name(&classes).or_else(longest).filter(|name| !name.is_empty());
+        let name = structural(&classes).map(|(name, _)| name).or_else(longest).filter(|name| !name.is_empty());
         let name = name.unwrap_or("entry").replace('.', "-");
-        let same = |other: &&String| **other == name || other.strip_prefix(&name).is_some_and(is_number);
-        let count = names.iter().filter(same).count();
+        let count = names.iter().filter(|other| **other == name || is_numbered(other, &name)).count();
         names.push(if count == 0 { name } else { format!("{name}-{}", count + 1) });
     }
     names
 }
 
-fn is_number(rest: &str) -> bool {
-    rest.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 fn write_kind(
     out: &mut String,
-    grown: &PlacedKind<'_>,
+    placed: &PlacedKind<'_>,
     names: &[String],
-    at: usize,
+    index: usize,
     count: Option<String>,
     described: &Described,
 ) {
-    let _ = writeln!(out, "\n[[kinds]]\nname = {}", quoted(&names[at]));
+    let _ = writeln!(out, "\n[[kinds]]\nname = {}", quoted(&names[index]));
     if let Some(count) = count {
         let _ = writeln!(out, "count = {count}");
     }
-    match &grown.below {
+    match &placed.below {
         ParentRule::Branch(name) if name.is_empty() => {}
         ParentRule::Branch(name) => {
             let _ = writeln!(out, "below = {}", quoted(name));
         }
-        ParentRule::Kind { place, pick } => {
-            let _ = writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*place]));
+        ParentRule::Kind { kind, pick } => {
+            let _ = writeln!(out, "below = {{ kind = {}, pick = \"{pick}\" }}", quoted(&names[*kind]));
         }
     }
     let _ = writeln!(out, "rdn = {}", listed(described.rdn.iter().map(|name| quoted(name))));
@@ -146,15 +139,14 @@ fn listed(values: impl Iterator<Item = String>) -> String {
     if let [value] = &values[..] { value.clone() } else { format!("[{}]", values.join(", ")) }
 }
 
-/// Formats the number of entries per entry of the main kind, accurate to half a percent.
+/// Returns the number of entries as a share of the main kind, accurate to half a percent.
 fn count(entries: u64, main: u64) -> String {
-    if entries < FEW {
+    if entries < LEAST_SHARED {
         return entries.to_string();
     }
     #[allow(clippy::cast_precision_loss, reason = "a ratio")]
     let one_in = main as f64 / entries as f64;
-    let scale = [1.0, 10.0, 100.0, 1000.0].into_iter().find(|scale| one_in * scale >= 100.0);
-    let scale = scale.unwrap_or(1000.0);
+    let scale = [1.0, 10.0, 100.0].into_iter().find(|scale| one_in * scale >= 100.0).unwrap_or(1000.0);
     format!("\"{scale} per {}\"", decimal((one_in * scale).round(), 0))
 }
 
@@ -174,22 +166,21 @@ fn item(item: &Item) -> String {
 }
 
 /// Formats a TOML key, in quotes if necessary.
-pub fn key(name: &str) -> String {
+fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }
 
 /// Formats a TOML basic string.
-pub fn quoted(text: &str) -> String {
+fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
-    for one in text.chars() {
-        match one {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            one if one.is_control() => {
-                let _ = write!(out, "\\u{:04X}", one as u32);
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            _ if character.is_control() => {
+                let _ = write!(out, "\\u{:04X}", character as u32);
             }
-            one => out.push(one),
+            _ => out.push(character),
         }
     }
     out.push('"');
@@ -202,9 +193,10 @@ pub fn decimal(number: f64, digits: usize) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A new vocabulary is compared with at most this many earlier ones.
+/// A new vocabulary is compared with at most this many earlier vocabularies.
 const MOST_COMPARED: usize = 400;
 
+/// The vocabularies and shapes of the template by their names.
 #[derive(Default)]
 pub struct Registry {
     pub words: Vec<(String, Vocabulary)>,
@@ -215,19 +207,20 @@ pub struct Registry {
 pub struct Choice {
     /// Texts with their weights.
     pub texts: Vec<(String, u64)>,
-    /// The number of distinct values and their frequencies; None if every draw makes a new value.
+    /// The number of distinct values and their frequencies. None if every draw generates a new value.
     pub phrases: Option<Curve>,
 }
 
 impl Registry {
-    /// Adds a vocabulary. Returns the name of an earlier one with the same words, or a new name of `stem` and a number.
+    /// Adds a vocabulary, or joins it with an earlier vocabulary that has the same words. Returns its name. A new name
+    /// consists of `stem` and a number.
     pub fn add_words(&mut self, stem: &str, vocabulary: Vocabulary) -> String {
-        let same = self.words.iter_mut().rev().take(MOST_COMPARED);
-        if let Some((name, known)) = same.into_iter().find(|(_, one)| one.is_like(&vocabulary)) {
-            known.join(vocabulary);
+        let mut earlier = self.words.iter_mut().rev().take(MOST_COMPARED);
+        if let Some((name, same)) = earlier.find(|(_, earlier)| earlier.is_like(&vocabulary)) {
+            same.join(vocabulary);
             return name.clone();
         }
-        let number = self.words.iter().filter(|(name, _)| is_of(name, stem)).count() + 1;
+        let number = self.words.iter().filter(|(name, _)| is_numbered(name, stem)).count() + 1;
         let name = format!("{stem}-{number}");
         self.words.push((name.clone(), vocabulary));
         name
@@ -239,25 +232,26 @@ impl Registry {
     }
 }
 
-fn is_of(name: &str, stem: &str) -> bool {
+/// Whether the name consists of `stem`, a hyphen and a number.
+fn is_numbered(name: &str, stem: &str) -> bool {
     name.strip_prefix(stem)
         .and_then(|rest| rest.strip_prefix('-'))
         .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Maximum number of vocabularies with a table of letters of their own; those with the most draws get one.
+/// Maximum number of vocabularies with a table of letters of their own: those with the most draws.
 const MOST_TABLES: usize = 24;
-/// Name of the table that all other vocabularies share.
+/// The table that the other vocabularies share, and the table that every template has.
 const COMMON: &str = "common";
 const BUILT_IN: &str = "latin";
 
-pub fn write_registry(out: &mut String, registry: &Registry) {
+fn write_registry(out: &mut String, registry: &Registry) {
     for (name, choice) in &registry.shapes {
         write_choice(out, name, choice);
     }
     let tables = Tables::new(registry);
-    for (at, (name, vocabulary)) in registry.words.iter().enumerate() {
-        let letters = if vocabulary.digits { "digits" } else { tables.of(at, name) };
+    for (index, (name, vocabulary)) in registry.words.iter().enumerate() {
+        let letters = if vocabulary.digits { "digits" } else { tables.of(index, name) };
         write_words(out, name, vocabulary, letters);
     }
     tables.write(out, registry);
@@ -303,26 +297,33 @@ fn ranks(curve: &Curve, letters: bool) -> String {
     format!("[{}]", curve.steps.iter().map(step).collect::<Vec<_>>().join(", "))
 }
 
-/// The vocabularies that have a table of letters of their own.
 struct Tables {
+    /// Indexes of the vocabularies that have a table of letters of their own.
     own: Vec<usize>,
+    /// The letters of all vocabularies.
     common: Letters,
 }
 
 impl Tables {
     fn new(registry: &Registry) -> Self {
-        let words = || registry.words.iter().enumerate().filter(|(_, (_, one))| !one.digits);
-        let mut own: Vec<usize> =
-            words().filter(|(_, (_, one))| one.letters.words >= LEAST_WORDS).map(|(at, _)| at).collect();
-        own.sort_by_key(|&at| std::cmp::Reverse(registry.words[at].1.draws));
+        let (mut own, mut common) = (Vec::new(), Letters::default());
+        for (index, (_, Vocabulary { letters, digits, .. })) in registry.words.iter().enumerate() {
+            if *digits {
+                continue;
+            }
+            if letters.words >= LEAST_WORDS {
+                own.push(index);
+            }
+            common.merge(letters);
+        }
+        own.sort_by_key(|&index| std::cmp::Reverse(registry.words[index].1.draws));
         own.truncate(MOST_TABLES);
-        let mut common = Letters::default();
-        words().for_each(|(_, (_, one))| common.merge(&one.letters));
         Self { own, common }
     }
 
-    fn of<'n>(&self, at: usize, name: &'n str) -> &'n str {
-        if self.own.contains(&at) {
+    /// Returns the name of the table of the vocabulary with this index and name.
+    fn of<'n>(&self, index: usize, name: &'n str) -> &'n str {
+        if self.own.contains(&index) {
             name
         } else if self.common.words >= LEAST_WORDS {
             COMMON
@@ -336,8 +337,8 @@ impl Tables {
             "\n# Which letter follows which: a row for the head of a word and for each of a to z, letters of two bytes\n\
              # and of three; in it a digit for each that follows, 9 the most frequent, one less half of it.\n",
         );
-        for &at in &self.own {
-            let (name, vocabulary) = &registry.words[at];
+        for &index in &self.own {
+            let (name, vocabulary) = &registry.words[index];
             write_letters(out, name, &vocabulary.letters);
         }
         if self.common.words >= LEAST_WORDS {

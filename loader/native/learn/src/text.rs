@@ -5,8 +5,9 @@ use rustc_hash::FxHashSet;
 use synth::vocabulary::Step;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::LEAST_SEEN;
 use crate::histogram::Bucket;
-use crate::shapes::{LEAST_SEEN, Place, Shapes, Variant};
+use crate::shapes::{ShapeToken, Shapes, Variant};
 use crate::template::{Choice, Registry};
 use crate::token::TokenKind;
 use crate::vocabulary::{Curve, Words};
@@ -14,11 +15,11 @@ use crate::vocabulary::{Curve, Words};
 /// The attribute for which a text is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Prefix of the names of the attribute's vocabularies.
+    /// The name of the attribute's shape, and the prefix of the names of its vocabularies.
     pub stem: &'a str,
-    /// Attribute names by number, as texts refer to them.
+    /// The name of each attribute by number, as spelled in texts.
     pub names: &'a [String],
-    /// Whether no entry has more than one value, so that the value may be the entry's number.
+    /// Whether no entry has more than one value, so that the entry's number may be in the value.
     pub single: bool,
     /// Number of distinct values.
     pub distinct: u64,
@@ -29,7 +30,7 @@ pub struct Subject<'a> {
 /// Returns a text for values that need not be unique.
 pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let phrases = phrases(shapes, subject);
-    // If a value is a single token, the vocabulary of the token is that of the values.
+    // Whether a value is a single token, so that the token has as many distinct words as the attribute has values.
     let whole = shapes.variants.first().is_some_and(|variant| variant.places.len() == 1);
     let mut texts = Vec::new();
     for variant in &shapes.variants {
@@ -57,8 +58,8 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
         return format!("{words} {{number}}").trim_start().to_owned();
     };
     let Some(bearer) = bearer(variant) else { return "{number}".to_owned() };
-    pieces(variant, |at, place| {
-        if at == bearer {
+    pieces(variant, |token, place| {
+        if token == bearer {
             unique_place(place, subject, registry)
         } else {
             place_text(place, None, &Subject { single: false, ..*subject }, registry)
@@ -66,17 +67,19 @@ pub fn unique(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     })
 }
 
-/// Returns the token that makes values unique: a number or UUID without repetitions, or the one with the most words.
+/// Returns the index of the token that makes values unique: a UUID, a number that never repeats, or the token with the
+/// most distinct words.
 fn bearer(variant: &Variant) -> Option<usize> {
     let places = || variant.places.iter().enumerate();
-    let counts = |place: &Place| place.sort == TokenKind::Digits && place.words.is_unique();
-    let numbered = places().find(|(_, place)| place.sort == TokenKind::Uuid || counts(place));
+    let is_number = |place: &ShapeToken| place.kind == TokenKind::Digits && place.words.is_unique();
+    let number = places().find(|(_, place)| place.kind == TokenKind::Uuid || is_number(place));
     let most = || places().max_by_key(|(_, place)| place.words.distinct());
-    numbered.or_else(most).map(|(at, _)| at)
+    number.or_else(most).map(|(index, _)| index)
 }
 
-fn unique_place(place: &Place, subject: &Subject<'_>, registry: &mut Registry) -> String {
-    match place.sort {
+/// Returns a tag that generates a different word in every entry.
+fn unique_place(place: &ShapeToken, subject: &Subject<'_>, registry: &mut Registry) -> String {
+    match place.kind {
         TokenKind::Digits => number(&place.words),
         TokenKind::Uuid => "{uuid}".to_owned(),
         _ => {
@@ -86,22 +89,22 @@ fn unique_place(place: &Place, subject: &Subject<'_>, registry: &mut Registry) -
     }
 }
 
-/// Returns the frequencies of distinct values, if there are fewer than independent draws of every token would give.
+/// Returns the frequencies of the distinct values if there are at least a ninth fewer of them than independent draws of
+/// every token would give.
 fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     if shapes.repeats_any() || shapes.whole.is_unique() || shapes.values < LEAST_SEEN {
         return None;
     }
-    let (alone, seen) = (drawn_apart(shapes), shapes.whole.distinct());
-    (alone * 8 > seen * 9).then(|| shapes.whole.vocabulary(false, Some(subject.distinct)).curve)
+    let (independent, distinct) = (independent_draws(shapes), shapes.whole.distinct());
+    (independent * 8 > distinct * 9).then(|| shapes.whole.vocabulary(false, Some(subject.distinct)).curve)
 }
 
-/// Copies the marks of a shape, and replaces each token by the result of `piece`.
-fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> String {
-    let (mut out, mut at) = (String::new(), 0);
+/// Copies the marks of a shape, and replaces each token by the text that `piece` returns for its index.
+fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &ShapeToken) -> String) -> String {
+    let (mut out, mut places) = (String::new(), variant.places.iter().enumerate());
     for mark in variant.shape.chars() {
         if mark.is_ascii_alphabetic() {
-            out.push_str(&piece(at, &variant.places[at]));
-            at += 1;
+            out.extend(places.next().map(|(index, place)| piece(index, place)));
         } else {
             // Braces are doubled, because a single brace begins a tag.
             out.extend(std::iter::repeat_n(mark, if matches!(mark, '{' | '}') { 2 } else { 1 }));
@@ -110,7 +113,8 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &Place) -> String) -> 
     out
 }
 
-fn place_text(place: &Place, distinct: Option<u64>, subject: &Subject<'_>, registry: &mut Registry) -> String {
+/// Returns the tag for a token. `distinct` is the number of its distinct words, if that is known.
+fn place_text(place: &ShapeToken, distinct: Option<u64>, subject: &Subject<'_>, registry: &mut Registry) -> String {
     if let Some(repeat) = place.repeats {
         let name = &subject.names[repeat.attribute];
         return if repeat.ascii { format!("{{ascii:{name}}}") } else { format!("{{{name}}}") };
@@ -120,7 +124,7 @@ fn place_text(place: &Place, distinct: Option<u64>, subject: &Subject<'_>, regis
         let name = registry.add_words(subject.stem, words.vocabulary(digits, distinct));
         format!("{{word:{name}}}")
     };
-    match place.sort {
+    match place.kind {
         TokenKind::Letters => listed(false),
         TokenKind::Digits if subject.single && words.is_unique() => number(words),
         TokenKind::Digits if is_listed(words) => listed(true),
@@ -131,6 +135,7 @@ fn place_text(place: &Place, distinct: Option<u64>, subject: &Subject<'_>, regis
     }
 }
 
+/// Returns a text for the values that fit no shape.
 fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     if shapes.text.draws == 0 {
         return "-".to_owned();
@@ -139,7 +144,8 @@ fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     format!("{{words:{name}:histogram:{}}}", shapes.text_counts.to_text())
 }
 
-/// Returns a tag for the entry's number, zero-padded to the width of the sampled numbers.
+/// Returns a tag for the entry's number, zero-padded if all sampled numbers have the same width, or one has a leading
+/// zero.
 fn number(words: &Words) -> String {
     match (words.lengths.only(), words.zeros) {
         (Some(width), _) => format!("{{number:{width}}}"),
@@ -149,7 +155,7 @@ fn number(words: &Words) -> String {
     }
 }
 
-/// Returns a tag for random digits, with leading zeros only if the sample had some.
+/// Returns a tag for random digits. They have leading zeros only if a number of the sample has them.
 fn digits(words: &Words) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some digits")]
     let mean = words.lengths.mean().round().max(1.0) as u64;
@@ -171,10 +177,11 @@ fn power(digits: u64) -> u64 {
     10_u64.pow(u32::try_from(digits).unwrap_or(18).min(18))
 }
 
-/// Constant, so that the same source yields the same template.
+/// The seed of the simulation: constant, so that the same source yields the same template.
 const SEED: u64 = 0x6C65_6172_6E00;
 
-/// Frequencies of a token's words: cumulative shares with ranges of ranks. If empty, every draw is a new word.
+/// The frequencies of a token's words: cumulative shares, each with a half-open range of ranks. If the list is empty,
+/// every draw is a new word.
 struct Ranks(Vec<(f64, u64, u64)>);
 
 impl Ranks {
@@ -188,14 +195,13 @@ impl Ranks {
         Self(curve.steps.iter().map(step).collect())
     }
 
-    fn of(place: &Place) -> Self {
+    fn of(place: &ShapeToken) -> Self {
         let words = &place.words;
-        match place.sort {
+        match place.kind {
             TokenKind::Letters => Self::new(&words.vocabulary(false, None).curve),
             TokenKind::Digits if is_listed(words) => Self::new(&words.vocabulary(true, None).curve),
             TokenKind::Digits | TokenKind::Hex | TokenKind::Mixed => {
-                let width = words.lengths.least();
-                Self(vec![(1.0, 0, power(width).max(words.distinct()))])
+                Self(vec![(1.0, 0, power(words.lengths.least()).max(words.distinct()))])
             }
             TokenKind::Uuid => Self(Vec::new()),
         }
@@ -204,14 +210,14 @@ impl Ranks {
     fn draw(&self, random: &mut Rng) -> u64 {
         let Some(last) = self.0.len().checked_sub(1) else { return random.u64(..) };
         let at = random.f64();
-        let place = self.0.partition_point(|(cumulated, ..)| *cumulated < at);
-        let (_, from, to) = self.0[place.min(last)];
+        let step = self.0.partition_point(|(cumulated, ..)| *cumulated < at);
+        let (_, from, to) = self.0[step.min(last)];
         random.u64(from..to.max(from + 1))
     }
 }
 
-/// Simulates independent draws of every token, one for each examined value. Returns the number of distinct results.
-fn drawn_apart(shapes: &Shapes) -> u64 {
+/// Draws as many values as the sample has, every token independently. Returns the number of distinct values.
+fn independent_draws(shapes: &Shapes) -> u64 {
     let mut random = Rng::with_seed(SEED);
     let mut distinct: FxHashSet<u64> = FxHashSet::default();
     let mut buffer: Vec<u8> = Vec::new();
@@ -243,7 +249,7 @@ fn drawn_apart(shapes: &Shapes) -> u64 {
     (distinct.len() + texts.len()) as u64
 }
 
-/// Whether numbers become a vocabulary, because few of them are distinct.
+/// Whether the numbers become a vocabulary, because few of them are distinct.
 fn is_listed(numbers: &Words) -> bool {
     numbers.distinct() <= 4096 && numbers.distinct() * 4 <= numbers.draws && numbers.is_saturated()
 }

@@ -1,7 +1,7 @@
 //! Splits a value into tokens: runs of letters, runs of digits, and the marks between them.
 //!
-//! The shape of a value has a character for each token: `L` letters, `D` digits, `H` hexadecimal digits, `M` letters
-//! and digits mixed, `U` a UUID; a mark represents itself. So a shape reveals only the ASCII marks of a value.
+//! The shape of a value has a letter for each token: `L` letters, `D` digits, `H` hexadecimal digits, `M` letters and
+//! digits mixed, `U` a UUID. A mark represents itself. So a shape reveals only the ASCII marks of a value.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
@@ -14,33 +14,32 @@ pub enum TokenKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
-    pub sort: TokenKind,
+    pub kind: TokenKind,
     pub text: &'a str,
 }
 
-/// A value with more tokens than this has no shape: it is a text of words.
+/// A value with more tokens or spaces than this has no shape: it is a text of words.
 pub const MOST_TOKENS: usize = 24;
 const MOST_SPACES: usize = 4;
-/// Runs that change more often between letters and digits are not split into words and numbers.
+/// A run with more changes between letters and digits than this is a single token.
 const MOST_CHANGES: usize = 2;
 /// Minimum number of groups of hexadecimal digits that make a MAC or IPv6 address.
 const LEAST_GROUPS: usize = 4;
 
-/// Returns the shape of a value and collects its tokens, except marks. Returns None for a text of many words.
+/// Returns the shape of a value, and fills `tokens` with its tokens except the marks. Returns None for a text of words.
 pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> {
     tokens.clear();
     let mut shape = String::new();
     if values::uuid::octets(value.as_bytes()).is_some() {
-        tokens.push(Token { sort: TokenKind::Uuid, text: value });
+        tokens.push(Token { kind: TokenKind::Uuid, text: value });
         return Some("U".to_owned());
     }
     let grouped = is_grouped(value);
     for run in runs(value) {
-        let begins = run.as_bytes()[0];
         if !run.starts_with(in_word) {
-            shape.push(char::from(begins));
+            shape.push_str(run);
         } else if grouped {
-            tokens.push(Token { sort: TokenKind::Hex, text: run });
+            tokens.push(Token { kind: TokenKind::Hex, text: run });
             shape.push('H');
         } else {
             word(run, &mut shape, tokens);
@@ -53,17 +52,14 @@ pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> 
     (spaces <= MOST_SPACES).then_some(shape)
 }
 
-/// Returns the words of a text: the parts between spaces, without the marks around them.
+/// Returns the words of a text: the parts between white space, without marks at their ends.
 pub fn words(value: &str) -> impl Iterator<Item = &str> {
-    let bare = |word: &'_ str| !word.is_empty();
-    value
-        .split_whitespace()
-        .map(|word| word.trim_matches(|one: char| one.is_ascii_punctuation()))
-        .filter(move |word| bare(word))
+    let words = value.split_whitespace().map(|word| word.trim_matches(|mark: char| mark.is_ascii_punctuation()));
+    words.filter(|word| !word.is_empty())
 }
 
-fn in_word(one: char) -> bool {
-    !one.is_ascii() || one.is_ascii_alphanumeric()
+fn in_word(character: char) -> bool {
+    !character.is_ascii() || character.is_ascii_alphanumeric()
 }
 
 /// Splits a value into single marks and the words between them.
@@ -71,7 +67,8 @@ fn runs(value: &str) -> impl Iterator<Item = &str> {
     let mut rest = value;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let end = if in_word(first) { rest.find(|one| !in_word(one)).unwrap_or(rest.len()) } else { first.len_utf8() };
+        let end =
+            if in_word(first) { rest.find(|next| !in_word(next)).unwrap_or(rest.len()) } else { first.len_utf8() };
         let (run, after) = rest.split_at(end);
         rest = after;
         Some(run)
@@ -83,22 +80,24 @@ fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
     let changes = run.as_bytes().windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit());
     if changes.count() > MOST_CHANGES {
         let hex = run.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let sort = if hex { TokenKind::Hex } else { TokenKind::Mixed };
-        tokens.push(Token { sort, text: run });
-        return shape.push(if hex { 'H' } else { 'M' });
+        let (kind, letter) = if hex { (TokenKind::Hex, 'H') } else { (TokenKind::Mixed, 'M') };
+        tokens.push(Token { kind, text: run });
+        return shape.push(letter);
     }
     let mut rest = run;
     while let Some(first) = rest.chars().next() {
         let digits = first.is_ascii_digit();
-        let end = rest.find(|one: char| one.is_ascii_digit() != digits).unwrap_or(rest.len());
-        let sort = if digits { TokenKind::Digits } else { TokenKind::Letters };
-        tokens.push(Token { sort, text: &rest[..end] });
-        shape.push(if digits { 'D' } else { 'L' });
-        rest = &rest[end..];
+        let (text, after) =
+            rest.split_at(rest.find(|next: char| next.is_ascii_digit() != digits).unwrap_or(rest.len()));
+        let (kind, letter) = if digits { (TokenKind::Digits, 'D') } else { (TokenKind::Letters, 'L') };
+        tokens.push(Token { kind, text });
+        shape.push(letter);
+        rest = after;
     }
 }
 
-/// Whether the value is four or more groups of up to four hexadecimal digits, separated by colons or hyphens.
+/// Whether the value consists of groups of up to four hexadecimal digits, at least one of them a letter, that colons or
+/// hyphens separate.
 fn is_grouped(value: &str) -> bool {
     let fits = |group: &str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     [':', '-'].iter().any(|&mark| {

@@ -2,19 +2,20 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::place::{Place, above, length};
+use crate::LEAST_SEEN;
+use crate::position::{Position, above, length};
 use crate::schemes::is_neutral;
-use crate::shapes::LEAST_SEEN;
 use crate::statistics::{Key, Kind};
 
-/// Maximum number of kinds in a template; the largest are kept.
+/// Maximum number of kinds in a template. The largest kinds are kept.
 const MOST_KINDS: usize = 200;
-/// A kind with more entries than this never becomes branches.
+/// The entries of a kind with more entries than this never become branches.
 const MOST_BRANCHES: u64 = 24;
+
 pub struct Outline<'g> {
     /// DNs of the branches relative to the suffix, parents first.
     pub branches: Vec<String>,
-    /// The kinds in the order of depth, and by descending size within a depth.
+    /// The kinds by ascending depth; those of the same depth by descending number of entries.
     pub kinds: Vec<PlacedKind<'g>>,
     /// Number of entries that are neither branches nor of a kind in the template.
     pub left_out: u64,
@@ -32,10 +33,10 @@ pub enum ParentRule {
     /// DN of the branch; empty for the suffix.
     Branch(String),
     /// Index of the kind in the outline.
-    Kind { place: usize, pick: String },
+    Kind { kind: usize, pick: String },
 }
 
-/// Maps the DN hash of each branch to its relative DN in the template.
+/// Maps the hash of each branch's DN in the source to the branch's relative DN in the template.
 type Branches = FxHashMap<u64, String>;
 
 pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
@@ -44,15 +45,15 @@ pub fn outline(kinds: &FxHashMap<Key, Kind>) -> Outline<'_> {
         let depth = |key: &Key| length(&key.path);
         (depth(one.0), other.1.entries, one.0).cmp(&(depth(other.0), one.1.entries, other.0))
     });
-    let single = single(&sorted);
-    let (names, branches) = name(&single);
-    let mut candidates: Vec<_> = sorted.iter().filter(|(key, _)| !single.keys.contains(key)).collect();
-    let all: u64 = sorted.iter().map(|(_, kind)| kind.entries).sum();
+    let (branch_keys, branch_entries) = branches(&sorted);
+    let (names, branches) = name(&branch_entries);
+    let mut candidates: Vec<_> = sorted.iter().filter(|(key, _)| !branch_keys.contains(key)).collect();
     // Every server requires an object class, so entries without one cannot be generated.
     candidates.retain(|(key, kind)| kind.entries >= LEAST_SEEN && !key.classes.is_empty());
     limit(&mut candidates);
-    let to_text: u64 = candidates.iter().map(|(_, kind)| kind.entries).sum();
-    let left_out = (all - to_text).saturating_sub(names.len() as u64);
+    let all: u64 = sorted.iter().map(|(_, kind)| kind.entries).sum();
+    let described: u64 = candidates.iter().map(|(_, kind)| kind.entries).sum();
+    let left_out = (all - described).saturating_sub(names.len() as u64);
     let mut outline = Outline { branches, kinds: Vec::new(), left_out };
     for &&(key, kind) in &candidates {
         let below = below(key, kind, &outline.kinds, &names);
@@ -69,98 +70,87 @@ fn limit(kinds: &mut Vec<&(&Key, &Kind)>) {
     kinds.retain(|(_, kind)| kind.entries >= least);
 }
 
-struct Single<'g> {
-    keys: FxHashSet<&'g Key>,
-    /// DNs of the branch entries with their positions, parents first.
-    entries: Vec<(String, Place)>,
-}
-
-/// Finds the kinds whose entries become branches: few entries, with children, and not all parents of the same kind.
-fn single<'g>(kinds: &[(&'g Key, &'g Kind)]) -> Single<'g> {
-    let mut found = Single { keys: FxHashSet::default(), entries: Vec::new() };
+/// Returns the kinds whose entries become branches, and the positions of these entries, parents first. Such a kind has
+/// few entries, some of them have children, and the children of different entries are of different kinds.
+fn branches<'g>(kinds: &[(&'g Key, &'g Kind)]) -> (FxHashSet<&'g Key>, Vec<Position>) {
+    let (mut branch_keys, mut branch_entries) = (FxHashSet::default(), Vec::new());
     let least = kinds.iter().map(|(key, _)| length(&key.path)).min().unwrap_or(0);
     let few: Vec<_> = kinds.iter().filter(|(_, kind)| kind.entries <= MOST_BRANCHES).collect();
-    let named: Vec<_> = few.iter().map(|(_, kind)| named(kind)).collect();
-    let hashes = named.iter().flatten().map(|(_, place)| place.own()).collect();
-    let inner = inner(kinds, &hashes);
+    let positions: Vec<_> = few.iter().map(|(_, kind)| sampled_positions(kind)).collect();
+    let hashes: FxHashSet<u64> = positions.iter().flatten().map(Position::hash).collect();
+    let parents = kinds.iter().flat_map(|(_, kind)| kind.parents.keys());
+    let parents: FxHashSet<u64> = parents.filter(|hash| hashes.contains(hash)).collect();
     let mut below: FxHashMap<&str, Vec<&Kind>> = FxHashMap::default();
     for (key, kind) in kinds {
         below.entry(above(&key.path)).or_default().push(kind);
     }
-    for (&&(key, kind), entries) in few.iter().zip(named) {
+    for (&&(key, kind), entries) in few.iter().zip(positions) {
         let root = length(&key.path) == least && kind.entries == 1;
         let children = below.get(&*key.path).map_or(&[][..], Vec::as_slice);
-        let has_children = entries.iter().any(|(_, place)| inner.contains(&place.own()));
+        let has_children = entries.iter().any(|position| parents.contains(&position.hash()));
         if root || (has_children && !is_level(&entries, children)) {
-            found.keys.insert(key);
-            found.entries.extend(entries);
+            branch_keys.insert(key);
+            branch_entries.extend(entries);
         }
     }
-    found.entries.sort_by(|one, other| (one.1.depth(), one.1.key()).cmp(&(other.1.depth(), other.1.key())));
-    found
+    let order = |position: &Position| (position.name.depth(), position.name.key().to_vec());
+    branch_entries.sort_by_cached_key(order);
+    (branch_keys, branch_entries)
 }
 
-/// Returns the DNs and positions of the sampled entries of a kind.
-fn named(kind: &Kind) -> Vec<(String, Place)> {
-    let records = kind.records.sorted();
-    let names = records.iter().filter_map(|(_, record)| dn(record));
-    names.map(|dn| (dn.clone(), Place::new(dn.as_bytes()))).collect()
-}
-
-/// Returns those of `hashes` whose entries are parents.
-fn inner(kinds: &[(&Key, &Kind)], hashes: &FxHashSet<u64>) -> FxHashSet<u64> {
-    let parents = kinds.iter().flat_map(|(_, kind)| kind.parents.keys());
-    parents.filter(|hash| hashes.contains(hash)).collect()
+/// Returns the positions of the sampled entries of a kind.
+fn sampled_positions(kind: &Kind) -> Vec<Position> {
+    let positions = kind.records.sorted().into_iter().filter_map(|(_, bytes)| {
+        let record = ldif::Record { bytes, line: 1, closed: true, last: false };
+        Some(Position::new(&record.entry().ok()?.dn))
+    });
+    positions.collect()
 }
 
 /// Whether several of the entries have children of the same kind, so that they form a kind rather than branches.
-fn is_level(entries: &[(String, Place)], children: &[&Kind]) -> bool {
+fn is_level(entries: &[Position], children: &[&Kind]) -> bool {
     children.iter().any(|kind| {
-        let is_parent = |place: &Place| kind.parents.get(place.own()).is_some();
-        let parents = entries.iter().filter(|(_, place)| is_parent(place)).count();
+        let parents = entries.iter().filter(|position| kind.parents.get(position.hash()).is_some()).count();
         parents > 2 && parents * 2 > entries.len()
     })
 }
 
-fn dn(record: &[u8]) -> Option<String> {
-    let record = ldif::Record { bytes: record, line: 1, closed: true, last: false };
-    let entry = record.entry().ok()?;
-    Some(String::from_utf8_lossy(&entry.dn).into_owned())
-}
-
-/// Assigns branches names that reveal nothing; the first branch is the suffix.
-fn name(single: &Single<'_>) -> (Branches, Vec<String>) {
+/// Names the branches so that nothing of the source is revealed. The first branch is the suffix. Returns the relative
+/// DNs by the hashes of the branches, and as a list without the suffix.
+fn name(entries: &[Position]) -> (Branches, Vec<String>) {
     let (mut names, mut branches) = (Branches::default(), Vec::new());
     let mut used = FxHashSet::default();
-    for (at, (_, place)) in single.entries.iter().enumerate() {
-        let parent = names.get(&place.parent()).cloned().unwrap_or_default();
-        if at == 0 {
-            names.insert(place.own(), String::new());
+    for (index, position) in entries.iter().enumerate() {
+        let parent = names.get(&position.parent_hash()).cloned().unwrap_or_default();
+        if index == 0 {
+            names.insert(position.hash(), String::new());
             continue;
         }
-        let mut name = rdn(place, branches.len() + 1);
+        let mut name = rdn(position, branches.len() + 1);
         if !parent.is_empty() {
             name = format!("{name},{parent}");
         }
         if !used.insert(name.clone()) {
-            let behind = if parent.is_empty() { "" } else { "," };
-            name = format!("ou=unit-{}{behind}{parent}", branches.len() + 1);
+            let comma = if parent.is_empty() { "" } else { "," };
+            name = format!("ou=unit-{}{comma}{parent}", branches.len() + 1);
         }
-        names.insert(place.own(), name.clone());
+        names.insert(position.hash(), name.clone());
         branches.push(name);
     }
     (names, branches)
 }
 
-fn rdn(place: &Place, number: usize) -> String {
-    let key = String::from_utf8_lossy(place.key());
+/// Returns the entry's own RDN if it is neutral, otherwise one with a number.
+fn rdn(position: &Position, number: usize) -> String {
+    let key = String::from_utf8_lossy(position.name.key());
     let first = key.split(',').next().unwrap_or_default();
     let (kind, value) = first.split_once('=').unwrap_or_default();
     let kind = if matches!(kind, "o" | "l" | "ou") { kind } else { "ou" };
     if is_neutral(value) { format!("{kind}={value}") } else { format!("{kind}=unit-{number}") }
 }
 
-/// Returns the parent of a kind: a branch if nearly all entries are below it, or the largest kind at the parent path.
+/// Returns the parent of a kind. If less than half of the entries are below branches, it is the largest kind at the
+/// path of the parents, otherwise the branch with the most children.
 fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) -> ParentRule {
     let parents = kind.parents.sorted();
     let seen: u64 = parents.iter().map(|(_, count)| **count).sum();
@@ -168,26 +158,26 @@ fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) ->
     branches.sort_unstable_by(|one, other| other.cmp(one));
     let below_branches: u64 = branches.iter().map(|(count, _)| count).sum();
     let above = above(&key.path);
-    let candidates = before.iter().enumerate().filter(|(_, grown)| &*grown.key.path == above);
-    let largest = candidates.max_by_key(|(_, grown)| grown.kind.entries);
+    let candidates = before.iter().enumerate().filter(|(_, placed)| &*placed.key.path == above);
+    let largest = candidates.max_by_key(|(_, placed)| placed.kind.entries);
     let branch = branches.first().map_or(String::new(), |(_, name)| (*name).clone());
     match largest {
-        Some((place, parent)) if branches.is_empty() || below_branches * 2 < seen => {
-            ParentRule::Kind { place, pick: pick(kind, parent.kind.entries) }
+        Some((index, parent)) if branches.is_empty() || below_branches * 2 < seen => {
+            ParentRule::Kind { kind: index, pick: pick(kind, parent.kind.entries) }
         }
         _ => ParentRule::Branch(branch),
     }
 }
 
-/// Returns how children are distributed over `parents` parents, including parents without children.
+/// Returns how the children are distributed over `parents` parents, which include parents without children.
 #[allow(clippy::cast_precision_loss, reason = "moments")]
-pub fn pick(kind: &Kind, parents: u64) -> String {
+fn pick(kind: &Kind, parents: u64) -> String {
     let counts = kind.parents.sorted();
     let scale = kind.parents.scale();
     let all = parents.max(1) as f64;
     let mean = kind.entries as f64 / all;
     let squares: f64 = counts.iter().map(|(_, count)| (**count as f64).powi(2)).sum::<f64>() * scale;
-    // The variance divided by the square of the mean, less 1/mean, which is its value for a uniform choice.
+    // The variance divided by the square of the mean; for a uniform choice, it is 1/mean.
     let spread = (squares / all / (mean * mean) - 1.0).max(0.0);
     if spread < 0.5 / mean {
         return "each".to_owned();
@@ -202,7 +192,7 @@ pub fn pick(kind: &Kind, parents: u64) -> String {
     format!("zipf:{:.1}", best.unwrap_or(1.0))
 }
 
-/// Returns the same measure for weights 1/k^exponent.
+/// Returns the variance divided by the square of the mean, for weights 1/k^exponent.
 #[allow(clippy::cast_precision_loss, reason = "moments")]
 fn zipf_spread(count: u64, exponent: f64) -> f64 {
     const EXACT: u64 = 10_000;
@@ -226,8 +216,8 @@ mod tests {
 
     #[test]
     fn neutral_branch_names_are_kept() {
-        assert_eq!(rdn(&Place::new(b"OU=People,dc=x"), 3), "ou=people");
-        assert_eq!(rdn(&Place::new(b"cn=Secret Labs,dc=x"), 3), "ou=unit-3");
+        assert_eq!(rdn(&Position::new(b"OU=People,dc=x"), 3), "ou=people");
+        assert_eq!(rdn(&Position::new(b"cn=Secret Labs,dc=x"), 3), "ou=unit-3");
     }
 
     #[test]

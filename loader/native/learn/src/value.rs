@@ -3,19 +3,19 @@
 use rustc_hash::FxHashMap;
 
 use crate::histogram::Histogram;
-use crate::place::Place;
+use crate::position::Position;
 use crate::schemes::scheme;
 
-/// Percentage of the values that must belong to a class.
+/// A class is chosen if at least this percentage of the values belongs to it.
 const NEARLY_ALL: usize = 95;
-/// Maximum number of distinct paths of DN values.
+/// Maximum number of distinct paths that are counted in DN values.
 const MOST_PATHS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueKind {
-    /// Any other text; shapes describe it.
+    /// Any other text.
     Text,
-    /// DNs: the paths of their RDN types with counts, in descending order.
+    /// DNs: their paths ([`Position::path`]) with counts, by descending count.
     Dn(Vec<(String, usize)>),
     Password {
         scheme: &'static str,
@@ -25,13 +25,13 @@ pub enum ValueKind {
         first: u32,
         last: u32,
     },
-    /// `yes` is the number of TRUE values per thousand.
+    /// `yes` is the number of TRUE per thousand values.
     Boolean {
         yes: usize,
     },
 }
 
-/// Returns the class of the values. `root` has the RDN types of the suffix.
+/// Returns the class of the values. `root` is the path of the suffix.
 pub fn sort(values: &[&str], root: &str) -> ValueKind {
     let nearly_all = |fits: usize| !values.is_empty() && fits * 100 >= values.len() * NEARLY_ALL;
     let count = |fits: fn(&str) -> bool| values.iter().filter(|value| fits(value)).count();
@@ -44,20 +44,20 @@ pub fn sort(values: &[&str], root: &str) -> ValueKind {
     if nearly_all(count(|value| scheme(value).is_some())) {
         return password(values);
     }
-    let (mut found, mut all): (Vec<(String, usize)>, _) = (Vec::new(), 0);
+    let (mut paths, mut all): (Vec<(String, usize)>, _) = (Vec::new(), 0);
     for path in values.iter().filter_map(|value| dn(value, root)) {
         all += 1;
-        match found.iter().position(|(known, _)| *known == path) {
-            Some(at) => found[at].1 += 1,
-            None if found.len() < MOST_PATHS => found.push((path, 1)),
+        match paths.iter().position(|(known, _)| *known == path) {
+            Some(index) => paths[index].1 += 1,
+            None if paths.len() < MOST_PATHS => paths.push((path, 1)),
             None => {}
         }
     }
     if !nearly_all(all) {
         return ValueKind::Text;
     }
-    found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    ValueKind::Dn(found)
+    paths.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    ValueKind::Dn(paths)
 }
 
 fn is_time(value: &str) -> bool {
@@ -87,7 +87,7 @@ fn password(values: &[&str]) -> ValueKind {
     ValueKind::Password { scheme: most.map_or("SSHA", |(name, _)| name) }
 }
 
-/// Returns the lengths of the texts after the scheme.
+/// Returns the lengths of the hashes of hashed passwords.
 pub fn hash_lengths(values: &[&str]) -> Histogram {
     let mut lengths = Histogram::default();
     for (_, hash) in values.iter().filter_map(|value| scheme(value)) {
@@ -96,18 +96,18 @@ pub fn hash_lengths(values: &[&str]) -> Histogram {
     lengths
 }
 
-/// Returns the path of a value that is a DN: it must have several RDNs, or be below the suffix.
+/// Returns the path of a value that is a DN: it must have several RDNs, or have the same types as the suffix.
 fn dn(value: &str, root: &str) -> Option<String> {
     if !value.contains('=') {
         return None;
     }
-    let place = Place::new(value.as_bytes());
-    let path = String::from_utf8_lossy(place.path()).into_owned();
+    let position = Position::new(value.as_bytes());
+    let path = String::from_utf8_lossy(&position.path).into_owned();
     let named = path.split([',', '+']).all(|kind| {
         !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
     });
     let equals = value.bytes().filter(|byte| *byte == b'=').count();
-    (named && equals >= place.depth() && (place.depth() > 1 || path == root)).then_some(path)
+    (named && equals >= position.name.depth() && (position.name.depth() > 1 || path == root)).then_some(path)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The words of one token of a shape: how many, how long, of which letters, and which share of all draws each rank has.
+//! The words of one token of a shape: their number, lengths and letters, and the share of all draws that each rank has.
 
 use rustc_hash::FxHashMap;
 use synth::vocabulary::{Case, Step};
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::histogram::Histogram;
 use crate::letters::Letters;
 
-/// If at most this share of all draws are words that occurred only once, the sample contains the whole vocabulary.
+/// If words that occurred once are less than this share of all draws, the sample contains the whole vocabulary.
 const SATURATED: f64 = 0.005;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ struct Word {
     letters: u64,
 }
 
-/// Derives the frequencies. `distinct` is the number of distinct words, if it is known.
+/// Derives the frequencies of ranks. `distinct` is the number of distinct words, if that is known.
 #[allow(clippy::cast_precision_loss, reason = "shares")]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
@@ -59,7 +59,8 @@ fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
     Curve { words: all, steps }
 }
 
-/// Returns the end of the step that begins at `rank`. There are two steps per power of two: 1 2 3 4 6 8 12 16 24 ...
+/// Returns the end of the step that begins at `rank`. Steps end at powers of two and halfway between them: 1 2 3 4 6 8
+/// 12 16 24 ...
 fn next(rank: u64) -> u64 {
     if rank < 4 {
         return rank + 1;
@@ -81,20 +82,20 @@ pub struct Vocabulary {
     pub digits: bool,
     /// Number of draws from which the vocabulary was learned.
     pub draws: u64,
-    /// Whether more draws would yield few new words.
+    /// Whether at most a tenth of the draws are words that occurred once, so that more draws would yield few new words.
     covered: bool,
     /// Hashes of the words in ascending order.
     hashes: Vec<u64>,
 }
 
-/// Vocabularies with fewer words are not compared, because they may be equal by chance.
+/// A vocabulary with fewer words than this is never joined with another, because words may be equal by chance.
 const LEAST_LIKE: usize = 20;
-/// Number of words of the smaller vocabulary that are looked up in the larger vocabulary.
+/// Maximum number of words of the smaller vocabulary that are looked up in the larger vocabulary.
 const LOOKED_UP: usize = 200;
 
 impl Vocabulary {
-    /// Whether two vocabularies are the same: nearly all words of the smaller are in the larger, and their sizes are
-    /// similar, or differ only because the smaller was learned from few draws.
+    /// Whether two vocabularies are the same: nearly all words of the smaller vocabulary are in the larger, and their
+    /// sizes are similar, or the smaller vocabulary was learned from few draws.
     pub fn is_like(&self, other: &Self) -> bool {
         let (small, large) = if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
         if self.digits != other.digits || self.ascii != other.ascii || small.hashes.len() < LEAST_LIKE {
@@ -105,11 +106,11 @@ impl Vocabulary {
             return false;
         }
         let looked_up = small.hashes.iter().take(LOOKED_UP);
-        let found = looked_up.filter(|hash| large.hashes.binary_search(hash).is_ok()).count();
-        found * 100 >= small.hashes.len().min(LOOKED_UP) * 85
+        let shared = looked_up.filter(|hash| large.hashes.binary_search(hash).is_ok()).count();
+        shared * 100 >= small.hashes.len().min(LOOKED_UP) * 85
     }
 
-    /// Keeps the one of two equal vocabularies that has more draws.
+    /// Keeps whichever of two equal vocabularies was learned from more draws.
     pub fn join(&mut self, other: Self) {
         let draws = self.draws + other.draws;
         if other.draws > self.draws {
@@ -119,10 +120,12 @@ impl Vocabulary {
     }
 }
 
-/// Collects the words of a token.
+/// The words of a token in the sample.
 #[derive(Debug, Default)]
 pub struct Words {
+    /// Number of draws of each word, in lower case.
     counts: FxHashMap<String, u64>,
+    /// Number of draws in each [`Case`].
     cases: [u64; 3],
     pub draws: u64,
     /// Lengths of the words in letters, weighted by draws.
@@ -137,24 +140,24 @@ impl Words {
         self.lengths.add(word.chars().count() as u64);
         self.zeros += u64::from(word.len() > 1 && word.starts_with('0'));
         self.cases[case(word) as usize] += 1;
-        let lower = word.to_lowercase();
-        *self.counts.entry(lower).or_default() += 1;
+        *self.counts.entry(word.to_lowercase()).or_default() += 1;
     }
 
     pub fn distinct(&self) -> u64 {
         self.counts.len() as u64
     }
 
-    /// Whether hardly any word occurred twice. Random numbers repeat more often, even from a large range.
+    /// Whether at most one draw in 10,000 repeats a word. Random numbers repeat more often, even from a large range.
     pub fn is_unique(&self) -> bool {
         self.draws >= 20 && (self.draws - self.distinct()) * 10_000 <= self.draws
     }
 
-    /// Whether more draws would yield few new words.
+    /// Whether at most one draw in 50 is a word that occurred once, so that more draws would yield few new words.
     pub fn is_saturated(&self) -> bool {
         self.once() * 50 <= self.draws
     }
 
+    /// Returns the number of words that occurred once.
     fn once(&self) -> u64 {
         self.counts.values().filter(|count| **count == 1).count() as u64
     }

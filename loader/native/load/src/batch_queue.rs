@@ -1,7 +1,8 @@
-//! The queue of batches between the reader and the connections. It also tracks dependencies between batches.
+//! The queue of batches between the reader and the connections, with the dependencies between batches.
 //!
-//! A batch depends on every earlier unsettled batch with the parent of one of its entries, an entry that one of its
-//! entries names, or an entry with the same DN. Batches are taken in order, and never wait for later ones: no deadlock.
+//! A batch depends on every earlier unsettled batch that contains the parent of one of its entries, an entry that one
+//! of its entries names, or an entry with the same DN. Connections take batches in order, and a batch never waits for a
+//! later batch, so there is no deadlock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::entry::Entry;
 
-/// Maximum time after which a waiting thread notices that the load was cancelled.
+/// A waiting thread checks this often whether the load was cancelled.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -27,18 +28,17 @@ pub struct Batch {
 pub struct BatchQueue {
     state: Mutex<State>,
     changed: Condvar,
-    /// Maximum number of batches in the queue.
-    room: usize,
+    most_waiting: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Batch>,
-    /// Numbers of the batches that are not yet settled.
-    open: BTreeSet<u64>,
-    /// Settled batches with entries that are not on the server. Each maps to the number of the first batch that cannot
-    /// depend on it, and is kept until all batches before that number are settled.
-    troubled: BTreeMap<u64, u64>,
+    /// Numbers of the batches that are waiting or being added.
+    unsettled: BTreeSet<u64>,
+    /// Maps each settled batch that left an entry off the server to the number of the first batch that cannot depend on
+    /// it. The item is removed when all batches before that number are settled.
+    incomplete: BTreeMap<u64, u64>,
     /// Maps the hash of a DN to the last unsettled batch with an entry that has this DN.
     names: FxHashMap<u128, u64>,
     next: u64,
@@ -47,14 +47,14 @@ struct State {
 }
 
 impl BatchQueue {
-    pub fn new(room: usize) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), room }
+    pub fn new(most_waiting: usize) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), most_waiting }
     }
 
-    /// Appends a batch as soon as there is room; returns false if the load was stopped or cancelled.
+    /// Waits until the queue has room, and appends a batch. Returns false if the load was stopped or cancelled.
     pub fn put(&self, entries: Vec<Entry>, cancelled: impl Fn() -> bool) -> bool {
         let mut state = lock(&self.state);
-        while state.waiting.len() >= self.room && !state.stopped {
+        while state.waiting.len() >= self.most_waiting && !state.stopped {
             if cancelled() {
                 return false;
             }
@@ -68,18 +68,18 @@ impl BatchQueue {
         true
     }
 
-    /// Opens the queue again for the second pass.
-    pub fn begin(&self) {
+    /// Reopens an ended queue for the second pass.
+    pub fn reopen(&self) {
         lock(&self.state).ended = false;
     }
 
-    /// Announces that no more batches will be put into the queue.
+    /// After this call, [`Self::take`] returns None once the queue is empty.
     pub fn end(&self) {
         lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
-    /// Wakes all waiting threads; from now on no batch is put or taken.
+    /// Wakes all waiting threads. After this call, no batch is put or taken.
     pub fn stop(&self) {
         lock(&self.state).stopped = true;
         self.changed.notify_all();
@@ -89,7 +89,7 @@ impl BatchQueue {
         lock(&self.state).stopped
     }
 
-    /// Waits for the next batch; returns `None` if there are no more, or if the load was stopped or cancelled.
+    /// Waits for the next batch. Returns None if the queue has ended, or if the load was stopped or cancelled.
     pub fn take(&self, cancelled: impl Fn() -> bool) -> Option<Batch> {
         let mut state = lock(&self.state);
         loop {
@@ -107,36 +107,36 @@ impl BatchQueue {
         }
     }
 
-    /// Waits until all batches of `after` are settled. Returns `Some(true)` if some of their entries are not on the
-    /// server, and `None` if the load was stopped or cancelled.
+    /// Waits until all batches of `after` are settled. Returns whether one of them left an entry off the server, or
+    /// None if the load was stopped or cancelled.
     pub fn wait_for(&self, after: &BTreeSet<u64>, cancelled: impl Fn() -> bool) -> Option<bool> {
         let mut state = lock(&self.state);
         loop {
             if state.stopped || cancelled() {
                 return None;
             }
-            if after.iter().all(|number| !state.open.contains(number)) {
-                return Some(after.iter().any(|number| state.troubled.contains_key(number)));
+            if after.iter().all(|number| !state.unsettled.contains(number)) {
+                return Some(after.iter().any(|number| state.incomplete.contains_key(number)));
             }
             state = self.wait(state);
         }
     }
 
-    /// Marks a batch as settled; with `troubled`, some of its entries are not on the server.
-    pub fn settle(&self, batch: &Batch, troubled: bool) {
+    /// Marks a batch as settled. `incomplete` says whether one of its entries is not on the server.
+    pub fn settle(&self, batch: &Batch, incomplete: bool) {
         let mut state = lock(&self.state);
-        state.open.remove(&batch.number);
+        state.unsettled.remove(&batch.number);
         for entry in &batch.entries {
             if state.names.get(&entry.name) == Some(&batch.number) {
                 state.names.remove(&entry.name);
             }
         }
-        if troubled {
+        if incomplete {
             let next = state.next;
-            state.troubled.insert(batch.number, next);
+            state.incomplete.insert(batch.number, next);
         }
-        let oldest = state.open.first().copied().unwrap_or(u64::MAX);
-        state.troubled.retain(|_, next| oldest < *next);
+        let oldest = state.unsettled.first().copied().unwrap_or(u64::MAX);
+        state.incomplete.retain(|_, next| oldest < *next);
         self.changed.notify_all();
     }
 
@@ -156,7 +156,7 @@ impl State {
             after.extend(names.filter_map(|name| self.names.get(name).copied()));
         }
         self.names.extend(entries.iter().map(|entry| (entry.name, number)));
-        self.open.insert(number);
+        self.unsettled.insert(number);
         self.waiting.push_back(Batch { number, entries, after });
     }
 }

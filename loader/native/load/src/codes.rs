@@ -39,17 +39,17 @@ const NAMES: [(i32, &str); 32] = [
     (80, "other"),
 ];
 
-/// Whether the server is busy or unavailable, so that another attempt may succeed.
+/// Whether the server is busy or unavailable: another attempt may succeed.
 pub const fn is_transient(code: i32) -> bool {
     matches!(code, 51 | 52)
 }
 
-/// Whether the server or the database does not support transactions, although the root DSE announces them.
+/// Whether the code can mean that the database does not support transactions, although the root DSE announces them.
 pub const fn is_no_transaction(code: i32) -> bool {
     matches!(code, 2 | 12 | 53)
 }
 
-/// Formats the reason for the reject file.
+/// Returns the reason for the reject file: the name and the number of the code, and the server's message.
 pub fn reason(code: i32, text: &str) -> String {
     let name = NAMES.iter().find(|(known, _)| *known == code);
     let name = name.map_or_else(|| format!("result {code}"), |(_, name)| format!("{name} ({code})"));

@@ -30,7 +30,7 @@ pub struct Entry {
     pub parent: u128,
     /// Number of RDNs in the DN.
     pub depth: usize,
-    /// Hashes of the DNs that the entry names, if the entry was deferred; see [`Entry::named`].
+    /// Hashes of the DNs that the entry names (see [`Entry::named`]). Filled only for deferred entries.
     pub references: Vec<u128>,
 }
 
@@ -51,8 +51,9 @@ impl Entry {
         })
     }
 
-    /// Returns the hashes of the DNs in the entry's attributes of these types. The entry itself, its ancestors and its
-    /// subordinates are omitted, because the entry cannot be sent in another order with regard to them.
+    /// Returns the hashes of the DNs in the entry's attributes of these types. The DNs of the entry itself, its
+    /// ancestors and its subordinates are omitted: the order of their adds is fixed, because a parent comes before its
+    /// children.
     pub fn named(&self, types: &Names) -> Result<Vec<u128>> {
         let own = ParsedDn::new(&self.dn);
         let (mut names, mut name) = (Vec::new(), ParsedDn::default());
@@ -65,11 +66,6 @@ impl Entry {
         Ok(names)
     }
 
-    pub fn dn_text(&self) -> String {
-        String::from_utf8_lossy(&self.dn).into_owned()
-    }
-
-    /// Returns the attribute lines of the entry.
     pub fn fields(&self) -> Result<Vec<Field<'_>>> {
         let entry = record(&self.text, self.line).entry()?;
         entry.fields.collect()
@@ -86,20 +82,20 @@ fn record(text: &[u8], line: u64) -> Record<'_> {
     Record { bytes: text, line, closed: true, last: false }
 }
 
-/// An entry whose add request is encoded.
+/// The encoded add request of an entry.
 pub struct Prepared {
-    /// The encoded `AddRequest`.
+    /// The `AddRequest` (RFC 4511, 4.7), without the message around it.
     pub operation: Vec<u8>,
-    /// Hashes of the attribute descriptions, including those of the RDN. Each is combined with the hash of the suffix,
-    /// because every database numbers descriptions independently.
+    /// Hashes of the attribute descriptions, including the types of the RDN. Each hash also depends on the suffix,
+    /// because every database numbers its descriptions itself.
     pub descriptions: Vec<u64>,
-    /// Number of values that are not sent.
+    /// Number of values that [`crate::Options::leave_out`] removes.
     pub left_out: u64,
 }
 
 impl Prepared {
-    /// Encodes an entry. `context` is the hash of its suffix (see [`crate::shared::Shared::context`]).
-    pub fn new(entry: &Entry, leave_out: &Names, context: u64) -> Result<Self> {
+    /// `suffix` is the hash of the entry's suffix ([`crate::shared::Shared::suffix_hash`]).
+    pub fn new(entry: &Entry, leave_out: &Names, suffix: u64) -> Result<Self> {
         let all = entry.fields()?;
         let count = all.len();
         let fields: Vec<Field<'_>> = all.into_iter().filter(|field| !leave_out.has_field(field)).collect();
@@ -111,10 +107,10 @@ impl Prepared {
         });
         requests::add_operation(&mut writer, &entry.dn, attributes);
         let naming = naming_types(&entry.dn);
-        let all = groups.descriptions.iter().copied().chain(naming.iter().map(|one| xxh3_64(one)));
+        let descriptions = groups.descriptions.iter().copied().chain(naming.iter().map(|name| xxh3_64(name)));
         Ok(Self {
             operation: writer.bytes().to_vec(),
-            descriptions: all.map(|one| one ^ context).collect(),
+            descriptions: descriptions.map(|hash| hash ^ suffix).collect(),
             left_out: (count - fields.len()) as u64,
         })
     }
@@ -134,7 +130,7 @@ pub struct GroupedValues<'a> {
     pub values: Vec<std::borrow::Cow<'a, [u8]>>,
     /// Hashes of the descriptions in lower case, in the order of their first occurrence.
     pub descriptions: Vec<u64>,
-    /// Indexes of the fields of each description.
+    /// For each description, the indexes of its fields in `values`.
     pub members: Vec<Vec<usize>>,
 }
 

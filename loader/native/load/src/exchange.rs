@@ -8,14 +8,14 @@ use wire::ber::Writer;
 use wire::message::{Message, tag};
 use wire::{Channel, ConnectionOptions, Result};
 
-use crate::asks::EntryReads;
+use crate::entry_requests::EntryReads;
 use crate::requests::{self, Controls};
 
 /// Whether a request may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendWindow {
     Yes,
-    /// Not yet: it depends on a response that has not arrived.
+    /// The request depends on a response that has not arrived.
     Wait,
     Never,
 }
@@ -30,7 +30,7 @@ pub struct Answer {
 /// The result of a transaction.
 pub struct TransactionOutcome {
     pub answer: Answer,
-    /// Message ID of the add that failed, if the server reports it (RFC 5805, 3.2).
+    /// Message ID of the add that made the transaction fail, if the server reports it (RFC 5805, 3.2).
     pub guilty: Option<i32>,
 }
 
@@ -40,7 +40,7 @@ pub struct RequestPipeline {
     writer: Writer,
 }
 
-/// A list of requests to send, which also receives their responses.
+/// A list of requests that encodes each request and receives its response.
 pub trait Requester {
     fn count(&self) -> usize;
     fn ready(&self, _request: usize) -> SendWindow {
@@ -51,30 +51,26 @@ pub trait Requester {
     fn take(&mut self, request: usize, message: &Message<'_>) -> Result<()>;
 }
 
-/// Requests per second that the window must allow at the measured round-trip time, which is the minimum of [`TIMES`]
-/// measurements.
+/// The window is large enough for this many requests per second at the measured round-trip time.
 const RATE: f64 = 5_000.0;
-const TIMES: usize = 3;
+/// The round-trip time is the minimum of this many measurements.
+const MEASUREMENTS: usize = 3;
 
 impl RequestPipeline {
-    /// Connects, binds and measures the round-trip time: the longer it is, the larger is the window.
+    /// Connects, binds, and sets the window by the round-trip time. `window` has the bounds of the window.
     pub fn open(link: &ConnectionOptions, stop: &Arc<Counters>, window: (usize, usize)) -> Result<Self> {
         let channel = Channel::open(link, stop)?;
         let mut exchange = Self { channel, window: window.0, writer: Writer::default() };
-        let mut way = Duration::MAX;
-        for _ in 0..TIMES {
-            way = way.min(exchange.round_trip()?);
+        let mut round_trip = Duration::MAX;
+        for _ in 0..MEASUREMENTS {
+            let begun = Instant::now();
+            exchange.pipeline(&mut EntryReads::new(vec![b""]))?;
+            round_trip = round_trip.min(begun.elapsed());
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
-        let under_way = (way.as_secs_f64() * RATE) as usize;
-        exchange.window = under_way.clamp(window.0, window.1);
+        let outstanding = (round_trip.as_secs_f64() * RATE) as usize;
+        exchange.window = outstanding.clamp(window.0, window.1);
         Ok(exchange)
-    }
-
-    fn round_trip(&mut self) -> Result<Duration> {
-        let begun = Instant::now();
-        self.pipeline(&mut EntryReads::new(vec![b""]))?;
-        Ok(begun.elapsed())
     }
 
     /// Sends all requests of the queue that may be sent, keeping at most `window` requests outstanding.
@@ -86,41 +82,34 @@ impl RequestPipeline {
                 match queue.ready(next) {
                     SendWindow::Wait if !open.is_empty() => break,
                     SendWindow::Never | SendWindow::Wait => {}
-                    SendWindow::Yes => open.push((self.send(queue, next)?, next)),
+                    SendWindow::Yes => open.push((self.send(|out, id| queue.encode(next, id, out))?, next)),
                 }
                 next += 1;
             }
             if open.is_empty() {
                 return Ok(());
             }
-            self.collect(queue, &mut open)?;
+            deliver(&self.channel.receive()?, queue, &mut open)?;
+            // Messages that have already arrived are handled before more requests are sent.
+            while !open.is_empty() {
+                let Some(message) = self.channel.try_receive()? else { break };
+                deliver(&message, queue, &mut open)?;
+            }
         }
     }
 
-    fn send(&mut self, queue: &mut impl Requester, request: usize) -> Result<i32> {
-        let id = self.channel.next_id();
-        self.writer.clear();
-        queue.encode(request, id, &mut self.writer);
-        self.channel.send(self.writer.bytes())?;
-        Ok(id)
-    }
-
-    /// Waits for one message, and also handles all others that have already arrived.
-    fn collect(&mut self, queue: &mut impl Requester, open: &mut Vec<(i32, usize)>) -> Result<()> {
-        let message = self.channel.receive()?;
-        deliver(&message, queue, open)?;
-        while !open.is_empty() {
-            let Some(message) = self.channel.try_receive()? else { break };
-            deliver(&message, queue, open)?;
-        }
-        Ok(())
-    }
-
-    fn ask(&mut self, encode: impl FnOnce(&mut Writer, i32)) -> Result<Message<'_>> {
+    /// Sends one request and returns its message ID.
+    fn send(&mut self, encode: impl FnOnce(&mut Writer, i32)) -> Result<i32> {
         let id = self.channel.next_id();
         self.writer.clear();
         encode(&mut self.writer, id);
         self.channel.send(self.writer.bytes())?;
+        Ok(id)
+    }
+
+    /// Sends one request and returns its response.
+    fn ask(&mut self, encode: impl FnOnce(&mut Writer, i32)) -> Result<Message<'_>> {
+        let id = self.send(encode)?;
         let message = self.channel.receive()?;
         if message.id == id { Ok(message) } else { Err(unexpected(&message)) }
     }
@@ -168,10 +157,10 @@ fn unexpected(message: &Message<'_>) -> wire::Error {
 
 /// Add requests that are sent in the order of a list.
 pub struct Adds<'a> {
-    /// The requests. Each has the indexes of other requests whose responses it waits for.
-    pub list: Vec<(&'a [u8], Vec<usize>)>,
-    pub controls: Controls,
-    /// Message IDs of the requests; 0 if a request was not sent.
+    /// Each encoded request, and the indexes of the requests whose responses it waits for.
+    list: Vec<(&'a [u8], Vec<usize>)>,
+    controls: Controls,
+    /// Message ID of each request; 0 if the request was not sent.
     pub ids: Vec<i32>,
     pub answers: Vec<Option<Answer>>,
     sent: Vec<Option<Instant>>,
@@ -193,7 +182,7 @@ impl Requester for Adds<'_> {
 
     /// A server processes the requests of a connection in parallel, and executes the adds of a transaction in the order
     /// of its responses. So an entry is sent only after the responses to the adds of its parent and of the entries that
-    /// it names; it is never sent in this list if one of these was refused.
+    /// the entry names. If one of these adds was refused, the entry is not sent.
     fn ready(&self, request: usize) -> SendWindow {
         let mut window = SendWindow::Yes;
         for &before in &self.list[request].1 {

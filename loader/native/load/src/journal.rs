@@ -1,10 +1,10 @@
-//! The journal of a load, from which a killed load is resumed. Each record describes consecutive entries of the input
-//! by the range of their positions; records are only appended.
+//! The journal of a load, from which a killed load is resumed. Each record has a range of positions: the numbers of
+//! consecutive entries of the input. Records are only appended.
 //!
-//! Before an entry is sent, a record is synced that reserves its position and all lower ones. An entry that is not
-//! reserved was never sent. An entry that is reserved but not recorded as done may or may not be on the server. Records
-//! of finished entries are not synced: after a crash of the host, the load looks up these entries on the server, and
-//! finds them.
+//! Before an entry is sent, a record that reserves its position and all lower positions is synced. So an entry at a
+//! position that is not reserved was never sent, and a reserved entry that is not recorded as done may be on the
+//! server. Records of finished entries are not synced: after a crash of the host, the load looks up these entries on
+//! the server.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -17,19 +17,25 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Number of positions that are reserved at a time; each reservation costs one sync.
 const AHEAD: u64 = 1 << 16;
+/// Size of a record in bytes: a kind, the first position, the end and a checksum, each of 64 bits.
 const RECORD: usize = 32;
 
+/// The kind of a record that reserves positions. The other kinds are those of [`Kind`].
+const RESERVED: u64 = 1;
+
+/// The outcome of an entry, with its number in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    Added,
-    Present,
-    Replaced,
+    Added = 2,
+    Present = 3,
+    Replaced = 4,
 }
 
-const RESERVED: u64 = 1;
-const KINDS: [(Kind, u64); 3] = [(Kind::Added, 2), (Kind::Present, 3), (Kind::Replaced, 4)];
+impl Kind {
+    pub const ALL: [Self; 3] = [Self::Added, Self::Present, Self::Replaced];
+}
 
-/// Numbers of entries by their outcome, including the entries of earlier runs.
+/// Numbers of entries with each outcome, including the entries of earlier runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub added: u64,
@@ -51,12 +57,12 @@ impl Counts {
     }
 }
 
-/// State of the journal after earlier runs.
+/// The content of the journal after earlier runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PreviousRun {
-    /// Ranges of positions whose entries are done: disjoint, in ascending order, without their end.
+    /// Half-open ranges of the positions of finished entries: disjoint and in ascending order.
     pub done: Vec<(u64, u64)>,
-    /// Entries at lower positions may have been sent.
+    /// Earlier runs may have sent only entries at positions below this number.
     pub reserved: u64,
 }
 
@@ -75,7 +81,8 @@ struct State {
 }
 
 impl State {
-    /// Appends records. If the disk is full, a partial record is removed, because later records could not be read.
+    /// Appends records. If that fails, for example because the disk is full, removes a partial record: the records
+    /// after it could not be read.
     fn append(&mut self, records: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(records) {
             self.file.set_len(self.length)?;
@@ -87,8 +94,8 @@ impl State {
 }
 
 impl Journal {
-    /// Opens or creates the journal (mode 0600), and truncates it after its last complete record. Syncs its directory
-    /// too, so that a crash does not lose the file with its reservations.
+    /// Opens or creates the journal (mode 0600), and truncates it after its last intact record. Syncs its directory, so
+    /// that a crash does not lose the file with its reservations.
     pub fn open(path: &Path) -> Result<(Self, PreviousRun)> {
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).mode(0o600).open(path);
@@ -105,7 +112,7 @@ impl Journal {
         Ok((Self { state: Mutex::new(state) }, before))
     }
 
-    /// Reserves the positions below `position`. When it returns, their entries may be sent.
+    /// Reserves the positions below `position`. After the return, the entries at these positions may be sent.
     pub fn reserve(&self, position: u64) -> Result<()> {
         let mut state = lock(&self.state);
         if position <= state.reserved {
@@ -118,12 +125,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Records that the entries at `positions`, which ascend, are done.
+    /// Records the outcome of the entries at `positions`, which must ascend.
     pub fn settle(&self, kind: Kind, positions: &[u64]) -> Result<()> {
-        let number = KINDS.iter().find(|(known, _)| *known == kind).map_or(0, |(_, number)| *number);
         let mut records = Vec::new();
         for (first, end) in runs(positions) {
-            records.extend_from_slice(&encode(number, first, end));
+            records.extend_from_slice(&encode(kind as u64, first, end));
         }
         let mut state = lock(&self.state);
         state.append(&records)?;
@@ -154,6 +160,7 @@ fn decode(record: &[u8]) -> Option<[u64; 3]> {
     (xxh3_64(&record[..24]) == values[3]).then_some([values[0], values[1], values[2]])
 }
 
+/// Returns the half-open ranges of consecutive positions.
 fn runs(positions: &[u64]) -> impl Iterator<Item = (u64, u64)> {
     positions.chunk_by(|one, next| *next == one + 1).map(|run| (run[0], run[run.len() - 1] + 1))
 }
@@ -163,25 +170,20 @@ fn summed(records: &[[u64; 3]]) -> (PreviousRun, Counts) {
     for &[number, first, end] in records {
         if number == RESERVED {
             before.reserved = before.reserved.max(end);
-        } else if let Some((kind, _)) = KINDS.iter().find(|(_, known)| *known == number) {
-            counts.count(*kind, end.saturating_sub(first));
+        } else if let Some(kind) = Kind::ALL.into_iter().find(|kind| *kind as u64 == number) {
+            counts.count(kind, end.saturating_sub(first));
             before.done.push((first, end));
         }
     }
     before.done.sort_unstable();
-    before.done = joined(&before.done);
-    (before, counts)
-}
-
-fn joined(runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut joined: Vec<(u64, u64)> = Vec::new();
-    for &(first, end) in runs {
-        match joined.last_mut() {
-            Some(last) if last.1 >= first => last.1 = last.1.max(end),
-            _ => joined.push((first, end)),
+    before.done.dedup_by(|next, last| {
+        let adjoin = last.1 >= next.0;
+        if adjoin {
+            last.1 = last.1.max(next.1);
         }
-    }
-    joined
+        adjoin
+    });
+    (before, counts)
 }
 
 #[cfg(test)]
@@ -219,7 +221,7 @@ mod tests {
         assert_eq!(Journal::open(&path).unwrap().1.done, [(0, 1), (7, 8)]);
     }
 
-    /// Runs this test in another process, whose file size limit allows two and a half records, and later more.
+    /// Runs this test again in a process whose file size limit first allows two and a half records, and is then raised.
     #[test]
     fn a_truncated_append_does_not_hide_the_next() {
         const PATH: &str = "DITSEED_TEST_JOURNAL";

@@ -1,17 +1,16 @@
 //! Adds entries from LDIF to a running server.
 //!
-//! One thread reads the input and divides it into batches ([`reader`], [`batch_queue`]). Each connection takes batches
-//! ([`worker`]) and adds their entries in LDAP transactions (RFC 5805), or one by one if the server does not support
-//! these, with many outstanding requests ([`exchange`]). A [`journal`] records finished entries, so that a killed load
-//! can be resumed. Entries that come before their parents, and entries that name other entries, are sent last, in an
-//! [`order`] of their own. An entry that the server refuses becomes a [`Rejection`] and does not affect other entries.
+//! One thread reads the input and divides it into batches ([`reader`], [`batch_queue`]). For each connection, a
+//! [`worker`] takes batches and adds their entries with many outstanding requests ([`exchange`]): in LDAP transactions
+//! (RFC 5805), or singly if the server does not support transactions. A [`journal`] records finished entries, so that a
+//! killed load can be resumed. Entries that come before their parents, and entries that name other entries, are sent
+//! last ([`order`]). An entry that the server refuses becomes a [`Rejection`] and does not affect other entries.
 
-mod asks;
 mod batch_queue;
 mod codes;
 mod entry;
+mod entry_requests;
 mod exchange;
-mod found;
 mod journal;
 #[cfg(test)]
 #[path = "../../wire/tests/support/mod.rs"]
@@ -20,6 +19,7 @@ mod options;
 mod order;
 mod reader;
 mod requests;
+mod server_entry;
 mod shared;
 mod shutdown;
 #[cfg(test)]
@@ -37,7 +37,7 @@ use ldif::rejects;
 use wire::{ConnectionOptions, Result};
 use workers::Crew;
 
-use journal::{Counts, Journal, PreviousRun};
+use journal::{Journal, PreviousRun};
 pub use options::{Aliases, OnExists, Options, Source};
 use reader::Reader;
 pub use shared::Rejection;
@@ -53,13 +53,13 @@ pub struct Loaded {
     /// Number of entries that existed already and were not changed.
     pub present: u64,
     pub replaced: u64,
-    /// The rejections in the order of the input; the reject file contains them too.
+    /// The rejections in the order of the input, as in the reject file.
     pub rejections: Vec<Rejection>,
     /// Whether the load stopped before the end of the input, because there were more rejections than allowed.
     pub stopped: bool,
     /// Number of entries that earlier runs had finished.
     pub before: u64,
-    /// Number of values that were not sent because of [`Options::leave_out`].
+    /// Number of values that [`Options::leave_out`] removed.
     pub left_out: u64,
     /// Number of entries that were deferred because their parents did not exist.
     pub deferred: u64,
@@ -87,63 +87,9 @@ pub fn load(
     if !rejections.is_empty() {
         rejects::write(&options.rejects, &rejections)?;
     }
-    Ok(loaded(&shared, records, earlier, rejections))
-}
-
-/// Loads the input, and then the deferred entries.
-fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Result<u64> {
-    let mut reader = Reader::new(shared, before);
-    pass(shared, || reader.read(sources))?;
-    let records = reader.records;
-    let waiting = shared.tally.deferred.load(Relaxed) + shared.tally.named.load(Relaxed);
-    if waiting > 0 && !shared.queue.is_stopped() {
-        shared.counters.begin("deferred entries", waiting);
-        shared.last_pass.store(true, Relaxed);
-        shared.queue.begin();
-        pass(shared, || reader.read_deferred())?;
-    }
-    Ok(records)
-}
-
-/// Reads on this thread, while one thread for each connection adds entries.
-fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
-    let shutdowns: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
-    let over = AtomicBool::new(false);
-    let stop = || shared.queue.stop();
-    let crew = Crew::new(&stop);
-    let read = thread::scope(|scope| {
-        let work = |shutdown| crew.run(|| Worker::new(shared, shutdown).run());
-        scope.spawn(|| pass_on(shared.counters, &shutdowns, &over));
-        let workers: Vec<_> = shutdowns.iter().map(|shutdown| scope.spawn(move || work(shutdown))).collect();
-        let read = read();
-        shared.queue.end();
-        if read.is_err() {
-            shared.queue.stop();
-        }
-        for worker in workers {
-            // The crew has recorded the worker's failure, even if it was a panic.
-            let _ = worker.join();
-        }
-        over.store(true, Relaxed);
-        read
-    });
-    ended(crew.end(), read, shared)
-}
-
-/// Returns the root cause: the failure of a worker, otherwise that of the reader. If the reader stopped only because of
-/// too many rejections, it reports `Cancelled`, which is not an error in that case.
-fn ended(worked: Result<()>, read: common::Result<()>, shared: &Shared<'_>) -> Result<()> {
-    worked?;
-    match read {
-        Err(error) if error.code == Code::Cancelled && !shared.counters.is_cancelled() => Ok(()),
-        read => Ok(read?),
-    }
-}
-
-fn loaded(shared: &Shared<'_>, read: u64, earlier: Counts, rejections: Vec<Rejection>) -> Loaded {
     let (counts, tally) = (shared.journal.counts(), &shared.tally);
-    Loaded {
-        read,
+    Ok(Loaded {
+        read: records,
         added: counts.added,
         present: counts.present,
         replaced: counts.replaced,
@@ -156,5 +102,52 @@ fn loaded(shared: &Shared<'_>, read: u64, earlier: Counts, rejections: Vec<Rejec
         reconnects: tally.reconnects.load(Relaxed),
         transactions: tally.transactions.load(Relaxed),
         largest: shared.tuner.largest(),
+    })
+}
+
+/// Loads the input, and then the deferred entries. Returns the number of records of the input.
+fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Result<u64> {
+    let mut reader = Reader::new(shared, before);
+    pass(shared, || reader.read(sources))?;
+    let records = reader.records;
+    let deferred = shared.tally.deferred.load(Relaxed) + shared.tally.named.load(Relaxed);
+    if deferred > 0 && !shared.queue.is_stopped() {
+        shared.counters.begin("deferred entries", deferred);
+        shared.last_pass.store(true, Relaxed);
+        shared.queue.reopen();
+        pass(shared, || reader.read_deferred())?;
+    }
+    Ok(records)
+}
+
+/// Runs `read` on this thread, while one thread for each connection adds entries.
+///
+/// Returns the failure of a worker, otherwise that of `read`.
+fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
+    let shutdowns: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
+    let has_ended = AtomicBool::new(false);
+    let stop = || shared.queue.stop();
+    let crew = Crew::new(&stop);
+    let read = thread::scope(|scope| {
+        let work = |shutdown| crew.run(|| Worker::new(shared, shutdown).run());
+        scope.spawn(|| pass_on(shared.counters, &shutdowns, &has_ended));
+        let workers: Vec<_> = shutdowns.iter().map(|shutdown| scope.spawn(move || work(shutdown))).collect();
+        let read = read();
+        shared.queue.end();
+        if read.is_err() {
+            shared.queue.stop();
+        }
+        for worker in workers {
+            // The crew has recorded the worker's failure, even if it was a panic.
+            let _ = worker.join();
+        }
+        has_ended.store(true, Relaxed);
+        read
+    });
+    crew.end()?;
+    match read {
+        // The reader also reports `Cancelled` if too many rejections stopped the load, which is not an error.
+        Err(error) if error.code == Code::Cancelled && !shared.counters.is_cancelled() => Ok(()),
+        read => Ok(read?),
     }
 }

@@ -1,5 +1,3 @@
-//! The options of a load.
-
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,7 +31,7 @@ impl OnExists {
     }
 }
 
-/// Pairs of names of an attribute type in lower case: another name, and the name that the server uses.
+/// Pairs of names of one attribute type, in lower case: an alias, and the name that the server uses.
 pub type Aliases = Vec<(String, String)>;
 
 #[allow(clippy::struct_excessive_bools, reason = "each is an option by itself")]
@@ -41,37 +39,37 @@ pub type Aliases = Vec<(String, String)>;
 pub struct Options {
     /// Number of connections.
     pub jobs: usize,
-    /// Number of entries per transaction; 0 adjusts it to the server, 1 disables transactions.
+    /// Number of entries per transaction. 0 adjusts the number to the server; 1 disables transactions.
     pub batch: usize,
     /// Whether the server supports transactions.
     pub transactions: bool,
-    /// Number of outstanding requests on a connection: the number for a short round-trip time, and the upper limit.
+    /// Minimum and maximum number of outstanding requests on a connection. The round-trip time decides the number.
     pub window: (usize, usize),
     pub exists: OnExists,
-    /// Attribute types that are not sent, whatever their options.
+    /// Attribute types whose values are not sent, whatever the options of their descriptions.
     pub leave_out: Vec<String>,
     /// Whether adds carry the Relax Rules control (draft-zeilenga-ldap-relax).
     pub relax: bool,
     /// The suffixes of the server; the entry of a suffix has no parent.
     pub contexts: Vec<String>,
     pub aliases: Aliases,
-    /// Attribute types whose values are DNs that the server may look up when it adds an entry: an entry is sent after
-    /// all entries that it names. Empty if the server looks up none.
+    /// Attribute types whose values are DNs that the server may look up when it adds an entry. An entry is sent after
+    /// all entries that its values of these types name.
     pub references: Vec<String>,
-    /// Whether entries that name others are added outside of transactions, because the server may change the named
-    /// entries: slapd 2.7.0 damages entries that slapo-memberof changes within an LDAP transaction (2.5.13 and 2.6.10
-    /// do not).
+    /// Whether entries that name other entries are added outside of transactions. Required if the server changes the
+    /// named entries: slapd 2.7.0 damages entries that slapo-memberof changes within an LDAP transaction (2.5.13 and
+    /// 2.6.10 do not).
     pub singly: bool,
     pub max_rejects: u64,
     pub rejects: PathBuf,
     /// Maximum rate in entries per second; 0 means no limit.
     pub max_rate: u64,
     pub journal: PathBuf,
-    /// Whether an earlier run may have added any of the entries, so that all are looked up.
+    /// Whether earlier runs may have added any entry, so that every entry is looked up before it is sent.
     pub all_uncertain: bool,
-    /// Memory limit for deferred entries, in bytes. Entries beyond it go to unlinked temporary files in `scratch`.
+    /// Memory limit for deferred entries, in bytes. Beyond it, they are kept in unlinked temporary files in `scratch`.
     pub memory: usize,
     pub scratch: PathBuf,
-    /// How long to reconnect to a server that does not respond.
+    /// Time for which a worker tries to reconnect to a server that does not respond.
     pub patience: Duration,
 }

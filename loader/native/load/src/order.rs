@@ -1,19 +1,21 @@
 //! Sorts deferred entries so that each is sent after its parent and after the entries that it names.
 
-/// Collects entries and their dependencies. Each entry takes 40 bytes of memory, and 8 more for each deferred entry
-/// that it names.
+/// Collects entries and their dependencies. An entry takes 40 bytes of memory, and 8 bytes for each deferred entry that
+/// it names.
 #[derive(Debug, Default)]
 pub struct SendOrder {
-    /// Hashes of all entries that will be pushed, in ascending order.
+    /// Hashes of the DNs of all entries that will be pushed, in ascending order.
     all: Vec<u64>,
+    /// For each pushed entry, the hashes of its DN and of its parent's DN.
     names: Vec<u64>,
     parents: Vec<u64>,
-    /// Hashes of the named entries, concatenated in the order of the entries; `ends` has the end of each entry's part.
+    /// Hashes of the DNs that the pushed entries name, one entry after the other. `ends` has the end of each entry's
+    /// part.
     references: Vec<u64>,
     ends: Vec<usize>,
 }
 
-/// Shortens a hash. If two DNs share a short hash, an entry may wait for an entry that it does not name.
+/// Shortens the hash of a DN. If two DNs share a short hash, an entry may wait for an entry that it does not name.
 pub const fn short(name: u128) -> u64 {
     #[allow(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
     let short = name as u64;
@@ -35,11 +37,13 @@ impl SendOrder {
         self.ends.push(self.references.len());
     }
 
-    /// Returns the numbers of the entries in the order for sending. Entries without dependencies keep their order.
+    /// Returns the numbers of the entries in the order in which to send them. Entries without dependencies keep their
+    /// order.
     ///
-    /// An entry with children in this set does not wait for the entries that it names, so that a parent always comes
+    /// A pushed entry with pushed children does not wait for the entries that it names, so that a parent always comes
     /// before its children. If leaves name each other in a circle, one of them is sent before an entry that it names.
     pub fn arranged(mut self) -> Vec<u32> {
+        // The memory is needed below.
         self.all = Vec::new();
         let count = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         let mut by_name: Vec<u32> = (0..count).collect();

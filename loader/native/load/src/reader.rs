@@ -15,8 +15,9 @@ use crate::journal::PreviousRun;
 use crate::options::Source;
 use crate::shared::Shared;
 
-/// A batch of this size in bytes is complete, whatever its number of entries.
+/// A batch that reaches this size in bytes gets no more entries.
 const MOST_BYTES: usize = 8 << 20;
+/// Maximum sleep before a wait checks whether the load was cancelled or stopped.
 const NAP: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -26,11 +27,12 @@ pub struct Reader<'a> {
     bytes: usize,
     /// Number of records that were read.
     pub records: u64,
-    done: std::vec::IntoIter<(u64, u64)>,
-    passed: (u64, u64),
+    /// Ranges of positions that earlier runs have finished: the current range, and those after it.
+    done: (u64, u64),
+    done_later: std::vec::IntoIter<(u64, u64)>,
     begun: Instant,
     /// Number of entries that were put into the queue.
-    given: u64,
+    queued: u64,
 }
 
 impl<'a> Reader<'a> {
@@ -40,10 +42,10 @@ impl<'a> Reader<'a> {
             batch: Vec::new(),
             bytes: 0,
             records: 0,
-            done: before.done.into_iter(),
-            passed: (0, 0),
+            done: (0, 0),
+            done_later: before.done.into_iter(),
             begun: Instant::now(),
-            given: 0,
+            queued: 0,
         }
     }
 
@@ -58,7 +60,7 @@ impl<'a> Reader<'a> {
         self.hand_over()
     }
 
-    /// Reads one input; a truncated file is refused before its last batch is sent.
+    /// Reads one input. Refuses a truncated file before its last batch is sent.
     fn input(&mut self, input: Input<'_>) -> Result<()> {
         let path = input.path.clone().map(Arc::new);
         let mut tail = TruncationDetector::default();
@@ -98,11 +100,11 @@ impl<'a> Reader<'a> {
 
     /// Whether an earlier run has finished the entry. Calls must pass ascending positions.
     fn is_done(&mut self, position: u64) -> bool {
-        while self.passed.1 <= position {
-            let Some(next) = self.done.next() else { return false };
-            self.passed = next;
+        while self.done.1 <= position {
+            let Some(next) = self.done_later.next() else { return false };
+            self.done = next;
         }
-        self.passed.0 <= position
+        self.done.0 <= position
     }
 
     fn push(&mut self, entry: Entry) {
@@ -111,49 +113,43 @@ impl<'a> Reader<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.batch.len() >= self.size() || self.bytes >= MOST_BYTES
-    }
-
-    /// Returns the number of entries for a batch. If the rate is limited, it is at most the number for one second.
-    fn size(&self) -> usize {
         let size = self.shared.tuner.size();
-        match self.shared.options.max_rate {
+        // A limited rate also limits a batch, to the entries of one second.
+        let size = match self.shared.options.max_rate {
             0 => size,
-            rate => size.min(usize::try_from(rate).unwrap_or(size)).max(1),
-        }
+            rate => size.min(usize::try_from(rate).unwrap_or(size)),
+        };
+        self.batch.len() >= size || self.bytes >= MOST_BYTES
     }
 
-    /// Puts the current batch into the queue.
-    pub fn hand_over(&mut self) -> Result<()> {
-        let last = self.batch.iter().map(|entry| entry.position).max();
-        let Some(last) = last else { return Ok(()) };
+    /// Puts the current batch into the queue, unless it is empty.
+    fn hand_over(&mut self) -> Result<()> {
+        let Some(last) = self.batch.iter().map(|entry| entry.position).max() else { return Ok(()) };
         let entries = std::mem::take(&mut self.batch);
         self.bytes = 0;
         self.shared.journal.reserve(last + 1)?;
         self.keep_rate(entries.len() as u64)?;
         let counters = self.shared.counters;
-        if self.shared.queue.put(entries, || counters.is_cancelled()) {
-            return Ok(());
-        }
-        Err(Error::new(Code::Cancelled, "the load was stopped"))
+        let is_put = self.shared.queue.put(entries, || counters.is_cancelled());
+        if is_put { Ok(()) } else { Err(Error::new(Code::Cancelled, "the load was stopped")) }
     }
 
-    /// Waits until the rate limit allows these entries.
+    /// Waits until the rate limit allows this number of entries.
     fn keep_rate(&mut self, entries: u64) -> Result<()> {
         let rate = self.shared.options.max_rate;
         if rate > 0 {
             #[allow(clippy::cast_precision_loss, reason = "a wait needs no more precision")]
-            let due = Duration::from_secs_f64(self.given as f64 / rate as f64);
+            let due = Duration::from_secs_f64(self.queued as f64 / rate as f64);
             while self.begun.elapsed() < due && !self.shared.queue.is_stopped() {
                 self.shared.counters.check()?;
                 thread::sleep(NAP.min(due.saturating_sub(self.begun.elapsed())));
             }
         }
-        self.given += entries;
+        self.queued += entries;
         Ok(())
     }
 
-    /// Puts the deferred entries into the queue, in the order in which they must be sent.
+    /// Puts the deferred entries into the queue, in the order in which to send them.
     pub fn read_deferred(&mut self) -> Result<()> {
         let shared = self.shared;
         shared.each_deferred(|entry| {

@@ -3,7 +3,7 @@
 use wire::ber::{OCTETS, SEQUENCE, SET, Writer};
 
 const START: &[u8] = b"1.3.6.1.1.21.1";
-const SPECIFICATION: &[u8] = b"1.3.6.1.1.21.2";
+const TRANSACTION: &[u8] = b"1.3.6.1.1.21.2";
 const END: &[u8] = b"1.3.6.1.1.21.3";
 const RELAX: &[u8] = b"1.3.6.1.4.1.4203.666.5.12";
 const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
@@ -18,9 +18,6 @@ const REQUEST_NAME: u8 = 0x80;
 const REQUEST_VALUE: u8 = 0x81;
 const REPLACE: i32 = 2;
 
-/// An attribute description and its values.
-pub type Attribute<'a> = (&'a [u8], &'a [&'a [u8]]);
-
 /// The controls of an add request.
 #[derive(Debug, Clone, Default)]
 pub struct Controls {
@@ -29,25 +26,26 @@ pub struct Controls {
     pub transaction: Option<Vec<u8>>,
 }
 
+/// Encodes an `AddRequest` without the message around it.
 pub fn add_operation<'a>(out: &mut Writer, dn: &[u8], attributes: impl Iterator<Item = (&'a [u8], Vec<&'a [u8]>)>) {
     out.nest(ADD, |add| {
         add.octets(dn);
         add.sequence(|list| {
             for (description, values) in attributes {
-                attribute(list, (description, &values));
+                attribute(list, description, &values);
             }
         });
     });
 }
 
-fn attribute(out: &mut Writer, (description, values): Attribute<'_>) {
+fn attribute(out: &mut Writer, description: &[u8], values: &[&[u8]]) {
     out.sequence(|attribute| {
         attribute.octets(description);
         attribute.nest(SET, |set| values.iter().for_each(|value| set.octets(value)));
     });
 }
 
-/// Encodes an `LDAPMessage` around an encoded operation.
+/// Encodes an `LDAPMessage` around an operation of [`add_operation`].
 pub fn add(out: &mut Writer, id: i32, operation: &[u8], controls: &Controls) {
     out.sequence(|message| {
         message.integer(id);
@@ -58,7 +56,7 @@ pub fn add(out: &mut Writer, id: i32, operation: &[u8], controls: &Controls) {
                     control(list, RELAX, true, None);
                 }
                 if let Some(transaction) = &controls.transaction {
-                    control(list, SPECIFICATION, true, Some(transaction));
+                    control(list, TRANSACTION, true, Some(transaction));
                 }
             });
         }
@@ -82,7 +80,7 @@ pub fn start(out: &mut Writer, id: i32) {
 pub fn end(out: &mut Writer, id: i32, commit: bool, transaction: &[u8]) {
     let mut value = Writer::default();
     value.nest(SEQUENCE, |value| {
-        // The default value is not encoded.
+        // A default value (here: commit) is absent (RFC 4511, 5.1).
         if !commit {
             value.boolean(false);
         }
@@ -103,7 +101,7 @@ fn extended(out: &mut Writer, id: i32, name: &[u8], value: Option<&[u8]>) {
     });
 }
 
-/// Encodes a base search for an entry, which may be a referral object.
+/// Encodes a base search. ManageDsaIT (RFC 3296) makes the server return a referral object instead of following it.
 pub fn read<'a>(out: &mut Writer, id: i32, dn: &[u8], attributes: impl IntoIterator<Item = &'a [u8]>) {
     out.sequence(|message| {
         message.integer(id);
@@ -116,8 +114,8 @@ pub fn read<'a>(out: &mut Writer, id: i32, dn: &[u8], attributes: impl IntoItera
             search.boolean(false);
             search.tagged(PRESENT, b"objectClass");
             search.sequence(|list| {
-                for one in attributes {
-                    list.octets(one);
+                for name in attributes {
+                    list.octets(name);
                 }
             });
         });
@@ -125,7 +123,7 @@ pub fn read<'a>(out: &mut Writer, id: i32, dn: &[u8], attributes: impl IntoItera
     });
 }
 
-/// Encodes a Modify request that replaces attributes; an attribute without values is removed.
+/// Encodes a Modify request that replaces attributes. It removes an attribute without values.
 pub fn replace(out: &mut Writer, id: i32, dn: &[u8], changes: &[(Vec<u8>, Vec<Vec<u8>>)]) {
     out.sequence(|message| {
         message.integer(id);
@@ -136,7 +134,7 @@ pub fn replace(out: &mut Writer, id: i32, dn: &[u8], changes: &[(Vec<u8>, Vec<Ve
                     list.sequence(|change| {
                         change.enumerated(REPLACE);
                         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
-                        attribute(change, (description, &values));
+                        attribute(change, description, &values);
                     });
                 }
             });

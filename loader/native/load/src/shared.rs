@@ -20,15 +20,15 @@ use crate::options::Options;
 use crate::order::{SendOrder, short};
 use crate::tuner::BatchSize;
 
-/// Maximum number of cached DNs of existing parents; a full cache is cleared.
-const PARENTS: usize = 1 << 20;
+/// Maximum number of hashes in the cache of existing parents. A full cache is cleared.
+const MOST_PARENTS: usize = 1 << 20;
 
 /// An entry that was not loaded, with the reason.
 pub type Rejection = ldif::rejects::Rejection<u64>;
 
-/// Counters for the report.
+/// Counters that become fields of [`crate::Loaded`].
 #[derive(Debug, Default)]
-pub struct RejectCounts {
+pub struct Tally {
     pub left_out: AtomicU64,
     pub deferred: AtomicU64,
     pub named: AtomicU64,
@@ -44,31 +44,35 @@ pub struct Shared<'a> {
     pub leave_out: Names,
     /// The attribute types of [`Options::references`].
     pub references: Names,
-    /// The normalized DNs of the suffixes.
-    contexts: Vec<Vec<u8>>,
+    /// The normalized DNs of the server's suffixes.
+    suffixes: Vec<Vec<u8>>,
     pub queue: BatchQueue,
     pub journal: Journal,
     pub tuner: BatchSize,
-    pub tally: RejectCounts,
+    pub tally: Tally,
+    /// [`crate::journal::PreviousRun::reserved`].
     pub reserved_before: u64,
-    /// Whether transactions are used; false once the server turns out not to support them.
+    /// Whether transactions are used. Cleared when the server turns out not to support them.
     pub transactions: AtomicBool,
-    /// Whether this is the second pass, in which an entry without a parent is rejected instead of deferred.
+    /// Whether this is the second pass, which rejects an entry without a parent instead of deferring it.
     pub last_pass: AtomicBool,
     /// Whether entries are looked up before they are sent, because most entries of the last batch existed already.
     pub look_first: AtomicBool,
-    known: Mutex<FxHashSet<u64>>,
+    /// See [`Shared::all_descriptions_added`].
+    added_descriptions: Mutex<FxHashSet<u64>>,
+    /// A cache of the hashes of DNs that exist on the server.
     parents: Mutex<FxHashSet<u128>>,
     rejections: Mutex<Vec<Rejection>>,
     deferred: Mutex<DeferredEntries>,
 }
 
-/// Entries that the first pass keeps for the second pass: their parents did not exist, or they name other entries.
+/// Entries that the first pass keeps for the second pass, because their parents did not exist, or because they name
+/// other entries.
 #[derive(Debug)]
 struct DeferredEntries {
     sorter: RecordSorter,
     paths: Vec<Arc<PathBuf>>,
-    /// Hashes of the deferred entries' DNs; empty if no entry has to wait for the entries that it names.
+    /// Short hashes of the deferred entries' DNs; empty if no entry has to wait for the entries that it names.
     names: Vec<u64>,
 }
 
@@ -80,31 +84,27 @@ impl<'a> Shared<'a> {
         journal: Journal,
         reserved_before: u64,
     ) -> Self {
-        let contexts = options.contexts.iter().map(|dn| ParsedDn::new(dn.as_bytes()).key().to_vec());
+        let suffixes = options.contexts.iter().map(|dn| ParsedDn::new(dn.as_bytes()).key().to_vec());
         Self {
             options,
             link,
             counters,
             leave_out: Names::new(&options.leave_out),
             references: Names::new(&options.references),
-            contexts: contexts.collect(),
+            suffixes: suffixes.collect(),
             queue: BatchQueue::new(options.jobs),
             journal,
             tuner: BatchSize::new(options.batch),
-            tally: RejectCounts::default(),
+            tally: Tally::default(),
             reserved_before,
             transactions: AtomicBool::new(options.transactions && options.batch != 1),
             last_pass: AtomicBool::new(false),
             look_first: AtomicBool::new(false),
-            known: Mutex::default(),
+            added_descriptions: Mutex::default(),
             parents: Mutex::default(),
             rejections: Mutex::default(),
             deferred: Mutex::new(DeferredEntries::new(options, counters)),
         }
-    }
-
-    pub fn in_transactions(&self) -> bool {
-        self.transactions.load(Relaxed)
     }
 
     pub fn is_last_pass(&self) -> bool {
@@ -116,41 +116,42 @@ impl<'a> Shared<'a> {
         self.options.all_uncertain || entry.position < self.reserved_before
     }
 
-    /// Whether an add outside of transactions has already used each of these attribute descriptions.
+    /// Whether adds outside of transactions have used all of these attribute descriptions.
     ///
     /// back-mdb assigns a number to a description when it writes the first value. If a transaction that was the first
     /// to use a description is aborted, slapd (2.5 and 2.6) forgets the name but keeps the number: entries written
     /// later cannot be read, or have the wrong attributes. So a transaction must not be the first to use a description.
     pub fn all_descriptions_added(&self, descriptions: &[u64]) -> bool {
-        let known = lock(&self.known);
-        descriptions.iter().all(|one| known.contains(one))
+        let added = lock(&self.added_descriptions);
+        descriptions.iter().all(|hash| added.contains(hash))
     }
 
-    pub fn learn(&self, descriptions: &[u64]) {
-        lock(&self.known).extend(descriptions);
+    pub fn remember_descriptions(&self, descriptions: &[u64]) {
+        lock(&self.added_descriptions).extend(descriptions);
     }
 
     /// Returns the hash of the suffix of the entry's database, or 0 if the server has only one suffix.
-    pub fn context(&self, entry: &Entry) -> u64 {
-        if self.contexts.len() < 2 {
+    pub fn suffix_hash(&self, entry: &Entry) -> u64 {
+        if self.suffixes.len() < 2 {
             return 0;
         }
         let name = ParsedDn::new(&entry.dn);
-        let within = |context: &&Vec<u8>| is_within(name.key(), context);
-        self.contexts.iter().filter(within).max_by_key(|one| one.len()).map_or(0, |one| xxh3_64(one))
+        let suffixes = self.suffixes.iter().filter(|suffix| is_within(name.key(), suffix));
+        suffixes.max_by_key(|suffix| suffix.len()).map_or(0, |suffix| xxh3_64(suffix))
     }
 
     fn is_suffix(&self, entry: &Entry) -> bool {
-        self.contexts.iter().any(|context| hash(context) == entry.name)
+        self.suffixes.iter().any(|suffix| hash(suffix) == entry.name)
     }
 
+    /// Whether the entry needs no parent, or its parent is known to exist on the server.
     pub fn has_parent(&self, entry: &Entry) -> bool {
         self.is_suffix(entry) || lock(&self.parents).contains(&entry.parent)
     }
 
     pub fn remember_parent(&self, name: u128) {
         let mut parents = lock(&self.parents);
-        if parents.len() >= PARENTS {
+        if parents.len() >= MOST_PARENTS {
             parents.clear();
         }
         parents.insert(name);
@@ -167,7 +168,7 @@ impl<'a> Shared<'a> {
             position: entry.position,
             path: entry.path.clone(),
             line: entry.line,
-            dn: entry.dn_text(),
+            dn: String::from_utf8_lossy(&entry.dn).into_owned(),
             reason,
             orphan,
             missing: None,
@@ -181,12 +182,12 @@ impl<'a> Shared<'a> {
     /// Returns the rejections in the order of the input.
     pub fn rejections(&self) -> Vec<Rejection> {
         let mut rejections = std::mem::take(&mut *lock(&self.rejections));
-        rejections.sort_by_key(|one| one.position);
+        rejections.sort_by_key(|rejection| rejection.position);
         rejections
     }
 
-    /// Whether the entry must be added outside of transactions; see [`Options::singly`].
-    pub fn stays_outside(&self, entry: &Entry) -> bool {
+    /// Whether the entry must never be added in a transaction; see [`Options::singly`].
+    pub fn is_never_in_transaction(&self, entry: &Entry) -> bool {
         self.options.singly && !entry.references.is_empty()
     }
 
@@ -208,11 +209,10 @@ impl<'a> Shared<'a> {
         Ok(true)
     }
 
-    /// Passes the deferred entries to `take`: parents before children, and each entry after the entries that it names.
+    /// Passes the deferred entries to `take`, in the order of [`SendOrder::arranged`].
     pub fn each_deferred(&self, mut take: impl FnMut(Entry) -> common::Result<()>) -> common::Result<()> {
         let empty = DeferredEntries::new(self.options, self.counters);
-        let deferred = std::mem::replace(&mut *lock(&self.deferred), empty);
-        let DeferredEntries { sorter, paths, names } = deferred;
+        let DeferredEntries { sorter, paths, names } = std::mem::replace(&mut *lock(&self.deferred), empty);
         let mut sorted = sorter.finish()?;
         if !names.is_empty() {
             sorted = self.arranged(sorted, &paths, names)?;
@@ -223,9 +223,9 @@ impl<'a> Shared<'a> {
         Ok(())
     }
 
-    /// Sorts entries after the entries that they name. One pass reads who names whom, the next pass moves the records.
+    /// Sorts the records of deferred entries by [`SendOrder::arranged`]. `names` are the short hashes of their DNs.
     fn arranged(&self, mut sorted: Records, paths: &[Arc<PathBuf>], names: Vec<u64>) -> common::Result<Records> {
-        let (mut order, mut same) = (SendOrder::new(names), self.sorter());
+        let (mut order, mut same) = (SendOrder::new(names), sorter(self.options, self.counters));
         let mut number = 0;
         while let Some((_, record)) = sorted.next()? {
             let entry = self.restored(record, paths)?;
@@ -242,7 +242,7 @@ impl<'a> Shared<'a> {
         for (place, number) in arranged.into_iter().enumerate() {
             places[number as usize] = place;
         }
-        let mut moved = self.sorter();
+        let mut moved = sorter(self.options, self.counters);
         let mut places = places.into_iter();
         while let (Some((_, record)), Some(place)) = (sorted.next()?, places.next()) {
             moved.push(place as u128, record)?;
@@ -250,14 +250,16 @@ impl<'a> Shared<'a> {
         moved.finish()
     }
 
+    /// Parses a record that [`DeferredEntries::put`] wrote.
     fn restored(&self, record: &[u8], paths: &[Arc<PathBuf>]) -> common::Result<Entry> {
-        let mut entry = restored(record, paths)?;
+        let number = |at: usize| {
+            let bytes = record.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            u64::from_le_bytes(bytes.unwrap_or_default())
+        };
+        let path = usize::try_from(number(0)).ok().and_then(|at| paths.get(at.checked_sub(1)?));
+        let mut entry = Entry::new(number(16), path.cloned(), number(8), record.get(24..).unwrap_or_default())?;
         entry.references = entry.named(&self.references)?;
         Ok(entry)
-    }
-
-    fn sorter(&self) -> RecordSorter {
-        sorter(self.options, self.counters)
     }
 }
 
@@ -270,11 +272,13 @@ impl DeferredEntries {
         Self { sorter: sorter(options, counters), paths: Vec::new(), names: Vec::new() }
     }
 
-    fn put(&mut self, entry: &Entry, named: bool) -> common::Result<()> {
+    /// Adds an entry. Entries come back in the order of their depth, then of their position. `ordered` says whether
+    /// entries have to wait for the entries that they name.
+    fn put(&mut self, entry: &Entry, ordered: bool) -> common::Result<()> {
         let path = self.number(entry.path.as_ref());
         let prefix = (entry.depth as u128) << 64 | u128::from(entry.position);
         let numbers = [path, entry.line, entry.position].map(u64::to_le_bytes);
-        if named {
+        if ordered {
             self.names.push(short(entry.name));
         }
         self.sorter.push(prefix, &[numbers.as_flattened(), &entry.text].concat())
@@ -283,20 +287,10 @@ impl DeferredEntries {
     /// Returns the number of a path in `paths`, counted from 1; 0 for a stream.
     fn number(&mut self, path: Option<&Arc<PathBuf>>) -> u64 {
         let Some(path) = path else { return 0 };
-        let known = self.paths.iter().rposition(|known| known == path);
-        let at = known.unwrap_or_else(|| {
+        let at = self.paths.iter().rposition(|known| known == path).unwrap_or_else(|| {
             self.paths.push(Arc::clone(path));
             self.paths.len() - 1
         });
         at as u64 + 1
     }
-}
-
-fn restored(record: &[u8], paths: &[Arc<PathBuf>]) -> common::Result<Entry> {
-    let number = |at: usize| {
-        let bytes = record.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        u64::from_le_bytes(bytes.unwrap_or_default())
-    };
-    let path = usize::try_from(number(0)).ok().and_then(|at| paths.get(at.checked_sub(1)?));
-    Entry::new(number(16), path.cloned(), number(8), record.get(24..).unwrap_or_default())
 }

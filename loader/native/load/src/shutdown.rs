@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::Counters;
 
-const PATIENCE: Duration = Duration::from_millis(50);
-
-/// How long a commit may take after the load is cancelled, before its connection is closed.
+/// Time between two checks whether the load is cancelled or has ended.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// If a commit takes longer than this after the load is cancelled, its connection is closed nevertheless.
 const COMMIT: Duration = Duration::from_secs(60);
 
 /// The stop flag of a connection, and whether the connection is waiting for a commit.
@@ -23,12 +23,12 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Returns the flag that the connection checks.
+    /// Returns the flag that makes the connection stop.
     pub const fn stop(&self) -> &Arc<Counters> {
         &self.stop
     }
 
-    /// Runs `work`. Meanwhile [`pass_on`] does not stop the connection before its time limit.
+    /// Runs `work`. Meanwhile, [`pass_on`] stops the connection only after [`COMMIT`].
     pub fn without_interruption<T>(&self, work: impl FnOnce() -> T) -> T {
         self.committing.store(true, Relaxed);
         let done = work();
@@ -37,13 +37,13 @@ impl Shutdown {
     }
 }
 
-/// Waits until the load is cancelled or has ended. If it is cancelled, stops the connections.
+/// Waits until the load is cancelled or has ended. If the load is cancelled, stops the connections.
 pub fn pass_on(counters: &Counters, all: &[Shutdown], ended: &AtomicBool) {
     while !counters.is_cancelled() {
         if ended.load(Relaxed) {
             return;
         }
-        thread::sleep(PATIENCE);
+        thread::sleep(INTERVAL);
     }
     let begun = Instant::now();
     while !ended.load(Relaxed) {
@@ -52,6 +52,6 @@ pub fn pass_on(counters: &Counters, all: &[Shutdown], ended: &AtomicBool) {
                 shutdown.stop.cancel();
             }
         }
-        thread::sleep(PATIENCE);
+        thread::sleep(INTERVAL);
     }
 }

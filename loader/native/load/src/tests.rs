@@ -246,7 +246,7 @@ fn a_transaction_has_only_known_descriptions_and_no_dn_twice() {
         let dns = ["ou=1,dc=example,dc=com", "ou=2,dc=example,dc=com", "OU=1,DC=example,dc=com"];
         let work = work(shared, (0..).zip(dns).map(|(at, dn)| entry(at, dn)).collect());
         assert_eq!(work.fit(9), []);
-        shared.learn(&work.prepared[0].descriptions);
+        shared.remember_descriptions(&work.prepared[0].descriptions);
         assert_eq!((work.fit(9), work.fit(1)), (vec![0, 1], vec![0]));
     });
 }
@@ -261,7 +261,7 @@ fn an_entry_that_names_others_is_added_singly_if_requested() {
             entries[1].references = vec![7];
             entries[2].references = vec![7];
             let mut work = work(shared, entries);
-            shared.learn(&work.prepared[0].descriptions);
+            shared.remember_descriptions(&work.prepared[0].descriptions);
             let all = vec![0, 1, 2, 3];
             assert_eq!(work.fit(9), if singly { vec![0] } else { all });
             work.settle(0, Kind::Added);

@@ -8,11 +8,12 @@ use common::lock;
 /// Number of entries in the first transaction.
 const FIRST: usize = 256;
 const LEAST: usize = 16;
-/// LMDB keeps the dirty pages of a transaction in a sorted list, so each page costs more the more there are. For 20,000
-/// entries, slapd 2.5 took 2.3 s of CPU time in transactions of 1,000 entries, 3.4 s in transactions of 5,000 entries,
-/// and 12.9 s in a single transaction.
+/// Maximum number of entries in a transaction. LMDB keeps the dirty pages of a transaction in a sorted list, so
+/// a page costs more in a larger transaction. For 20,000 entries, slapd 2.5 took 2.3 s of CPU time in transactions of
+/// 1,000 entries, 3.4 s in transactions of 5,000 entries, and 12.9 s in a single transaction.
 const MOST: usize = 1024;
-/// If a commit takes less than the first time, the next transactions get more entries; if more than the second, fewer.
+/// After a commit that took less than the first time, transactions get twice as many entries; after a commit that took
+/// more than the second time, half as many.
 const FAIR: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 #[derive(Debug)]
@@ -28,7 +29,7 @@ struct State {
 }
 
 impl BatchSize {
-    /// A `size` of 0 is adjusted to the server; any other size is fixed.
+    /// A `size` of 0 is adjusted to the server; any other size is never changed.
     pub fn new(size: usize) -> Self {
         let first = if size == 0 { FIRST } else { size };
         Self { state: Mutex::new(State { size: first, largest: 0 }), fixed: size != 0 }
@@ -38,7 +39,7 @@ impl BatchSize {
         lock(&self.state).size
     }
 
-    /// Adjusts the size to the time that a commit took.
+    /// Adjusts the size to the time that the commit of a transaction with this number of entries took.
     pub fn learn(&self, entries: usize, time: Duration) {
         let mut state = lock(&self.state);
         state.largest = state.largest.max(entries);

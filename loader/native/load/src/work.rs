@@ -1,4 +1,4 @@
-//! A batch that a connection is adding: the request for each entry, and the state of the entry.
+//! A batch that a connection is adding, with the request and the state of each entry.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,23 +11,22 @@ use crate::entry::{Entry, Prepared};
 use crate::journal::Kind;
 use crate::shared::Shared;
 
-/// The state of one entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryState {
     /// Whether the entry may already be on the server: a response was lost, or an earlier run may have sent the entry.
     pub uncertain: bool,
     /// Whether the entry must be looked up on the server before it is sent.
-    pub look: bool,
-    /// How many lookups since the last add of the entry have not found it.
-    pub looks: u8,
-    /// Whether the entry must be added outside of a transaction.
-    pub alone: bool,
+    pub needs_lookup: bool,
+    /// Number of lookups since the last add of the entry. None of them found the entry.
+    pub lookups: u8,
+    /// Whether the entry must be added outside of transactions.
+    pub outside: bool,
 }
 
 impl EntryState {
     /// Records that the response to the entry's add was lost: the server may have added the entry, or may still add it.
     pub const fn lost(&mut self) {
-        (self.uncertain, self.look, self.looks) = (true, true, 0);
+        (self.uncertain, self.needs_lookup, self.lookups) = (true, true, 0);
     }
 }
 
@@ -37,48 +36,55 @@ pub struct BatchWork<'a> {
     pub prepared: Vec<Prepared>,
     pub states: Vec<EntryState>,
     /// Indexes of the entries that are not yet settled, in the order of the input.
-    pub todo: VecDeque<usize>,
-    /// Current number of entries per transaction.
+    pub unsettled: VecDeque<usize>,
+    /// Maximum number of entries in the next transaction.
     pub size: usize,
     /// Number of successive connections that broke before any of these entries was settled.
     pub breaks: usize,
+    /// Number of entries that the current step sends.
     pub sending: usize,
-    pub troubled: bool,
+    /// Whether an entry of the batch was deferred or rejected.
+    pub incomplete: bool,
     /// Number of entries that existed already.
     pub existing: usize,
-    settled: Vec<(Kind, u64)>,
-    fates: u64,
+    /// The outcome and the position of each entry that is not yet in the journal.
+    outcomes: Vec<(Kind, u64)>,
+    /// Number of settled entries that are not yet in the progress.
+    advance: u64,
 }
 
 impl<'a> BatchWork<'a> {
     pub fn new(shared: &'a Shared<'a>, batch: Batch) -> Result<Self> {
         let prepare = |entry: &Entry| {
-            let context = shared.context(entry);
-            Prepared::new(entry, &shared.leave_out, context).map_err(|error| located(error, entry))
+            let suffix = shared.suffix_hash(entry);
+            Prepared::new(entry, &shared.leave_out, suffix).map_err(|error| {
+                let path = entry.path.as_deref().map(std::path::PathBuf::as_path);
+                error.in_file(path).at(entry.line).of_entry(Some(&entry.dn))
+            })
         };
         let prepared = batch.entries.iter().map(prepare).collect::<Result<Vec<_>>>()?;
-        let mark = |entry: &Entry| {
+        let state = |entry: &Entry| {
             let uncertain = shared.is_uncertain(entry);
             EntryState {
                 uncertain,
-                look: uncertain || shared.look_first.load(Relaxed),
-                alone: shared.stays_outside(entry),
+                needs_lookup: uncertain || shared.look_first.load(Relaxed),
+                outside: shared.is_never_in_transaction(entry),
                 ..EntryState::default()
             }
         };
         Ok(Self {
             shared,
-            states: batch.entries.iter().map(mark).collect(),
-            todo: (0..batch.entries.len()).collect(),
+            states: batch.entries.iter().map(state).collect(),
+            unsettled: (0..batch.entries.len()).collect(),
             size: batch.entries.len(),
             batch,
             prepared,
             breaks: 0,
             sending: 0,
-            troubled: false,
+            incomplete: false,
             existing: 0,
-            settled: Vec::new(),
-            fates: 0,
+            outcomes: Vec::new(),
+            advance: 0,
         })
     }
 
@@ -86,70 +92,70 @@ impl<'a> BatchWork<'a> {
         &self.batch.entries[at]
     }
 
-    /// Returns up to `most` of the unsettled entries, from the first on.
+    /// Returns the first `most` unsettled entries.
     pub fn first(&self, most: usize) -> Vec<usize> {
-        self.todo.iter().copied().take(most.max(1)).collect()
+        self.unsettled.iter().copied().take(most.max(1)).collect()
     }
 
-    /// Returns the first unsettled entries that may share a transaction: all their attribute descriptions have been
-    /// added before, and no DN occurs twice.
+    /// Returns the first of the `most` next unsettled entries, up to an entry that may not share their transaction
+    /// because it must be added outside, has a new attribute description, or has the DN of an entry before it.
     pub fn fit(&self, most: usize) -> Vec<usize> {
         let mut names = FxHashSet::default();
         let fits = |at: &usize| {
-            !self.states[*at].alone
+            !self.states[*at].outside
                 && self.shared.all_descriptions_added(&self.prepared[*at].descriptions)
                 && names.insert(self.entry(*at).name)
         };
-        self.todo.iter().copied().take(most.max(1)).take_while(fits).collect()
+        self.unsettled.iter().copied().take(most.max(1)).take_while(fits).collect()
     }
 
-    /// Returns the first of these entries, and those directly after it that must be added outside of a transaction too.
+    /// Returns the first entry of `list`, and the entries directly after it that must be added outside of transactions.
     pub fn outside(&self, list: &[usize]) -> Vec<usize> {
-        let alone = list.iter().skip(1).take_while(|at| self.states[**at].alone);
-        list.iter().take(1).chain(alone).copied().collect()
+        let others = list.iter().skip(1).take_while(|at| self.states[**at].outside);
+        list.iter().take(1).chain(others).copied().collect()
     }
 
-    /// Returns the add requests of these entries. Each has the indexes in `list` of the entry's parent and of the
-    /// entries that it names.
+    /// Returns the add request of each entry in `list`, with the indexes in `list` of the entry's parent and of the
+    /// entries that the entry names.
     pub fn adds(&self, list: &[usize]) -> Vec<(&[u8], Vec<usize>)> {
-        let mut places = FxHashMap::default();
-        let request = |(place, &at): (usize, &usize)| {
+        let mut indexes = FxHashMap::default();
+        let request = |(index, &at): (usize, &usize)| {
             let entry = self.entry(at);
             let names = std::iter::once(&entry.parent).chain(&entry.references);
-            let after = names.filter_map(|name| places.get(name).copied()).collect();
-            places.insert(entry.name, place);
+            let after = names.filter_map(|name| indexes.get(name).copied()).collect();
+            indexes.insert(entry.name, index);
             (self.prepared[at].operation.as_slice(), after)
         };
         list.iter().enumerate().map(request).collect()
     }
 
-    /// Returns the entries whose parent is neither earlier in `list` nor known to exist.
+    /// Returns the entries of `list` whose parent neither comes before them in `list` nor is known to exist.
     pub fn without_parent(&self, list: &[usize]) -> Vec<usize> {
         let mut names = FxHashSet::default();
-        let is_open = |at: &usize| {
+        let lacks_parent = |at: &usize| {
             let entry = self.entry(*at);
             names.insert(entry.name);
             !names.contains(&entry.parent) && !self.shared.has_parent(entry)
         };
-        list.iter().copied().filter(is_open).collect()
+        list.iter().copied().filter(lacks_parent).collect()
     }
 
-    /// Marks all unsettled entries for a lookup before they are sent: if one of them exists already, others usually do.
-    pub fn look_for_all(&mut self) {
-        for &at in &self.todo {
-            self.states[at].look |= self.states[at].looks == 0;
+    /// Marks all unsettled entries for a lookup: if one entry exists already, others usually do.
+    pub fn look_up_all(&mut self) {
+        for &at in &self.unsettled {
+            self.states[at].needs_lookup |= self.states[at].lookups == 0;
         }
     }
 
     pub fn settle(&mut self, at: usize, kind: Kind) {
-        self.settled.push((kind, self.entry(at).position));
+        self.outcomes.push((kind, self.entry(at).position));
         self.shared.tally.left_out.fetch_add(self.prepared[at].left_out, Relaxed);
         self.done(at);
     }
 
     pub fn reject(&mut self, at: usize, reason: String, orphan: bool) {
         self.shared.reject(self.entry(at), reason, orphan);
-        self.troubled = true;
+        self.incomplete = true;
         self.done(at);
     }
 
@@ -160,34 +166,29 @@ impl<'a> BatchWork<'a> {
             return Ok(());
         }
         self.shared.defer(self.entry(at))?;
-        self.troubled = true;
+        self.incomplete = true;
         self.done(at);
         Ok(())
     }
 
     fn done(&mut self, at: usize) {
-        self.todo.retain(|one| *one != at);
-        self.fates += 1;
+        self.unsettled.retain(|index| *index != at);
+        self.advance += 1;
         self.breaks = 0;
     }
 
-    /// Writes the settled entries to the journal.
+    /// Writes the outcomes to the journal, and advances the progress.
     pub fn record(&mut self) -> Result<()> {
-        let settled = std::mem::take(&mut self.settled);
-        for kind in [Kind::Added, Kind::Present, Kind::Replaced] {
-            let of_kind = settled.iter().filter(|(one, _)| *one == kind);
+        let outcomes = std::mem::take(&mut self.outcomes);
+        for kind in Kind::ALL {
+            let of_kind = outcomes.iter().filter(|(other, _)| *other == kind);
             let mut positions: Vec<u64> = of_kind.map(|(_, position)| *position).collect();
             positions.sort_unstable();
             if !positions.is_empty() {
                 self.shared.journal.settle(kind, &positions)?;
             }
         }
-        self.shared.counters.advance(std::mem::take(&mut self.fates));
+        self.shared.counters.advance(std::mem::take(&mut self.advance));
         Ok(())
     }
-}
-
-fn located(error: common::Error, entry: &Entry) -> common::Error {
-    let path = entry.path.as_deref().map(std::path::PathBuf::as_path);
-    error.in_file(path).at(entry.line).of_entry(Some(&entry.dn))
 }

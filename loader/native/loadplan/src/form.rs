@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// An operation of a client, with its expected result.
 pub enum Operation {
@@ -12,7 +12,7 @@ pub enum Operation {
         base: Vec<u8>,
         scope: &'static str,
         filter: String,
-        found: ExpectedEntries,
+        expected: ExpectedEntries,
     },
     Bind {
         dn: Vec<u8>,
@@ -42,7 +42,7 @@ pub enum Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedEntries {
     Exactly(u64),
-    /// The number of results is unknown; the client sets this size limit.
+    /// At least one entry. The number is unknown, so the client sets this size limit.
     Some {
         limit: u64,
     },
@@ -57,16 +57,17 @@ impl Operation {
     /// Appends the operation as a line of JSON.
     pub fn json(&self, out: &mut Vec<u8>) {
         let value = match self {
-            Self::Search { base, scope, filter, found } => {
+            Self::Search { base, scope, filter, expected } => {
                 let mut line = json!({"op": "search", "base": text(base), "scope": scope, "filter": filter});
-                let more = match found {
-                    ExpectedEntries::Exactly(entries) => json!({"entries": entries}),
+                match *expected {
+                    ExpectedEntries::Exactly(entries) => line["entries"] = entries.into(),
                     ExpectedEntries::Some { limit } => {
-                        json!({"entriesAtLeast": 1, "sizeLimit": limit})
+                        (line["entriesAtLeast"], line["sizeLimit"]) = (1.into(), limit.into());
                     }
-                    ExpectedEntries::NoBase => json!({"entries": 0, "result": NO_SUCH_OBJECT}),
-                };
-                join(&mut line, more);
+                    ExpectedEntries::NoBase => {
+                        (line["entries"], line["result"]) = (0.into(), NO_SUCH_OBJECT.into());
+                    }
+                }
                 line
             }
             Self::Bind { dn, password, result } => {
@@ -123,21 +124,16 @@ impl Operation {
     }
 }
 
-fn join(line: &mut Value, more: Value) {
-    if let (Value::Object(line), Value::Object(more)) = (line, more) {
-        line.extend(more);
-    }
-}
-
-fn grouped(values: &[(String, Vec<u8>)]) -> Map<String, Value> {
-    let mut found = Map::new();
+/// Returns an object with a list of values for each attribute.
+fn grouped(values: &[(String, Vec<u8>)]) -> Value {
+    let mut groups = json!({});
     for (name, value) in values {
-        let group = found.entry(name.clone()).or_insert_with(|| json!([]));
-        if let Value::Array(group) = group {
-            group.push(text(value));
+        match &mut groups[name] {
+            Value::Array(group) => group.push(text(value)),
+            new => *new = json!([text(value)]),
         }
     }
-    found
+    groups
 }
 
 /// Returns a JSON string, or `{"base64": ...}` for bytes that are not UTF-8.
@@ -147,14 +143,12 @@ fn text(bytes: &[u8]) -> Value {
 
 /// Escapes an assertion value for a search filter (RFC 4515, 3).
 pub fn escaped(value: &[u8]) -> String {
-    let plain = std::str::from_utf8(value).is_ok();
     let mut out = String::with_capacity(value.len());
     for part in value.utf8_chunks() {
         part.valid().chars().for_each(|letter| match letter {
             '*' | '(' | ')' | '\\' | '\0' => _ = write!(out, "\\{:02x}", u32::from(letter)),
             _ => out.push(letter),
         });
-        debug_assert!(!plain || part.invalid().is_empty(), "UTF-8 has no invalid parts");
         part.invalid().iter().for_each(|byte| _ = write!(out, "\\{byte:02x}"));
     }
     out
@@ -172,9 +166,9 @@ mod tests {
 
     #[test]
     fn a_search_has_its_expected_entries() {
-        let search = |found| {
+        let search = |expected| {
             let base = b"o=x".to_vec();
-            line(&Operation::Search { base, scope: "sub", filter: "(cn=a)".to_owned(), found })
+            line(&Operation::Search { base, scope: "sub", filter: "(cn=a)".to_owned(), expected })
         };
         assert!(search(ExpectedEntries::Exactly(1)).contains(r#""entries":1"#));
         assert!(search(ExpectedEntries::Some { limit: 9 }).contains(r#""sizeLimit":9"#));

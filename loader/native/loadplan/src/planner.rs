@@ -4,25 +4,27 @@ use crate::form::{ExpectedEntries, Operation, escaped};
 use crate::searches::{FilterForm, SearchFilter};
 use crate::subject::{PASSWORD, Password, TargetKind};
 use crate::{Action, Plan};
+use synth::distribution::even;
 use synth::draw::{again, below, unit};
-use synth::{EntryRef, Maker, escape};
+use synth::{EntryRef, Maker, write_rdn};
 
-/// Generates operations; every thread has its own planner.
+/// Generates operations. Every thread has its own planner.
 pub struct Planner<'p> {
     plan: &'p Plan<'p>,
     maker: Maker<'p>,
+    /// A buffer for the LDIF of an entry.
     text: Vec<u8>,
 }
 
-/// Number of entries to try if an entry lacks the attribute that the operation needs.
+/// Maximum number of entries that are tried until one has the attribute that the operation needs.
 const TRIES: u64 = 16;
 /// Size limit of searches that may find many entries.
-const LIMIT: u64 = 50;
+const SIZE_LIMIT: u64 = 50;
 /// Maximum length of an assertion value in a filter, in bytes.
-const FILTER: usize = 400;
-/// Maximum size in bytes, and maximum number of values, of the attribute that a modify writes.
-const CHANGE: (usize, usize) = (4096, 50);
-/// The two possible result codes of a bind.
+const LONGEST_ASSERTION: usize = 400;
+/// Maximum size in bytes, and maximum number, of the values that a modify writes.
+const MOST_MODIFIED: (usize, usize) = (4096, 50);
+/// The possible result codes of a bind.
 const SUCCESS: u8 = 0;
 const INVALID_CREDENTIALS: u8 = 49;
 
@@ -46,9 +48,8 @@ impl RandomBits {
         unit(self.next_bits()) < part
     }
 
-    fn one<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
-        let place = self.below(all.len() as u64);
-        all.get(usize::try_from(place).ok()?)
+    fn element<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        all.get(even(self.next_bits(), all.len()))
     }
 }
 
@@ -74,29 +75,29 @@ impl<'p> Planner<'p> {
             Action::Search => self.search(&mut random),
             Action::Bind => self.bind(&mut random),
             Action::Modify => self.modify(&mut random),
-            Action::Add => self.add(deletes + renames + ordinal % self.plan.spares.max(1), ordinal),
+            Action::Add => self.add(deletes + renames + ordinal % self.plan.copies.max(1), ordinal),
             Action::Delete => Ok(Operation::Delete { dn: self.once(ordinal)?.record.dn }),
             Action::Rename => self.rename(deletes + ordinal),
         }
     }
 
-    /// Chooses an entry to read, of a kind that `fits` accepts, or of any kind if it accepts none.
+    /// Chooses an entry to read, of a kind that `fits` accepts, or of any kind if `fits` accepts no kind.
     fn often(&mut self, random: &mut RandomBits, fits: impl Fn(&TargetKind) -> bool) -> common::Result<Target<'p>> {
-        let found = self.plan.subject(random.next_bits(), fits);
-        let place = found.or_else(|| self.plan.subject(random.next_bits(), |_| true)).unwrap_or(0);
-        let index = self.plan.targets[place].often(random.next_bits());
-        self.target(place, index)
+        let fitting = self.plan.subject(random.next_bits(), fits);
+        let subject = fitting.or_else(|| self.plan.subject(random.next_bits(), |_| true)).unwrap_or(0);
+        let index = self.plan.targets[subject].often(random.next_bits());
+        self.target(subject, index)
     }
 
-    /// Returns the entry for the delete, rename or copy with number `item`.
+    /// Returns the entry to delete, rename or copy. `item` is the number of the operation in [`Plan::once`].
     fn once(&mut self, item: u64) -> common::Result<Target<'p>> {
-        let (place, number) = self.plan.once.holder(item).unwrap_or((0, 0));
-        let index = self.plan.targets[place].once(number);
-        self.target(place, index)
+        let (subject, number) = self.plan.once.holder(item).unwrap_or((0, 0));
+        let index = self.plan.targets[subject].once(number);
+        self.target(subject, index)
     }
 
-    fn target(&mut self, place: usize, index: u64) -> common::Result<Target<'p>> {
-        let subject = &self.plan.subjects[place];
+    fn target(&mut self, subject: usize, index: u64) -> common::Result<Target<'p>> {
+        let subject = &self.plan.subjects[subject];
         Ok(Target { subject, index, record: self.record(subject, index)? })
     }
 
@@ -107,46 +108,44 @@ impl<'p> Planner<'p> {
     }
 
     fn parent(&mut self, target: &Target<'_>) -> Vec<u8> {
-        let mut dn = Vec::new();
-        self.maker.dn(self.plan.tree.parent(target.subject.kind, target.index), &mut dn);
-        dn
+        self.dn(self.plan.tree.parent(target.subject.kind, target.index))
     }
 
-    fn suffix(&self) -> Vec<u8> {
+    fn suffix(&mut self) -> Vec<u8> {
+        self.dn(EntryRef::Branch(0))
+    }
+
+    fn dn(&mut self, entry: EntryRef) -> Vec<u8> {
         let mut dn = Vec::new();
-        Maker::new(self.plan.tree).dn(EntryRef::Branch(0), &mut dn);
+        self.maker.dn(entry, &mut dn);
         dn
     }
 
     fn search(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
-        let mut target = self.often(random, |subject| !subject.looks.is_empty())?;
+        let mut target = self.often(random, |subject| !subject.filters.is_empty())?;
         for _ in 0..TRIES {
-            let Some(look) = look(random, &target.subject.looks, self.plan.reading) else { break };
-            if let Some((filter, found)) = filter(random, look, &target.record) {
-                return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, found });
+            let Some(search) = search(random, &target.subject.filters, self.plan.base_weight) else { break };
+            if let Some((filter, expected)) = filter(random, search, &target.record) {
+                return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, expected });
             }
-            target = self.often(random, |subject| !subject.looks.is_empty())?;
+            target = self.often(random, |subject| !subject.filters.is_empty())?;
         }
-        let (base, filter) = (target.record.dn, "(objectClass=*)".to_owned());
-        Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::Exactly(1) })
+        Ok(base_search(target.record.dn, ExpectedEntries::Exactly(1)))
     }
 
     /// Returns a search for a value that no entry has.
     fn missing(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
-        let target = self.often(random, |subject| !subject.looks.is_empty())?;
+        let target = self.often(random, |subject| !subject.filters.is_empty())?;
         let nobody = format!("nobody-{:016x}", random.next_bits());
-        let named =
-            look(random, &target.subject.looks, self.plan.reading).filter(|look| look.form == FilterForm::Equality);
-        if let Some(look) = named {
-            let value = target.record.values(&look.attribute).next().unwrap_or_default();
-            let value = unlike(&nobody, value);
-            let filter = format!("({}={})", look.attribute, escaped(&value));
-            let found = ExpectedEntries::Exactly(0);
-            return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, found });
+        let search = search(random, &target.subject.filters, self.plan.base_weight);
+        if let Some(search) = search.filter(|search| search.form == FilterForm::Equality) {
+            let value = unlike(&nobody, target.record.values(&search.attribute).next().unwrap_or_default());
+            let filter = format!("({}={})", search.attribute, escaped(&value));
+            let expected = ExpectedEntries::Exactly(0);
+            return Ok(Operation::Search { base: self.suffix(), scope: "sub", filter, expected });
         }
         let base = [format!("cn={nobody},").as_bytes(), &self.parent(&target)].concat();
-        let filter = "(objectClass=*)".to_owned();
-        Ok(Operation::Search { base, scope: "base", filter, found: ExpectedEntries::NoBase })
+        Ok(base_search(base, ExpectedEntries::NoBase))
     }
 
     fn bind(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
@@ -165,8 +164,8 @@ impl<'p> Planner<'p> {
         Ok(Operation::Bind { dn, password: b"wrong".to_vec(), result: INVALID_CREDENTIALS })
     }
 
-    /// Returns the clear-text password of the entry that was generated last, whose values are still available. Never
-    /// returns an empty password: with one, the bind would be unauthenticated (RFC 4513, 5.1.2).
+    /// Returns the clear-text password of the entry that was generated last, because its values are still available.
+    /// Never returns an empty password: the bind would be unauthenticated (RFC 4513, 5.1.2).
     fn password(&self, target: &Target<'_>) -> Option<Vec<u8>> {
         let stored = target.record.values(PASSWORD).next()?;
         let plain = match target.subject.password? {
@@ -178,21 +177,21 @@ impl<'p> Planner<'p> {
 
     /// Returns a modify that replaces the values of an attribute by those of another entry of the same kind.
     fn modify(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
-        let target = self.often(random, |subject| !subject.changing.is_empty())?;
+        let target = self.often(random, |subject| !subject.modifiable.is_empty())?;
         let subject = target.subject;
-        let place = self.plan.subjects.iter().position(|one| one.kind == subject.kind).unwrap_or(0);
+        let same = self.plan.subjects.iter().position(|other| other.kind == subject.kind).unwrap_or(0);
         let mut attribute = String::new();
         for _ in 0..TRIES {
-            attribute = random.one(&subject.changing).cloned().unwrap_or_default();
-            let donor = self.plan.targets[place].any(random.next_bits());
+            attribute = random.element(&subject.modifiable).cloned().unwrap_or_default();
+            let donor = self.plan.targets[same].any(random.next_bits());
             let record = self.record(subject, donor)?;
             let values: Vec<Vec<u8>> = record.values(&attribute).map(<[u8]>::to_vec).collect();
             let size: usize = values.iter().map(Vec::len).sum();
-            if !values.is_empty() && size <= CHANGE.0 && values.len() <= CHANGE.1 {
+            if !values.is_empty() && size <= MOST_MODIFIED.0 && values.len() <= MOST_MODIFIED.1 {
                 return Ok(Operation::Modify { dn: target.record.dn, attribute, values });
             }
         }
-        // If no other entry has suitable values, the entry keeps its own.
+        // No other entry has suitable values, so the entry keeps its own.
         let values = target.record.values(&attribute).map(<[u8]>::to_vec).collect();
         Ok(Operation::Modify { dn: target.record.dn, attribute, values })
     }
@@ -202,9 +201,10 @@ impl<'p> Planner<'p> {
         let target = self.once(item)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
         let dn = [rdn.as_slice(), b",", &self.parent(&target)].concat();
-        let is_attribute = |name: &str| target.subject.attributes.iter().any(|one| one.eq_ignore_ascii_case(name));
+        // Operational attributes are not in the template, and clients must not write them.
+        let in_template = |name: &str| target.subject.attributes.iter().any(|known| known.eq_ignore_ascii_case(name));
         let naming = self.naming(&target).0;
-        let values = target.record.values.into_iter().filter(|(name, _)| is_attribute(name));
+        let values = target.record.values.into_iter().filter(|(name, _)| in_template(name));
         let values = values.map(|(name, value)| {
             let is_name = name.eq_ignore_ascii_case(&naming) && value == old;
             (name, if is_name { new.clone() } else { value })
@@ -220,55 +220,53 @@ impl<'p> Planner<'p> {
 
     /// Returns the first naming attribute and its value. The entry must be the one that was generated last.
     fn naming(&self, target: &Target<'_>) -> (String, Vec<u8>) {
-        let (name, slot) = &self.plan.tree.kinds()[target.subject.kind].rdn()[0];
+        let (name, slot) = &self.plan.tree.kinds()[target.subject.kind].rdn[0];
         (String::from_utf8_lossy(name).into_owned(), self.maker.value(*slot).unwrap_or_default().to_vec())
     }
 
-    /// Returns the RDN with `more` appended to its first value, then this value without and with `more`.
+    /// Appends `more` to the first value of the entry's RDN. Returns the new RDN, and this value without and with
+    /// `more`.
     fn renamed(&self, target: &Target<'_>, more: &str) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         let (_, old) = self.naming(target);
         let new = [old.as_slice(), more.as_bytes()].concat();
         let mut rdn = Vec::new();
-        for (place, (name, slot)) in self.plan.tree.kinds()[target.subject.kind].rdn().iter().enumerate() {
-            if place > 0 {
-                rdn.push(b'+');
-            }
-            rdn.extend_from_slice(name);
-            rdn.push(b'=');
-            let value = if place == 0 { &new } else { self.maker.value(*slot).unwrap_or_default() };
-            escape(value, &mut rdn);
-        }
+        let parts = &self.plan.tree.kinds()[target.subject.kind].rdn;
+        let value = |part, slot| if part == 0 { new.as_slice() } else { self.maker.value(slot).unwrap_or_default() };
+        write_rdn(parts, value, &mut rdn);
         (rdn, old, new)
     }
 }
 
-/// Chooses a filter by weight; `None` means a base search.
-fn look<'s>(random: &mut RandomBits, looks: &'s [SearchFilter], reading: u64) -> Option<&'s SearchFilter> {
-    let sum: u64 = looks.iter().map(|look| look.weight).fold(0, u64::saturating_add);
-    let mut place = random.below(sum.saturating_add(reading));
-    looks.iter().find(|look| {
-        let found = place < look.weight;
-        place = place.saturating_sub(look.weight);
-        found
+fn base_search(base: Vec<u8>, expected: ExpectedEntries) -> Operation {
+    Operation::Search { base, scope: "base", filter: "(objectClass=*)".to_owned(), expected }
+}
+
+/// Chooses a subtree search by weight, or returns None for a base search, which has the weight `base_weight`.
+fn search<'s>(random: &mut RandomBits, searches: &'s [SearchFilter], base_weight: u64) -> Option<&'s SearchFilter> {
+    let sum: u64 = searches.iter().map(|search| search.weight).fold(0, u64::saturating_add);
+    let mut rest = random.below(sum.saturating_add(base_weight));
+    searches.iter().find(|search| {
+        let is_chosen = rest < search.weight;
+        rest = rest.saturating_sub(search.weight);
+        is_chosen
     })
 }
 
 /// Returns a filter that finds the entry, if the entry has a suitable value.
-fn filter(random: &mut RandomBits, look: &SearchFilter, record: &Record) -> Option<(String, ExpectedEntries)> {
-    let values: Vec<&[u8]> = record.values(&look.attribute).collect();
-    let value = random.one(&values).filter(|value| !value.is_empty() && value.len() <= FILTER)?;
-    if look.form == FilterForm::Beginning {
-        let filter = format!("({}={}*)", look.attribute, beginning(random, value)?);
-        return Some((filter, ExpectedEntries::Some { limit: LIMIT }));
+fn filter(random: &mut RandomBits, search: &SearchFilter, record: &Record) -> Option<(String, ExpectedEntries)> {
+    const SOME: ExpectedEntries = ExpectedEntries::Some { limit: SIZE_LIMIT };
+    let values: Vec<&[u8]> = record.values(&search.attribute).collect();
+    let value = random.element(&values).filter(|value| !value.is_empty() && value.len() <= LONGEST_ASSERTION)?;
+    if search.form == FilterForm::Beginning {
+        return Some((format!("({}={}*)", search.attribute, beginning(random, value)?), SOME));
     }
-    let plain = format!("({}={})", look.attribute, escaped(value));
+    let plain = format!("({}={})", search.attribute, escaped(value));
     let class = record.values("objectClass").next().filter(|_| random.below(10) == 0);
     let filter = class.map_or(plain.clone(), |class| format!("(&(objectClass={}){plain})", escaped(class)));
-    let found = if look.unique { ExpectedEntries::Exactly(1) } else { ExpectedEntries::Some { limit: LIMIT } };
-    Some((filter, found))
+    Some((filter, if search.unique { ExpectedEntries::Exactly(1) } else { SOME }))
 }
 
-/// Returns the first three to six letters of an ASCII value; other values might lose the accent of a letter.
+/// Returns the first three to six letters of an ASCII value. A part of another value might lose the accent of a letter.
 fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
     let length = usize::try_from(3 + random.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;
@@ -276,7 +274,7 @@ fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
     whole.then(|| escaped(start))
 }
 
-/// Returns a value of the same form that no entry has: an address for an address, a DN for a DN.
+/// Returns a value that no entry has, of the same form as `value`: a mail address, a DN, or any other text.
 fn unlike(nobody: &str, value: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(value);
     match (text.find('@'), text.find(',')) {
@@ -294,7 +292,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Parses a record of the generator; other LDIF is not supported.
+    /// Parses a record that [`Maker`] wrote.
     pub fn read(bytes: &[u8]) -> common::Result<Self> {
         let text = ldif::Record { bytes: bytes.trim_ascii_end(), line: 1, closed: true, last: true };
         let entry = text.entry()?;
@@ -308,8 +306,8 @@ impl Record {
     }
 
     pub fn values<'a>(&'a self, attribute: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        let found = self.values.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
-        found.map(|(_, value)| value.as_slice())
+        let values = self.values.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
+        values.map(|(_, value)| value.as_slice())
     }
 }
 

@@ -1,36 +1,38 @@
 //! Decides which operations are possible with the entries of a kind.
 
-use crate::searches::{SearchFilter, SearchWeight, Texts, is_naming, looks};
+use crate::searches::{SearchFilter, SearchWeight, Texts, filters, is_naming};
 use crate::unique::flattened;
 use synth::Tree;
 use synth::model::{Kind, Parent, Piece, Tag, Template};
 
-/// A kind of the tree. Aliases and referrals are excluded, because servers treat them specially.
+/// A kind whose entries operations apply to. Aliases and referrals are excluded, because servers treat them specially.
 #[derive(Debug)]
 pub struct TargetKind {
     /// Index of the kind in the tree.
     pub kind: usize,
     pub count: u64,
-    pub looks: Vec<SearchFilter>,
+    pub filters: Vec<SearchFilter>,
     pub password: Option<Password>,
     /// Attributes that may be modified, because no search uses them.
-    pub changing: Vec<String>,
-    /// Whether entries may be renamed: they have no children, and the syntax of their RDNs allows an appended word.
-    pub loose: bool,
+    pub modifiable: Vec<String>,
+    /// Whether entries may be deleted, renamed or copied: they have no children, and a word can be appended to their
+    /// RDNs.
+    pub removable: bool,
     /// Attribute descriptions, as spelled in the template.
     pub attributes: Vec<String>,
 }
 
-/// The place of an entry's clear-text password.
+/// Where the clear-text password of an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Password {
-    /// The value of the generator with this index.
+    /// In the slot with this index ([`synth::Maker::value`]).
     Slot(usize),
-    /// The attribute itself, which is not hashed.
+    /// In the attribute, which is not hashed.
     Plain,
 }
 
 pub const PASSWORD: &str = "userPassword";
+/// Object classes of entries that servers treat specially.
 const SPECIAL: [&[u8]; 2] = [b"alias", b"referral"];
 /// Maximum length of an RDN value to which a word may be appended, in bytes.
 const LONGEST_RDN: u64 = 100;
@@ -38,25 +40,26 @@ const LONGEST_RDN: u64 = 100;
 const NO_WORDS: [&str; 8] =
     ["uidNumber", "gidNumber", "ipServicePort", "ipProtocolNumber", "oncRpcNumber", "c", "x121Address", "member"];
 
-pub fn subjects(template: &Template, tree: &Tree, wanted: &[SearchWeight], changes: bool) -> Vec<TargetKind> {
+/// Returns the kinds that have entries. `modifies` says whether the plan modifies entries.
+pub fn subjects(template: &Template, tree: &Tree, requested: &[SearchWeight], modifies: bool) -> Vec<TargetKind> {
     let texts = Texts::new(template);
-    let mut found = Vec::new();
-    for (place, entries) in tree.kinds().iter().enumerate().filter(|(_, kind)| kind.count > 0) {
+    let mut subjects = Vec::new();
+    for (index, entries) in tree.kinds().iter().enumerate().filter(|(_, kind)| kind.count > 0) {
         let kind = template.kinds.iter().find(|kind| kind.name == entries.name);
         let Some(kind) = kind.filter(|kind| !is_special(kind)) else { continue };
-        let mut looks = looks(&texts, kind, entries.count, wanted);
-        let changing = if changes { changing(kind, &mut looks) } else { Vec::new() };
-        found.push(TargetKind {
-            kind: place,
+        let mut filters = filters(&texts, kind, entries.count, requested);
+        let modifiable = if modifies { modifiable(kind, &mut filters) } else { Vec::new() };
+        subjects.push(TargetKind {
+            kind: index,
             count: entries.count,
-            looks,
+            filters,
             password: password(kind),
-            changing,
-            loose: is_leaf(template, kind) && takes_words(tree, place),
-            attributes: kind.attributes.iter().map(|one| one.description.clone()).collect(),
+            modifiable,
+            removable: is_leaf(template, kind) && takes_words(entries),
+            attributes: kind.attributes.iter().map(|attribute| attribute.description.clone()).collect(),
         });
     }
-    found
+    subjects
 }
 
 fn is_special(kind: &Kind) -> bool {
@@ -67,23 +70,22 @@ fn is_special(kind: &Kind) -> bool {
     })
 }
 
-/// Returns the attributes that may be modified. If searches use all, one that is not unique is removed from `looks`.
-fn changing(kind: &Kind, looks: &mut Vec<SearchFilter>) -> Vec<String> {
+/// Returns the attributes that may be modified. If filters use all attributes, the filters of one that is not unique
+/// are removed, so that it may be modified.
+fn modifiable(kind: &Kind, filters: &mut Vec<SearchFilter>) -> Vec<String> {
     let all = kind.attributes.iter().map(|one| &one.description).filter(|name| {
         let fixed = ["objectClass", PASSWORD].iter().any(|fixed| fixed.eq_ignore_ascii_case(name));
         !fixed && !is_naming(kind, name) && !name.contains(';')
     });
-    let is_looked = |name: &str, looks: &[SearchFilter], unique: bool| {
-        looks.iter().any(|look| look.attribute.eq_ignore_ascii_case(name) && (look.unique || !unique))
-    };
-    let (spare, looked): (Vec<_>, Vec<_>) = all.cloned().partition(|name| !is_looked(name, looks, false));
-    if !spare.is_empty() {
-        return spare;
+    let is_of = |name: &str, filter: &SearchFilter| filter.attribute.eq_ignore_ascii_case(name);
+    let (unused, used): (Vec<_>, Vec<_>) = all.cloned().partition(|name| !filters.iter().any(|one| is_of(name, one)));
+    if !unused.is_empty() {
+        return unused;
     }
-    let mut shared: Vec<String> = looked.into_iter().filter(|name| !is_looked(name, looks, true)).collect();
-    shared.truncate(1);
-    looks.retain(|look| !shared.iter().any(|name| name.eq_ignore_ascii_case(&look.attribute)));
-    shared
+    let is_unique = |name: &String| filters.iter().any(|filter| is_of(name, filter) && filter.unique);
+    let shared = used.into_iter().find(|name| !is_unique(name));
+    filters.retain(|filter| !shared.as_ref().is_some_and(|name| is_of(name, filter)));
+    Vec::from_iter(shared)
 }
 
 /// Returns the first password that every entry of the kind has.
@@ -93,7 +95,7 @@ fn password(kind: &Kind) -> Option<Password> {
     let text = flattened(kind, &item.text);
     match text.as_slice() {
         [Piece::Tag(Tag::Ssha { name } | Tag::Argon2 { name, .. })] => {
-            // Values are the first slots, in the same order.
+            // The named values have the first slots, in the same order.
             kind.values.iter().position(|value| value.name == *name).map(Password::Slot)
         }
         [Piece::Literal(bytes), ..] if bytes.starts_with(b"{") => None,
@@ -106,8 +108,8 @@ fn is_leaf(template: &Template, kind: &Kind) -> bool {
     !matches!(kind.parent, Parent::Itself { .. }) && !template.kinds.iter().any(is_above)
 }
 
-fn takes_words(tree: &Tree, place: usize) -> bool {
-    let kind = &tree.kinds()[place];
+/// Whether a word can be appended to the values of the RDN.
+fn takes_words(kind: &synth::Kind) -> bool {
     let is_number = |name: &[u8]| NO_WORDS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name));
-    kind.rdn().iter().all(|(name, slot)| !is_number(name) && kind.longest(*slot) <= LONGEST_RDN)
+    kind.rdn.iter().all(|(name, slot)| !is_number(name) && kind.longest(*slot) <= LONGEST_RDN)
 }

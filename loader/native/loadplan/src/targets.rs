@@ -1,13 +1,13 @@
-//! Chooses the kind of each operation, the entries to read, and the entries to delete, rename or copy. No entry is in
-//! both sets, so that the expected results of searches hold while the plan is executed.
+//! Chooses the kind of each operation, the entries to read, and the entries to delete, rename or copy. No entry is both
+//! read and deleted, renamed or copied, so that the expected results of searches hold while the plan is executed.
 
 use synth::distribution::Zipf;
 use synth::draw::{Stream, below};
 use synth::permute::Permutation;
 use synth::problem::suggestion;
 
-/// A permutation of the entries of one kind. Entries to read come from its beginning, the first ones most often;
-/// entries to delete, rename or copy come from its end.
+/// A permutation of the entries of one kind. The entries to read are at its beginning, and the first ones are read most
+/// often. The entries to delete, rename or copy are at its end.
 #[derive(Debug)]
 pub struct Targets {
     count: u64,
@@ -19,7 +19,8 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// `once` is the number of entries that are never read, `skew` the exponent of the Zipf distribution.
+    /// `once` is the number of entries to delete, rename or copy. `skew` is the exponent of the Zipf distribution of
+    /// the entries to read.
     pub fn new(count: u64, once: u64, skew: f64, stream: Stream) -> Result<Self, String> {
         let read = count.saturating_sub(once).max(1);
         let rank = Zipf::new(read, skew)?;
@@ -27,7 +28,7 @@ impl Targets {
         Ok(Self { count, order, key: stream.at(0), rank, read })
     }
 
-    /// Chooses an entry to read, by a Zipf distribution.
+    /// Chooses an entry to read.
     pub fn often(&self, bits: u64) -> u64 {
         self.order.place(self.key, self.rank.rank(bits) - 1)
     }
@@ -43,11 +44,10 @@ impl Targets {
     }
 }
 
-/// Distributes items among holders in proportion to their weights. The number of an item decides its holder, and its
-/// index within the holder.
+/// Distributes numbered items among holders in proportion to their weights.
 #[derive(Debug)]
 pub struct Shares {
-    /// First item of each holder; the last element is the number of items.
+    /// First item of each holder, after the permutation. The last element is the number of items.
     firsts: Vec<u64>,
     order: Permutation,
     key: u64,
@@ -71,49 +71,43 @@ impl Shares {
         self.firsts[holder + 1] - self.firsts[holder]
     }
 
-    /// Returns the holder of an item, and the item's index within the holder; `None` if there is no holder.
+    /// Returns the holder of an item and the item's index within the holder, or None if there is no holder.
     pub fn holder(&self, item: u64) -> Option<(usize, u64)> {
-        let place = self.order.place(self.key, item);
-        let holder = self.firsts.partition_point(|first| *first <= place).checked_sub(1)?;
-        (holder + 1 < self.firsts.len()).then(|| (holder, place - self.firsts[holder]))
+        let item = self.order.place(self.key, item);
+        let holder = self.firsts.partition_point(|first| *first <= item).checked_sub(1)?;
+        (holder + 1 < self.firsts.len()).then(|| (holder, item - self.firsts[holder]))
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    Search,
-    Bind,
-    Modify,
-    Add,
-    Delete,
-    Rename,
-}
-
-const NAMES: [(&str, Action); 6] = [
-    ("search", Action::Search),
-    ("bind", Action::Bind),
-    ("modify", Action::Modify),
-    ("add", Action::Add),
-    ("delete", Action::Delete),
-    ("modrdn", Action::Rename),
-];
+common::named!(
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Action {
+        Search = "search",
+        Bind = "bind",
+        Modify = "modify",
+        Add = "add",
+        Delete = "delete",
+        Rename = "modrdn",
+    }
+);
 
 impl Action {
+    /// Returns the action of this name, or an error that suggests a similar name.
     pub fn named(name: &str) -> Result<Self, String> {
-        let found = NAMES.iter().find(|(known, _)| *known == name).map(|(_, action)| *action);
-        let known = NAMES.map(|(known, _)| known);
-        found.ok_or_else(|| format!("there is no operation {name}{}", suggestion(name, known)))
+        let all = [Self::Search, Self::Bind, Self::Modify, Self::Add, Self::Delete, Self::Rename];
+        let hint = || suggestion(name, all.map(Self::as_str));
+        Self::from_name(name).ok_or_else(|| format!("there is no operation {name}{}", hint()))
     }
 }
 
-/// Maximum sum of all shares.
-const LONGEST: u64 = 1_000_000;
+/// Maximum number of operations in a round, which is the sum of all shares.
+const LONGEST_ROUND: u64 = 1_000_000;
 
-/// Chooses the kind of each operation. A plan consists of rounds; in each round every kind has exactly its share of
-/// operations, in random order. So the number of an operation alone decides its index among the operations of its kind.
+/// Chooses the kind of each operation. A plan consists of rounds. In each round, every kind has exactly its share of
+/// operations, in random order. So the index of an operation among those of its kind follows from its number alone.
 #[derive(Debug)]
 pub struct Schedule {
-    /// Each action, its number of operations per round, and the position of the first.
+    /// Each action, its share, and the first of its indexes in a round before the permutation.
     shares: Vec<(Action, u64, u64)>,
     sum: u64,
     round: Permutation,
@@ -128,22 +122,22 @@ impl Schedule {
             placed.push((action, share, sum));
             sum = sum.saturating_add(share);
         }
-        if placed.is_empty() || sum > LONGEST {
-            return Err(format!("the sum of the shares must be from 1 to {LONGEST}"));
+        if placed.is_empty() || sum > LONGEST_ROUND {
+            return Err(format!("the sum of the shares must be from 1 to {LONGEST_ROUND}"));
         }
         Ok(Self { shares: placed, sum, round: Permutation::new(sum), stream })
     }
 
     /// Returns the kind of operation `number`, and its index among the operations of this kind.
     pub fn at(&self, number: u64) -> (Action, u64) {
-        let (round, place) = (number / self.sum, number % self.sum);
-        let place = self.round.place(self.stream.at(round), place);
-        let found = self.shares.iter().rev().find(|(_, _, first)| *first <= place);
-        let &(action, share, first) = found.unwrap_or(&self.shares[0]);
-        (action, round * share + place - first)
+        let round = number / self.sum;
+        let index = self.round.place(self.stream.at(round), number % self.sum);
+        let entry = self.shares.iter().rev().find(|(_, _, first)| *first <= index);
+        let &(action, share, first) = entry.unwrap_or(&self.shares[0]);
+        (action, round * share + index - first)
     }
 
-    /// Returns an exclusive upper bound of the index that [`Self::at`] returns for the first `operations` operations.
+    /// Returns an exclusive upper bound of the indexes that [`Self::at`] returns for the first `operations` operations.
     pub fn most(&self, action: Action, operations: u64) -> u64 {
         let share = self.shares.iter().find(|(known, ..)| *known == action);
         operations.div_ceil(self.sum) * share.map_or(0, |(_, share, _)| *share)

@@ -1,55 +1,52 @@
 //! Decides whether a text of a template gives every entry of its kind a different value, so that a search for the value
 //! finds one entry.
 
-use synth::list::List;
 use synth::model::{Item, Kind, Piece, Tag, Template, Text};
 
-/// Limits for values that refer to other values: the depth of the references, and the number of pieces of the text.
-const MAX_DEPTH: usize = 32;
-const MOST: usize = 1000;
+/// References to values are replaced up to this depth, and up to this number of pieces in the text.
+const MOST_DEPTH: usize = 32;
+const MOST_PIECES: usize = 1000;
 
-/// Replaces references to other values in a text by the texts of these values.
+/// Replaces references to the values of the entry by the texts of these values, if the values are always present.
 pub fn flattened(kind: &Kind, text: &Text) -> Text {
     let mut out = Vec::new();
-    flatten(kind, text, MAX_DEPTH, &mut { MOST }, &mut out);
+    flatten(kind, text, MOST_DEPTH, &mut { MOST_PIECES }, &mut out);
     out
 }
 
-/// `left` is the number of pieces that may still be replaced; beyond it, pieces are copied.
-fn flatten(kind: &Kind, text: &Text, depth: usize, left: &mut usize, out: &mut Text) {
+/// Copies pieces unchanged if `depth` or `pieces`, the remaining number of pieces, is 0.
+fn flatten(kind: &Kind, text: &Text, depth: usize, pieces: &mut usize, out: &mut Text) {
     for piece in text {
-        *left = left.saturating_sub(1);
-        let named = match piece {
-            Piece::Tag(Tag::Value { name }) => kind.values.iter().find(|one| one.name == *name),
+        *pieces = pieces.saturating_sub(1);
+        let value = match piece {
+            Piece::Tag(Tag::Value { name }) => kind.values.iter().find(|value| value.name == *name),
             _ => None,
         };
-        match named {
-            Some(named) if depth > 0 && *left > 0 && is_plain(&named.item) => {
-                flatten(kind, &named.item.text, depth - 1, left, out);
+        let is_always = |item: &Item| item.chance >= 1.0 && item.conditions.is_empty() && item.count.is_none();
+        match value {
+            Some(value) if depth > 0 && *pieces > 0 && is_always(&value.item) => {
+                flatten(kind, &value.item.text, depth - 1, pieces, out);
             }
             _ => out.push(piece.clone()),
         }
     }
 }
 
-fn is_plain(item: &Item) -> bool {
-    item.chance >= 1.0 && item.conditions.is_empty() && item.count.is_none()
-}
-
-/// Whether all entries of the kind certainly have different values. False means that this is unknown.
+/// Whether all entries of the kind certainly have different values. False if this is unknown.
 pub fn is_unique(template: &Template, kind: &Kind, count: u64, text: &Text) -> bool {
     let text = flattened(kind, text);
     (0..text.len()).any(|at| {
         let Some(number) = numbering(&text[at], count) else { return false };
         let (before, after) = (&text[..at], &text[at + 1..]);
-        let left = number.fixed || before.last().is_none_or(|piece| ends_apart(piece, number));
-        let right = number.fixed || after.first().is_none_or(|piece| begins_apart(piece, number));
+        let left = number.is_apart(before.last(), <[u8]>::last);
+        let right = number.is_apart(after.first(), <[u8]>::first);
         (left && after.iter().all(is_literal))
             || (right && before.iter().all(is_literal))
             || (left && is_delimited(template, kind, before, after))
     })
 }
 
+/// How a tag writes the number that differs between entries.
 #[derive(Clone, Copy)]
 struct Numbering {
     /// Whether all numbers have the same number of digits.
@@ -58,11 +55,18 @@ struct Numbering {
 }
 
 impl Numbering {
-    const fn is_digit(self, byte: u8) -> bool {
-        if self.hexadecimal { byte.is_ascii_hexdigit() } else { byte.is_ascii_digit() }
+    /// Whether the number can be told apart from the piece beside it: the byte of the piece that is next to the number
+    /// is never a digit. `end` returns that byte.
+    fn is_apart(self, beside: Option<&Piece>, end: fn(&[u8]) -> Option<&u8>) -> bool {
+        let is_digit = if self.hexadecimal { u8::is_ascii_hexdigit } else { u8::is_ascii_digit };
+        self.fixed
+            || beside.is_none_or(
+                |piece| matches!(piece, Piece::Literal(bytes) if end(bytes).is_some_and(|byte| !is_digit(byte))),
+            )
     }
 }
 
+/// Returns None if the tag does not write a different number in each entry.
 fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
     match piece {
         Piece::Tag(Tag::Number { start, width }) => {
@@ -75,20 +79,12 @@ fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
     }
 }
 
-fn ends_apart(piece: &Piece, number: Numbering) -> bool {
-    matches!(piece, Piece::Literal(bytes) if bytes.last().is_some_and(|byte| !number.is_digit(*byte)))
-}
-
-fn begins_apart(piece: &Piece, number: Numbering) -> bool {
-    matches!(piece, Piece::Literal(bytes) if bytes.first().is_some_and(|byte| !number.is_digit(*byte)))
-}
-
 const fn is_literal(piece: &Piece) -> bool {
     matches!(piece, Piece::Literal(_))
 }
 
-/// Whether the number is followed by a character that ends it, such as the @ of an address, and this character cannot
-/// occur before the number.
+/// Whether a character that is neither a letter nor a digit follows the number, such as the @ of an address, and this
+/// character cannot occur before the number.
 fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
     let Some(Piece::Literal(next)) = after.first() else { return false };
     let Some(&sign) = next.first() else { return false };
@@ -99,14 +95,13 @@ fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Pie
 fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool {
     match piece {
         Piece::Literal(bytes) => !bytes.contains(&sign),
-        Piece::Tag(Tag::Pick { list }) => template
-            .lists
-            .iter()
-            .find(|one| one.name == *list)
-            .is_some_and(|list: &std::sync::Arc<List>| list.values().all(|value| !value.contains(&sign))),
-        Piece::Tag(Tag::Value { name }) => kind.values.iter().any(|one| {
-            one.name == *name
-                && one.item.text.iter().all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
+        Piece::Tag(Tag::Pick { list }) => {
+            let list = template.lists.iter().find(|known| known.name == *list);
+            list.is_some_and(|list| list.values().all(|value| !value.contains(&sign)))
+        }
+        Piece::Tag(Tag::Value { name }) => kind.values.iter().any(|value| {
+            value.name == *name
+                && value.item.text.iter().all(|piece| is_literal(piece) && never_has(template, kind, piece, sign))
         }),
         Piece::Tag(Tag::Uuid) => sign != b'-',
         Piece::Tag(
@@ -121,15 +116,15 @@ fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool 
     }
 }
 
-/// Whether the values of two texts certainly differ, whatever their tags generate, because they begin or end with
-/// different words.
+/// Whether the values of two texts certainly differ, because they begin or end with different words, whatever their
+/// tags generate.
 pub fn never_overlap(template: &Template, one: &Text, other: &Text) -> bool {
     let words = |piece: Option<&Piece>| words(template, piece);
     differ(&words(one.first()), &words(other.first()), false) || differ(&words(one.last()), &words(other.last()), true)
 }
 
-/// Maximum number of words in a list that is compared, to limit the time.
-const WORDS: usize = 400;
+/// The values of a list with more words than this count as unknown, to bound the time.
+const MOST_WORDS: usize = 400;
 
 /// Returns the number of words with which a text may begin or end, whichever is greater.
 pub fn words_of(template: &Template, text: &Text) -> u64 {
@@ -142,8 +137,8 @@ fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
     match piece {
         Some(Piece::Literal(bytes)) => vec![bytes.to_ascii_lowercase()],
         Some(Piece::Tag(Tag::Pick { list })) => {
-            let list = template.lists.iter().find(|one| one.name == *list);
-            let values = list.filter(|list| list.count() <= WORDS).into_iter().flat_map(|list| list.values());
+            let list = template.lists.iter().find(|known| known.name == *list);
+            let values = list.filter(|list| list.count() <= MOST_WORDS).into_iter().flat_map(|list| list.values());
             values.map(<[u8]>::to_ascii_lowercase).collect()
         }
         _ => Vec::new(),
@@ -166,12 +161,11 @@ fn differ(some: &[Vec<u8>], others: &[Vec<u8>], from_end: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-    use std::sync::Arc;
+    use std::path::Path;
 
     use super::*;
-    use synth::model::{Count, Named, Operational, Parent};
-    use synth::problem::Location;
+    use synth::Location;
+    use synth::model::Named;
 
     fn literal(text: &str) -> Piece {
         Piece::Literal(text.as_bytes().to_vec())
@@ -190,28 +184,15 @@ mod tests {
     }
 
     fn template() -> (Template, Kind) {
-        let list = |name, values: &[&str]| Arc::new(List::of(name, values).unwrap());
-        let value = |name: &str, text| Named { name: name.to_owned(), item: Item::always(Location::default(), text) };
-        let kind = Kind {
-            spot: Location::default(),
-            name: "person".to_owned(),
-            count: Count::Asked,
-            parent: Parent::Branch(0),
-            rdn: Vec::new(),
-            structural: None,
-            values: vec![value("uid", vec![literal("u"), NUMBER]), value("first", vec![tag("pick:names")])],
-            attributes: Vec::new(),
-        };
-        let template = Template {
-            path: PathBuf::new(),
-            description: String::new(),
-            suffix: String::new(),
-            lists: vec![list("names", &["Ann", "Zo\u{eb}"]), list("hosts", &["a.org", "1.b@net"])],
-            branches: Vec::new(),
-            kinds: vec![kind.clone()],
-            operational: Operational::default(),
-            learned: synth::vocabulary::Learned::default(),
-        };
+        let text = r#"
+            lists = { names = ["Ann", "Zo\u00eb"], hosts = ["a.org", "1.b@net"] }
+            [[kinds]]
+            name = "person"
+            rdn = "cn"
+            values = { uid = "u{number}", first = "{pick:names}" }
+            attributes = { cn = "{number}" }"#;
+        let template = synth::toml::parse(Path::new("test.toml"), text, &[]).unwrap();
+        let kind = template.kinds[0].clone();
         (template, kind)
     }
 
@@ -256,7 +237,7 @@ mod tests {
             let name = format!("v{}", number + 1);
             kind.values.push(Named { name, item: Item::always(Location::default(), text) });
         }
-        assert!(flattened(&kind, &vec![tag("v40")]).len() < 10 * MOST);
+        assert!(flattened(&kind, &vec![tag("v40")]).len() < 10 * MOST_PIECES);
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The values and attributes of an entry, compiled for writing LDIF.
+//! The compiled values and attributes of an entry.
 
 use rustc_hash::FxHashSet;
 
 use crate::distribution::Sampler;
 use crate::draw::Stream;
 use crate::permute::Permutation;
-use crate::tags::{EntryContext, Made, Slot};
+use crate::tags::{CompiledTag, EntryContext, Slot};
 
 #[derive(Debug, Default)]
 pub struct Body {
@@ -26,18 +26,18 @@ pub struct Attribute {
     /// The attribute description followed by `: `.
     pub head: Vec<u8>,
     pub items: Vec<Item>,
-    /// Whether two values of the attribute could be equal.
+    /// Whether an entry could have two equal values of the attribute.
     pub may_repeat: bool,
-    /// All lines of the attribute, if they are the same in every entry.
+    /// The lines of the attribute, if they are the same in every entry.
     pub constant: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
 pub struct Item {
     pub gate: Presence,
-    /// The attribute description, `: `, and the literal text that begins the value.
+    /// The attribute description, `: `, and the literal text at the beginning of the value.
     pub lead: Vec<u8>,
-    /// The value after that literal text.
+    /// The rest of the value.
     pub text: Text,
     pub count: Option<Count>,
 }
@@ -47,8 +47,8 @@ pub struct Item {
 pub struct Count {
     pub stream: Stream,
     pub drawer: Sampler,
-    /// If set, spreads the draws evenly over all entries of the kind, so that rare large numbers occur exactly as often
-    /// as their probability says.
+    /// If set, spreads the draws evenly over all entries of the kind, so that each number occurs as often as its
+    /// probability says, even if it is rare.
     pub spread: Option<Permutation>,
 }
 
@@ -62,32 +62,27 @@ impl Count {
     }
 }
 
-/// Decides whether a value is present.
+/// Decides whether a value is present: by chance, and by conditions that must all hold.
 #[derive(Debug, Default)]
 pub struct Presence {
-    /// The value is present if the random bits are below this number.
+    /// The bits of the stream must be below this number.
     pub chance: Option<(Stream, u64)>,
-    pub checks: Vec<PresenceCondition>,
+    pub conditions: Vec<PresenceCondition>,
 }
 
 #[derive(Debug)]
 pub enum PresenceCondition {
-    Slot {
-        slot: usize,
-        equals: Option<Vec<u8>>,
-        unless: bool,
-    },
-    /// Index of an earlier attribute of the same entry.
-    Attribute {
-        attribute: usize,
-        unless: bool,
-    },
+    /// The slot must have a value, which must equal `equals` if that is set. `unless` negates the condition.
+    Slot { slot: usize, equals: Option<Vec<u8>>, unless: bool },
+    /// The earlier attribute of the entry with this index must be present. `unless` negates the condition.
+    Attribute { attribute: usize, unless: bool },
 }
 
 /// A compiled text.
 #[derive(Debug, Default)]
 pub struct Text {
     pub steps: Vec<Step>,
+    /// Maximum length in bytes.
     pub most: u64,
     /// Whether the text has only characters from ` ` to `~`.
     pub printable: bool,
@@ -97,27 +92,27 @@ pub struct Text {
 pub enum Step {
     Literal(Box<[u8]>),
     Slot(usize),
-    Tag(Stream, Made),
+    Tag(Stream, CompiledTag),
 }
 
 impl Body {
-    /// Draws the value of one slot from those before it in `slots`; `at.slots` is ignored.
+    /// Draws the value of a slot. Refers to the values before it in `slots`; `at.slots` is ignored.
     pub fn fill(&self, slot: usize, at: EntryContext<'_>, slots: &mut [Slot]) {
-        let drawn = &self.slots[slot];
+        let value = &self.slots[slot];
         let mut text = std::mem::take(&mut slots[slot].text);
         text.clear();
         let mut at = EntryContext { slots, ..at };
-        let there = drawn.gate.is_open(&at, &[]);
-        if there {
-            drawn.text.write(&mut at, &mut text);
+        let is_present = value.gate.is_open(&at, &[]);
+        if is_present {
+            value.text.write(&mut at, &mut text);
         }
-        slots[slot] = Slot { text, there };
+        slots[slot] = Slot { text, is_present };
     }
 }
 
 impl Attribute {
-    pub fn new(description: &str, items: Vec<Item>, may_repeat: bool) -> Self {
-        let head = format!("{description}: ").into_bytes();
+    pub fn new(description: &str, items: Vec<Item>) -> Self {
+        let (head, may_repeat) = (format!("{description}: ").into_bytes(), may_repeat(&items));
         let mut attribute = Self { description: description.to_owned(), head, items, may_repeat, constant: None };
         for item in &mut attribute.items {
             item.lead.clone_from(&attribute.head);
@@ -126,16 +121,15 @@ impl Attribute {
                 item.text.steps.remove(0);
             }
         }
-        attribute.constant = attribute.lines();
+        attribute.constant = attribute.constant_lines();
         attribute
     }
 
-    /// Returns the attribute's lines, if they are the same in every entry.
-    fn lines(&self) -> Option<Vec<u8>> {
+    fn constant_lines(&self) -> Option<Vec<u8>> {
         let (mut lines, mut values) = (Vec::new(), FxHashSet::default());
         for item in &self.items {
-            let is_bound = item.text.steps.is_empty() && item.count.is_none();
-            if !is_bound || item.gate.chance.is_some() || !item.gate.checks.is_empty() {
+            let is_constant = item.text.steps.is_empty() && item.count.is_none();
+            if !is_constant || item.gate.chance.is_some() || !item.gate.conditions.is_empty() {
                 return None;
             }
             let value = &item.lead[self.head.len()..];
@@ -146,7 +140,7 @@ impl Attribute {
         Some(lines)
     }
 
-    /// Makes the slot the source of the first value, so that the attribute equals the RDN.
+    /// Takes the first value from the slot, so that it equals the value in the RDN.
     pub fn name_by(&mut self, slot: usize) {
         if let Some(item) = self.items.first_mut() {
             item.lead.clone_from(&self.head);
@@ -156,9 +150,17 @@ impl Attribute {
     }
 }
 
+fn may_repeat(items: &[Item]) -> bool {
+    let mut texts = FxHashSet::default();
+    let mut is_new = |text: Vec<u8>| texts.insert(text.to_ascii_lowercase());
+    let all_differ = items.len() <= 1 || items.iter().all(|item| item.text.constant().is_some_and(&mut is_new));
+    !all_differ || items.iter().any(|item| item.count.is_some())
+}
+
 impl Presence {
+    /// `attributes` says which attributes of the entry before this one are present.
     pub fn is_open(&self, at: &EntryContext<'_>, attributes: &[bool]) -> bool {
-        self.checks.iter().all(|check| check.holds(at, attributes))
+        self.conditions.iter().all(|condition| condition.holds(at, attributes))
             && self.chance.is_none_or(|(stream, limit)| at.bits(stream) < limit)
     }
 }
@@ -167,9 +169,9 @@ impl PresenceCondition {
     fn holds(&self, at: &EntryContext<'_>, attributes: &[bool]) -> bool {
         match self {
             Self::Slot { slot, equals, unless } => {
-                let found = &at.slots[*slot];
-                let equal = equals.as_ref().is_none_or(|text| *text == found.text);
-                (found.there && equal) != *unless
+                let value = &at.slots[*slot];
+                let equal = equals.as_ref().is_none_or(|text| *text == value.text);
+                (value.is_present && equal) != *unless
             }
             Self::Attribute { attribute, unless } => attributes.get(*attribute).copied().unwrap_or(false) != *unless,
         }
@@ -188,7 +190,7 @@ impl Text {
     }
 
     /// Returns the text, if it is the same in every entry.
-    pub fn constant(&self) -> Option<Vec<u8>> {
+    fn constant(&self) -> Option<Vec<u8>> {
         let literals = self.steps.iter().map(|step| match step {
             Step::Literal(bytes) => Some(&**bytes),
             Step::Slot(_) | Step::Tag(..) => None,

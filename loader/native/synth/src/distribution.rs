@@ -1,6 +1,6 @@
-//! Distributions of whole numbers. Each number is drawn from 64 random bits, without a table of the whole range.
+//! Distributions of whole numbers. A number is drawn from 64 random bits, without a table of the whole range.
 //!
-//! Only operations that give the same result on every machine are used: those of IEEE 754, and `libm` for the rest.
+//! All operations give the same result on every machine: those of IEEE 754, and those of `libm`.
 
 use crate::draw::{again, below, unit};
 
@@ -37,6 +37,7 @@ pub struct Range {
 }
 
 impl Distribution {
+    /// Returns the greatest number that can be drawn.
     pub fn most(&self) -> u64 {
         match self {
             Self::Fixed(number) => *number,
@@ -45,7 +46,7 @@ impl Distribution {
         }
     }
 
-    /// Compiles the distribution, or returns an error message.
+    /// Compiles the distribution, or returns an error message for invalid parameters.
     pub fn drawer(&self) -> Result<Sampler, String> {
         Ok(match *self {
             Self::Fixed(number) => Sampler::Even { low: number, count: 1 },
@@ -58,23 +59,23 @@ impl Distribution {
                 }
                 Sampler::Normal { low, high, mean, deviation }
             }
-            Self::Histogram(ref ranges) => histogram(ranges)?,
+            Self::Histogram(ref ranges) => {
+                let weights: Vec<f64> = ranges.iter().map(|range| range.weight).collect();
+                let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
+                let ranges = ranges.iter().map(|range| Ok((range.low, count(range.low, range.high)?)));
+                Sampler::Histogram { alias, ranges: ranges.collect::<Result<_, String>>()? }
+            }
         })
     }
 }
 
+/// Returns the number of numbers from `low` to `high`.
 fn count(low: u64, high: u64) -> Result<u64, String> {
     let span = high.checked_sub(low).ok_or_else(|| format!("{low} is more than {high}"))?;
     span.checked_add(1).ok_or_else(|| "the range is too large".to_owned())
 }
 
-fn histogram(ranges: &[Range]) -> Result<Sampler, String> {
-    let weights: Vec<f64> = ranges.iter().map(|range| range.weight).collect();
-    let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
-    let ranges = ranges.iter().map(|range| Ok((range.low, count(range.low, range.high)?)));
-    Ok(Sampler::Histogram { alias, ranges: ranges.collect::<Result<_, String>>()? })
-}
-
+/// A compiled distribution.
 #[derive(Debug, Clone)]
 pub enum Sampler {
     Even { low: u64, count: u64 },
@@ -187,13 +188,13 @@ pub struct Alias {
 
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    /// A draw below this number selects the cell itself, any other draw selects `other`.
+    /// A draw below this number selects the cell itself. Any other draw selects `other`.
     stay: u32,
     other: u32,
 }
 
 impl Alias {
-    /// Returns None if there are no weights, any is not finite or not above 0, or their sum is not finite.
+    /// Returns None if there are no weights, if a weight is not finite or not above 0, or if their sum is not finite.
     pub fn new(weights: &[f64]) -> Option<Self> {
         let sum: f64 = weights.iter().sum();
         let sound = weights.iter().all(|weight| weight.is_finite() && *weight > 0.0);
@@ -207,7 +208,7 @@ impl Alias {
 
     #[allow(clippy::cast_possible_truncation, reason = "both halves of the bits")]
     pub fn pick(&self, bits: u64) -> usize {
-        // The upper 64 bits of the product select the cell; the lower bits are the position within it.
+        // The upper 64 bits of the product select the cell. The lower bits are the position within the cell.
         let wide = u128::from(bits) * self.cells.len() as u128;
         let at = (wide >> 64) as usize;
         let within = (wide as u64 >> 32) as u32;
@@ -237,7 +238,7 @@ fn part_of_range(share: f64) -> u32 {
     (share * f64::from(u32::MAX)) as u32
 }
 
-/// Returns an index below `count`; all are equally likely.
+/// Returns an index below `count`, or 0 if `count` is 0. All indexes are equally likely.
 pub fn even(bits: u64, count: usize) -> usize {
     usize::try_from(below(bits, count as u64)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Random numbers without state: 64 bits follow from a seed, names and a number.
+//! Random numbers without state: a seed, names and a number decide 64 bits.
 //!
 //! The mixing function is splitmix64 (Steele, Lea, Flood 2014): a few multiplications, the same on every machine.
 
@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The random draws of one position in a template, independent of other positions and seeds.
+/// The random draws for one position in a template. They are independent of those for other positions and seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream(u64);
 
@@ -20,7 +20,7 @@ impl Stream {
         Self(hash.digest())
     }
 
-    /// Derives another stream from this one.
+    /// Returns another stream, which is derived from this stream.
     #[must_use]
     pub const fn part(self, number: u64) -> Self {
         Self(again(self.0, number + 1))
@@ -32,7 +32,7 @@ impl Stream {
     }
 }
 
-/// Derives further bits from those of one draw; `turn` begins at 1.
+/// Returns further random bits, which are derived from the bits of a draw. `turn` begins at 1.
 pub const fn again(bits: u64, turn: u64) -> u64 {
     mix(bits.wrapping_add(turn.wrapping_mul(GAMMA)))
 }
@@ -43,13 +43,13 @@ const fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Turns random bits into a number below `count`, or 0 if `count` is 0.
+/// Returns a number below `count`, or 0 if `count` is 0.
 #[allow(clippy::cast_possible_truncation, reason = "the upper half of a product of 128 bits")]
 pub const fn below(bits: u64, count: u64) -> u64 {
     ((bits as u128 * count as u128) >> 64) as u64
 }
 
-/// Turns random bits into a number from 0 up to, but not including, 1.
+/// Returns a number from 0 up to, but not including, 1.
 #[allow(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
 pub const fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,6 +1,6 @@
-//! Generates synthetic trees. A template in any syntax becomes a [`model`]; the model, a seed and a number of entries
-//! become a [`Tree`]; the tree yields the LDIF of any entry by its number. A value depends only on the seed, its kind,
-//! the entry's number within the kind, and its position in the template: entries share no state.
+//! Generates synthetic trees. A template becomes a [`model`]. The model, a seed and a number of entries become a
+//! [`Tree`], from which a [`Maker`] writes the LDIF of any entry by its number. A value depends only on the seed, the
+//! kind of the entry, the number of the entry within the kind, and the position of the value in the template.
 
 pub mod distribution;
 pub mod draw;
@@ -19,7 +19,8 @@ mod tree;
 mod write;
 
 pub use compile::{Options, compile, is_description};
-pub use maker::{Maker, escape};
+pub use maker::{Maker, write_rdn};
 pub use problem::{Location, Problem};
-pub use tree::{EntryRef, Tree};
+pub use tags::ascii;
+pub use tree::{EntryRef, Kind, Tree};
 pub use write::{Items, MakeItem, Task, to_descriptor, to_file};

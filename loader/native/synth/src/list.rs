@@ -1,4 +1,4 @@
-//! Lists of values to choose from: a file has one value per line, with an optional weight after a tab.
+//! Lists of values to choose from. A file has one value per line, with an optional weight after a tab.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,45 +15,59 @@ const LARGEST: u64 = 64 << 20;
 pub struct List {
     pub name: String,
     bytes: Vec<u8>,
-    /// End offset of each value.
+    /// End offset of each value in `bytes`.
     ends: Vec<u32>,
+    /// None if all values are equally likely.
     weights: Option<Alias>,
+    /// Checksum of the values and the weights.
     sum: u64,
 }
 
 impl List {
-    /// Reads a file with one UTF-8 value per line; empty lines are ignored.
+    /// Reads a file of UTF-8 text. Empty lines are ignored.
     pub fn read(name: &str, path: &Path) -> Result<Self, Problem> {
-        let text = text(path)?;
-        Self::parse(name, path, &text)
+        Self::parse(name, path, &read_text(path, LARGEST, "a list")?)
     }
 
     /// Parses the lines of `text`; `path` is for messages.
-    pub fn parse(name: &str, path: &Path, text: &str) -> Result<Self, Problem> {
-        let mut reading = Reading::default();
-        for (number, line) in text.lines().enumerate() {
-            let spot = Location::new(u32::try_from(number + 1).unwrap_or(u32::MAX), 0);
-            reading.line(line).map_err(|message| Problem::new(path, spot, message))?;
+    fn parse(name: &str, path: &Path, text: &str) -> Result<Self, Problem> {
+        let mut values = Vec::new();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let (value, weight) = line.split_once('\t').map_or((line, None), |(value, weight)| (value, Some(weight)));
+            let number = weight.map(|weight| weight.trim().parse().unwrap_or(f64::NAN));
+            if number.is_some_and(|number| !number.is_finite() || number <= 0.0) {
+                let spot = Location { line: u32::try_from(index + 1).unwrap_or(u32::MAX), column: 0 };
+                let reason = format!("{:?} is not a weight above 0", weight.unwrap_or_default().trim());
+                return Err(Problem::new(path, spot, reason));
+            }
+            values.push((value, number));
         }
-        reading.list(name).ok_or_else(|| Problem::new(path, Location::default(), "it is empty"))
+        Self::new(name, &values).ok_or_else(|| Problem::new(path, Location::default(), "it is empty"))
     }
 
-    /// Builds a list of values with equal weights, or None if there are no values.
-    pub fn of(name: &str, values: &[&str]) -> Option<Self> {
-        let mut reading = Reading::default();
-        for value in values {
-            reading.add(value, 1.0);
+    /// Builds a list of values with their weights. If any value has a weight, the others have the weight 1. Returns
+    /// None if there are no values, or if a weight is not above 0.
+    #[allow(clippy::cast_possible_truncation, reason = "lists are read from texts of less than 2^32 bytes")]
+    pub fn new(name: &str, values: &[(&str, Option<f64>)]) -> Option<Self> {
+        let (mut bytes, mut ends, mut sum) = (Vec::new(), Vec::new(), xxhash_rust::xxh3::Xxh3::new());
+        for (value, _) in values {
+            bytes.extend_from_slice(value.as_bytes());
+            ends.push(bytes.len() as u32);
         }
-        reading.list(name)
-    }
-
-    /// Builds a list of values with weights, which must be above 0.
-    pub fn weighted(name: &str, values: &[(&str, f64)]) -> Option<Self> {
-        let mut reading = Reading { weighted: true, ..Reading::default() };
-        for (value, weight) in values {
-            reading.add(value, *weight);
+        sum.update(&bytes);
+        for end in &ends {
+            sum.update(&u32::to_le_bytes(*end));
         }
-        reading.list(name)
+        let mut weights = None;
+        if values.iter().any(|(_, weight)| weight.is_some()) {
+            let numbers: Vec<f64> = values.iter().map(|(_, weight)| weight.unwrap_or(1.0)).collect();
+            for number in &numbers {
+                sum.update(&number.to_le_bytes());
+            }
+            weights = Some(Alias::new(&numbers)?);
+        }
+        let (name, sum) = (name.to_owned(), sum.digest());
+        (!ends.is_empty()).then_some(Self { name, bytes, ends, weights, sum })
     }
 
     /// Returns the total size of all values in bytes.
@@ -70,7 +84,7 @@ impl List {
         &self.bytes[start..self.ends[at] as usize]
     }
 
-    /// The value that the random bits select.
+    /// Returns the value that the random bits select.
     pub fn pick(&self, bits: u64) -> &[u8] {
         self.value(match &self.weights {
             Some(alias) => alias.pick(bits),
@@ -91,6 +105,11 @@ impl List {
         Ok(Self { name, bytes, ends, weights, sum: self.sum })
     }
 
+    /// Returns the length of the longest value in bytes.
+    pub fn longest(&self) -> u64 {
+        self.values().map(<[u8]>::len).max().unwrap_or(0) as u64
+    }
+
     pub fn values(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.count()).map(|at| self.value(at))
     }
@@ -103,61 +122,7 @@ impl fmt::Debug for List {
     }
 }
 
-#[derive(Default)]
-struct Reading {
-    bytes: Vec<u8>,
-    ends: Vec<u32>,
-    weights: Vec<f64>,
-    weighted: bool,
-}
-
-impl Reading {
-    fn line(&mut self, line: &str) -> Result<(), String> {
-        if line.trim().is_empty() {
-            return Ok(());
-        }
-        let Some((value, weight)) = line.split_once('\t') else {
-            self.add(line, 1.0);
-            return Ok(());
-        };
-        let number: f64 = weight.trim().parse().unwrap_or(f64::NAN);
-        if !number.is_finite() || number <= 0.0 {
-            return Err(format!("{:?} is not a weight above 0", weight.trim()));
-        }
-        self.weighted = true;
-        self.add(value, number);
-        Ok(())
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "LARGEST is less than 2^32")]
-    fn add(&mut self, value: &str, weight: f64) {
-        self.bytes.extend_from_slice(value.as_bytes());
-        self.ends.push(self.bytes.len() as u32);
-        self.weights.push(weight);
-    }
-
-    fn list(self, name: &str) -> Option<List> {
-        let weights = if self.weighted { Some(Alias::new(&self.weights)?) } else { None };
-        if self.ends.is_empty() {
-            return None;
-        }
-        let mut hash = xxhash_rust::xxh3::Xxh3::new();
-        hash.update(&self.bytes);
-        self.ends.iter().for_each(|end| hash.update(&end.to_le_bytes()));
-        if self.weighted {
-            self.weights.iter().for_each(|weight| hash.update(&weight.to_le_bytes()));
-        }
-        let sum = hash.digest();
-        Some(List { name: name.to_owned(), bytes: self.bytes, ends: self.ends, weights, sum })
-    }
-}
-
-/// Reads a list file.
-pub fn text(path: &Path) -> Result<String, Problem> {
-    read_text(path, LARGEST, "a list")
-}
-
-/// Finds the file of a list in the first directory that has it.
+/// Returns the path of a list's file in the first directory that has it.
 pub fn find(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
     directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
 }

@@ -6,29 +6,33 @@ use rustc_hash::{FxHashSet, FxHasher};
 
 use crate::body::{Attribute, Body, Item};
 use crate::tags::{EntryContext, Slot};
-use crate::tree::{EntryRef, Tree};
+use crate::tree::{Branch, EntryRef, Kind, Tree};
 
-/// Generates the entries of a tree; each thread has its own `Maker`. Its caches do not affect the output.
+/// Generates the entries of a tree. Each thread has its own `Maker`. Its caches do not affect the output.
 #[derive(Debug)]
 pub struct Maker<'t> {
     tree: &'t Tree,
+    /// The values of the entry that was drawn last.
     slots: Vec<Slot>,
+    /// Whether each attribute of the entry is present, up to the attribute that is written.
     present: Vec<bool>,
     names: Names,
     seen: AttributeValues,
+    /// A buffer for a value that is written in base64.
     spare: Vec<u8>,
-    above: Option<EntryRef>,
-    above_dn: Vec<u8>,
+    /// The parent of the last entry, and its DN.
+    parent: Option<EntryRef>,
+    parent_dn: Vec<u8>,
 }
 
-/// The values of one attribute of one entry.
+/// Hashes of the values of one attribute of one entry.
 #[derive(Debug, Default)]
 struct AttributeValues {
     few: Vec<u64>,
     many: FxHashSet<u64>,
 }
 
-/// For up to this many values, comparing them all is faster than hashing.
+/// Up to this many hashes are in a list, because comparing all of them is faster than a hash set.
 const MOST_COMPARED: usize = 24;
 
 impl<'t> Maker<'t> {
@@ -41,16 +45,12 @@ impl<'t> Maker<'t> {
             names: Names::default(),
             seen: AttributeValues::default(),
             spare: Vec::new(),
-            above: None,
-            above_dn: Vec::new(),
+            parent: None,
+            parent_dn: Vec::new(),
         }
     }
 
-    pub const fn tree(&self) -> &'t Tree {
-        self.tree
-    }
-
-    /// Appends the record of entry `number`, including the empty line after it.
+    /// Appends the record of entry `number`, and the empty line after it.
     pub fn entry(&mut self, number: u64, out: &mut Vec<u8>) {
         match self.tree.place(number) {
             EntryRef::Branch(branch) => self.branch(branch, out),
@@ -59,33 +59,34 @@ impl<'t> Maker<'t> {
     }
 
     fn branch(&mut self, branch: usize, out: &mut Vec<u8>) {
-        let known = &self.tree.branches[branch];
-        ldif::write::line(out, b"dn", &known.dn);
-        self.attributes(&known.body, 0, branch as u64, out);
-        self.end(branch as u64, known.structural.as_deref(), out);
+        let Branch { dn, body, structural } = &self.tree.branches[branch];
+        ldif::write::line(out, b"dn", dn);
+        self.attributes(body, 0, branch as u64, out);
+        self.end(branch as u64, structural.as_deref(), out);
     }
 
     /// Appends the record of entry `index` of a kind.
     pub fn entry_of(&mut self, kind: usize, index: u64, out: &mut Vec<u8>) {
-        let known = &self.tree.kinds[kind];
+        let Kind { rdn, body, start: first, structural, .. } = &self.tree.kinds[kind];
         self.draw(kind, index);
         let start = out.len();
         out.extend_from_slice(b"dn: ");
-        write_rdn(&known.rdn, &self.slots, out);
+        write_rdn(rdn, |_, slot| &self.slots[slot].text, out);
         out.push(b',');
         self.set_parent(self.tree.parent(kind, index));
-        out.extend_from_slice(&self.above_dn);
+        out.extend_from_slice(&self.parent_dn);
         end_line(out, start, b"dn", false, &mut self.spare);
-        self.attributes(&known.body, kind, index, out);
-        self.end(known.start + index, known.structural.as_deref(), out);
+        self.attributes(body, kind, index, out);
+        self.end(first + index, structural.as_deref(), out);
     }
 
-    pub fn dn(&mut self, place: EntryRef, out: &mut Vec<u8>) {
-        self.names.dn(self.tree, place, out);
+    /// Appends the DN of an entry.
+    pub fn dn(&mut self, entry: EntryRef, out: &mut Vec<u8>) {
+        self.names.dn(self.tree, entry, out);
     }
 
-    /// Draws the values of an entry; afterwards [`Self::value`] returns them.
-    pub fn draw(&mut self, kind: usize, index: u64) {
+    /// Draws the values of an entry, which [`Self::value`] then returns.
+    fn draw(&mut self, kind: usize, index: u64) {
         let body = &self.tree.kinds[kind].body;
         for slot in 0..body.slots.len() {
             let names = &mut self.names;
@@ -94,17 +95,17 @@ impl<'t> Maker<'t> {
         }
     }
 
-    /// Returns a value of the entry that was drawn last, or None if the entry has no such value.
+    /// Returns a value of the entry that was written last, or None if the entry does not have the value.
     pub fn value(&self, slot: usize) -> Option<&[u8]> {
-        self.slots.get(slot).filter(|slot| slot.there).map(|slot| slot.text.as_slice())
+        self.slots.get(slot).filter(|slot| slot.is_present).map(|slot| slot.text.as_slice())
     }
 
     /// Caches the parent's DN, because consecutive entries often have the same parent.
-    fn set_parent(&mut self, above: EntryRef) {
-        if self.above != Some(above) {
-            self.above_dn.clear();
-            self.names.dn(self.tree, above, &mut self.above_dn);
-            self.above = Some(above);
+    fn set_parent(&mut self, parent: EntryRef) {
+        if self.parent != Some(parent) {
+            self.parent_dn.clear();
+            self.names.dn(self.tree, parent, &mut self.parent_dn);
+            self.parent = Some(parent);
         }
     }
 
@@ -133,11 +134,11 @@ impl<'t> Maker<'t> {
         if !item.gate.is_open(&at, &self.present) {
             return;
         }
-        let wanted = item.count.as_ref().map_or(1, |count| count.draw(index));
-        // A duplicate value is drawn again, but only a limited number of times.
-        let tries = wanted.saturating_mul(2).saturating_add(16);
+        let count = item.count.as_ref().map_or(1, |count| count.draw(index));
+        // Duplicate values are drawn again, up to a total number of draws.
+        let tries = count.saturating_mul(2).saturating_add(16);
         let mut written = 0;
-        while written < wanted && at.occurrence < tries {
+        while written < count && at.occurrence < tries {
             let start = out.len();
             out.extend_from_slice(&item.lead);
             item.text.write(&mut at, out);
@@ -156,6 +157,7 @@ impl<'t> Maker<'t> {
         }
     }
 
+    /// Appends the operational attributes and the empty line after the record.
     fn end(&self, number: u64, structural: Option<&str>, out: &mut Vec<u8>) {
         if let Some(clock) = &self.tree.clock {
             if let Some(class) = structural {
@@ -167,7 +169,8 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Ends the line that begins at `start`, in base64 if necessary. If `printable`, only the value's ends can require it.
+/// Ends the line that begins at `start`, and changes its value to base64 if necessary. If the value is printable, only
+/// its first or last character can require base64.
 fn end_line(out: &mut Vec<u8>, start: usize, description: &[u8], printable: bool, spare: &mut Vec<u8>) {
     let value = &out[start + description.len() + 2..];
     let is_safe = match value {
@@ -192,7 +195,7 @@ impl AttributeValues {
         }
     }
 
-    /// Adds a value and returns whether it is new; like most matching rules, it ignores case.
+    /// Adds a value and returns whether it is new. Ignores case, like most matching rules.
     fn add(&mut self, value: &[u8]) -> bool {
         let mut hasher = FxHasher::default();
         for eight in value.chunks(8) {
@@ -213,18 +216,16 @@ impl AttributeValues {
     }
 }
 
-/// Buffers for building names, reused to avoid allocations.
+/// Writes DNs. The buffers are reused to avoid allocations.
 #[derive(Debug, Default)]
 pub struct Names {
     slots: Vec<Slot>,
 }
 
 impl Names {
-    /// Appends the DN of an entry.
-    pub fn dn(&mut self, tree: &Tree, place: EntryRef, out: &mut Vec<u8>) {
-        let mut place = place;
+    pub fn dn(&mut self, tree: &Tree, mut entry: EntryRef, out: &mut Vec<u8>) {
         loop {
-            match place {
+            match entry {
                 EntryRef::Branch(branch) => {
                     out.extend_from_slice(&tree.branches[branch].dn);
                     return;
@@ -232,49 +233,50 @@ impl Names {
                 EntryRef::Entry { kind, index } => {
                     self.rdn(tree, kind, index, out);
                     out.push(b',');
-                    place = tree.parent(kind, index);
+                    entry = tree.parent(kind, index);
                 }
             }
         }
     }
 
     fn rdn(&mut self, tree: &Tree, kind: usize, index: u64, out: &mut Vec<u8>) {
-        let known = &tree.kinds[kind];
-        if self.slots.len() < known.body.slots.len() {
-            self.slots.resize_with(known.body.slots.len(), Slot::default);
+        let Kind { rdn, naming, body, .. } = &tree.kinds[kind];
+        if self.slots.len() < body.slots.len() {
+            self.slots.resize_with(body.slots.len(), Slot::default);
         }
         // An RDN never refers to other DNs, so these buffers stay empty.
         let mut others = Self::default();
-        for &slot in &known.naming {
+        for &slot in naming {
             let at = EntryContext { tree, kind, index, occurrence: 0, slots: &[], names: &mut others };
-            known.body.fill(slot, at, &mut self.slots);
+            body.fill(slot, at, &mut self.slots);
         }
-        write_rdn(&known.rdn, &self.slots, out);
+        write_rdn(rdn, |_, slot| &self.slots[slot].text, out);
     }
 }
 
-/// Appends an RDN with the values from the slots.
-pub fn write_rdn(parts: &[(Vec<u8>, usize)], slots: &[Slot], out: &mut Vec<u8>) {
-    for (place, (attribute, slot)) in parts.iter().enumerate() {
-        if place > 0 {
+/// Appends an RDN of attributes and their slots ([`Kind::rdn`]). `value` returns the value of a part of the RDN by the
+/// index of the part, and by the slot.
+pub fn write_rdn<'v>(parts: &[(Vec<u8>, usize)], value: impl Fn(usize, usize) -> &'v [u8], out: &mut Vec<u8>) {
+    for (index, (attribute, slot)) in parts.iter().enumerate() {
+        if index > 0 {
             out.push(b'+');
         }
         out.extend_from_slice(attribute);
         out.push(b'=');
-        escape(&slots[*slot].text, out);
+        escape(value(index, *slot), out);
     }
 }
 
 /// Escapes a value for a DN (RFC 4514, 2.4). Accepts any bytes, unlike `schema::dn`, which writes DNs as slapd does and
 /// refuses invalid UTF-8. Special and control characters become hexadecimal digits, so that no line is split.
-pub fn escape(value: &[u8], out: &mut Vec<u8>) {
+fn escape(value: &[u8], out: &mut Vec<u8>) {
     if value.iter().all(|&byte| byte.is_ascii_alphanumeric()) {
         out.extend_from_slice(value);
         return;
     }
-    for (place, &byte) in value.iter().enumerate() {
-        let at_an_end = byte == b' ' && (place == 0 || place + 1 == value.len());
-        if is_special(byte) || at_an_end || (byte == b'#' && place == 0) {
+    for (at, &byte) in value.iter().enumerate() {
+        let is_outer_space = byte == b' ' && (at == 0 || at + 1 == value.len());
+        if is_special(byte) || is_outer_space || (byte == b'#' && at == 0) {
             out.push(b'\\');
             out.push(b"0123456789ABCDEF"[usize::from(byte >> 4)]);
             out.push(b"0123456789ABCDEF"[usize::from(byte & 15)]);

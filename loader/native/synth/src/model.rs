@@ -1,4 +1,5 @@
-//! The content of a template, independent of its syntax. [`crate::compile`] checks it.
+//! The content of a template, independent of its syntax. [`crate::compile`] checks the content. Fingerprints are
+//! computed from the debug forms, so a renamed field changes them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,27 +11,27 @@ use crate::vocabulary::Learned;
 
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// The template's file, for messages only; not part of fingerprints.
+    /// The file of the template, for messages only. Not part of fingerprints.
     pub path: PathBuf,
     pub description: String,
-    /// The suffix if the caller gives none.
+    /// The suffix, unless [`crate::Options::suffix`] replaces it.
     pub suffix: String,
     pub lists: Vec<Arc<List>>,
-    /// Single entries, each after its parent. The first is the suffix entry.
+    /// Single entries, each after its parent. The first entry is the suffix.
     pub branches: Vec<Branch>,
-    /// Kinds of entries; the parent of each is a branch, an earlier kind, or the kind itself.
+    /// Kinds of entries. The parent of a kind is a branch, an earlier kind, or the kind itself.
     pub kinds: Vec<Kind>,
     pub operational: Operational,
     /// Vocabularies and shapes learned from a real tree.
     pub learned: Learned,
 }
 
-/// How the times of creation and change are generated for operational attributes.
+/// How the times of creation and modification are generated for operational attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operational {
-    /// All entries come from one load: one per microsecond, beginning at `from` (seconds since 1970).
+    /// One load creates all entries, one per microsecond, beginning at `from` (seconds since 1970).
     Load { from: i64 },
-    /// Creation is spread over this period (seconds since 1970); many entries were changed later.
+    /// The creation is spread over this period (seconds since 1970). Many entries were modified later.
     Years { from: i64, to: i64 },
 }
 
@@ -48,7 +49,8 @@ pub struct Branch {
     pub spot: Location,
     /// DN relative to the suffix; empty for the suffix itself.
     pub dn: String,
-    /// Attributes of the entry; if empty, those that its name requires. The naming attribute itself may be omitted.
+    /// Attributes of the entry. The naming attribute may be omitted. An empty list means the attributes that the RDN
+    /// requires.
     pub attributes: Vec<Attribute>,
 }
 
@@ -59,18 +61,18 @@ pub struct Kind {
     pub name: String,
     pub count: Count,
     pub parent: Parent,
-    /// Naming attributes; each has one text that is always present. More than one make a multi-valued RDN.
+    /// Naming attributes, each with one text that is always present. Several attributes make a multi-valued RDN.
     pub rdn: Vec<String>,
     /// The structural object class, for operational attributes.
     pub structural: Option<String>,
-    /// Values drawn once per entry, to which texts may refer; each may refer to the values before it.
+    /// Values that are drawn once per entry. Texts may refer to them, and a value may refer to the values before it.
     pub values: Vec<Named>,
     pub attributes: Vec<Attribute>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
-    /// The number that the caller requests. At most one kind of a template may have it.
+    /// The number in [`crate::Options::entries`]. At most one kind of a template may have this count.
     Asked,
     Fixed(u64),
     /// `ones` entries for every `of` entries of the kind with [`Count::Asked`], rounded up.
@@ -88,17 +90,17 @@ pub enum Parent {
     Branch(usize),
     /// An entry of an earlier kind.
     Kind { name: String, pick: Pick },
-    /// An entry of the same kind on the level above; the first level is below the branch.
+    /// An entry of the same kind on the level above. The first level is below the branch.
     Itself { branch: usize, levels: u32, pick: Pick },
 }
 
 /// The distribution of a choice among many entries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pick {
-    /// All are chosen equally often; consecutive entries get the same one.
+    /// All entries are chosen equally often, and consecutive choices are the same.
     Each,
     Uniform,
-    /// Rank k has the weight 1/k^exponent; ranks are assigned at random.
+    /// Rank k has the weight 1/k^exponent. Ranks are assigned to entries at random.
     Zipf(f64),
     /// Entries in the middle are chosen more often.
     Normal,
@@ -125,9 +127,9 @@ pub struct Item {
     pub text: Text,
     /// Probability of being present, 0 to 1.
     pub chance: f64,
-    /// The value is present only if all these conditions are met.
+    /// The value is present only if all conditions hold.
     pub conditions: Vec<Condition>,
-    /// Number of values; None means one. A named value of the entry ([`Named`]) always has one.
+    /// Number of values; None means one. Always None for a named value of the entry ([`Named`]).
     pub count: Option<Distribution>,
 }
 
@@ -142,7 +144,7 @@ impl Item {
 pub struct Condition {
     /// The name of a value of the entry, or of an earlier attribute.
     pub name: String,
-    /// The value that is required; only allowed for a value of the entry.
+    /// The required value. Only allowed if `name` is a value of the entry.
     pub equals: Option<Vec<u8>>,
     /// Negates the condition.
     pub unless: bool,
@@ -156,7 +158,7 @@ pub enum Piece {
     Tag(Tag),
 }
 
-/// A placeholder in a text. It has no `spot`: errors are reported at its item.
+/// A placeholder in a text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Tag {
     /// The entry's number within its kind, counted from `start` and zero-padded to `width` digits.
@@ -173,7 +175,8 @@ pub enum Tag {
         distribution: Distribution,
         width: usize,
     },
-    /// A number of this many digits in base 10 or 16, from a permutation of all: looks random and never repeats.
+    /// A number of `width` digits in base 10 or 16, from a permutation of all numbers: it looks random and never
+    /// repeats.
     Unique {
         base: u32,
         width: usize,
@@ -219,12 +222,12 @@ pub enum Tag {
     },
     /// The DN of the parent entry.
     ParentDn,
-    /// A generalizedTime between two times (seconds since 1970); later times are likelier.
+    /// A generalizedTime between two times (seconds since 1970). Later times are likelier.
     Time {
         from: i64,
         to: i64,
     },
-    /// This many random bytes.
+    /// Between `low` and `high` random bytes.
     Bytes {
         low: u64,
         high: u64,
@@ -234,11 +237,11 @@ pub enum Tag {
         low: u64,
         high: u64,
     },
-    /// A word of a vocabulary; frequent words are likelier.
+    /// A word of a vocabulary. Frequent words are likelier.
     Word {
         vocabulary: String,
     },
-    /// A word in the style of a vocabulary; no other entry has the same word.
+    /// A word in the style of a vocabulary. No other entry has the same word.
     NewWord {
         vocabulary: String,
     },

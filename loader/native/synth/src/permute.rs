@@ -1,7 +1,7 @@
 //! Permutations of the numbers below a count, selected by a key: the numbers look random and never repeat.
 //!
 //! The permutation is a Feistel network of four rounds over an even number of bits. A result outside the range is
-//! permuted again until it is inside: cycle walking (Black and Rogaway 2002), on average fewer than four times.
+//! permuted again until it is inside (cycle walking, Black and Rogaway 2002), on average fewer than four times.
 
 use crate::draw::{Stream, again};
 
@@ -22,32 +22,28 @@ impl Permutation {
         Self { count, half: if bits < 2 { 1 } else { bits.div_ceil(2) } }
     }
 
-    /// Returns the image of `number` under `key`; numbers from `count` on wrap around.
+    /// Returns the image of `number` under `key`. Numbers from `count` on wrap around.
     pub fn place(self, key: u64, number: u64) -> u64 {
-        let mut place = number % self.count;
+        let mask = (1_u64 << self.half) - 1;
+        let mut image = number % self.count;
         loop {
-            place = self.shuffle(key, place);
-            if place < self.count {
-                return place;
+            let (mut left, mut right) = (image >> self.half, image & mask);
+            for round in 0..ROUNDS {
+                (left, right) = (right, left ^ (again(key ^ right, round + 1) & mask));
+            }
+            image = left << self.half | right;
+            if image < self.count {
+                return image;
             }
         }
     }
 
-    fn shuffle(self, key: u64, place: u64) -> u64 {
-        let mask = (1_u64 << self.half) - 1;
-        let (mut left, mut right) = (place >> self.half, place & mask);
-        for round in 0..ROUNDS {
-            (left, right) = (right, left ^ (again(key ^ right, round + 1) & mask));
-        }
-        left << self.half | right
-    }
-
-    /// Returns random bits for `number`, stratified: the range of 64 bits is divided into `count` equal parts, and each
-    /// number gets a part of its own. `bits` selects the position within that part.
+    /// Returns stratified random bits for `number`: the range of 64 bits is divided into `count` equal parts, and each
+    /// number gets a part of its own. `bits` select the position within that part.
     #[allow(clippy::cast_possible_truncation, reason = "below 2^64")]
     pub fn bits(self, stream: Stream, number: u64, bits: u64) -> u64 {
-        let place = (u128::from(self.of(stream, number)) << 64) + u128::from(bits);
-        (place / u128::from(self.count)) as u64
+        let position = (u128::from(self.of(stream, number)) << 64) + u128::from(bits);
+        (position / u128::from(self.count)) as u64
     }
 
     /// Returns the image of `number` under the first key of a stream.

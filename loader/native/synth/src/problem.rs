@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
-/// A location in a file. Its debug form is constant, because fingerprints are computed from debug forms.
+/// A location in a file. The debug form is constant, because fingerprints are computed from debug forms and must not
+/// depend on locations.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Location {
     /// Line number from 1; 0 if unknown.
@@ -19,18 +20,12 @@ impl fmt::Debug for Location {
     }
 }
 
-impl Location {
-    pub const fn new(line: u32, column: u32) -> Self {
-        Self { line, column }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub path: PathBuf,
     pub spot: Location,
     pub message: String,
-    /// Whether the caller's options are wrong rather than the template.
+    /// Whether the options of the caller are wrong, not the template.
     pub asked: bool,
 }
 
@@ -39,7 +34,7 @@ impl Problem {
         Self { path: path.into(), spot, message: message.into(), asked: false }
     }
 
-    /// Returns an error about a template that does not fit the caller's count, suffix or definitions.
+    /// Returns an error about options that do not fit the template.
     pub fn asked(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self { asked: true, ..Self::new(path, Location::default(), message) }
     }
@@ -49,7 +44,7 @@ impl Problem {
         if self.asked { "template.usage" } else { "template.syntax" }
     }
 
-    /// Returns the message after its location, as far as that is known.
+    /// Returns the message, after its location if that is known.
     pub fn located(&self) -> String {
         match self.spot {
             Location { line: 0, .. } => self.message.clone(),
@@ -67,7 +62,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Reads a text file written by a person. `largest` limits its bytes, and `what` names it in messages.
+/// Reads a UTF-8 file of at most `largest` bytes. `what` is the name of its content in messages.
 pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Problem> {
     let read = || -> Result<String, Box<dyn std::error::Error>> {
         let facts = path.metadata()?;
@@ -84,10 +79,10 @@ pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Proble
     read().map_err(|reason| Problem::new(path, Location::default(), reason.to_string()))
 }
 
-/// Maximum number of names in a suggestion.
+/// A suggestion does not list more names than this.
 const SHOWN: usize = 40;
 
-/// Returns " (did you mean X?)" if X of `known` resembles `word`, otherwise a list of `known`.
+/// Returns " (did you mean X?)" if the name X in `known` resembles `word`, otherwise a list of `known`.
 pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let close = known.iter().map(|name| (distance(word, name), *name)).min();
@@ -100,7 +95,7 @@ pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> S
     }
 }
 
-/// Edit distance (Levenshtein), ignoring case.
+/// Returns the edit distance (Levenshtein) of the first 64 characters, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.to_lowercase().chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

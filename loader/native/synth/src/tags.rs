@@ -1,5 +1,5 @@
-//! Compiles each [`Tag`] of a model into a [`Made`], which writes the value. A new tag needs a variant in both enums
-//! and a spelling in each syntax that offers it.
+//! Compiles each [`Tag`] of a model into a [`CompiledTag`], which writes values. A new tag needs a variant in both
+//! enums, and a spelling in `toml/tags.rs`.
 
 mod certificate;
 pub mod digits;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use unicode_normalization::UnicodeNormalization as _;
 
 use crate::body::Step;
-use crate::distribution::{Distribution, Sampler};
+use crate::distribution::{Distribution, Sampler, even};
 use crate::draw::{Stream, again, below};
 use crate::list::List;
 use crate::maker::Names;
@@ -26,16 +26,16 @@ use crate::vocabulary::{Learned, Vocabulary};
 use digits::{decimal, hexadecimal};
 use shape::Shape;
 
-/// Maximum number of decimal digits of a drawn number; a greater width is an error.
+/// Maximum widths of random numbers, in decimal and in hexadecimal digits. A greater width is an error.
 const DIGITS: usize = 18;
 const HEX_DIGITS: usize = 16;
-const WIDEST: usize = digits::WIDEST;
-/// Maximum length of a random value, in bytes or characters; more is an error.
+/// Maximum lengths of random values: of bytes or characters, of certificates in bytes, and of texts in words. More is
+/// an error.
 const LONGEST: u64 = 16 << 20;
 const LONGEST_CERTIFICATE: u64 = 1 << 20;
 const MOST_WORDS: u64 = 1 << 20;
 
-/// The position of a tag and the template around it.
+/// The position of a tag, and what the tag may refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
     /// A random stream that no other position of the template uses.
@@ -43,7 +43,7 @@ pub struct Scope<'a> {
     pub suffix: &'a str,
     pub lists: &'a [Arc<List>],
     pub learned: &'a Learned,
-    /// The entry's values that are declared before this one.
+    /// The values of the entry that are declared before the tag.
     pub slots: &'a Slots,
     pub kinds: &'a [KindFacts],
     /// Index of the kind; None for a branch, which is a single entry.
@@ -52,13 +52,12 @@ pub struct Scope<'a> {
     pub in_shape: bool,
 }
 
-/// The values of an entry by name.
+/// The named values of an entry.
 pub type Slots = HashMap<String, SlotFacts>;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SlotFacts {
-    /// Index of the slot.
-    pub at: usize,
+    pub slot: usize,
     /// Maximum length of the value in bytes.
     pub most: u64,
     pub printable: bool,
@@ -68,11 +67,12 @@ pub struct SlotFacts {
 pub struct KindFacts {
     pub name: String,
     pub count: u64,
-    /// Length of the longest DN of this kind, in bytes.
+    /// Maximum length of a DN of this kind in bytes.
     pub dn: u64,
 }
 
 impl Scope<'_> {
+    /// Returns the number of entries of the kind.
     pub fn count(&self) -> u64 {
         self.kind.map_or(1, |kind| self.kinds[kind].count)
     }
@@ -87,23 +87,24 @@ impl Scope<'_> {
 
     fn list(&self, name: &str) -> Result<&Arc<List>, String> {
         let names = self.lists.iter().map(|list| list.name.as_str());
-        Ok(&self.lists[place(name, names, format_args!("list {name:?}"))?])
+        Ok(&self.lists[index_of(name, names, format_args!("list {name:?}"))?])
     }
 
     fn words(&self, name: &str) -> Result<Arc<Vocabulary>, String> {
         let all = &self.learned.vocabularies;
         let what = format_args!("vocabulary {name:?} in [words]");
-        Ok(all[place(name, all.iter().map(|one| one.name()), what)?].clone())
+        Ok(all[index_of(name, all.iter().map(|vocabulary| vocabulary.name()), what)?].clone())
     }
 }
 
-/// Returns the index of `name` in `known`, or an error that suggests a similar name.
-fn place<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone, what: impl Display) -> Result<usize, String> {
-    let found = known.clone().position(|one| one == name);
-    found.ok_or_else(|| format!("there is no {what}{}", suggestion(name, known)))
+/// Returns the index of `name` in `known`, or an error that suggests a similar name. `what` describes the name in the
+/// error.
+fn index_of<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone, what: impl Display) -> Result<usize, String> {
+    let index = known.clone().position(|other| other == name);
+    index.ok_or_else(|| format!("there is no {what}{}", suggestion(name, known)))
 }
 
-/// The entry being written, and the number of its current value.
+/// The entry that is written, and the number of the current value.
 #[derive(Debug)]
 pub struct EntryContext<'a> {
     pub tree: &'a Tree,
@@ -120,26 +121,26 @@ pub struct EntryContext<'a> {
 }
 
 impl EntryContext<'_> {
-    /// Returns random bits for this value at one position of the template.
+    /// Returns the random bits of the current value from the stream of a tag.
     pub const fn bits(&self, stream: Stream) -> u64 {
         let bits = stream.at(self.index);
-        if self.occurrence == 0 { bits } else { again(bits, self.occurrence + OTHERS) }
+        if self.occurrence == 0 { bits } else { again(bits, self.occurrence + LATER_VALUES) }
     }
 }
 
-/// Offset of the draws for an entry's second and later values, which keeps them apart from repeated first draws.
-const OTHERS: u64 = 1 << 32;
+/// Offset of the draws for an entry's second and later values. It keeps them apart from further draws for the first
+/// value.
+const LATER_VALUES: u64 = 1 << 32;
 
-/// A value drawn for the entry; `text` is empty if the entry has no such value.
+/// A value of the entry. `text` is empty if the entry does not have the value.
 #[derive(Debug, Default, Clone)]
 pub struct Slot {
     pub text: Vec<u8>,
-    pub there: bool,
+    pub is_present: bool,
 }
 
-/// A compiled tag.
 #[derive(Debug)]
-pub enum Made {
+pub enum CompiledTag {
     Number { start: u64, width: usize },
     Random { limit: u64, base: u32, width: usize },
     Unique { all: Permutation, base: u32, width: usize },
@@ -162,12 +163,13 @@ pub enum Made {
     Chars { alphabet: &'static [u8], length: Sampler },
 }
 
-/// A part of a text, with the maximum number of bytes that it writes.
+/// A compiled piece of a text.
 #[derive(Debug)]
 pub struct Part {
     pub step: Step,
+    /// Maximum length in bytes.
     pub most: u64,
-    /// Whether the part only writes characters from ` ` to `~`, so that LDIF needs no base64.
+    /// Whether the part has only characters from ` ` to `~`, so that LDIF needs no base64.
     pub printable: bool,
 }
 
@@ -183,20 +185,20 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
     let (most, printable, compiled) = match tag {
         Tag::Suffix => return Ok(Part::literal(scope.suffix.as_bytes())),
         Tag::Value { name } => {
-            let SlotFacts { at, most, printable } = scope.slot(name)?;
-            return Ok(Part { step: Step::Slot(at), most, printable });
+            let SlotFacts { slot, most, printable } = scope.slot(name)?;
+            return Ok(Part { step: Step::Slot(slot), most, printable });
         }
         Tag::ParentDn if scope.kind.is_none() => return Ok(Part::literal(b"")),
-        Tag::ParentDn => (scope.kinds[scope.kind.unwrap_or(0)].dn, false, Made::ParentDn),
+        Tag::ParentDn => (scope.kinds[scope.kind.unwrap_or(0)].dn, false, CompiledTag::ParentDn),
         Tag::Number { start, width } => {
-            checked(*width, 0, WIDEST)?;
+            check_width(*width, 0, digits::WIDEST)?;
             let last = start.checked_add(scope.count()).ok_or("the numbers grow too large")?;
-            (longest(last, *width), true, Made::Number { start: *start, width: *width })
+            (longest(last, *width), true, CompiledTag::Number { start: *start, width: *width })
         }
         Tag::Digits(width) | Tag::Hex(width) => {
             let base = if matches!(tag, Tag::Hex(_)) { 16 } else { 10 };
             let limit = limit(base, *width)?;
-            (*width as u64, true, Made::Random { limit, base, width: *width })
+            (*width as u64, true, CompiledTag::Random { limit, base, width: *width })
         }
         Tag::Unique { base, width } => {
             let (limit, count) = (limit(*base, *width)?, scope.count());
@@ -204,84 +206,81 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
                 return Err(format!("{width} digits are too few for {count} entries"));
             }
             let all = Permutation::new(limit);
-            (*width as u64, true, Made::Unique { all, base: *base, width: *width })
+            (*width as u64, true, CompiledTag::Unique { all, base: *base, width: *width })
         }
         Tag::Drawn { distribution, width } => {
-            checked(*width, 0, WIDEST)?;
+            check_width(*width, 0, digits::WIDEST)?;
             let most = longest(distribution.most(), *width);
-            (most, true, Made::Drawn { drawer: distribution.drawer()?, width: *width })
+            (most, true, CompiledTag::Drawn { drawer: distribution.drawer()?, width: *width })
         }
-        Tag::Pick { list } => picked(scope.list(list)?.clone()),
+        Tag::Pick { list } => {
+            let list = scope.list(list)?;
+            (list.longest(), list.values().all(ldif::write::is_printable), CompiledTag::Pick(list.clone()))
+        }
         Tag::Base64 { list } => {
-            let (most, _, compiled) = picked(Arc::new(scope.list(list)?.decoded()?));
-            (most, false, compiled)
+            let list = scope.list(list)?.decoded()?;
+            (list.longest(), false, CompiledTag::Pick(Arc::new(list)))
         }
-        Tag::Uuid => (36, true, Made::Uuid),
+        Tag::Uuid => (36, true, CompiledTag::Uuid),
         Tag::Bytes { low, high } => {
-            let count = span(*low, *high, LONGEST)?;
-            (*high, false, Made::Bytes { low: *low, count })
+            let count = lengths(*low, *high, LONGEST)?;
+            (*high, false, CompiledTag::Bytes { low: *low, count })
         }
         Tag::Certificate { low, high } => {
-            let count = span(*low, *high, LONGEST_CERTIFICATE)?;
-            (high + certificate::BARE + 33, false, Made::Certificate { low: *low, count })
+            let count = lengths(*low, *high, LONGEST_CERTIFICATE)?;
+            (high + certificate::BARE + 33, false, CompiledTag::Certificate { low: *low, count })
         }
         Tag::Start { name, characters } => {
-            let SlotFacts { at, most, printable } = scope.slot(name)?;
+            let SlotFacts { slot, most, printable } = scope.slot(name)?;
             let most = most.min(4_u64.saturating_mul(*characters as u64));
-            (most, printable, Made::Start { slot: at, characters: *characters })
+            (most, printable, CompiledTag::Start { slot, characters: *characters })
         }
-        // Each letter becomes at most three, as for the character 3/4.
+        // A character becomes at most three, such as the fraction 3/4.
         Tag::Ascii { name } => {
-            let SlotFacts { at, most, .. } = scope.slot(name)?;
-            (most.saturating_mul(3), true, Made::Ascii { slot: at })
+            let SlotFacts { slot, most, .. } = scope.slot(name)?;
+            (most.saturating_mul(3), true, CompiledTag::Ascii { slot })
         }
-        Tag::Ssha { name } => (46, true, Made::Ssha { slot: scope.slot(name)?.at }),
+        Tag::Ssha { name } => (46, true, CompiledTag::Ssha { slot: scope.slot(name)?.slot }),
         Tag::Argon2 { name, memory, passes } => {
             let params = password::params(*memory, *passes)?;
-            (128, true, Made::Argon2 { slot: scope.slot(name)?.at, params })
+            (128, true, CompiledTag::Argon2 { slot: scope.slot(name)?.slot, params })
         }
         Tag::Dn { kind, pick } => {
             let names = scope.kinds.iter().map(|kind| kind.name.as_str());
-            let kind = place(kind, names, format_args!("kind {kind:?}"))?;
+            let kind = index_of(kind, names, format_args!("kind {kind:?}"))?;
             let KindFacts { name, count, dn } = &scope.kinds[kind];
             if *count == 0 {
                 return Err(format!("there are no entries of kind {name:?}"));
             }
             let chooser = ParentChooser::new(*pick, scope.stream, scope.count(), *count)?;
-            (*dn, false, Made::Dn { kind, chooser })
+            (*dn, false, CompiledTag::Dn { kind, chooser })
         }
         Tag::Time { from, to } => (15, true, time::between(*from, *to)?),
         Tag::Word { vocabulary } => {
             let words = scope.words(vocabulary)?;
-            (words.most(), words.is_ascii(), Made::Word(words))
+            (words.most(), words.is_ascii(), CompiledTag::Word(words))
         }
         Tag::NewWord { vocabulary } => {
             let (words, count) = (scope.words(vocabulary)?, scope.count());
             let all = Permutation::new(count);
-            (words.most() + 20, words.is_ascii(), Made::NewWord { words, all, count })
+            (words.most() + 20, words.is_ascii(), CompiledTag::NewWord { words, all, count })
         }
         Tag::Words { vocabulary, count } => {
             let most = bounded(count, MOST_WORDS, "words")?;
             let words = scope.words(vocabulary)?;
             let bytes = most.saturating_mul(words.most() + 1);
-            (bytes, words.is_ascii(), Made::Words { words, count: count.drawer()? })
+            (bytes, words.is_ascii(), CompiledTag::Words { words, count: count.drawer()? })
         }
         Tag::Shape { name } => {
             let shape = Shape::new(name, scope)?;
-            (shape.most(), shape.is_printable(), Made::Shape(Box::new(shape)))
+            (shape.most(), shape.is_printable(), CompiledTag::Shape(Box::new(shape)))
         }
         Tag::Chars { class, length } => {
             let most = bounded(length, LONGEST, "characters")?;
-            (most, true, Made::Chars { alphabet: alphabet(*class), length: length.drawer()? })
+            (most, true, CompiledTag::Chars { alphabet: alphabet(*class), length: length.drawer()? })
         }
     };
     Ok(Part { step: Step::Tag(scope.stream, compiled), most, printable })
-}
-
-fn picked(list: Arc<List>) -> (u64, bool, Made) {
-    let most = list.values().map(<[u8]>::len).max().unwrap_or(0) as u64;
-    let printable = list.values().all(ldif::write::is_printable);
-    (most, printable, Made::Pick(list))
 }
 
 const fn alphabet(class: Class) -> &'static [u8] {
@@ -293,47 +292,46 @@ const fn alphabet(class: Class) -> &'static [u8] {
     }
 }
 
+/// Returns the maximum of a distribution, or an error if it is above `bound`.
 fn bounded(count: &Distribution, bound: u64, what: &str) -> Result<u64, String> {
     let most = count.most();
     if most > bound { Err(format!("{most} {what}, at most {bound}")) } else { Ok(most) }
 }
 
-/// Returns how many lengths there are from `low` to `high`.
-fn span(low: u64, high: u64, longest: u64) -> Result<u64, String> {
+/// Returns the number of lengths from `low` to `high`.
+fn lengths(low: u64, high: u64, longest: u64) -> Result<u64, String> {
     if low > high || high > longest {
         return Err(format!("{low} to {high}: write lengths up to {longest}, the smaller one first"));
     }
     Ok(high - low + 1)
 }
 
+/// Returns the exclusive upper bound of the numbers of this width.
 fn limit(base: u32, width: usize) -> Result<u64, String> {
-    checked(width, 1, if base == 10 { DIGITS } else { HEX_DIGITS })?;
-    // 16^16 does not fit into 64 bits, so the greatest number of that width is never drawn.
+    check_width(width, 1, if base == 10 { DIGITS } else { HEX_DIGITS })?;
+    // 16^16 does not fit into 64 bits, so the greatest number of 16 hexadecimal digits is never drawn.
     let power = u32::try_from(width).ok().and_then(|width| u64::from(base).checked_pow(width));
     Ok(power.unwrap_or(u64::MAX))
 }
 
-fn checked(width: usize, least: usize, most: usize) -> Result<(), String> {
+fn check_width(width: usize, least: usize, most: usize) -> Result<(), String> {
     if (least..=most).contains(&width) {
         return Ok(());
     }
     Err(format!("{width}: write a width from {} to {most}", least.max(1)))
 }
 
+/// Returns the number of digits of a number that is zero-padded to the width.
 fn longest(number: u64, width: usize) -> u64 {
     u64::from(number.checked_ilog10().unwrap_or(0) + 1).max(width as u64)
 }
 
-impl Made {
+impl CompiledTag {
     pub fn write(&self, stream: Stream, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Number { start, width } => decimal(out, start + at.index, *width),
-            Self::Random { limit, base, width } => {
-                in_base(out, below(at.bits(stream), *limit), *base, *width);
-            }
-            Self::Unique { all, base, width } => {
-                in_base(out, all.of(stream, at.index), *base, *width);
-            }
+            Self::Random { limit, base, width } => in_base(out, below(at.bits(stream), *limit), *base, *width),
+            Self::Unique { all, base, width } => in_base(out, all.of(stream, at.index), *base, *width),
             Self::Drawn { drawer, width } => decimal(out, drawer.draw(at.bits(stream)), *width),
             Self::Pick(list) => out.extend_from_slice(list.pick(at.bits(stream))),
             Self::Uuid => write_uuid(out, at.bits(stream)),
@@ -343,16 +341,12 @@ impl Made {
             }
             Self::Certificate { low, count } => {
                 let bits = at.bits(stream);
-                certificate::write(bits, low + below(bits, *count), out);
+                out.extend_from_slice(&certificate::certificate(bits, low + below(bits, *count)));
             }
-            Self::Start { slot, characters } => {
-                out.extend_from_slice(first(&at.slots[*slot].text, *characters));
-            }
-            Self::Ascii { slot } => plain(&at.slots[*slot].text, out),
+            Self::Start { slot, characters } => out.extend_from_slice(first(&at.slots[*slot].text, *characters)),
+            Self::Ascii { slot } => ascii(&at.slots[*slot].text, out),
             Self::Ssha { slot } => password::ssha(&at.slots[*slot].text, at.bits(stream), out),
-            Self::Argon2 { slot, params } => {
-                password::argon2(&at.slots[*slot].text, params, at.bits(stream), out);
-            }
+            Self::Argon2 { slot, params } => password::argon2(&at.slots[*slot].text, params, at.bits(stream), out),
             Self::Dn { kind, chooser } => {
                 let index = chooser.choose_another(at.index, at.occurrence);
                 at.names.dn(at.tree, EntryRef::Entry { kind: *kind, index }, out);
@@ -361,7 +355,7 @@ impl Made {
             Self::Time { from, seconds } => time::write(*from, *seconds, at.bits(stream), out),
             Self::Word(words) => words.draw(at.bits(stream), out),
             Self::NewWord { words, all, count } => {
-                // Only an entry's first value can be its name; a later value may equal a value of another entry.
+                // Only an entry's first value can be in its RDN. Later values may equal values of other entries.
                 let number = all.of(stream, at.index);
                 words.new_word(at.bits(stream.part(1)), number, *count, out);
             }
@@ -377,11 +371,10 @@ impl Made {
             Self::Shape(shape) => shape.write(at, out),
             Self::Chars { alphabet, length } => {
                 let bits = at.bits(stream);
-                // Each draw yields eight characters; one byte for each is close enough to uniform.
+                // Each draw yields eight characters. A byte for each character is close enough to uniform.
                 for turn in 0..length.draw(bits) {
                     let byte = again(bits, turn / 8 + 1) << (turn % 8 * 8);
-                    let place = below(byte, alphabet.len() as u64);
-                    out.push(alphabet[usize::try_from(place).unwrap_or(0)]);
+                    out.push(alphabet[even(byte, alphabet.len())]);
                 }
             }
         }
@@ -407,14 +400,15 @@ fn random_bytes(bits: u64, from: u64, length: u64, out: &mut Vec<u8>) {
     }
 }
 
+/// Returns the first characters of a UTF-8 text.
 fn first(text: &[u8], characters: usize) -> &[u8] {
-    // A byte of the form 0b10xx_xxxx continues a UTF-8 character; any other begins one.
-    let mut starts = (0..text.len()).filter(|&place| text[place] & 0xC0 != 0x80);
+    // A byte of the form 0b10xx_xxxx continues a UTF-8 character. Any other byte begins a character.
+    let mut starts = (0..text.len()).filter(|&at| text[at] & 0xC0 != 0x80);
     &text[..starts.nth(characters).unwrap_or(text.len())]
 }
 
-/// Reduces a text to lower-case ASCII letters and digits: "Zoë O'Neil" becomes "zoeoneil".
-fn plain(text: &[u8], out: &mut Vec<u8>) {
+/// Appends a text reduced to lower-case ASCII letters and digits: "Zoë O'Neil" becomes "zoeoneil".
+pub fn ascii(text: &[u8], out: &mut Vec<u8>) {
     if text.is_ascii() {
         let kept = text.iter().filter(|byte| byte.is_ascii_alphanumeric());
         out.extend(kept.map(u8::to_ascii_lowercase));
@@ -442,7 +436,7 @@ pub const fn is_unique(tag: &Tag) -> bool {
     matches!(tag, Tag::Number { .. } | Tag::Unique { .. } | Tag::Uuid | Tag::NewWord { .. })
 }
 
-/// Whether an RDN may contain the tag: one that refers to other DNs could recurse forever.
+/// Whether an RDN may contain the tag. A tag that refers to other DNs could recurse forever.
 pub const fn may_name(tag: &Tag) -> bool {
     use Tag::{Bytes, Certificate, Dn, ParentDn, Shape};
     !matches!(tag, Dn { .. } | ParentDn | Bytes { .. } | Certificate { .. } | Shape { .. })
@@ -463,7 +457,7 @@ mod tests {
     fn ascii_fits_into_a_mail_address() {
         for (name, expected) in [("Zo\u{eb}", "zoe"), ("O'Brien", "obrien"), ("Smith", "smith"), ("\u{141}uk", "uk")] {
             let mut out = Vec::new();
-            plain(name.as_bytes(), &mut out);
+            ascii(name.as_bytes(), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
     }

@@ -1,6 +1,7 @@
-//! A compiled template: the entries, their order and their parents.
+//! A compiled template: its entries, their order and their parents.
 //!
-//! Entry 0 is the suffix, then come the branches, then one kind after the other: children have greater numbers.
+//! Entry 0 is the suffix. The other branches come next, then one kind after the other, so that children have greater
+//! numbers than their parents.
 
 use crate::body::Body;
 use crate::distribution::{Zipf, normal};
@@ -13,7 +14,7 @@ use crate::tags::time::Clock;
 pub struct Tree {
     pub description: String,
     pub suffix: String,
-    /// A checksum of everything that decides the output, except the suffix, the seed and the numbers of entries.
+    /// A checksum of what decides the output, except the suffix, the seed and the numbers of entries.
     pub fingerprint: String,
     pub(crate) branches: Vec<Branch>,
     pub(crate) kinds: Vec<Kind>,
@@ -32,16 +33,16 @@ pub(crate) struct Branch {
 #[derive(Debug)]
 pub struct Kind {
     pub name: String,
-    /// Number, in the tree, of the first entry of this kind.
+    /// Number of the first entry of this kind in the tree.
     pub start: u64,
     /// Number of entries of this kind.
     pub count: u64,
     pub structural: Option<String>,
-    /// Attribute and slot of each part of the RDN.
-    pub(crate) rdn: Vec<(Vec<u8>, usize)>,
-    /// The slots needed for the RDN, in the order in which they are filled.
+    /// Attribute and slot of each part of the RDN. [`Maker::value`](crate::Maker::value) returns the value of a slot.
+    pub rdn: Vec<(Vec<u8>, usize)>,
+    /// The slots that the RDN needs, in the order in which to fill them.
     pub(crate) naming: Vec<usize>,
-    pub(crate) above: ParentRule,
+    pub(crate) parent: ParentRule,
     pub(crate) body: Body,
 }
 
@@ -64,19 +65,14 @@ pub enum EntryRef {
 }
 
 impl Kind {
-    /// Attribute and slot of each part of the RDN; [`Maker::value`](crate::Maker::value) returns the value of a slot.
-    pub fn rdn(&self) -> &[(Vec<u8>, usize)] {
-        &self.rdn
-    }
-
-    /// Returns the maximum length of a slot's text in bytes.
+    /// Returns the maximum length of a slot's value in bytes.
     pub fn longest(&self, slot: usize) -> u64 {
         self.body.slots[slot].text.most
     }
 }
 
 impl Tree {
-    /// Returns the number of all entries, including the suffix and the branches.
+    /// Returns the number of all entries, including the branches.
     pub fn entries(&self) -> u64 {
         self.kinds.last().map_or(self.branches.len() as u64, |kind| kind.start + kind.count)
     }
@@ -85,7 +81,7 @@ impl Tree {
         &self.kinds
     }
 
-    /// Identifies the entry `number`, which must be less than [`Self::entries`].
+    /// Returns the entry with this number, which must be less than [`Self::entries`].
     pub fn place(&self, number: u64) -> EntryRef {
         match self.kinds.partition_point(|kind| kind.start <= number).checked_sub(1) {
             Some(kind) => EntryRef::Entry { kind, index: number - self.kinds[kind].start },
@@ -94,15 +90,16 @@ impl Tree {
     }
 
     /// Returns the number of an entry in the tree.
-    pub fn number(&self, place: EntryRef) -> u64 {
-        match place {
+    pub fn number(&self, entry: EntryRef) -> u64 {
+        match entry {
             EntryRef::Branch(branch) => branch as u64,
             EntryRef::Entry { kind, index } => self.kinds[kind].start + index,
         }
     }
 
+    /// Returns the parent of entry `index` of a kind.
     pub fn parent(&self, kind: usize, index: u64) -> EntryRef {
-        match &self.kinds[kind].above {
+        match &self.kinds[kind].parent {
             ParentRule::Branch(branch) => EntryRef::Branch(*branch),
             ParentRule::Kind { kind, chooser } => EntryRef::Entry { kind: *kind, index: chooser.choose(index) },
             ParentRule::Itself { branch, levels } => match levels.parent(index) {
@@ -126,7 +123,7 @@ pub struct ParentChooser {
 enum ParentDistribution {
     Each,
     Uniform(Permutation),
-    /// The distribution of ranks, and the permutation that assigns a parent to each rank.
+    /// The distribution of ranks, and the permutation from ranks to parents.
     Zipf(Zipf, Permutation),
     Normal,
 }
@@ -143,36 +140,36 @@ impl ParentChooser {
         Ok(Self { stream, count: count.max(1), of, way })
     }
 
+    /// Returns the parent of child `index`.
     pub fn choose(&self, index: u64) -> u64 {
         match &self.way {
             ParentDistribution::Each => self.shared(index),
             ParentDistribution::Uniform(_) => below(self.stream.at(index), self.of),
-            ParentDistribution::Zipf(zipf, places) => places.of(self.stream, zipf.rank(self.stream.at(index)) - 1),
+            ParentDistribution::Zipf(zipf, order) => order.of(self.stream, zipf.rank(self.stream.at(index)) - 1),
             ParentDistribution::Normal => self.bell(self.stream.at(index)),
         }
     }
 
-    /// Chooses an entry for one of several values; [`Pick::Each`] and [`Pick::Uniform`] never repeat an entry.
+    /// Returns an entry for value `occurrence` of child `index`. [`Pick::Each`] and [`Pick::Uniform`] never repeat an
+    /// entry.
     pub fn choose_another(&self, index: u64, occurrence: u64) -> u64 {
         let bits = self.stream.at(index);
         match &self.way {
             ParentDistribution::Each => (self.shared(index) + occurrence % self.of) % self.of,
-            ParentDistribution::Uniform(places) => places.place(bits, occurrence),
-            ParentDistribution::Zipf(zipf, places) => {
-                places.of(self.stream, zipf.rank(again(bits, occurrence + 1)) - 1)
-            }
+            ParentDistribution::Uniform(order) => order.place(bits, occurrence),
+            ParentDistribution::Zipf(zipf, order) => order.of(self.stream, zipf.rank(again(bits, occurrence + 1)) - 1),
             ParentDistribution::Normal => self.bell(again(bits, occurrence + 1)),
         }
     }
 
-    /// Returns the same parent for consecutive entries; all parents have the same number of children.
+    /// Returns the same parent for consecutive children. All parents have the same number of children.
     #[allow(clippy::cast_possible_truncation, reason = "less than `of`")]
     fn shared(&self, index: u64) -> u64 {
-        let place = u128::from(index) * u128::from(self.of) / u128::from(self.count);
-        (place as u64).min(self.of - 1)
+        let parent = u128::from(index) * u128::from(self.of) / u128::from(self.count);
+        (parent as u64).min(self.of - 1)
     }
 
-    /// Draws from a normal distribution around the middle; its deviation is a sixth of the range.
+    /// Draws from a normal distribution around the middle of the range. The standard deviation is a sixth of the range.
     #[allow(clippy::cast_precision_loss, reason = "as near as an f64 can say")]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
     fn bell(&self, bits: u64) -> u64 {
@@ -182,17 +179,18 @@ impl ParentChooser {
     }
 }
 
-/// The levels of a kind that is its own parent: the parent of each entry is on the level above.
+/// The levels of a kind that is its own parent. The parent of an entry is on the level above it.
 #[derive(Debug, Clone)]
 pub struct Levels {
     /// Index of the first entry of each level; the last element is the number of entries.
     starts: Vec<u64>,
-    /// Chooses parents on the level above, for each level but the first.
+    /// For each level but the first, chooses parents on the level above.
     choosers: Vec<ParentChooser>,
 }
 
 impl Levels {
-    /// Divides `count` entries into up to `levels` levels, each larger than the one above by the same factor.
+    /// Divides `count` entries into up to `levels` levels. Each level is larger than the level above by the same
+    /// factor.
     pub fn new(count: u64, levels: u32, pick: Pick, stream: Stream) -> Result<Self, String> {
         let starts = level_starts(count, levels);
         let choosers = starts
@@ -202,7 +200,7 @@ impl Levels {
         Ok(Self { starts, choosers })
     }
 
-    /// Returns the index of the entry's parent, or None on the first level.
+    /// Returns the index of the parent of entry `index`, or None on the first level.
     pub fn parent(&self, index: u64) -> Option<u64> {
         let level = self.starts.partition_point(|&start| start <= index).checked_sub(2)?;
         let start = self.starts[level + 1];

@@ -1,7 +1,7 @@
-//! Vocabularies learned from a real tree: invented words that are as frequent as the real ones.
+//! Vocabularies learned from a real tree: invented words that are as frequent as the real words.
 //!
-//! Word k of a vocabulary follows from the vocabulary's name and k. Its `ranks` say how often each k is drawn, in steps
-//! with a share of all draws. The words of a small vocabulary are generated in advance, so that all differ.
+//! The word of a rank follows from the vocabulary's name and the rank. [`Ranks`] say how often each rank is drawn. The
+//! words of a small vocabulary are generated in advance, so that all of them differ.
 
 pub mod letters;
 
@@ -17,11 +17,11 @@ use crate::draw::{Stream, again, below, unit};
 use crate::model::Text;
 
 /// Vocabularies of up to this many words are generated in advance, without duplicates.
-pub const LISTED: u64 = 1 << 16;
-/// Maximum attempts to generate a distinct word; every fourth attempt adds a letter.
+const LISTED: u64 = 1 << 16;
+/// Maximum number of attempts to generate a distinct word. Every fourth attempt adds a letter.
 const TRIES: u64 = 32;
-/// Maximum number of letters in a word; a longer length is an error.
-pub const LONGEST: u64 = 4096;
+/// Maximum length of a word in letters. A vocabulary with longer words is refused.
+const LONGEST: u64 = 4096;
 
 #[derive(Debug, Clone, Default)]
 pub struct Learned {
@@ -29,13 +29,13 @@ pub struct Learned {
     pub shapes: Vec<Arc<Shape>>,
 }
 
-/// A set of texts, one of which is chosen at random.
+/// A set of texts. Each draw chooses a text by its weight.
 #[derive(Debug, Clone)]
 pub struct Shape {
     pub name: String,
-    /// Texts with their weights.
+    /// The texts with their weights.
     pub texts: Vec<(Text, f64)>,
-    /// Limits the number of distinct values; None generates a new value with every draw.
+    /// The frequencies of the distinct values. None if every draw generates a new value.
     pub phrases: Option<Ranks>,
 }
 
@@ -50,7 +50,7 @@ pub struct Words {
     /// None if the words are numbers.
     pub letters: Option<Arc<Letters>>,
     pub case: Case,
-    /// Whether words consist of the letters a to z only.
+    /// Whether the words have only the letters a to z.
     pub ascii: bool,
 }
 
@@ -65,7 +65,8 @@ pub enum Case {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranks(Vec<Step>);
 
-/// A step of [`Ranks`]: from the previous `to` up to, but not including, `to`. `letters` is the words' mean length.
+/// A step of [`Ranks`]: the ranks from the previous `to` up to, but not including, `to`. `share` is their share of all
+/// draws, and `letters` the mean length of their words.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub to: u64,
@@ -74,7 +75,7 @@ pub struct Step {
 }
 
 impl Ranks {
-    /// Returns an error unless the steps ascend and have shares; the shares are scaled to a sum of 1.
+    /// Scales the shares to a sum of 1. Returns an error unless the steps ascend and have shares.
     pub fn new(mut steps: Vec<Step>) -> Result<Self, String> {
         let sum: f64 = steps.iter().map(|step| step.share).sum();
         let ascending = steps.windows(2).all(|pair| pair[0].to < pair[1].to);
@@ -104,7 +105,7 @@ impl Ranks {
         self.0.last().map_or(0, |step| step.to)
     }
 
-    /// Returns the mean number of letters in the words near a rank, weighted by how often they are drawn.
+    /// Returns the mean number of letters of the step of a rank.
     fn letters(&self, rank: u64) -> f64 {
         let step = self.0.partition_point(|step| step.to <= rank).min(self.0.len() - 1);
         self.0[step].letters
@@ -115,7 +116,7 @@ impl Ranks {
 pub struct Vocabulary {
     words: Words,
     lengths: Sampler,
-    /// Mean word length in letters, from `lengths`.
+    /// The mean of `lengths`.
     mean: f64,
     stream: Stream,
     listed: OnceLock<Listed>,
@@ -142,17 +143,16 @@ impl Vocabulary {
         &self.words.name
     }
 
-    /// Returns the number of words that are kept in memory.
+    /// Returns the number of words that are generated in advance and kept in memory.
     pub fn listed(&self) -> u64 {
         if self.words.count > LISTED { 0 } else { self.words.count }
     }
 
     /// Returns the maximum length of a word in bytes.
     pub fn most(&self) -> u64 {
-        let step = self.words.ranks.0.iter().map(|step| step.letters).fold(0.0, f64::max);
+        let longest_mean = self.words.ranks.0.iter().map(|step| step.letters).fold(0.0, f64::max);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length")]
-        let shift = step.ceil() as u64 + TRIES;
-        let letters = self.words.lengths.most() + shift;
+        let letters = self.words.lengths.most() + longest_mean.ceil() as u64 + TRIES;
         if self.is_ascii() { letters } else { letters * 3 }
     }
 
@@ -160,15 +160,15 @@ impl Vocabulary {
         self.words.ascii || self.words.letters.is_none()
     }
 
-    /// Appends the word that `bits` select.
+    /// Appends the word of the rank that `bits` select.
     pub fn draw(&self, bits: u64, out: &mut Vec<u8>) {
         self.word(self.words.ranks.draw(bits) % self.words.count, out);
     }
 
     /// Appends the word of a rank, counted from 0.
-    pub fn word(&self, rank: u64, out: &mut Vec<u8>) {
+    fn word(&self, rank: u64, out: &mut Vec<u8>) {
         if self.words.count > LISTED {
-            return self.make(rank, 0, out);
+            return self.generate(rank, 0, out);
         }
         let listed = self.listed.get_or_init(|| self.list());
         let at = usize::try_from(rank).unwrap_or(0);
@@ -176,7 +176,7 @@ impl Vocabulary {
         out.extend_from_slice(&listed.text[start..listed.ends[at]]);
     }
 
-    /// Appends a word for `number`; no other number below `count` gets the same word.
+    /// Appends a word for `number`. No other number below `count` gets the same word.
     pub fn new_word(&self, bits: u64, number: u64, count: u64, out: &mut Vec<u8>) {
         let start = out.len();
         let letters = self.lengths.draw(bits);
@@ -184,16 +184,17 @@ impl Vocabulary {
             Some(table) => table.counted(bits, letters, (number, count), self.words.ascii, out),
             None => crate::tags::digits::decimal(out, number, 0),
         }
-        self.dress(start, out);
+        self.set_case(&mut out[start..]);
     }
 
+    /// Generates all words. They are distinct, unless all attempts for a word fail.
     fn list(&self) -> Listed {
         let (mut text, mut ends, mut known) = (Vec::new(), Vec::new(), FxHashSet::default());
         for rank in 0..self.words.count {
             let start = text.len();
             for turn in 0..TRIES {
                 text.truncate(start);
-                self.make(rank, turn, &mut text);
+                self.generate(rank, turn, &mut text);
                 if known.insert(text[start..].to_vec()) {
                     break;
                 }
@@ -203,18 +204,20 @@ impl Vocabulary {
         Listed { text, ends }
     }
 
-    fn make(&self, rank: u64, turn: u64, out: &mut Vec<u8>) {
+    /// Appends the word that attempt `turn` generates for a rank.
+    fn generate(&self, rank: u64, turn: u64, out: &mut Vec<u8>) {
         let start = out.len();
         let bits = again(self.stream.at(rank), turn);
         let letters = self.length(rank, bits) + turn / 4;
         match &self.words.letters {
-            Some(table) => table.walk(bits, letters, self.words.ascii, out),
+            Some(table) => _ = table.walk(bits, letters, self.words.ascii, out),
             None => number(bits, letters, out),
         }
-        self.dress(start, out);
+        self.set_case(&mut out[start..]);
     }
 
-    /// Draws a word length from `lengths`, shifted towards the mean length of the rank's step.
+    /// Draws a word length from `lengths`, shifted by the difference between the mean of the rank's step and the
+    /// overall mean.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some letters")]
     #[allow(clippy::cast_precision_loss, reason = "some letters")]
     fn length(&self, rank: u64, bits: u64) -> u64 {
@@ -223,16 +226,16 @@ impl Vocabulary {
         (shifted + unit(again(bits, 2))).floor().max(1.0) as u64
     }
 
-    fn dress(&self, start: usize, out: &mut [u8]) {
+    fn set_case(&self, word: &mut [u8]) {
         match self.words.case {
             Case::Lower => {}
-            Case::Capital => out[start..].iter_mut().take(1).for_each(u8::make_ascii_uppercase),
-            Case::Upper => out[start..].make_ascii_uppercase(),
+            Case::Capital => word.iter_mut().take(1).for_each(u8::make_ascii_uppercase),
+            Case::Upper => word.make_ascii_uppercase(),
         }
     }
 }
 
-/// Appends a number of this many digits; its first digit is not 0 unless it has only one.
+/// Appends a number of this many digits. The first of several digits is not 0.
 fn number(bits: u64, digits: u64, out: &mut Vec<u8>) {
     for turn in 0..digits {
         let bits = again(bits, turn + 3);

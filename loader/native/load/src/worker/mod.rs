@@ -19,13 +19,13 @@ use crate::shared::Shared;
 use crate::shutdown::Shutdown;
 use crate::work::BatchWork;
 
-/// Maximum lookups of an entry that the server reports as existing but does not return: the server may still be
-/// processing a request whose response was lost.
-const LOOKS: u8 = 3;
+/// Maximum number of lookups of an entry that the server reports as existing but does not return. A lookup may find the
+/// entry later, because the server may still be processing a request whose response was lost.
+const MOST_LOOKUPS: u8 = 3;
 
 /// Pause between the last response on a connection and the end of a transaction. slapd (2.5 and 2.6) responds to an add
-/// before its thread has finished with the operation, and frees the operation at the end of the transaction. If that
-/// comes too early, slapd crashes.
+/// before its thread has finished with the operation, and frees the operation at the end of the transaction. If the
+/// transaction ends too early, slapd crashes.
 const REST: Duration = Duration::from_millis(20);
 
 pub struct Worker<'a> {
@@ -39,27 +39,22 @@ impl<'a> Worker<'a> {
         Self { shared, shutdown, exchange: None }
     }
 
-    /// Works until the queue has no more batches.
+    /// Adds batches until the queue has no more of them.
     pub fn run(&mut self) -> Result<()> {
-        let done = self.all();
-        if done.is_err() {
-            // slapd's threads may still be processing operations of this connection.
-            thread::sleep(REST);
-        }
-        done
-    }
-
-    fn all(&mut self) -> Result<()> {
         let counters = self.shared.counters;
         while let Some(batch) = self.shared.queue.take(|| counters.is_cancelled()) {
-            self.batch(batch)?;
+            if let Err(error) = self.batch(batch) {
+                // slapd's threads may still be processing operations of this connection.
+                thread::sleep(REST);
+                return Err(error);
+            }
         }
         Ok(())
     }
 
     fn batch(&mut self, batch: Batch) -> Result<()> {
         let mut work = BatchWork::new(self.shared, batch)?;
-        while !work.todo.is_empty() {
+        while !work.unsettled.is_empty() {
             self.shared.counters.check()?;
             if self.shared.queue.is_stopped() {
                 break;
@@ -71,19 +66,19 @@ impl<'a> Worker<'a> {
             }
         }
         self.shared.look_first.store(2 * work.existing > work.batch.entries.len(), Relaxed);
-        self.shared.queue.settle(&work.batch, work.troubled);
+        self.shared.queue.settle(&work.batch, work.incomplete);
         Ok(())
     }
 
-    /// Performs the next step for some entries of the batch: looks them up, or adds them.
+    /// Looks up, or adds, the next entries of the batch.
     fn round(&mut self, work: &mut BatchWork<'_>) -> Result<()> {
         work.sending = 0;
         let first = work.first(work.size);
-        let looks: Vec<usize> = first.iter().copied().filter(|&at| work.states[at].look).collect();
-        if !looks.is_empty() {
-            return self.look(work, &looks);
+        let lookups: Vec<usize> = first.iter().copied().filter(|&at| work.states[at].needs_lookup).collect();
+        if !lookups.is_empty() {
+            return self.look_up(work, &lookups);
         }
-        if !self.shared.in_transactions() {
+        if !self.shared.transactions.load(Relaxed) {
             return self.single(work, &first);
         }
         let fit = work.fit(work.size);
@@ -95,11 +90,13 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Returns the connection, which is opened if necessary.
     fn exchange(&mut self) -> Result<&mut RequestPipeline> {
-        if self.exchange.is_none() {
-            self.exchange = Some(self.open()?);
-        }
-        self.exchange.as_mut().ok_or_else(|| Failure::new(Phase::Connect, -1, "no connection").into())
+        let exchange = match self.exchange.take() {
+            Some(exchange) => exchange,
+            None => self.open()?,
+        };
+        Ok(self.exchange.insert(exchange))
     }
 
     fn open(&self) -> Result<RequestPipeline> {

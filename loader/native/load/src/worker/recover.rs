@@ -12,25 +12,25 @@ use crate::work::BatchWork;
 
 /// Shortest and longest pause between attempts to reconnect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
+/// Time between two checks during a pause whether the load was cancelled or stopped.
 const NAP: Duration = Duration::from_millis(50);
-
-/// If this many successive connections break at the same entry, the entry is rejected.
+/// An entry is rejected if more than this many successive connections break while it is sent.
 const BREAKS: usize = 5;
 
-/// slapd's default size limit for requests of anonymous clients, in bytes (`SLAP_SB_MAX_INCOMING_DEFAULT`).
+/// slapd's default for olcSockbufMaxIncoming, in bytes (`SLAP_SB_MAX_INCOMING_DEFAULT`).
 const LARGE: usize = (1 << 18) - 1;
 
 impl Worker<'_> {
-    /// Reconnects if the connection broke or the server was busy; any other error ends the load.
+    /// Reconnects if the connection broke or the server was busy. Returns any other error, which ends the load.
     pub(super) fn recover(&mut self, work: &mut BatchWork<'_>, error: Error) -> Result<()> {
         let reason = retryable(error)?;
-        let was_up = self.exchange.take().is_some();
+        let was_connected = self.exchange.take().is_some();
         self.shared.tally.reconnects.fetch_add(1, Relaxed);
         if reason.phase != Phase::Lost {
             self.pause(PAUSES[0])?;
         }
         let at_once = self.connect()?;
-        if was_up && at_once && work.sending > 0 && reason.phase == Phase::Lost {
+        if was_connected && at_once && work.sending > 0 && reason.phase == Phase::Lost {
             suspect(work, &reason);
         }
         Ok(())
@@ -67,8 +67,8 @@ impl Worker<'_> {
     }
 }
 
-/// Finds the entry at which the server always closes the connection: first fewer entries are sent at a time; then an
-/// entry that breaks the connection repeatedly when sent alone is rejected.
+/// Finds the entry at which the server always closes the connection. If several entries were sent, the next attempts
+/// send fewer entries. If a single entry was sent, and broke too many connections, the entry is rejected.
 fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
     work.breaks += 1;
     if work.sending > 1 {
@@ -76,7 +76,7 @@ fn suspect(work: &mut BatchWork<'_>, reason: &Failure) {
             (work.size, work.breaks) = (work.sending / 2, 0);
         }
     } else if work.breaks > BREAKS {
-        let at = work.todo[0];
+        let at = work.unsettled[0];
         let bytes = work.prepared[at].operation.len();
         let words = "the server closes the connection when this entry is sent";
         let limit = if bytes > LARGE { "; slapd's limit is olcSockbufMaxIncomingAuth" } else { "" };

@@ -3,7 +3,7 @@
 use common::killpoint;
 use wire::Result;
 
-use super::{LOOKS, Worker, busy};
+use super::{MOST_LOOKUPS, Worker, busy};
 use crate::codes;
 use crate::exchange::{Adds, Answer};
 use crate::journal::Kind;
@@ -21,41 +21,39 @@ impl Worker<'_> {
         let mut adds = Adds::new(work.adds(list), controls);
         let sent = exchange.pipeline(&mut adds);
         let (ids, answers) = (adds.ids, adds.answers);
-        let mut passing = None;
-        let mut there = false;
+        let mut transient = None;
+        let mut any_exists = false;
         for ((&at, id), answer) in list.iter().zip(ids).zip(answers) {
             match answer {
-                Some(answer) if codes::is_transient(answer.code) => passing = Some(answer),
+                Some(answer) if codes::is_transient(answer.code) => transient = Some(answer),
                 Some(answer) => {
-                    there |= answer.code == codes::EXISTS;
+                    any_exists |= answer.code == codes::EXISTS;
                     self.judge(work, at, &answer)?;
                 }
                 None if id != 0 => work.states[at].lost(),
                 None => {}
             }
         }
-        if there {
-            work.look_for_all();
+        if any_exists {
+            work.look_up_all();
         }
         sent?;
         killpoint("load.single");
-        passing.map_or(Ok(()), |answer| Err(busy(&answer)))
+        transient.map_or(Ok(()), |answer| Err(busy(&answer)))
     }
 
-    /// Settles an entry according to the response to its add.
+    /// Settles an entry by the response to its add, or marks it for a lookup.
     fn judge(&self, work: &mut BatchWork<'_>, at: usize, answer: &Answer) -> Result<()> {
-        let alone = self.shared.stays_outside(work.entry(at));
-        let mark = &mut work.states[at];
-        mark.alone = alone;
+        let outside = self.shared.is_never_in_transaction(work.entry(at));
+        let state = &mut work.states[at];
+        state.outside = outside;
         match answer.code {
             0 => {
-                self.shared.learn(&work.prepared[at].descriptions);
+                self.shared.remember_descriptions(&work.prepared[at].descriptions);
                 work.settle(at, Kind::Added);
             }
-            codes::EXISTS if mark.looks < LOOKS => mark.look = true,
-            codes::NO_SUCH_OBJECT => {
-                work.orphan(at, || codes::reason(answer.code, &answer.text))?;
-            }
+            codes::EXISTS if state.lookups < MOST_LOOKUPS => state.needs_lookup = true,
+            codes::NO_SUCH_OBJECT => work.orphan(at, || codes::reason(answer.code, &answer.text))?,
             code => work.reject(at, codes::reason(code, &answer.text), false),
         }
         Ok(())

@@ -14,12 +14,12 @@ use crate::journal::Kind;
 use crate::requests::Controls;
 use crate::work::BatchWork;
 
-/// Upper limit of the pause before the end of a transaction. If responses were slow, the pause is longer than [`REST`],
-/// because the server's threads lag behind.
-const MOST_REST: Duration = Duration::from_secs(1);
+/// If responses were slow, the server's threads lag behind. So the pause before the end of a transaction is this many
+/// times the longest response time, but at least [`REST`] and at most [`MOST_REST`].
 const REST_FACTOR: u32 = 4;
+const MOST_REST: Duration = Duration::from_secs(1);
 
-/// Minimum size of the next transaction after one that failed because of a single entry.
+/// Minimum number of entries in the next transaction, after one entry has made a transaction fail.
 const LEAST: usize = 8;
 
 impl Worker<'_> {
@@ -44,10 +44,12 @@ impl Worker<'_> {
         let (ids, answers, slowest) = (adds.ids, adds.answers, adds.slowest);
         let rested = Instant::now() + (slowest * REST_FACTOR).clamp(REST, MOST_REST);
         let queued = self.handle_refusals(work, list, answers);
-        let waited = self.wait(work);
-        let sure = waited.is_some() && !(waited == Some(true) && self.has_orphans(work, &queued)?);
+        let may_commit = match self.wait(work) {
+            None => false,
+            Some(incomplete) => !(incomplete && self.has_orphans(work, &queued)?),
+        };
         thread::sleep(rested.saturating_duration_since(Instant::now()));
-        if queued.is_empty() || !sure {
+        if queued.is_empty() || !may_commit {
             // The server has not yet executed any of the adds, so an abort loses nothing.
             self.exchange()?.end(false, &transaction)?;
             return Ok(());
@@ -55,21 +57,21 @@ impl Worker<'_> {
         self.commit(work, list, &queued, &ids, &transaction)
     }
 
-    /// Handles the adds that the server refused at once. Returns the other adds, which the server executes when the
-    /// transaction ends.
+    /// Handles the adds that the server refused at once. Returns the entries of the other adds, which the server
+    /// executes when the transaction ends.
     fn handle_refusals(&self, work: &mut BatchWork<'_>, list: &[usize], answers: Vec<Option<Answer>>) -> Vec<usize> {
         let (mut queued, mut unfit) = (Vec::new(), 0);
         for (&at, answer) in list.iter().zip(answers) {
             match answer {
                 Some(answer) if answer.code == 0 => queued.push(at),
                 Some(answer) if codes::is_no_transaction(answer.code) => {
-                    work.states[at].alone = true;
+                    work.states[at].outside = true;
                     unfit += 1;
                 }
-                // An entry of another database goes into the next transaction. Any other refused entry is added alone,
-                // so that the response does not depend on the transaction.
+                // An entry of another database goes into the next transaction. Any other refused entry is added outside
+                // of transactions, so that the response does not depend on other entries.
                 Some(answer) => {
-                    work.states[at].alone |= answer.code != codes::OTHER_DATABASE || queued.is_empty();
+                    work.states[at].outside |= answer.code != codes::OTHER_DATABASE || queued.is_empty();
                 }
                 None => {}
             }
@@ -117,21 +119,23 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Prepares another attempt after a transaction that failed because of one entry.
+    /// Prepares another attempt after a transaction that failed because of one entry; `guilty` is None if the server
+    /// does not say which.
     fn blame(&self, work: &mut BatchWork<'_>, queued: &[usize], guilty: Option<usize>, code: i32) {
         let Some(at) = guilty else {
             match queued {
-                [only] => work.states[*only].alone = true,
+                [only] => work.states[*only].outside = true,
                 _ => work.size = queued.len() / 2,
             }
             return;
         };
-        // The server accepted the entries before the guilty one, which alone will get a response with the reason.
-        work.states[at].alone = true;
+        // The next transaction ends before the guilty entry, because the server accepted the entries before it. The
+        // guilty entry is then added outside of transactions, so that the response has the reason.
+        work.states[at].outside = true;
         let before = queued.iter().position(|one| *one == at).unwrap_or(0);
         work.size = before.max(LEAST);
         match code {
-            codes::EXISTS => work.look_for_all(),
+            codes::EXISTS => work.look_up_all(),
             codes::NO_SUCH_OBJECT => self.shared.forget_parent(work.entry(at).parent),
             _ => {}
         }

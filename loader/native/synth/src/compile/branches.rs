@@ -1,18 +1,19 @@
-//! Compiles the suffix and the branches, with the attributes that their naming attributes require.
+//! Compiles the suffix and the branches. For a branch without attributes, generates those that its RDN requires.
 
 use std::collections::HashSet;
 
 use tree::name::ParsedDn;
 
 use super::Context;
-use super::items::{Place, constant};
-use crate::body::{Attribute, Body, Item};
-use crate::model;
-use crate::problem::Problem;
+use super::items::Place;
+use crate::body::Body;
+use crate::model::{self, Attribute, Item, Piece};
+use crate::problem::{Location, Problem};
 use crate::tags::Slots;
 use crate::tree::Branch;
 
-/// Naming attributes for which an entry can be generated, with its object classes; the structural class is last.
+/// Naming attributes for which an entry can be generated, each with the object classes of the entry. The structural
+/// class is the last.
 const GENERATED: [(&str, &[&str]); 5] = [
     ("dc", &["dcObject", "organization"]),
     ("o", &["organization"]),
@@ -21,22 +22,16 @@ const GENERATED: [(&str, &[&str]); 5] = [
     ("c", &["country"]),
 ];
 
-/// Attributes with their values.
-type Lines<'t> = Vec<(&'t str, &'t str)>;
-
 /// Characters that have a special meaning in a DN (RFC 4514).
 const SPECIAL: [char; 9] = [',', '+', '"', '\\', '<', '>', ';', '=', '#'];
 
-/// Returns the naming attribute and value of a DN, or an error message if the DN has escapes.
-fn first_of(dn: &str) -> Result<(&str, &str), String> {
-    let mut parts = dn.split(',').map(assertion);
-    let first = parts.next().flatten();
-    if parts.any(|part| part.is_none()) {
-        return Err(format!("{dn:?} is not a plain DN"));
-    }
-    first.ok_or_else(|| format!("{dn:?} is not a plain DN"))
+/// Returns the naming attribute and value of a DN, or an error message if the DN has escapes or multi-valued RDNs.
+fn naming(dn: &str) -> Result<(&str, &str), String> {
+    let rdns: Option<Vec<_>> = dn.split(',').map(assertion).collect();
+    rdns.map(|rdns| rdns[0]).ok_or_else(|| format!("{dn:?} is not a plain DN"))
 }
 
+/// Returns the attribute and value of a plain RDN.
 fn assertion(part: &str) -> Option<(&str, &str)> {
     let (attribute, value) = part.split_once('=')?;
     let (attribute, value) = (attribute.trim_matches(' '), value.trim_matches(' '));
@@ -46,18 +41,23 @@ fn assertion(part: &str) -> Option<(&str, &str)> {
         .then_some((attribute, value))
 }
 
-/// Returns the attributes, their values and the structural object class of an entry that is described by its DN only.
-fn generated(dn: &str) -> Result<(Lines<'_>, &'static str), String> {
-    let (attribute, value) = first_of(dn)?;
-    let known = GENERATED.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
+/// Returns the attributes and the structural object class of an entry that is described by its DN only.
+fn generated(dn: &str) -> Result<(Vec<Attribute>, &'static str), String> {
+    let (attribute, value) = naming(dn)?;
+    let generated = GENERATED.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute));
     let (name, classes) =
-        known.ok_or_else(|| format!("{dn:?}: must be a plain DN that begins with dc=, o=, ou=, l= or c="))?;
-    let mut lines: Lines<'_> = classes.iter().map(|class| ("objectClass", *class)).collect();
-    lines.push((name, value));
+        generated.ok_or_else(|| format!("{dn:?}: must be a plain DN that begins with dc=, o=, ou=, l= or c="))?;
+    let mut attributes = vec![constant("objectClass", classes), constant(name, &[value])];
     if *name == "dc" {
-        lines.push(("o", value));
+        attributes.push(constant("o", &[value]));
     }
-    Ok((lines, classes[classes.len() - 1]))
+    Ok((attributes, classes[classes.len() - 1]))
+}
+
+fn constant(description: &str, values: &[&str]) -> Attribute {
+    let spot = Location::default();
+    let item = |value: &&str| Item::always(spot, vec![Piece::Literal(value.as_bytes().to_vec())]);
+    Attribute { spot, description: description.to_owned(), items: values.iter().map(item).collect() }
 }
 
 /// Whether the text is a valid attribute description (RFC 4512, 2.5).
@@ -67,67 +67,50 @@ pub fn is_description(text: &str) -> bool {
         |part: &str| !part.is_empty() && part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
     let kind = parts.next().unwrap_or_default();
     let is_name = kind.starts_with(|letter: char| letter.is_ascii_alphabetic()) && is_word(kind);
-    (is_name || is_oid(kind)) && parts.all(is_word)
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|digit| digit.is_ascii_digit());
+    let is_oid = kind.contains('.') && kind.split('.').all(is_number);
+    (is_name || is_oid) && parts.all(is_word)
 }
 
-fn is_oid(text: &str) -> bool {
-    text.contains('.') && text.split('.').all(|part| !part.is_empty() && part.chars().all(|one| one.is_ascii_digit()))
-}
-
+/// Returns an error for a branch whose parent does not come before it, or that occurs twice.
 pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
-    let mut found = Vec::new();
+    let mut branches = Vec::new();
     let mut keys: HashSet<Vec<u8>> = HashSet::new();
-    for (place, branch) in context.template.branches.iter().enumerate() {
+    for (index, branch) in context.template.branches.iter().enumerate() {
         let suffix = context.suffix;
         let dn = if branch.dn.is_empty() { suffix.into() } else { format!("{},{suffix}", branch.dn) };
         let name = ParsedDn::new(dn.as_bytes());
-        if place > 0 && !keys.contains(name.parent()) {
-            let reason = format!("{:?}: its parent must come before it", branch.dn);
-            return Err(context.wrong(branch.spot, reason));
+        if index > 0 && !keys.contains(name.parent()) {
+            return Err(context.wrong(branch.spot, format!("{:?}: its parent must come before it", branch.dn)));
         }
         if !keys.insert(name.key().to_vec()) {
             return Err(context.wrong(branch.spot, format!("{:?} occurs twice", branch.dn)));
         }
-        found.push(compile_one(context, branch, dn)?);
+        branches.push(compile_branch(context, branch, dn)?);
     }
-    Ok(found)
+    Ok(branches)
 }
 
-fn compile_one(context: &Context<'_>, branch: &model::Branch, dn: String) -> Result<Branch, Problem> {
+fn compile_branch(context: &Context<'_>, branch: &model::Branch, dn: String) -> Result<Branch, Problem> {
     let refused = |reason: String| {
         if context.is_override && branch.dn.is_empty() {
             return Problem::asked(&context.template.path, format!("suffix {reason}"));
         }
         context.wrong(branch.spot, reason)
     };
-    if branch.attributes.is_empty() {
-        let (lines, class) = generated(&dn).map_err(refused)?;
-        let body = Body { slots: Vec::new(), attributes: constants(&lines) };
-        return Ok(Branch { body, structural: Some(class.to_owned()), dn: dn.into_bytes() });
+    let (mut declared, mut structural) = (branch.attributes.clone(), None);
+    let naming_type = dn.split('=').next().unwrap_or_default().trim();
+    if declared.is_empty() {
+        let (attributes, class) = generated(&dn).map_err(refused)?;
+        (declared, structural) = (attributes, Some(class.to_owned()));
+    } else if !declared.iter().any(|attribute| attribute.description.eq_ignore_ascii_case(naming_type)) {
+        let (attribute, value) = naming(&dn).map_err(refused)?;
+        declared.push(constant(attribute, &[value]));
     }
-    let naming = dn.split('=').next().unwrap_or_default().trim();
-    let is_named = |one: &model::Attribute| one.description.eq_ignore_ascii_case(naming);
-    let own =
-        if branch.attributes.iter().any(is_named) { Vec::new() } else { constants(&[first_of(&dn).map_err(refused)?]) };
     let (slots, head) = (Slots::new(), ["branch", dn.as_str()]);
     let place = Place { context, head, slots: &slots, kinds: &[], kind: None };
-    let mut attributes = place.attributes(&branch.attributes)?;
-    attributes.extend(own);
-    let body = Body { slots: Vec::new(), attributes };
-    Ok(Branch { body, structural: None, dn: dn.into_bytes() })
-}
-
-/// Builds attributes with constant values from the lines of an entry.
-fn constants(lines: &[(&str, &str)]) -> Vec<Attribute> {
-    let mut found: Vec<(&str, Vec<Item>)> = Vec::new();
-    for (description, value) in lines {
-        let item = constant(value.as_bytes());
-        match found.last_mut().filter(|last| last.0 == *description) {
-            Some(last) => last.1.push(item),
-            None => found.push((description, vec![item])),
-        }
-    }
-    found.into_iter().map(|(description, items)| Attribute::new(description, items, false)).collect()
+    let body = Body { slots: Vec::new(), attributes: place.attributes(&declared)? };
+    Ok(Branch { body, structural, dn: dn.into_bytes() })
 }
 
 #[cfg(test)]

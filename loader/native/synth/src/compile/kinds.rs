@@ -1,7 +1,7 @@
-//! Compiles kinds in two passes: first the RDNs with the values that they use, checked to be unique; then everything
-//! else, which may refer to the DNs of any kind.
+//! Compiles the kinds in two passes. The first pass compiles and checks the RDNs with the values that they use, for the
+//! lengths of the DNs. The second pass compiles the entries, which may refer to the DNs of any kind.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::items::{self, Place};
 use super::{Context, ENTRY};
@@ -11,23 +11,20 @@ use crate::problem::{Problem, suggestion};
 use crate::tags::{self, KindFacts, SlotFacts, Slots};
 use crate::tree::{self, Branch, Levels, ParentChooser, ParentRule};
 
-/// Maximum number of levels of a kind that is its own parent; a greater depth is an error.
-const LEVELS: u32 = 250;
+/// A kind that is its own parent has at most this many levels.
+const MOST_LEVELS: u32 = 250;
 
 /// Returns each kind with the size of its largest entry in bytes.
 pub fn compile(context: &Context<'_>, counts: &[u64], branches: &[Branch]) -> Result<Vec<(tree::Kind, u64)>, Problem> {
     let facts = facts(context, counts, branches)?;
-    distinct(context)?;
+    check_names_of_kinds(context)?;
     let mut start = branches.len() as u64;
-    let mut found = Vec::new();
-    for place in 0..counts.len() {
-        let compiling = KindCompiler { context, facts: &facts, place, branches };
-        let (mut kind, most) = compiling.kind()?;
-        kind.start = start;
-        start += kind.count;
-        found.push((kind, most));
+    let mut kinds = Vec::new();
+    for (index, count) in counts.iter().enumerate() {
+        kinds.push(KindCompiler { context, facts: &facts, index, branches }.kind(start)?);
+        start += count;
     }
-    Ok(found)
+    Ok(kinds)
 }
 
 /// Collects the name, the number of entries and the maximum DN length of each kind.
@@ -41,20 +38,18 @@ fn facts(context: &Context<'_>, counts: &[u64], branches: &[Branch]) -> Result<V
     let kinds = context.template.kinds.iter().zip(counts);
     let mut facts: Vec<KindFacts> =
         kinds.map(|(kind, &count)| KindFacts { name: kind.name.clone(), count, dn: 0 }).collect();
-    for place in 0..facts.len() {
-        let compiling = KindCompiler { context, facts: &facts, place, branches };
-        let dn = compiling.longest_dn()?;
-        facts[place].dn = dn;
+    for index in 0..facts.len() {
+        facts[index].dn = KindCompiler { context, facts: &facts, index, branches }.longest_dn()?;
     }
     Ok(facts)
 }
 
-/// State of compiling one kind.
+/// Compiles the kind with this index.
 #[derive(Clone, Copy)]
 struct KindCompiler<'a> {
     context: &'a Context<'a>,
     facts: &'a [KindFacts],
-    place: usize,
+    index: usize,
     branches: &'a [Branch],
 }
 
@@ -62,12 +57,13 @@ struct KindCompiler<'a> {
 #[derive(Default)]
 struct KindSlots {
     slots: Vec<SlotValue>,
-    known: Slots,
+    /// The slots of named values.
+    named: Slots,
 }
 
 impl<'a> KindCompiler<'a> {
     fn declared(&self) -> &'a Kind {
-        &self.context.template.kinds[self.place]
+        &self.context.template.kinds[self.index]
     }
 
     fn wrong(&self, message: impl std::fmt::Display) -> Problem {
@@ -75,15 +71,16 @@ impl<'a> KindCompiler<'a> {
         self.context.wrong(kind.spot, format!("kind {:?}: {message}", kind.name))
     }
 
-    fn kind(&self) -> Result<(tree::Kind, u64), Problem> {
+    /// Returns the kind, whose first entry has the number `start`, and the size of its largest entry in bytes.
+    fn kind(&self, start: u64) -> Result<(tree::Kind, u64), Problem> {
         let declared = self.declared();
         let mut drawn = KindSlots::default();
         for value in &declared.values {
             self.draw(&mut drawn, value)?;
         }
         let (rdn, naming) = self.rdn(&mut drawn)?;
-        let mut attributes = self.place(&drawn.known).attributes(&declared.attributes)?;
-        let mut most = self.facts[self.place].dn.saturating_mul(2);
+        let mut attributes = self.place(&drawn.named).attributes(&declared.attributes)?;
+        let mut most = self.facts[self.index].dn.saturating_mul(2);
         for (declared, compiled) in declared.attributes.iter().zip(&attributes) {
             most = most.saturating_add(items::most(declared, compiled));
         }
@@ -91,28 +88,27 @@ impl<'a> KindCompiler<'a> {
             return Err(self.wrong(format!("an entry could have {most} bytes; the most is {ENTRY}")));
         }
         for (description, slot) in &rdn {
-            let mut all = attributes.iter_mut();
-            if let Some(found) = all.find(|one| one.description.as_bytes() == description) {
-                found.name_by(*slot);
+            let mut attributes = attributes.iter_mut();
+            if let Some(naming) = attributes.find(|attribute| attribute.description.as_bytes() == description) {
+                naming.name_by(*slot);
             }
         }
         let kind = tree::Kind {
             name: declared.name.clone(),
-            start: 0,
-            count: self.facts[self.place].count,
+            start,
+            count: self.facts[self.index].count,
             structural: declared.structural.clone(),
             rdn,
             naming,
-            above: self.above()?,
+            parent: self.parent_rule()?,
             body: Body { slots: drawn.slots, attributes },
         };
         Ok((kind, most))
     }
 
     fn place<'s>(&'s self, slots: &'s Slots) -> Place<'s> {
-        let (context, kinds) = (self.context, self.facts);
         let head = ["kind", self.declared().name.as_str()];
-        Place { context, head, slots, kinds, kind: Some(self.place) }
+        Place { context: self.context, head, slots, kinds: self.facts, kind: Some(self.index) }
     }
 
     /// Adds a slot for a named value of the entry.
@@ -122,17 +118,17 @@ impl<'a> KindCompiler<'a> {
         if item.count.is_some() {
             return Err(problem("a value that is drawn once has no count".to_owned()));
         }
-        if drawn.known.contains_key(name) {
+        if drawn.named.contains_key(name) {
             return Err(problem("occurs twice".to_owned()));
         }
-        let (names, place) = (["value", name], self.place(&drawn.known));
+        let (names, place) = (["value", name], self.place(&drawn.named));
         let text = place.text(&item.text, &names).map_err(problem)?;
         let gate = place.gate(item, &names, &[]).map_err(problem)?;
         if text.most > ENTRY {
             return Err(problem(format!("it could have {} bytes; the most is {ENTRY}", text.most)));
         }
-        let facts = SlotFacts { at: drawn.slots.len(), most: text.most, printable: text.printable };
-        drawn.known.insert(name.to_owned(), facts);
+        let facts = SlotFacts { slot: drawn.slots.len(), most: text.most, printable: text.printable };
+        drawn.named.insert(name.to_owned(), facts);
         drawn.slots.push(SlotValue { gate, text });
         Ok(())
     }
@@ -144,13 +140,13 @@ impl<'a> KindCompiler<'a> {
         let (mut rdn, mut naming): (Vec<(Vec<u8>, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
         for attribute in named_by(self.context, declared)? {
             let item = &attribute.items[0];
-            for place in needed(declared, &item.text) {
-                let Named { name, item } = &declared.values[place];
-                check(self.context, name, item)?;
-                naming.push(place);
+            for value in needed(declared, &item.text) {
+                let Named { name, item } = &declared.values[value];
+                check_naming(self.context, name, item)?;
+                naming.push(value);
             }
             let slot = match item.text[..] {
-                [Piece::Tag(Tag::Value { ref name })] if drawn.known.contains_key(name) => drawn.known[name].at,
+                [Piece::Tag(Tag::Value { ref name })] if drawn.named.contains_key(name) => drawn.named[name].slot,
                 _ => self.naming_slot(drawn, attribute)?,
             };
             naming.push(slot);
@@ -165,58 +161,55 @@ impl<'a> KindCompiler<'a> {
     fn naming_slot(&self, drawn: &mut KindSlots, attribute: &Attribute) -> Result<usize, Problem> {
         let (description, item) = (attribute.description.as_str(), &attribute.items[0]);
         let names = ["attribute", description, "0"];
-        let text = self.place(&drawn.known).text(&item.text, &names);
+        let text = self.place(&drawn.named).text(&item.text, &names);
         let problem = |reason| self.context.wrong(item.spot, format!("{description}: {reason}"));
         drawn.slots.push(SlotValue { gate: Presence::default(), text: text.map_err(problem)? });
         Ok(drawn.slots.len() - 1)
     }
 
+    /// Returns the maximum length of the kind's DNs in bytes.
     fn longest_dn(&self) -> Result<u64, Problem> {
         let mut drawn = KindSlots::default();
         let declared = self.declared();
-        let mut wanted: HashSet<usize> = HashSet::new();
-        for attribute in named_by(self.context, declared)? {
-            wanted.extend(needed(declared, &attribute.items[0].text));
-        }
-        for (place, value) in declared.values.iter().enumerate() {
-            if wanted.contains(&place) {
-                self.draw(&mut drawn, value)?;
-            }
+        let attributes = named_by(self.context, declared)?;
+        let values = attributes.iter().flat_map(|attribute| needed(declared, &attribute.items[0].text));
+        for value in values.collect::<BTreeSet<usize>>() {
+            self.draw(&mut drawn, &declared.values[value])?;
         }
         let mut rdn = 0_u64;
-        for attribute in named_by(self.context, declared)? {
+        for attribute in attributes {
             let slot = self.naming_slot(&mut drawn, attribute)?;
             // In the worst case every character is escaped; the attribute name, `=` and a comma are added.
             let value = drawn.slots[slot].text.most.saturating_mul(3);
             rdn = rdn.saturating_add(value).saturating_add(attribute.description.len() as u64 + 2);
         }
-        let branch = |place: usize| self.branches.get(place).map_or(0, |one| one.dn.len() as u64);
-        let above = match &declared.parent {
-            Parent::Branch(place) => branch(*place),
-            Parent::Kind { name, .. } => self.facts[self.above_kind(name)?].dn,
-            Parent::Itself { branch: place, levels, .. } => {
-                branch(*place).saturating_add(rdn.saturating_mul(u64::from(*levels)))
+        let branch_dn = |branch: usize| self.branches.get(branch).map_or(0, |branch| branch.dn.len() as u64);
+        let parent = match &declared.parent {
+            Parent::Branch(branch) => branch_dn(*branch),
+            Parent::Kind { name, .. } => self.facts[self.parent_kind(name)?].dn,
+            Parent::Itself { branch, levels, .. } => {
+                branch_dn(*branch).saturating_add(rdn.saturating_mul(u64::from(*levels)))
             }
         };
-        Ok(rdn.saturating_add(above))
+        Ok(rdn.saturating_add(parent))
     }
 
-    fn above_kind(&self, name: &str) -> Result<usize, Problem> {
-        let before = &self.facts[..self.place];
+    /// Returns the index of the parent kind, which must be before this kind.
+    fn parent_kind(&self, name: &str) -> Result<usize, Problem> {
+        let before = &self.facts[..self.index];
         before.iter().position(|kind| kind.name == name).ok_or_else(|| {
-            let known = before.iter().map(|kind| kind.name.as_str());
-            let hint = suggestion(name, known);
+            let hint = suggestion(name, before.iter().map(|kind| kind.name.as_str()));
             self.wrong(format!("there is no kind {name:?} before it{hint}"))
         })
     }
 
-    fn above(&self) -> Result<ParentRule, Problem> {
-        let own = self.facts[self.place].count;
+    fn parent_rule(&self) -> Result<ParentRule, Problem> {
+        let own = self.facts[self.index].count;
         let stream = self.context.stream(&["kind", &self.declared().name, "parent"]);
         match &self.declared().parent {
             Parent::Branch(branch) => Ok(ParentRule::Branch(*branch)),
             Parent::Kind { name, pick } => {
-                let kind = self.above_kind(name)?;
+                let kind = self.parent_kind(name)?;
                 let of = self.facts[kind].count;
                 if of == 0 && own > 0 {
                     return Err(self.wrong(format!("there are no entries of kind {name:?}")));
@@ -225,8 +218,8 @@ impl<'a> KindCompiler<'a> {
                 Ok(ParentRule::Kind { kind, chooser: chooser.map_err(|reason| self.wrong(reason))? })
             }
             Parent::Itself { branch, levels, pick } => {
-                if !(1..=LEVELS).contains(levels) {
-                    return Err(self.wrong(format!("write 1 to {LEVELS} levels")));
+                if !(1..=MOST_LEVELS).contains(levels) {
+                    return Err(self.wrong(format!("write 1 to {MOST_LEVELS} levels")));
                 }
                 let levels = Levels::new(own, *levels, *pick, stream);
                 let levels = levels.map_err(|reason| self.wrong(reason))?;
@@ -236,35 +229,36 @@ impl<'a> KindCompiler<'a> {
     }
 }
 
-/// Maximum number of attributes in an RDN; more are an error.
-const PARTS: usize = 8;
+/// A kind with more attributes in its RDN than this is refused.
+const MOST_PARTS: usize = 8;
 
-/// Returns the attributes of the RDN, in the order of the template.
+/// Returns the attributes of the RDN, in the order of the template. Returns an error unless every entry has all of
+/// them, and at least one of them makes the RDN unique.
 fn named_by<'a>(context: &Context<'_>, kind: &'a Kind) -> Result<Vec<&'a Attribute>, Problem> {
     let wrong = |reason: String| context.wrong(kind.spot, format!("kind {:?}: {reason}", kind.name));
     if kind.rdn.is_empty() {
         return Err(wrong("rdn is missing".to_owned()));
     }
-    if kind.rdn.len() > PARTS {
-        return Err(wrong(format!("more than {PARTS} attributes in a name")));
+    if kind.rdn.len() > MOST_PARTS {
+        return Err(wrong(format!("more than {MOST_PARTS} attributes in a name")));
     }
-    let stands_before =
-        |place: &usize| kind.rdn[..*place].iter().any(|one| one.eq_ignore_ascii_case(&kind.rdn[*place]));
-    if let Some(place) = (0..kind.rdn.len()).find(stands_before) {
-        return Err(wrong(format!("{} occurs twice in rdn", kind.rdn[place])));
+    for (index, name) in kind.rdn.iter().enumerate() {
+        if kind.rdn[..index].iter().any(|before| before.eq_ignore_ascii_case(name)) {
+            return Err(wrong(format!("{name} occurs twice in rdn")));
+        }
     }
-    let found: Vec<&Attribute> =
-        kind.rdn.iter().map(|name| attribute(context, kind, name)).collect::<Result<_, _>>()?;
-    let is_unique = found.iter().any(|one| is_unique(kind, &one.items[0].text));
+    let attributes: Vec<&Attribute> =
+        kind.rdn.iter().map(|name| naming_attribute(context, kind, name)).collect::<Result<_, _>>()?;
+    let is_unique = attributes.iter().any(|attribute| is_unique(kind, &attribute.items[0].text));
     if !is_unique && !is_only(kind) {
         let reason = "names the entries: without {number} or {unique:...} two could be equal";
         let names = kind.rdn.join(" and ");
-        return Err(context.wrong(found[0].items[0].spot, format!("{names} {reason}")));
+        return Err(context.wrong(attributes[0].items[0].spot, format!("{names} {reason}")));
     }
-    Ok(found)
+    Ok(attributes)
 }
 
-/// Whether every parent has just one entry of this kind, so that all of them may have the same RDN.
+/// Whether every parent has one entry of this kind, so that all entries may have the same RDN.
 const fn is_only(kind: &Kind) -> bool {
     match (&kind.count, &kind.parent) {
         (Count::Fixed(1), _) => true,
@@ -273,23 +267,22 @@ const fn is_only(kind: &Kind) -> bool {
     }
 }
 
-fn attribute<'a>(context: &Context<'_>, kind: &'a Kind, name: &str) -> Result<&'a Attribute, Problem> {
-    let same = |one: &&Attribute| one.description.eq_ignore_ascii_case(name);
-    let Some(found) = kind.attributes.iter().find(same) else {
-        let known = kind.attributes.iter().map(|one| one.description.as_str());
-        let hint = suggestion(name, known);
+fn naming_attribute<'a>(context: &Context<'_>, kind: &'a Kind, name: &str) -> Result<&'a Attribute, Problem> {
+    let is_named = |attribute: &&Attribute| attribute.description.eq_ignore_ascii_case(name);
+    let Some(attribute) = kind.attributes.iter().find(is_named) else {
+        let hint = suggestion(name, kind.attributes.iter().map(|attribute| attribute.description.as_str()));
         let reason = format!("kind {:?}: {name} must be an attribute of the entry{hint}", kind.name);
         return Err(context.wrong(kind.spot, reason));
     };
-    let Some(first) = found.items.first() else {
-        return Err(context.wrong(found.spot, format!("{name} names the entries and has no value")));
+    let Some(first) = attribute.items.first() else {
+        return Err(context.wrong(attribute.spot, format!("{name} names the entries and has no value")));
     };
-    check(context, name, first)?;
-    Ok(found)
+    check_naming(context, name, first)?;
+    Ok(attribute)
 }
 
-/// Checks that a naming text, and all values in it, are present in every entry.
-fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> {
+/// Returns an error unless the item is in every entry, once, and may be in an RDN.
+fn check_naming(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> {
     let is_always = item.chance >= 1.0 && item.conditions.is_empty();
     if !is_always || item.count.is_some() {
         let reason = format!("{name} names the entries: it must always be present, once");
@@ -299,34 +292,31 @@ fn check(context: &Context<'_>, name: &str, item: &Item) -> Result<(), Problem> 
         let reason = "a number next to {number} needs a width: two entries could have one name";
         return Err(context.wrong(item.spot, format!("{name}: {reason}")));
     }
-    for piece in &item.text {
-        let Piece::Tag(tag) = piece else { continue };
-        if !tags::may_name(tag) {
-            let reason = format!("{name} names the entries: it cannot contain a DN or bytes");
-            return Err(context.wrong(item.spot, reason));
-        }
+    if item.text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if !tags::may_name(tag))) {
+        let reason = format!("{name} names the entries: it cannot contain a DN or bytes");
+        return Err(context.wrong(item.spot, reason));
     }
     Ok(())
 }
 
-/// Whether a pair of adjacent tags writes ambiguous text: numbers 1 and 12 look like 11 and 2.
+/// Whether two adjacent tags write ambiguous text: the numbers 1 and 12 look like 11 and 2.
 fn run_together(pair: &[Piece]) -> bool {
     let is_count = |piece: &Piece| matches!(piece, Piece::Tag(Tag::Number { width: 0..=1, .. }));
     let is_open = |piece: &Piece| is_count(piece) || matches!(piece, Piece::Tag(Tag::Drawn { width: 0..=1, .. }));
     pair.iter().any(is_count) && pair.iter().all(is_open)
 }
 
-/// Returns an error if entries of two kinds could have the same RDN below the same parent.
-fn distinct(context: &Context<'_>) -> Result<(), Problem> {
-    let mut known: HashMap<String, &str> = HashMap::new();
+/// Returns an error if two kinds have the same parents and the same texts in their RDNs.
+fn check_names_of_kinds(context: &Context<'_>) -> Result<(), Problem> {
+    let mut patterns: HashMap<String, &str> = HashMap::new();
     for kind in &context.template.kinds {
-        let texts = named_by(context, kind)?.into_iter().map(|one| {
-            let values = needed(kind, &one.items[0].text).into_iter();
-            let values: Vec<_> = values.map(|place| &kind.values[place]).collect();
-            (one.description.to_lowercase(), &one.items[0].text, values)
+        let texts = named_by(context, kind)?.into_iter().map(|attribute| {
+            let text = &attribute.items[0].text;
+            let values: Vec<_> = needed(kind, text).into_iter().map(|value| &kind.values[value]).collect();
+            (attribute.description.to_lowercase(), text, values)
         });
         let pattern = format!("{:?} {:?}", kind.parent, texts.collect::<Vec<_>>());
-        if let Some(other) = known.insert(pattern, &kind.name) {
+        if let Some(other) = patterns.insert(pattern, &kind.name) {
             let reason = format!("kind {:?}: its entries have the names of {other:?}", kind.name);
             return Err(context.wrong(kind.spot, reason));
         }
@@ -339,38 +329,39 @@ fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
     reached(kind, text, |_| true)
 }
 
-/// Returns the values that a text refers to by tags that `follows` accepts, directly or through other values.
+/// Returns the indexes of the values that a text refers to by tags that `follows` accepts, or by conditions, directly
+/// or through other values, in ascending order.
 fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize> {
-    let names = kind.values.iter().enumerate().map(|(place, value)| (value.name.as_str(), place));
-    let places: HashMap<&str, usize> = names.collect();
-    let mut wanted = vec![false; kind.values.len()];
-    let mark = |text: &[Piece], conditions: &[Condition], wanted: &mut [bool]| {
+    let names = kind.values.iter().enumerate().map(|(index, value)| (value.name.as_str(), index));
+    let indexes: HashMap<&str, usize> = names.collect();
+    let mut is_reached = vec![false; kind.values.len()];
+    let mark = |text: &[Piece], conditions: &[Condition], is_reached: &mut [bool]| {
         let tags = text.iter().filter_map(|piece| match piece {
             Piece::Tag(tag) if follows(tag) => Some(tag),
             _ => None,
         });
         let conditions = conditions.iter().map(|condition| &condition.name);
         for name in tags.flat_map(tags::named).chain(conditions) {
-            let place = places.get(name.as_str());
-            if let Some(found) = place.and_then(|&place| wanted.get_mut(place)) {
-                *found = true;
+            if let Some(mark) = indexes.get(name.as_str()).and_then(|&index| is_reached.get_mut(index)) {
+                *mark = true;
             }
         }
     };
-    mark(text, &[], &mut wanted);
+    mark(text, &[], &mut is_reached);
     // A value refers only to values before it, so one backward pass finds all.
-    for place in (0..kind.values.len()).rev() {
-        if wanted[place] {
-            let item = &kind.values[place].item;
-            mark(&item.text, &item.conditions, &mut wanted[..place]);
+    for index in (0..kind.values.len()).rev() {
+        if is_reached[index] {
+            let item = &kind.values[index].item;
+            mark(&item.text, &item.conditions, &mut is_reached[..index]);
         }
     }
-    (0..wanted.len()).filter(|&place| wanted[place]).collect()
+    (0..is_reached.len()).filter(|&index| is_reached[index]).collect()
 }
 
+/// Whether the text differs between all entries of the kind.
 fn is_unique(kind: &Kind, text: &[Piece]) -> bool {
     let own = |text: &[Piece]| text.iter().any(|piece| matches!(piece, Piece::Tag(tag) if tags::is_unique(tag)));
     // Two different values may begin with the same characters.
     let values = reached(kind, text, |tag| !matches!(tag, Tag::Start { .. }));
-    own(text) || values.iter().any(|&place| own(&kind.values[place].item.text))
+    own(text) || values.iter().any(|&value| own(&kind.values[value].item.text))
 }

@@ -1,4 +1,4 @@
-//! Compiles a model into a tree: resolves names, and reports errors with their location.
+//! Compiles a model into a tree: replaces names by indexes, and reports errors with their location.
 
 mod branches;
 pub(crate) mod items;
@@ -12,20 +12,20 @@ use crate::problem::{Location, Problem};
 use crate::tags::time::Clock;
 use crate::tree::Tree;
 
-/// Maximum number of entries in a tree; more are an error.
-pub const ENTRIES: u64 = 1 << 40;
-/// Maximum size of an entry in bytes, as in the LDIF readers.
-pub const ENTRY: u64 = 256 << 20;
+/// A tree with more entries than this is refused.
+const ENTRIES: u64 = 1 << 40;
+/// Maximum size of an entry in bytes, as in the LDIF readers. A kind with larger entries is refused.
+const ENTRY: u64 = 256 << 20;
 
-/// The caller's options: with the template, they decide the output.
+/// The options that decide the output together with the template.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub seed: i64,
     /// Replaces the suffix of the template.
     pub suffix: Option<String>,
-    /// Number of entries of the kind that has no count in the template.
+    /// Number of entries of the kind that has no count in the template. It is an error if all kinds have counts.
     pub entries: Option<u64>,
-    /// Replaces `entries` if that is not set and the template leaves a count open.
+    /// Used instead of `entries` if that is None and a kind has no count.
     pub otherwise: Option<u64>,
     /// Whether to add the operational attributes that slapd would generate: entryUUID, entryCSN, names and times.
     pub operational: bool,
@@ -59,13 +59,13 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
     Ok(tree)
 }
 
-/// Returns a checksum that is equal for two template files with the same meaning.
+/// Returns a checksum of the debug form of the template, which is equal for two files with the same meaning.
 fn fingerprint(template: &Template) -> String {
     let content = (&template.lists, &template.branches, &template.kinds, template.operational, &template.learned);
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{content:?}").as_bytes()))
 }
 
-/// State that all parts of the compiler share.
+/// What all parts of the compiler share.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     template: &'a Template,
@@ -93,18 +93,16 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
         let reason = format!("kind {:?} has no count, like another one before it", second.name);
         return Err(context.wrong(second.spot, reason));
     }
+    let usage = |message: String| Err(Problem::asked(&context.template.path, message));
     let requested = match (open.first(), options.entries) {
-        (Some(_), None) if options.otherwise.is_some() => options.otherwise,
-        (Some(kind), None) => {
-            let reason = format!("say how many entries of kind {:?}: -n N", kind.name);
-            return Err(Problem::asked(&context.template.path, reason));
+        (Some(kind), None) if options.otherwise.is_none() => {
+            return usage(format!("say how many entries of kind {:?}: -n N", kind.name));
         }
+        (Some(_), requested) => requested.or(options.otherwise),
         (None, Some(_)) if !kinds.iter().any(|kind| matches!(kind.count, Count::Share { .. })) => {
-            let reason = "all its kinds have counts, so -n has no effect";
-            return Err(Problem::asked(&context.template.path, reason));
+            return usage("all its kinds have counts, so -n has no effect".to_owned());
         }
         (None, _) => None,
-        (_, requested) => requested,
     };
     let mut counts = Vec::new();
     for kind in kinds {
@@ -112,14 +110,15 @@ fn counts(context: &Context<'_>, options: &Options) -> Result<Vec<u64>, Problem>
     }
     let total = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
     if total.is_none_or(|total| total > ENTRIES) {
-        return Err(Problem::asked(&context.template.path, format!("more than {ENTRIES} entries")));
+        return usage(format!("more than {ENTRIES} entries"));
     }
     Ok(counts)
 }
 
+/// Returns the number of entries of a kind. `before` are the numbers of the kinds before it.
 fn count(context: &Context<'_>, kind: &Kind, requested: Option<u64>, before: &[u64]) -> Result<u64, Problem> {
-    let wrong = |reason: String| context.wrong(kind.spot, reason);
-    let too_many = || wrong(format!("kind {:?}: more than {ENTRIES} entries", kind.name));
+    let wrong = |reason: String| context.wrong(kind.spot, format!("kind {:?}: {reason}", kind.name));
+    let too_many = || wrong(format!("more than {ENTRIES} entries"));
     let entries = match (kind.count, requested) {
         (Count::Fixed(count), _) => count,
         (Count::Asked, requested) => requested.unwrap_or(0),
@@ -128,14 +127,13 @@ fn count(context: &Context<'_>, kind: &Kind, requested: Option<u64>, before: &[u
             u64::try_from(wide).map_err(|_| too_many())?
         }
         (Count::Share { .. }, _) => {
-            let reason = "a share needs another kind without a count";
-            return Err(wrong(format!("kind {:?}: {reason}", kind.name)));
+            return Err(wrong("a share needs another kind without a count".to_owned()));
         }
         (Count::Each(each), _) => {
             let above = match &kind.parent {
                 Parent::Kind { name, .. } => {
-                    let place = context.template.kinds.iter().position(|one| one.name == *name);
-                    place.and_then(|place| before.get(place)).copied().unwrap_or(0)
+                    let parent = context.template.kinds.iter().position(|other| other.name == *name);
+                    parent.and_then(|parent| before.get(parent)).copied().unwrap_or(0)
                 }
                 Parent::Branch(_) | Parent::Itself { .. } => 1,
             };

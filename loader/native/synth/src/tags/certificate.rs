@@ -1,5 +1,5 @@
-//! Meaningless X.509 certificates (RFC 5280) of a given length. The signature is random: LDAP servers check only the
-//! syntax, not the signature.
+//! Meaningless X.509 certificates (RFC 5280) of a given length. The signature is random, because LDAP servers check
+//! only the syntax.
 
 use super::random_bytes;
 
@@ -18,12 +18,9 @@ const ED25519: [u8; 5] = [0x06, 0x03, 0x2B, 0x65, 0x70];
 const COMMON_NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x04, 0x03];
 const KEY_IDENTIFIER: [u8; 5] = [0x06, 0x03, 0x55, 0x1D, 0x0E];
 
-/// Appends a certificate of about `length` bytes.
-pub fn write(bits: u64, length: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&whole(bits, length.saturating_sub(BARE)));
-}
-
-fn whole(bits: u64, padding: u64) -> Vec<u8> {
+/// Returns a certificate of about `length` bytes, but at least [`BARE`].
+pub fn certificate(bits: u64, length: u64) -> Vec<u8> {
+    let padding = length.saturating_sub(BARE);
     let algorithm = element(SEQUENCE, &[&ED25519]);
     let key = element(BITS, &[&[0], &random(bits, 1, 32)]);
     // Serial numbers must be positive.
@@ -86,10 +83,10 @@ mod tests {
     #[test]
     fn a_certificate_has_the_requested_length() {
         for length in [300, 1000, 1500, 70_000] {
-            let size = whole(7, length - BARE).len() as u64;
+            let size = certificate(7, length).len() as u64;
             assert!(size.abs_diff(length) < 20, "{length}: {size}");
         }
-        assert_ne!(whole(1, 100), whole(2, 100));
-        assert_eq!(whole(1, 100)[..2], [SEQUENCE, 0x82]);
+        assert_ne!(certificate(1, BARE + 100), certificate(2, BARE + 100));
+        assert_eq!(certificate(1, BARE + 100)[..2], [SEQUENCE, 0x82]);
     }
 }

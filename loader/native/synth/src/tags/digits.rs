@@ -1,6 +1,6 @@
 //! Numbers as digits.
 
-/// Maximum number of digits of a number with leading zeros.
+/// Maximum width of a decimal number.
 pub const WIDEST: usize = 64;
 const HEX_DIGITS: usize = 16;
 

@@ -7,14 +7,14 @@ use sha1::{Digest as _, Sha1};
 
 use crate::draw::again;
 
-/// Limits for one password: memory in KiB, passes, and their product (about 60 ms).
+/// Limits of an Argon2 hash: memory in KiB, passes, and their product (about 60 ms).
 const MEMORY: u32 = 65_536;
 const PASSES: u32 = 10;
 const COST: u32 = 65_536;
-/// Bytes of a salted hash: 20 of SHA-1 and 8 of salt.
+/// Size of a salted hash in bytes: 20 of SHA-1 and 8 of salt.
 const SALTED: usize = 28;
 
-/// Appends a salted SHA-1 hash (RFC 2307), which slapd supports without a module.
+/// Appends a salted SHA-1 hash ({SSHA}), which slapd supports without a module.
 pub fn ssha(password: &[u8], bits: u64, out: &mut Vec<u8>) {
     let salt = bits.to_be_bytes();
     let mut salted = [0; SALTED];
@@ -27,6 +27,7 @@ pub fn ssha(password: &[u8], bits: u64, out: &mut Vec<u8>) {
     let _ = STANDARD.encode_slice(salted, &mut out[start..]);
 }
 
+/// Returns the parameters of an Argon2id hash, or an error message if they are beyond the limits.
 pub fn params(memory: u32, passes: u32) -> Result<Params, String> {
     let is_bounded = (8..=MEMORY).contains(&memory) && (1..=PASSES).contains(&passes);
     if !is_bounded || memory * passes > COST {
@@ -44,7 +45,7 @@ pub fn argon2(password: &[u8], params: &Params, bits: u64, out: &mut Vec<u8>) {
     let mut hash = [0; 32];
     let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params.clone());
     let mut memory = vec![Block::default(); params.block_count()];
-    // Hashing fails only for invalid lengths, and these are constant.
+    // Hashing fails only for invalid lengths. The lengths are constant.
     let _ = hasher.hash_password_into_with_memory(password, &salt, &mut hash, &mut memory);
     let (cost, passes) = (params.m_cost(), params.t_cost());
     let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));

@@ -1,19 +1,19 @@
-//! Chooses one of several texts. If `phrases` limits the number of distinct values, the same phrases recur.
+//! Chooses one of the texts of a shape. If `phrases` limits the number of distinct values, the same values recur.
 
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashSet;
 
-use super::{EntryContext, Scope, place};
+use super::{EntryContext, Scope, index_of};
 use crate::body::Text;
 use crate::compile::items;
 use crate::distribution::Alias;
 use crate::draw::{Stream, again};
 use crate::vocabulary::Ranks;
 
-/// Up to this many phrases are made distinct; with more phrases, some may be equal.
+/// The phrases of the first so many ranks are distinct. Further phrases may be equal to others.
 const MOST_DISTINCT: u64 = 1 << 16;
-/// Maximum number of attempts to make a distinct phrase.
+/// Maximum number of attempts to generate a distinct phrase.
 const TRIES: u8 = 16;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Shape {
     alias: Alias,
     texts: Vec<Text>,
     phrases: Option<Ranks>,
-    /// For each phrase, the number of the attempt that made it distinct.
+    /// For each phrase, the number of the attempt that generated a distinct text.
     tries: OnceLock<Vec<u8>>,
 }
 
@@ -33,12 +33,12 @@ impl Shape {
         }
         let all = &scope.learned.shapes;
         let what = format_args!("shape {name:?} in [shapes]");
-        let declared = &all[place(name, all.iter().map(|one| one.name.as_str()), what)?];
+        let declared = &all[index_of(name, all.iter().map(|shape| shape.name.as_str()), what)?];
         let weights: Vec<f64> = declared.texts.iter().map(|(_, weight)| *weight).collect();
         let alias = Alias::new(&weights).ok_or("weights must be above 0")?;
         let texts = declared.texts.iter().enumerate().map(|(number, (text, _))| {
             let stream = scope.stream.part(number as u64 + 1);
-            items::text(text, |place| Scope { stream: stream.part(place as u64), in_shape: true, ..*scope })
+            items::text(text, |piece| Scope { stream: stream.part(piece as u64), in_shape: true, ..*scope })
         });
         Ok(Self {
             stream: scope.stream,
@@ -49,12 +49,13 @@ impl Shape {
         })
     }
 
+    /// Writes a text that is chosen for the entry.
     fn draw(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let text = self.alias.pick(at.bits(self.stream.part(0)));
         self.texts[text].write(at, out);
     }
 
-    /// Writes phrase `number` as the given attempt generates it.
+    /// Writes phrase `number` as attempt `turn` generates it.
     fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;
@@ -62,17 +63,16 @@ impl Shape {
     }
 
     fn find_tries(&self, count: u64, at: &mut EntryContext<'_>) -> Vec<u8> {
-        let (mut known, mut text) = (FxHashSet::default(), Vec::new());
-        let mut found = |number| {
-            (0..TRIES)
-                .find(|&turn| {
-                    text.clear();
-                    self.phrase(number, turn, at, &mut text);
-                    known.insert(xxhash_rust::xxh3::xxh3_64(&text))
-                })
-                .unwrap_or(TRIES - 1)
-        };
-        (0..count.min(MOST_DISTINCT)).map(&mut found).collect()
+        let (mut hashes, mut text) = (FxHashSet::default(), Vec::new());
+        let tries = (0..count.min(MOST_DISTINCT)).map(|number| {
+            let mut is_distinct = |&turn: &u8| {
+                text.clear();
+                self.phrase(number, turn, at, &mut text);
+                hashes.insert(xxhash_rust::xxh3::xxh3_64(&text))
+            };
+            (0..TRIES).find(&mut is_distinct).unwrap_or(TRIES - 1)
+        });
+        tries.collect()
     }
 
     pub fn write(&self, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {

@@ -3,21 +3,21 @@
 use time::OffsetDateTime;
 
 use super::digits::{decimal, hexadecimal, pair};
-use super::{Made, write_uuid};
+use super::{CompiledTag, write_uuid};
 use crate::draw::{Stream, again, below, unit};
 use crate::model::Operational;
 
-/// Last second of the year 9999: later years have more than four digits.
+/// The last second of the year 9999, because later years have more than four digits.
 const LAST: i64 = 253_402_300_799;
 /// 0000-01-01.
 const FIRST: i64 = -62_167_219_200;
 
-/// Compiles a range of times in seconds since 1970; it includes both bounds.
-pub fn between(from: i64, to: i64) -> Result<Made, String> {
+/// Compiles a range of times in seconds since 1970, both bounds included.
+pub fn between(from: i64, to: i64) -> Result<CompiledTag, String> {
     if from < FIRST || to > LAST || from > to {
         return Err("the times must be in the years 0 to 9999, the earlier time first".to_owned());
     }
-    Ok(Made::Time { from, seconds: from.abs_diff(to) + 1 })
+    Ok(CompiledTag::Time { from, seconds: from.abs_diff(to) + 1 })
 }
 
 /// Appends the later of two random times, so that recent times are likelier.
@@ -43,8 +43,8 @@ fn stamp(out: &mut Vec<u8>, seconds: i64) {
         usize::from(minute),
         usize::from(second),
     ];
-    for (place, part) in parts.into_iter().enumerate() {
-        text[place * 2..place * 2 + 2].copy_from_slice(&pair(part));
+    for (digits, part) in text.chunks_exact_mut(2).zip(parts) {
+        digits.copy_from_slice(&pair(part));
     }
     out.extend_from_slice(&text);
 }
@@ -68,7 +68,8 @@ pub fn parse(text: &str) -> Option<i64> {
     Some(date.with_time(time).assume_utc().unix_timestamp())
 }
 
-/// Generates the operational attributes that slapd would generate anew in each load; with them, two builds are equal.
+/// Generates the operational attributes. slapd would generate different values in each load, so that two builds would
+/// differ.
 #[derive(Debug)]
 pub struct Clock {
     when: Operational,
@@ -95,7 +96,7 @@ impl Clock {
         Self { when, names, uuid: stream("entryUUID"), times: stream("times"), entries }
     }
 
-    /// Returns the maximum size of all generated lines, in bytes.
+    /// Returns the maximum size of the lines of an entry in bytes.
     pub fn most(&self) -> u64 {
         self.names.len() as u64 + 250
     }
@@ -113,7 +114,7 @@ impl Clock {
         stamp(out, modified);
         out.extend_from_slice(b"Z\nentryCSN: ");
         stamp(out, modified);
-        // The rest of the CSN makes it differ between entries of the same second.
+        // The microseconds and the change count make the CSNs of entries of the same second differ.
         out.push(b'.');
         decimal(out, number % MICROS, 6);
         out.extend_from_slice(b"Z#");
@@ -133,14 +134,14 @@ impl Clock {
         }
     }
 
-    /// Spreads the creation times evenly over the period; changes are likelier in recent times.
+    /// Spreads the creation times evenly over the period. Recent changes are likelier.
     #[allow(clippy::cast_possible_truncation, reason = "less than the span")]
     fn grown(&self, from: i64, to: i64, number: u64) -> (i64, i64) {
         let span = from.abs_diff(to);
         let bits = self.times.at(number);
-        let place = (u128::from(number) << 64) + u128::from(bits);
-        let all = u128::from(self.entries.max(1));
-        let created = from.saturating_add_unsigned(((u128::from(span) * (place / all)) >> 64) as u64);
+        // A 64-bit fraction of the period: entry `number` of all, and a random fraction of its part.
+        let fraction = ((u128::from(number) << 64) + u128::from(bits)) / u128::from(self.entries.max(1));
+        let created = from.saturating_add_unsigned(((u128::from(span) * fraction) >> 64) as u64);
         if unit(again(bits, 1)) < UNCHANGED {
             return (created, created);
         }

@@ -12,12 +12,14 @@ use crate::tags::{SlotFacts, Slots};
 use crate::vocabulary::letters::LATIN;
 use crate::vocabulary::{Case, Learned, Letters, Ranks, Shape, Step, Vocabulary, Words};
 
-/// Maximum number of vocabularies or shapes in a template; more are an error.
+/// Maximum number of vocabularies, shapes or tables of letters in a template; more are an error.
 const MOST: usize = 20_000;
+/// Maximum number of steps of ranks, or of texts of a shape; more are an error.
 const MOST_PARTS: usize = 1_000;
-/// Maximum number of words of all vocabularies that are kept in memory; more are an error.
+/// Maximum number of words that all vocabularies together keep in memory; more are an error.
 const MOST_WORDS: u64 = 8_000_000;
 
+/// Tables of letters by name.
 type Tables = HashMap<String, Arc<Letters>>;
 
 pub fn read(root: &Table<'_, '_>) -> Result<Learned, Problem> {
@@ -44,11 +46,11 @@ fn tables<'t, 'd>(root: &Table<'t, 'd>, key: &str) -> Result<Vec<(&'t str, Table
     if all.entries.len() > MOST {
         return Err(root.wrong(key, format!("more than {MOST}")));
     }
-    let one = |(name, value): (&'t Spanned<_>, &'t Value<'d>)| {
+    let subtable = |(name, value): (&'t Spanned<_>, &'t Value<'d>)| {
         let name: &str = AsRef::<str>::as_ref(name.get_ref());
         Ok((name, Table::of(root.document, &format!("{key}.{name}"), value)?))
     };
-    all.entries.iter().map(one).collect()
+    all.entries.iter().map(subtable).collect()
 }
 
 fn letters(root: &Table<'_, '_>) -> Result<Tables, Problem> {
@@ -56,8 +58,7 @@ fn letters(root: &Table<'_, '_>) -> Result<Tables, Problem> {
     let mut all: Tables = latin.into_iter().collect();
     for (name, table) in tables(root, "letters")? {
         table.only(&["rows"])?;
-        let rows = table.all("rows").into_iter().map(|row| row.get_ref().as_str());
-        let rows: Option<Vec<&str>> = rows.collect();
+        let rows: Option<Vec<&str>> = table.all("rows").into_iter().map(|row| row.get_ref().as_str()).collect();
         let letters = rows.and_then(|rows| Letters::new(&rows));
         let letters = letters.ok_or_else(|| table.wrong("rows", "must be 29 texts of 28 digits"))?;
         all.insert(name.to_owned(), Arc::new(letters));
@@ -76,13 +77,13 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
         Some("upper") => Case::Upper,
         Some(_) => return Err(table.wrong("case", "write lower, capital or upper")),
     };
-    let named = table.text("letters")?.unwrap_or("latin");
-    let letters = match letters.get(named) {
-        _ if named == "digits" => None,
+    let choice = table.text("letters")?.unwrap_or("latin");
+    let letters = match letters.get(choice) {
+        _ if choice == "digits" => None,
         Some(letters) => Some(letters.clone()),
         None => {
-            let hint = suggestion(named, letters.keys().map(String::as_str));
-            return Err(table.wrong("letters", format!("there is no {named:?} in [letters]{hint}")));
+            let hint = suggestion(choice, letters.keys().map(String::as_str));
+            return Err(table.wrong("letters", format!("there is no {choice:?} in [letters]{hint}")));
         }
     };
     let ascii = table.read("ascii", "write true or false", DeValue::as_bool)?.unwrap_or(false);
@@ -91,7 +92,8 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
     Vocabulary::new(words).map_err(|reason| table.wrong("count", reason))
 }
 
-/// Parses the steps of ranks: lists of a step's last rank, its share of all draws, and the mean letters of its words.
+/// Parses the steps of ranks. A step is an array of the end of its ranks, its share of all draws, and the mean length
+/// of its words in letters, which may be omitted.
 fn ranks(table: &Table<'_, '_>) -> Result<Ranks, Problem> {
     let wrong = |reason: String| table.wrong("ranks", reason);
     let steps = table.all("ranks");
@@ -104,12 +106,12 @@ fn ranks(table: &Table<'_, '_>) -> Result<Ranks, Problem> {
 }
 
 fn step(value: &Value<'_>) -> Option<Step> {
-    match listed(value)[..] {
-        [to, share] => Some((to, share, 0.0)),
-        [to, share, letters] => Some((to, share, float(letters.get_ref())?)),
-        _ => None,
-    }
-    .and_then(|(to, share, letters)| Some(Step { to: integer(to.get_ref())?, share: float(share.get_ref())?, letters }))
+    let (to, share, letters) = match listed(value)[..] {
+        [to, share] => (to, share, 0.0),
+        [to, share, letters] => (to, share, float(letters.get_ref())?),
+        _ => return None,
+    };
+    Some(Step { to: integer(to.get_ref())?, share: float(share.get_ref())?, letters })
 }
 
 fn shape(name: &str, table: &Table<'_, '_>, values: &Slots) -> Result<Shape, Problem> {
@@ -135,7 +137,7 @@ fn shape(name: &str, table: &Table<'_, '_>, values: &Slots) -> Result<Shape, Pro
     Ok(Shape { name: name.to_owned(), texts, phrases })
 }
 
-/// Returns placeholders for the values of all kinds. Whether an entry has the value is checked where the shape is used.
+/// Returns the names of the values of all kinds. Whether an entry has a value is checked where the shape is used.
 fn values(root: &Table<'_, '_>) -> Slots {
     let kinds = root.all("kinds").into_iter().filter_map(|kind| kind.get_ref().as_table());
     let values = kinds.filter_map(|kind| kind.get("values")?.get_ref().as_table());

@@ -23,24 +23,24 @@ pub use tags::is_tag;
 pub const LARGEST: u64 = 16 << 20;
 pub const SUFFIX: &str = "dc=example,dc=com";
 
-/// Reads the template from the file `path`, or from `text` if that was converted from the file. Lists are looked up
-/// beside the file, then in the directories `lists`.
+/// Reads the template from the file `path`, or from `text` if the content of the file was converted to TOML. Lists are
+/// looked up beside the file, then in the directories `lists`.
 pub fn read(path: &Path, text: Option<String>, lists: &[PathBuf]) -> Result<Template, Problem> {
     let text = text.map_or_else(|| read_text(path, LARGEST, "a template"), Ok)?;
     let beside = path.parent().map(Path::to_path_buf);
-    let places: Vec<PathBuf> = beside.into_iter().chain(lists.iter().cloned()).collect();
-    parse(path, &text, &places)
+    let directories: Vec<PathBuf> = beside.into_iter().chain(lists.iter().cloned()).collect();
+    parse(path, &text, &directories)
 }
 
-/// Parses a template. `path` is used in messages only; lists are looked up in the directories `places`.
-pub fn parse(path: &Path, text: &str, places: &[PathBuf]) -> Result<Template, Problem> {
+/// Parses a template. `path` is used in messages only. Lists are looked up in the directories.
+pub fn parse(path: &Path, text: &str, directories: &[PathBuf]) -> Result<Template, Problem> {
     let document = Document { path, text, lines: &Lines::of(text) };
     let whole = DeTable::parse(text)
         .map_err(|error| document.wrong(error.span().map_or(0, |span| span.start), error.message()))?;
     let (span, entries) = (whole.span(), whole.get_ref());
     let root = Table { document, what: "the template".to_owned(), span, entries };
     root.only(&["description", "suffix", "branches", "lists", "kinds", "operational", "words", "shapes", "letters"])?;
-    let lists = parts::lists(&root, places)?;
+    let lists = parts::lists(&root, directories)?;
     let branches = parts::branches(&root, &lists)?;
     let learned = learned::read(&root)?;
     let kinds = parts::kinds(&root, &branches, &lists, &learned)?;
@@ -67,7 +67,7 @@ fn operational(root: &Table<'_, '_>) -> Result<model::Operational, Problem> {
     }
 }
 
-/// The text of a template; turns byte offsets into locations.
+/// The text of a template, for the locations of its bytes.
 #[derive(Debug, Clone, Copy)]
 struct Document<'d> {
     path: &'d Path,
@@ -75,14 +75,14 @@ struct Document<'d> {
     lines: &'d Lines,
 }
 
-/// Start offsets of all lines, so that a location is found without scanning the text again.
+/// The start offsets of all lines, so that a location is found without reading the text again.
 #[derive(Debug)]
 struct Lines {
     starts: Vec<usize>,
     is_ascii: bool,
 }
 
-/// Beyond this many bytes of a line with non-ASCII characters, columns are not counted.
+/// In a text with non-ASCII characters, columns are counted only in this many bytes of a line, to bound the time.
 const LONG: usize = 10_000;
 
 impl Lines {
@@ -92,7 +92,7 @@ impl Lines {
         Self { starts, is_ascii: text.is_ascii() }
     }
 
-    /// Returns the location of a byte; after `LONG` bytes of a line with non-ASCII characters, its column is 0.
+    /// Returns the location of a byte. The column is 0 if it is not counted.
     fn spot(&self, text: &str, byte: usize) -> Location {
         let line = self.starts.partition_point(|&start| start <= byte);
         let start = self.starts[line - 1];
@@ -102,7 +102,7 @@ impl Lines {
             _ => 0,
         };
         let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
-        Location::new(count(line), count(column))
+        Location { line: count(line), column: count(column) }
     }
 }
 
@@ -117,15 +117,16 @@ impl Document<'_> {
         self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
-    /// Returns an error at a byte of the string `text`, quoted at `span`; at the quote if the string has escapes.
+    /// Returns an error at its offset in the string `text`, which is quoted at `span`. If the string has escapes, the
+    /// error is at the quotation mark.
     fn wrong_within(self, span: &Range<usize>, text: &str, wrong: tags::TextError) -> Problem {
-        let written = self.text.get(span.clone()).unwrap_or_default();
-        let at = written.find(text).map_or(span.start, |start| span.start + start + wrong.at);
+        let quoted = self.text.get(span.clone()).unwrap_or_default();
+        let at = quoted.find(text).map_or(span.start, |start| span.start + start + wrong.at);
         self.wrong(at, wrong.message)
     }
 }
 
-/// A table of the template. A value of the wrong type is reported with its location.
+/// A table of the template. Its methods return an error with the location of a value that has the wrong type.
 #[derive(Debug, Clone)]
 struct Table<'t, 'd> {
     document: Document<'d>,
@@ -174,7 +175,7 @@ impl<'t, 'd> Table<'t, 'd> {
         Ok(())
     }
 
-    /// Converts the value of `key` with `read`; if that returns None, the error is `message`.
+    /// Converts the value of `key`. If `read` returns None, returns an error with `message`.
     fn read<T>(
         &self,
         key: &str,
@@ -197,7 +198,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.get(key).map(|value| Self::of(self.document, key, value)).transpose()
     }
 
-    /// Returns the values of a list; any other value counts as a list with one value.
+    /// Returns the values of the array at `key`. Another value counts as an array of one value.
     fn all(&self, key: &str) -> Vec<&'t Value<'d>> {
         self.get(key).map(listed).unwrap_or_default()
     }
@@ -225,7 +226,7 @@ impl<'t, 'd> Table<'t, 'd> {
     }
 }
 
-/// Returns the values of a list, or any other value by itself.
+/// Returns the values of an array, or another value itself.
 fn listed<'t, 'd>(value: &'t Value<'d>) -> Vec<&'t Value<'d>> {
     value.get_ref().as_array().map_or_else(|| vec![value], |values| values.iter().collect())
 }
@@ -254,7 +255,7 @@ mod tests {
         for (text, byte, line, column) in
             [("a\nb\u{f6} c", 6, 2, 4), ("a\n\nbc", 4, 3, 2), ("", 0, 1, 1), ("a\n", 2, 2, 1), (&long, 2 * LONG, 1, 0)]
         {
-            assert_eq!(Lines::of(text).spot(text, byte), Location::new(line, column));
+            assert_eq!(Lines::of(text).spot(text, byte), Location { line, column });
         }
     }
 }

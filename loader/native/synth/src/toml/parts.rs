@@ -1,4 +1,4 @@
-//! Lists, branches and kinds: converts tables of the template into parts of the model.
+//! Converts the lists, branches and kinds of the TOML document into parts of the model.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -16,27 +16,26 @@ use crate::vocabulary::Learned;
 
 type Lists = Vec<Arc<List>>;
 
-/// Maximum number of lists in a template; more are an error.
-const LISTS: usize = 1_000;
+/// Limits of a template, beyond which it is refused: lists, their bytes together, branches or kinds (and values or
+/// attributes of a kind), and texts of an attribute.
+const MOST_LISTS: usize = 1_000;
 const MOST_LIST_BYTES: usize = 256 << 20;
-/// Maximum number of branches or kinds in a template, and of values or attributes in a kind.
 const MOST: usize = 4_000;
-/// Maximum number of texts for one attribute; more are an error.
-const ITEMS: usize = 10_000;
+const MOST_TEXTS: usize = 10_000;
 
-/// Reads the lists of values: each is a file beside the template, a shipped file, a TOML list, or a TOML table with
-/// weights.
-pub fn lists(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Lists, Problem> {
+/// Reads the lists of values. Each list is a file beside the template, a shipped file, a TOML array, or a TOML table
+/// with weights. `directories` are those of the files.
+pub fn lists(root: &Table<'_, '_>, directories: &[PathBuf]) -> Result<Lists, Problem> {
     let Some(table) = root.table("lists")? else { return Ok(Vec::new()) };
-    if table.entries.len() > LISTS {
-        return Err(root.wrong("lists", format!("more than {LISTS} lists")));
+    if table.entries.len() > MOST_LISTS {
+        return Err(root.wrong("lists", format!("more than {MOST_LISTS} lists")));
     }
-    let (mut lists, mut left) = (Vec::new(), MOST_LIST_BYTES);
+    let (mut lists, mut remaining) = (Vec::new(), MOST_LIST_BYTES);
     for (key, value) in table.entries {
         let name: &str = key.get_ref();
-        let list = list(&table, name, value.get_ref(), places)?;
+        let list = list(&table, name, value.get_ref(), directories)?;
         // An empty value needs memory too, so each value counts as one byte more.
-        left = left
+        remaining = remaining
             .checked_sub(list.size() + list.count())
             .ok_or_else(|| table.wrong(name, format!("the lists have more than {MOST_LIST_BYTES} bytes together")))?;
         lists.push(Arc::new(list));
@@ -44,18 +43,20 @@ pub fn lists(root: &Table<'_, '_>, places: &[PathBuf]) -> Result<Lists, Problem>
     Ok(lists)
 }
 
-fn list(table: &Table<'_, '_>, name: &str, value: &DeValue<'_>, places: &[PathBuf]) -> Result<List, Problem> {
+fn list(table: &Table<'_, '_>, name: &str, value: &DeValue<'_>, directories: &[PathBuf]) -> Result<List, Problem> {
     let list = match value {
-        DeValue::String(file) => return from_file(table, name, file, places),
+        DeValue::String(file) => return from_file(table, name, file, directories),
         DeValue::Array(values) => {
-            let texts: Option<Vec<&str>> = values.iter().map(|value| value.get_ref().as_str()).collect();
-            texts.and_then(|texts| List::of(name, &texts))
+            let texts: Option<Vec<_>> = values.iter().map(|value| Some((value.get_ref().as_str()?, None))).collect();
+            texts.and_then(|texts| List::new(name, &texts))
         }
         DeValue::Table(values) => {
-            let pairs =
-                values.iter().map(|(text, weight)| Some((text.get_ref().as_ref(), float(Spanned::get_ref(weight))?)));
-            let pairs: Option<Vec<(&str, f64)>> = pairs.collect();
-            pairs.and_then(|pairs| List::weighted(name, &pairs))
+            let pairs = values.iter().map(|(text, weight)| {
+                let weight = float(Spanned::get_ref(weight))?;
+                Some((text.get_ref().as_ref(), Some(weight)))
+            });
+            let pairs: Option<Vec<(&str, Option<f64>)>> = pairs.collect();
+            pairs.and_then(|pairs| List::new(name, &pairs))
         }
         _ => None,
     };
@@ -63,18 +64,18 @@ fn list(table: &Table<'_, '_>, name: &str, value: &DeValue<'_>, places: &[PathBu
     list.ok_or_else(|| table.wrong(name, reason))
 }
 
-/// Reads a list from a file in `places` only, because an untrusted template must not read other files.
-fn from_file(table: &Table<'_, '_>, name: &str, file: &str, places: &[PathBuf]) -> Result<List, Problem> {
+/// Reads a list from a file in one of the directories. An untrusted template must not read other files.
+fn from_file(table: &Table<'_, '_>, name: &str, file: &str, directories: &[PathBuf]) -> Result<List, Problem> {
     let is_plain = Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
     if !is_plain || file.is_empty() {
         return Err(table.wrong(name, format!("{file:?}: write a name beside the template")));
     }
-    let path = find(file, places)
+    let path = find(file, directories)
         .ok_or_else(|| table.wrong(name, format!("no file {file} beside the template or among the shipped lists")))?;
     List::read(name, &path)
 }
 
-/// Reads the branches; if the template does not describe the suffix, it is added as the first branch.
+/// Reads the branches. If the first branch is not the suffix, adds the suffix before it.
 pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Problem> {
     let spot = |value: &Value<'_>| root.document.spot(value.span().start);
     let plain = |spot, dn: &str| Branch { spot, dn: dn.to_owned(), attributes: Vec::new() };
@@ -87,11 +88,11 @@ pub fn branches(root: &Table<'_, '_>, lists: &Lists) -> Result<Vec<Branch>, Prob
         let table = Table::of(root.document, "a branch", value)?;
         table.only(&["dn", "attributes"])?;
         let learned = Learned::default();
-        let reading = Reading { lists, learned: &learned, kinds: &[], values: Slots::new() };
+        let reader = TextReader { lists, learned: &learned, kinds: &[], values: Slots::new() };
         branches.push(Branch {
             spot: table.spot(),
             dn: table.required("dn")?.to_owned(),
-            attributes: reading.attributes(&table)?,
+            attributes: reader.attributes(&table)?,
         });
     }
     if branches.first().is_none_or(|first| !first.dn.is_empty()) {
@@ -114,7 +115,7 @@ pub fn kinds(
     }
     let facts = |table: &Table<'_, '_>| Ok(KindFacts { name: table.required("name")?.to_owned(), count: 1, dn: 0 });
     let kinds: Vec<KindFacts> = tables.iter().map(facts).collect::<Result<_, _>>()?;
-    let kind = |table| kind(table, branches, Reading { lists, learned, kinds: &kinds, values: Slots::new() });
+    let kind = |table| kind(table, branches, TextReader { lists, learned, kinds: &kinds, values: Slots::new() });
     tables.iter().map(kind).collect()
 }
 
@@ -122,14 +123,13 @@ fn bounded<T>(root: &Table<'_, '_>, key: &str, all: Vec<T>) -> Result<Vec<T>, Pr
     if all.len() > MOST { Err(root.wrong(key, format!("more than {MOST}"))) } else { Ok(all) }
 }
 
-fn kind(table: &Table<'_, '_>, branches: &[Branch], mut reading: Reading<'_>) -> Result<Kind, Problem> {
+fn kind(table: &Table<'_, '_>, branches: &[Branch], mut reader: TextReader<'_>) -> Result<Kind, Problem> {
     table.only(&["name", "count", "below", "rdn", "structural", "values", "attributes"])?;
     let name = table.required("name")?;
-    let values = reading.values(table)?;
+    let values = reader.values(table)?;
     let rdn = table.all("rdn").into_iter().map(|value| value.get_ref().as_str().map(str::to_owned));
     let rdn: Option<Vec<String>> = rdn.collect();
-    let reason = "must be the name of an attribute, or a list of names";
-    let rdn = rdn.ok_or_else(|| table.wrong("rdn", reason))?;
+    let rdn = rdn.ok_or_else(|| table.wrong("rdn", "must be the name of an attribute, or a list of names"))?;
     if rdn.is_empty() {
         return Err(table.wrong("rdn", "rdn is missing"));
     }
@@ -141,7 +141,7 @@ fn kind(table: &Table<'_, '_>, branches: &[Branch], mut reading: Reading<'_>) ->
         rdn,
         structural: table.text("structural")?.map(str::to_owned),
         values,
-        attributes: reading.attributes(table)?,
+        attributes: reader.attributes(table)?,
     })
 }
 
@@ -198,15 +198,15 @@ fn branch_named(table: &Table<'_, '_>, key: &str, dn: &str, branches: &[Branch])
     })
 }
 
-/// The lists, kinds and values that the texts of one kind may refer to.
-struct Reading<'r> {
+/// Reads the texts of one kind or branch. The fields are what the texts may refer to.
+struct TextReader<'r> {
     lists: &'r Lists,
     learned: &'r Learned,
     kinds: &'r [KindFacts],
     values: Slots,
 }
 
-impl Reading<'_> {
+impl TextReader<'_> {
     fn values(&mut self, table: &Table<'_, '_>) -> Result<Vec<Named>, Problem> {
         let Some(table) = table.table("values")? else { return Ok(Vec::new()) };
         let mut values = Vec::new();
@@ -224,7 +224,7 @@ impl Reading<'_> {
             if item.count.is_some() {
                 return Err(table.wrong(name, "a value that is drawn once has no count"));
             }
-            let facts = SlotFacts { at: values.len(), ..SlotFacts::default() };
+            let facts = SlotFacts { slot: values.len(), ..SlotFacts::default() };
             self.values.insert(name.to_owned(), facts);
             values.push(Named { name: name.to_owned(), item });
         }
@@ -238,8 +238,8 @@ impl Reading<'_> {
         let attribute = |(key, value): (&Spanned<_>, &Value<'_>)| {
             let name: &str = AsRef::<str>::as_ref(key.get_ref());
             let items = listed(value);
-            if items.len() > ITEMS {
-                let reason = format!("{name}: more than {ITEMS} texts; count makes more values");
+            if items.len() > MOST_TEXTS {
+                let reason = format!("{name}: more than {MOST_TEXTS} texts; count makes more values");
                 return Err(table.document.wrong(value.span().start, reason));
             }
             let items = items.into_iter().map(|value| self.item(&table, name, value));
@@ -284,7 +284,8 @@ impl Reading<'_> {
         parsed.map_err(|wrong| table.document.wrong_within(&value.span(), text, wrong))
     }
 
-    /// Checks a tag as far as no number of entries is needed, so that the error has the tag's location.
+    /// Checks a tag as far as that is possible without the numbers of entries, so that the error has the location of
+    /// the tag.
     fn check(&self, tag: &Tag) -> Result<(), String> {
         let scope = Scope {
             stream: Stream::new(0, &[]),

@@ -7,12 +7,13 @@ use crate::model::{Class, Pick, Piece, Tag, Text};
 use crate::problem::suggestion;
 use crate::tags::{Slots, time};
 
-/// Maximum number of literals and tags in a text; more are an error.
-const PIECES: usize = 10_000;
-/// Default memory of an Argon2 hash in KiB: a million hashes take a minute; a realistic cost is a thousand times that.
+/// A text with more literals and tags than this is refused.
+const MOST_PIECES: usize = 10_000;
+/// Default memory of an Argon2 hash in KiB. A million hashes take a minute; with a realistic memory, a thousand times
+/// as long.
 const KIB: u32 = 64;
 
-/// The tags and their syntax.
+/// The names of the tags, and their syntax for error messages.
 const FORMS: [(&str, &str); 25] = [
     ("number", "{number}, {number:WIDTH} or {number:WIDTH:START}"),
     ("digits", "{digits:WIDTH}"),
@@ -46,61 +47,58 @@ pub fn is_tag(name: &str) -> bool {
     FORMS.iter().any(|(known, _)| *known == name)
 }
 
-/// An error message, and the offset in the text.
+/// An error message, and its byte offset in the text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextError {
     pub at: usize,
     pub message: String,
 }
 
-/// Parses a text. `values` are those that the text may refer to, and `check` examines each tag.
+/// Parses a text. The text may refer to `values`. An error that `check` returns for a tag is reported at the tag.
 pub fn parse(text: &str, values: &Slots, check: impl Fn(&Tag) -> Result<(), String>) -> Result<Text, TextError> {
-    let mut found: Text = Vec::new();
+    let mut pieces: Text = Vec::new();
     let mut at = 0;
     while at < text.len() {
-        if found.len() > PIECES {
-            return Err(TextError { at, message: format!("more than {PIECES} pieces") });
+        if pieces.len() > MOST_PIECES {
+            return Err(TextError { at, message: format!("more than {MOST_PIECES} pieces") });
         }
         let rest = &text[at..];
         let literal = rest.find(['{', '}']).unwrap_or(rest.len());
-        push(&mut found, &rest[..literal]);
+        push(&mut pieces, &rest[..literal]);
         at += literal;
         match &rest[literal..] {
             "" => {}
             brace if brace.starts_with("{{") || brace.starts_with("}}") => {
-                push(&mut found, &brace[..1]);
+                push(&mut pieces, &brace[..1]);
                 at += 2;
             }
             braced => {
-                let inside = inside(braced).ok_or_else(|| TextError {
-                    at,
-                    message: "braces do not match (write {{ for a brace)".to_owned(),
-                })?;
                 let problem = |message| TextError { at, message };
+                let unmatched = || problem("braces do not match (write {{ for a brace)".to_owned());
+                let inside = inside(braced).ok_or_else(unmatched)?;
                 let tag = tag(inside, values).map_err(problem)?;
                 check(&tag).map_err(|reason| problem(format!("{{{inside}}}: {reason}")))?;
-                found.push(Piece::Tag(tag));
+                pieces.push(Piece::Tag(tag));
                 at += inside.len() + 2;
             }
         }
     }
-    Ok(found)
+    Ok(pieces)
 }
 
-/// Returns the text from the brace that begins `text` to the next brace, which must be a closing one.
+/// Returns the text between the brace that begins `text` and the next brace, which must be a closing brace.
 fn inside(text: &str) -> Option<&str> {
     let text = text.strip_prefix('{')?;
     let end = text.find(['{', '}'])?;
     text[end..].starts_with('}').then(|| &text[..end])
 }
 
-fn push(found: &mut Text, literal: &str) {
-    if literal.is_empty() {
-        return;
-    }
-    match found.last_mut() {
+/// Appends a literal, which becomes part of a literal before it.
+fn push(pieces: &mut Text, literal: &str) {
+    match pieces.last_mut() {
         Some(Piece::Literal(bytes)) => bytes.extend_from_slice(literal.as_bytes()),
-        _ => found.push(Piece::Literal(literal.as_bytes().to_vec())),
+        _ if literal.is_empty() => {}
+        _ => pieces.push(Piece::Literal(literal.as_bytes().to_vec())),
     }
 }
 
@@ -130,6 +128,7 @@ fn number<T: FromStr>(word: &str) -> Option<T> {
     word.parse().ok()
 }
 
+/// Returns the tag with this name and these arguments, or None if the arguments are wrong.
 fn spelled(name: &str, words: &[&str]) -> Option<Tag> {
     let text = |word: &str| word.to_owned();
     Some(match (name, words) {
@@ -140,9 +139,9 @@ fn spelled(name: &str, words: &[&str]) -> Option<Tag> {
         ("hex", [width]) => Tag::Hex(number(width)?),
         ("unique", ["hex", width]) => Tag::Unique { base: 16, width: number(width)? },
         ("unique", [width]) => Tag::Unique { base: 10, width: number(width)? },
-        ("between" | "zipf" | "normal" | "histogram", [rest @ .., last]) => match of(name, words) {
+        ("between" | "zipf" | "normal" | "histogram", [rest @ .., last]) => match parameters(name, words) {
             Some(distribution) => Tag::Drawn { distribution, width: 0 },
-            None => Tag::Drawn { distribution: of(name, rest)?, width: number(last)? },
+            None => Tag::Drawn { distribution: parameters(name, rest)?, width: number(last)? },
         },
         ("pick", [list]) => Tag::Pick { list: text(list) },
         ("base64", [list]) => Tag::Base64 { list: text(list) },
@@ -183,18 +182,18 @@ fn spelled(name: &str, words: &[&str]) -> Option<Tag> {
     })
 }
 
-/// Parses a distribution: `3`, `between:1:3`, and so on.
+/// Parses and checks a distribution: `3`, `between:1:3`, and so on.
 pub fn distribution(text: &str) -> Result<Distribution, String> {
     let (name, argument) = text.split_once(':').unwrap_or((text, ""));
     let words: Vec<&str> = argument.split(':').collect();
     let fixed = text.parse().ok().map(Distribution::Fixed);
-    let found = fixed.or_else(|| of(name, &words)).ok_or_else(|| {
+    let distribution = fixed.or_else(|| parameters(name, &words)).ok_or_else(|| {
         "write a number, between:LOW:HIGH, zipf:LOW:HIGH:EXPONENT, normal:LOW:HIGH:MEAN:DEVIATION or \
          histogram:NUMBER=WEIGHT,LOW-HIGH=WEIGHT,..."
             .to_owned()
     })?;
-    found.drawer()?;
-    Ok(found)
+    distribution.drawer()?;
+    Ok(distribution)
 }
 
 /// Parses a choice of parents: `each`, `uniform`, `normal` or `zipf:EXPONENT`.
@@ -208,16 +207,16 @@ pub fn pick(text: &str) -> Option<Pick> {
     }
 }
 
-fn of(name: &str, words: &[&str]) -> Option<Distribution> {
+/// Returns the distribution with this name and these parameters, without checking them.
+fn parameters(name: &str, words: &[&str]) -> Option<Distribution> {
     Some(match (name, words) {
         ("between", [low, high]) => Distribution::Between { low: number(low)?, high: number(high)? },
         ("zipf", [low, high, exponent]) => {
-            let (low, high) = (number(low)?, number(high)?);
-            Distribution::Zipf { low, high, exponent: number(exponent)? }
+            Distribution::Zipf { low: number(low)?, high: number(high)?, exponent: number(exponent)? }
         }
         ("normal", [low, high, mean, deviation]) => {
-            let (low, high) = (number(low)?, number(high)?);
-            Distribution::Normal { low, high, mean: number(mean)?, deviation: number(deviation)? }
+            let (mean, deviation) = (number(mean)?, number(deviation)?);
+            Distribution::Normal { low: number(low)?, high: number(high)?, mean, deviation }
         }
         ("histogram", [ranges]) => Distribution::Histogram(ranges.split(',').map(range).collect::<Option<_>>()?),
         _ => return None,

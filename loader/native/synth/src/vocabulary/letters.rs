@@ -1,49 +1,48 @@
-//! A coarse table of letter successions, and words generated from it.
+//! A coarse table of which letter follows which, and words generated from it.
 
+use crate::distribution::even;
 use crate::draw::{again, below};
 
 /// The letters a to z, one symbol for all two-byte letters, and one for all three-byte letters.
 pub const SYMBOLS: usize = 28;
 /// One row for the beginning of a word, and one row after each symbol.
 pub const ROWS: usize = SYMBOLS + 1;
+/// The symbol of two-byte letters.
 const TWO: usize = 26;
-/// Letters that replace all letters of two bytes in UTF-8.
+/// The letters that a word may have for the symbol of two-byte letters.
 const TWO_BYTES: [char; 16] = ['à', 'á', 'ä', 'å', 'æ', 'ç', 'è', 'é', 'ê', 'í', 'ñ', 'ó', 'ö', 'ø', 'ú', 'ü'];
+/// The first letter, and the number of letters, that a word may have for the symbol of three-byte letters.
 const THREE_BYTES: u32 = 0x4E00;
 const THREE_BYTES_COUNT: u64 = 512;
-/// Number of possible next letters in the last part of a unique word ([`Letters::counted`]).
+/// Number of letters that may follow a letter in the last part of a unique word ([`Letters::counted`]).
 const FOLLOWERS: usize = 16;
 const BASE: u64 = FOLLOWERS as u64;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Letters {
-    /// Cumulative weights of the next symbol.
+    /// For each row, the cumulative weights of the next symbol.
     rows: Vec<[u32; SYMBOLS]>,
-    /// The most frequent next letters in descending order.
+    /// For each row, the most frequent next letters from a to z, by descending frequency.
     best: Vec<[u8; FOLLOWERS]>,
 }
 
 impl Letters {
-    /// Parses a table with one digit per symbol: 9 is the most frequent, each step down halves the frequency, 0 never
-    /// occurs. Returns None if the table has the wrong size.
+    /// Parses a table, whose rows have a digit for each next symbol: 9 is the most frequent, each step down halves the
+    /// frequency, and 0 means never. Returns None if the table has the wrong size, or a row has another character.
     pub fn new(rows: &[&str]) -> Option<Self> {
         if rows.len() != ROWS {
             return None;
         }
         let marks = rows.iter().map(|row| marks(row)).collect::<Option<Vec<_>>>()?;
-        let spare = marks[0];
-        let filled = marks.into_iter().map(|row| filled(row, &spare));
+        let first = marks[0];
+        let filled = marks.into_iter().map(|row| filled(row, &first));
         let (rows, best) = filled.map(|row| (cumulated(&row), best(&row))).unzip();
         Some(Self { rows, best })
     }
 
-    /// Appends a word of this many letters, which follow from `bits`; with `ascii` it has only a to z.
-    pub fn walk(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) {
-        self.walk_on(bits, letters, ascii, out);
-    }
-
-    /// Does the same as `walk`, and returns the row of the last letter.
-    fn walk_on(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) -> usize {
+    /// Appends a word of this many letters, which follow from `bits`. With `ascii`, it has only the letters a to z.
+    /// Returns the row of the last letter.
+    pub fn walk(&self, bits: u64, letters: u64, ascii: bool, out: &mut Vec<u8>) -> usize {
         let mut row = 0;
         for turn in 0..letters {
             let bits = again(bits, turn + 1);
@@ -51,7 +50,7 @@ impl Letters {
             let drawn = u32::try_from(below(bits, u64::from(weights[SYMBOLS - 1]))).unwrap_or(0);
             let mut symbol = weights.partition_point(|weight| *weight <= drawn);
             if ascii && symbol >= TWO {
-                symbol = usize::try_from(below(again(bits, 2), TWO as u64)).unwrap_or(0);
+                symbol = even(again(bits, 2), TWO);
             }
             push(symbol, again(bits, 1), out);
             row = symbol + 1;
@@ -59,15 +58,15 @@ impl Letters {
         row
     }
 
-    /// Appends a word of at least this many letters that is unique among the numbers below `count`: its last letters
-    /// encode the number, with the likeliest next letters as digits.
+    /// Appends a word of at least this many letters. Its last letters encode `number`, with the most frequent next
+    /// letters as digits, so that the words of different numbers below `count` differ.
     pub fn counted(&self, bits: u64, letters: u64, (number, count): (u64, u64), ascii: bool, out: &mut Vec<u8>) {
         let digits = digits(count);
-        let mut row = self.walk_on(bits, letters.saturating_sub(digits), ascii, out);
+        let mut row = self.walk(bits, letters.saturating_sub(digits), ascii, out);
         let mut rest = number;
         for _ in 0..digits {
-            let place = usize::try_from(rest % BASE).unwrap_or(0);
-            let symbol = usize::from(self.best[row][place]);
+            let digit = usize::try_from(rest % BASE).unwrap_or(0);
+            let symbol = usize::from(self.best[row][digit]);
             push(symbol, 0, out);
             row = symbol + 1;
             rest /= BASE;
@@ -76,7 +75,7 @@ impl Letters {
 }
 
 /// Returns how many digits of base [`BASE`] distinguish `count` numbers.
-pub fn digits(count: u64) -> u64 {
+fn digits(count: u64) -> u64 {
     let mut digits = 1;
     let mut most = BASE;
     while most < count {
@@ -86,16 +85,19 @@ pub fn digits(count: u64) -> u64 {
     digits
 }
 
+/// Parses a row.
 fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
     let digits: Vec<u8> = row.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
     if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
 }
 
-/// Returns `row`, or `spare` (the beginning of a word) if `row` is empty, or equal weights if both are empty.
-fn filled(row: [u8; SYMBOLS], spare: &[u8; SYMBOLS]) -> [u8; SYMBOLS] {
-    [row, *spare].into_iter().find(|row| row.iter().any(|mark| *mark > 0)).unwrap_or([1; SYMBOLS])
+/// Returns `row`, or `first` (the row for the beginning of a word) if `row` has only zeros, or equal weights if both
+/// do.
+fn filled(row: [u8; SYMBOLS], first: &[u8; SYMBOLS]) -> [u8; SYMBOLS] {
+    [row, *first].into_iter().find(|row| row.iter().any(|mark| *mark > 0)).unwrap_or([1; SYMBOLS])
 }
 
+/// Returns the cumulative weights of a row.
 fn cumulated(row: &[u8; SYMBOLS]) -> [u32; SYMBOLS] {
     let mut sum = 0;
     row.map(|mark| {
@@ -104,28 +106,30 @@ fn cumulated(row: &[u8; SYMBOLS]) -> [u32; SYMBOLS] {
     })
 }
 
-/// Returns the most frequent letters from a to z: only these stay distinct.
+/// Returns the most frequent letters from a to z. Other symbols cannot encode a number, because each stands for many
+/// letters.
 fn best(row: &[u8; SYMBOLS]) -> [u8; FOLLOWERS] {
     let mut order: Vec<u8> = (0..26).collect();
     order.sort_by_key(|&symbol| std::cmp::Reverse(row[usize::from(symbol)]));
     std::array::from_fn(|at| order[at])
 }
 
+/// Appends a letter for the symbol; `bits` select one of several letters.
 fn push(symbol: usize, bits: u64, out: &mut Vec<u8>) {
     if symbol < TWO {
         out.push(b'a' + u8::try_from(symbol).unwrap_or(0));
         return;
     }
     let letter = if symbol == TWO {
-        TWO_BYTES[usize::try_from(below(bits, TWO_BYTES.len() as u64)).unwrap_or(0)]
+        TWO_BYTES[even(bits, TWO_BYTES.len())]
     } else {
-        let place = u32::try_from(below(bits, THREE_BYTES_COUNT)).unwrap_or(0);
-        char::from_u32(THREE_BYTES + place).unwrap_or('一')
+        let offset = u32::try_from(below(bits, THREE_BYTES_COUNT)).unwrap_or(0);
+        char::from_u32(THREE_BYTES + offset).unwrap_or('一')
     };
     out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Letter successions of the shipped words and names.
+/// The table of the shipped words and names, for [`Letters::new`].
 pub const LATIN: [&str; ROWS] = [
     "9998888878889778489757805500",
     "4666446560477904097765435300",

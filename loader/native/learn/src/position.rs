@@ -1,52 +1,42 @@
-//! The position of an entry: the types of its RDNs up to the root, and hashes of its DN and its parent's.
+//! The position of an entry: its DN, and its path, which has only the types of the RDNs.
 
 use tree::name::ParsedDn;
 use xxhash_rust::xxh3::xxh3_64;
 
 #[derive(Debug, Default)]
-pub struct Place {
-    name: ParsedDn,
-    path: Vec<u8>,
+pub struct Position {
+    pub name: ParsedDn,
+    /// The types of the RDNs from the entry upwards, as in `uid,ou,dc,dc`.
+    pub path: Vec<u8>,
 }
 
-impl Place {
+impl Position {
     pub fn new(dn: &[u8]) -> Self {
-        let mut place = Self::default();
-        place.set(dn);
-        place
+        let mut position = Self::default();
+        position.set(dn);
+        position
     }
 
     pub fn set(&mut self, dn: &[u8]) {
         self.name.set(dn);
         self.path.clear();
-        types(self.name.key(), &mut self.path);
+        push_types(self.name.key(), &mut self.path);
     }
 
-    /// Returns the types of the RDNs from the entry upwards, as in `uid,ou,dc,dc`.
-    pub fn path(&self) -> &[u8] {
-        &self.path
-    }
-
-    /// Whether all parts could be attribute types; a DN from an untrusted source may have others.
+    /// Whether all parts of the path could be attribute types. In an untrusted source, they may be anything.
     pub fn has_types(&self) -> bool {
         std::str::from_utf8(&self.path)
             .is_ok_and(|path| path.is_empty() || path.split([',', '+']).all(synth::is_description))
     }
 
-    pub fn key(&self) -> &[u8] {
-        self.name.key()
-    }
-
-    pub fn own(&self) -> u64 {
+    /// Returns the hash of the entry's DN.
+    pub fn hash(&self) -> u64 {
         xxh3_64(self.name.key())
     }
 
-    pub fn parent(&self) -> u64 {
+    /// Returns the hash of the parent's DN.
+    pub fn parent_hash(&self) -> u64 {
         xxh3_64(self.name.parent())
-    }
-
-    pub fn depth(&self) -> usize {
-        self.name.depth()
     }
 }
 
@@ -60,8 +50,8 @@ pub fn length(path: &str) -> usize {
     if path.is_empty() { 0 } else { path.split(',').count() }
 }
 
-/// Appends a normalized DN without its values to `path`.
-fn types(key: &[u8], path: &mut Vec<u8>) {
+/// Appends the types of a normalized DN to `path`, with the commas and plus signs between them.
+fn push_types(key: &[u8], path: &mut Vec<u8>) {
     let (mut in_type, mut escaped) = (true, false);
     for &byte in key {
         match byte {
@@ -84,9 +74,9 @@ mod tests {
 
     #[test]
     fn a_path_has_only_types() {
-        let place = Place::new(br"CN=a\,b=c+sn=d , ou=Some Where,DC=example,dc=com");
-        assert_eq!(place.path(), b"cn+sn,ou,dc,dc");
-        assert_eq!(place.parent(), Place::new(b"OU=some where,dc=example,dc=com").own());
+        let place = Position::new(br"CN=a\,b=c+sn=d , ou=Some Where,DC=example,dc=com");
+        assert_eq!(place.path, b"cn+sn,ou,dc,dc");
+        assert_eq!(place.parent_hash(), Position::new(b"OU=some where,dc=example,dc=com").hash());
         assert_eq!((above("uid,ou,dc"), above("dc"), length("uid,ou,dc"), length("")), ("ou,dc", "", 3, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Compares an entry on the server with the same entry in the LDIF.
+//! An entry on the server, compared with the LDIF entry that has the same DN.
 
 use ldif::Field;
 use rustc_hash::FxHashMap;
@@ -11,36 +11,34 @@ use crate::entry::{Entry, GroupedValues, naming_types};
 use crate::options::Aliases;
 
 const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
-/// Attributes to request for a comparison.
+/// The user attributes (RFC 4511, 4.5.1.8), and the operational attributes that show which entry is newer.
 pub const CONTENT: &[&str] = &["*", STAMPS[0], STAMPS[1]];
-
-/// Attributes by their description in lower case, with the server's name of the attribute type.
-type Attributes = FxHashMap<Vec<u8>, (Vec<u8>, Vec<Vec<u8>>)>;
 
 /// An entry that the server returned.
 #[derive(Debug, Default)]
 pub struct ServerEntry {
-    attributes: Attributes,
+    /// Maps each description in lower case to the description as the server spells it, and the values.
+    attributes: FxHashMap<Vec<u8>, (Vec<u8>, Vec<Vec<u8>>)>,
 }
 
-/// A replacement of an attribute in a Modify request: the description and the new values.
+/// The replacement of an attribute in a Modify request: the description and the new values.
 pub type Modification = (Vec<u8>, Vec<Vec<u8>>);
 
 impl ServerEntry {
     pub fn read(message: &Message<'_>) -> Result<Self> {
-        let mut found = Self::default();
+        let mut entry = Self::default();
         for attribute in message.entry()?.attributes {
             let (description, values) = attribute?;
             let values = values.map(|value| value.map(<[u8]>::to_vec)).collect::<Result<Vec<_>>>()?;
             let key = description.to_ascii_lowercase();
-            let place = found.attributes.entry(key).or_insert_with(|| (description.to_vec(), Vec::new()));
-            place.1.extend(values);
+            let attribute = entry.attributes.entry(key).or_insert_with(|| (description.to_vec(), Vec::new()));
+            attribute.1.extend(values);
         }
-        Ok(found)
+        Ok(entry)
     }
 
-    /// Whether the entry in the LDIF is newer, judged by its entryCSN, or without one by its modifyTimestamp. False if
-    /// it has neither.
+    /// Whether the LDIF entry is newer. Compares the entryCSNs if both entries have one, otherwise the
+    /// modifyTimestamps; returns false if an entry has neither.
     pub fn is_older_than(&self, entry: &Entry) -> common::Result<bool> {
         let fields = entry.fields()?;
         let first = |name: &str| fields.iter().find(|field| field.is(name)).map(Field::value).transpose();
@@ -56,11 +54,11 @@ impl ServerEntry {
         Ok(false)
     }
 
-    /// Returns the attributes that a Modify request must replace so that the user attributes equal those of the LDIF;
-    /// empty if they are equal.
+    /// Returns the modifications after which the user attributes equal those of the LDIF entry; empty if they are
+    /// equal.
     ///
-    /// With `loosely`, values are equal if they differ only in case, in spaces or in the spelling of a DN, because a
-    /// server may store another spelling. Values of the RDN are kept, because servers add them.
+    /// With `loosely`, values that differ only in case, in spaces or in the spelling of a DN are equal, because a
+    /// server may store another spelling. Values of the RDN are never removed, because servers add them.
     pub fn changes(
         &self,
         entry: &Entry,
@@ -76,7 +74,7 @@ impl ServerEntry {
             let description = fields[members[0]].description();
             let key = server_name(description, aliases);
             let ours: Vec<Vec<u8>> = members.iter().map(|&at| groups.values[at].to_vec()).collect();
-            let theirs = self.attributes.get(&key).map_or(&[][..], |(_, values)| values.as_slice());
+            let theirs = self.values(&key);
             let fold = if loosely { folded } else { <[u8]>::to_vec };
             if !same(&ours, theirs, fold, naming.contains(&key)) {
                 changes.push((description.to_vec(), ours));
@@ -93,30 +91,32 @@ impl ServerEntry {
         Ok(changes)
     }
 
-    /// Whether an earlier attempt of this load must have added the entry: it may differ only in a password that the
-    /// server has hashed or does not return.
+    /// Whether an earlier attempt of this load has added the entry: `changes`, its differences to the LDIF entry, are
+    /// only passwords that the server has hashed or does not return.
     pub fn was_added_by_this_load(&self, changes: &[Modification]) -> bool {
-        changes.iter().all(|(description, values)| self.is_password(description, values))
+        const PASSWORD: &[u8] = b"userpassword";
+        let theirs = self.values(PASSWORD);
+        let are_hashed = theirs.iter().all(|value| value.starts_with(b"{"));
+        changes.iter().all(|(description, values)| {
+            let may_differ = are_hashed && (theirs.is_empty() || theirs.len() == values.len());
+            description.eq_ignore_ascii_case(PASSWORD) && !values.is_empty() && may_differ
+        })
     }
 
-    fn is_password(&self, description: &[u8], values: &[Vec<u8>]) -> bool {
-        let key = description.to_ascii_lowercase();
-        if key != b"userpassword" || values.is_empty() {
-            return false;
-        }
-        let theirs = self.attributes.get(&key).map_or(&[][..], |(_, values)| values.as_slice());
-        theirs.is_empty() || (theirs.len() == values.len() && theirs.iter().all(|value| value.starts_with(b"{")))
+    fn values(&self, key: &[u8]) -> &[Vec<u8>] {
+        self.attributes.get(key).map_or(&[][..], |(_, values)| values.as_slice())
     }
 }
 
+/// Returns the description in lower case, with the server's name of the attribute type.
 fn server_name(description: &[u8], aliases: &Aliases) -> Vec<u8> {
     let lower = description.to_ascii_lowercase();
     let end = lower.iter().position(|&byte| byte == b';').unwrap_or(lower.len());
-    let known = aliases.iter().find(|(alias, _)| alias.as_bytes() == &lower[..end]);
-    known.map_or_else(|| lower.clone(), |(_, name)| [name.as_bytes(), &lower[end..]].concat())
+    let alias = aliases.iter().find(|(alias, _)| alias.as_bytes() == &lower[..end]);
+    alias.map_or_else(|| lower.clone(), |(_, name)| [name.as_bytes(), &lower[end..]].concat())
 }
 
-/// Whether the values are equal in any order. With `more`, the server may have additional values.
+/// Whether the values are equal in any order after `fold`. With `more`, the server may have additional values.
 fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: bool) -> bool {
     let sorted = |values: &[Vec<u8>]| {
         let mut values: Vec<Vec<u8>> = values.iter().map(|value| fold(value)).collect();
@@ -127,7 +127,7 @@ fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: 
     if more { ours.iter().all(|value| theirs.binary_search(value).is_ok()) } else { ours == theirs }
 }
 
-/// Maps values to the same bytes if they differ only in case, in spaces or in the spelling of a DN.
+/// Returns the same bytes for values that differ only in case, in spaces or in the spelling of a DN.
 fn folded(value: &[u8]) -> Vec<u8> {
     let text = if value.contains(&b'=') { ParsedDn::new(value).key().to_vec() } else { value.to_ascii_lowercase() };
     let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
