@@ -101,7 +101,7 @@ fn extended(out: &mut Writer, id: i32, name: &[u8], value: Option<&[u8]>) {
     });
 }
 
-/// Encodes a base search. ManageDsaIT (RFC 3296) makes the server return a referral object instead of following it.
+/// Encodes a base search. `ManageDsaIT` (RFC 3296) makes the server return a referral object instead of following it.
 pub fn read<'a>(out: &mut Writer, id: i32, dn: &[u8], attributes: impl IntoIterator<Item = &'a [u8]>) {
     out.sequence(|message| {
         message.integer(id);

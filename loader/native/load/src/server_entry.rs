@@ -14,15 +14,15 @@ const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 /// The user attributes (RFC 4511, 4.5.1.8), and the operational attributes that show which entry is newer.
 pub const CONTENT: &[&str] = &["*", STAMPS[0], STAMPS[1]];
 
+/// A description, and the values of the attribute: in an entry, or to replace those of the entry (Modify request).
+pub type Modification = (Vec<u8>, Vec<Vec<u8>>);
+
 /// An entry that the server returned.
 #[derive(Debug, Default)]
 pub struct ServerEntry {
     /// Maps each description in lower case to the description as the server spells it, and the values.
-    attributes: FxHashMap<Vec<u8>, (Vec<u8>, Vec<Vec<u8>>)>,
+    attributes: FxHashMap<Vec<u8>, Modification>,
 }
-
-/// The replacement of an attribute in a Modify request: the description and the new values.
-pub type Modification = (Vec<u8>, Vec<Vec<u8>>);
 
 impl ServerEntry {
     pub fn read(message: &Message<'_>) -> Result<Self> {
