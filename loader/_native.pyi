@@ -22,9 +22,10 @@ from loader.server.wire import Link
 from loader.sinks.changing import LogQuery, ReplayTask, SyncResult
 from loader.sinks.ldap import LoadOptions
 from loader.sinks.mdb import BuildRules, LiveSource, Target
-from loader.sinks.slapadd import SlicedLdif
+from loader.sinks.slapadd import Cut, MergeOptions, Slice, SlicedLdif
 from loader.sources.dit import PlanOptions, TreeSpec
 from loader.sources.mdb import LdifFormat
+from loader.syncrepl import Syncrepl
 
 _Path: TypeAlias = str | PathLike[str]
 _Stamp: TypeAlias = tuple[str, Sequence[str]] | None  # The DN of the root entry, and its contextCSNs
@@ -249,22 +250,10 @@ class Selection:
     """The part of the provider's entries that a consumer holds, according to its syncrepl."""
 
     def __new__(
-        cls,
-        schema: Schema,
-        suffix: str,
-        root_dn: str | None,
-        last_mod: bool,
-        base: str,
-        scope: str,
-        filter: str | None,
-        attrs: Sequence[str],
-        exattrs: Sequence[str],
-        massage: str | None,
+        cls, schema: Schema, suffix: str, root_dn: str | None, last_mod: bool, syncrepl: Syncrepl, evaluate: bool
     ) -> Selection:
-        """suffix, root_dn, last_mod: of the consumer's database. filter: RFC 4515; None: the provider evaluates it.
-
-        Raises NativeError with build.unproven if only slapd itself can evaluate the filter.
-        """
+        """suffix, root_dn, last_mod: of the consumer's database. Without `evaluate`, the provider applies the filter.
+        Raises NativeError with build.unproven if only slapd itself can evaluate the filter."""
     def request(self) -> list[str]:
         """Returns the attributes to request from the provider."""
     def left_out(self) -> list[str]:
@@ -279,9 +268,7 @@ class SearchGroup:
     indexed: bool  # Whether slapd finds the candidates by indexes alone
     used: list[tuple[str, str]]  # Indexes: the attribute as it is configured, and the type (pres, eq, approx, sub)
     lacking: list[tuple[str, str]]  # Indexes that are missing, by attribute description
-    answered: int  # Searches whose result is in the log
-    entries: int  # Found by these searches, in total
-    seconds: float  # etime of these searches, in total; 0 if the log does not have it
+    seconds: float  # etime in total, of the searches whose result is in the log
 
 @final
 class SearchesFound:
@@ -294,15 +281,13 @@ class SearchesFound:
 
 def searches(
     paths: Sequence[_Path],
-    schema: Schema,
-    counters: Counters,
     filters: bool,
-    suffix: str,
-    indexes: Sequence[tuple[str, Sequence[str]]],
-    substr: tuple[int, int, int],
+    schema: Schema,
+    database: tuple[str, Sequence[tuple[str, Sequence[str]]], tuple[int, int, int]],
+    counters: Counters,
 ) -> SearchesFound:
-    """Reads slapd's log, or, with `filters`, one filter per line; files may be compressed (zstd, gzip). `substr`: see
-    `Database`. Memory: at most 50,000 distinct filters without their values."""
+    """Reads slapd's log; with `filters`, files with one filter per line. database: suffix, indexes (attribute
+    description, kinds), and `substr` of its `Settings`. Memory: at most 50,000 filters, without their values."""
 
 @final
 class IndexCost:
@@ -693,10 +678,6 @@ class Replayed:
     dependent: reqStart and DN of operations that depend on one that was left out."""
 
     applied: int
-    checked: int
-    contained: int
-    foreign: int
-    failed: int
     changed: int
     deleted: int
     last: str
@@ -727,16 +708,7 @@ class FoundChanges:
 def logged(log: Sequence[_Path], query: LogQuery, counters: Counters) -> FoundChanges:
     """Leaves out failed and rolled-back operations."""
 
-@final
-class Reindexed:
-    """entries: number of entries read. tables: index table -> number of values."""
-
-    entries: int
-    tables: dict[str, int]
-
-def reindex(
-    path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters
-) -> Reindexed:
+def reindex(path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters) -> None:
     """Replaces either all of these indexes or none. Raises build.unproven if the keys of an index are not known well
     enough."""
 
@@ -795,65 +767,24 @@ def add(inputs: Sequence[_Path | int], link: Link, counters: Counters, options: 
     """Returns when each entry has an answer. If the server stays unreachable, raises an ldap.* error; the journal then
     has the completed entries."""
 
-_Cut: TypeAlias = tuple[int, int, int, int]
-_Place: TypeAlias = tuple[str, int, str]
+_Location: TypeAlias = tuple[str, int, str]
 
 @final
 class Plan:
     shared: int  # Entries with children, which are in every slice
     leaves: int
     unknown: int  # Missing parents, as far as DNs can be compared without a schema
-    cuts: list[_Cut]  # Where each slice begins: index of the file, uncompressed byte, line, leaf entries before it
+    cuts: list[Cut]  # Where each slice begins: index of the file, uncompressed byte, line, leaf entries before it
 
 def plan(ldif: SlicedLdif, shards: int, counters: Counters) -> Plan:
     """Reads the input twice. Writes the shared entries, parents first, and chooses up to `shards` slices."""
 
-@final
-class Slice:
-    """A slice of a plan: the shared entries, then `own` other entries from `cut` on.
+def feed_slice(slice: Slice, fd: int, counters: Counters) -> tuple[int, bool]: ...
+def find_line(slice: Slice, line: int, counters: Counters) -> _Location | None: ...
+def find_name(ldif: SlicedLdif, dn: str, counters: Counters) -> list[_Location]:
+    """Returns path, line and DN of the first two records with that DN."""
 
-    now: generates missing entryUUIDs, timestamps and entryCSNs with this time; with None, none are generated.
-    first: the number of the first generated entryCSN. stamp: no entryCSN may exceed these contextCSNs. aliases: see
-    `join`.
-    """
-
-    def __new__(
-        cls,
-        ldif: SlicedLdif,
-        shared: int,
-        cut: _Cut,
-        own: int,
-        now: str | None,
-        server_id: int,
-        first: int,
-        stamp: _Stamp,
-        aliases: Mapping[str, str],
-    ) -> Slice: ...
-    def feed(self, fd: int, counters: Counters) -> tuple[int, bool]:
-        """Writes the slice as input for slapadd. Returns the number of own entries, and whether it has `root`."""
-    def find_line(self, line: int, counters: Counters) -> _Place | None:
-        """Returns path, line and DN of the input record that is at line `line` of the output of `feed`."""
-
-def find_name(ldif: SlicedLdif, dn: str, counters: Counters) -> list[_Place]:
-    """Returns the first two records with that DN."""
-
-@final
-class Merged:
-    entries: int
-    bytes: int  # Size of the file
-    pages: int
-    tables: dict[str, int]  # Table -> number of values
-
-def merge(
-    paths: Sequence[_Path],
-    out_path: _Path,
-    counters: Counters,
-    shared: int,
-    map_size: int,
-    idlexp: int,
-    context: str | None,
-    jobs: int,
-) -> Merged:
+def merge(paths: Sequence[_Path], out_path: _Path, options: MergeOptions, counters: Counters) -> int:
     """Merges the data files that slapadd built from slices, in order. A damaged part raises an error."""
 
 @final

@@ -18,7 +18,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from loader import _native, ldif
-from loader._native import Plan, Slice
+from loader._native import Counters, Plan
 from loader.child import Child
 from loader.errors import FULL, EntryRefused, LdifUnreadable, LoaderError, MapFull, MissingParents, NoSpace, ToolFailed
 from loader.ldif import with_counters
@@ -26,7 +26,7 @@ from loader.progress import Meter
 from loader.server import tools
 from loader.sinks.mdb import failure
 
-__all__ = ["Plan", "Slice"]
+__all__ = ["Plan"]
 
 Out = TypeVar("Out")
 Cut = tuple[int, int, int, int]  # start of a slice: index of its file, byte and line in the file, entries before it
@@ -143,6 +143,17 @@ def _failure(child: Child, target: Target, find: FindRecord) -> LoaderError:
     return ToolFailed(tool="slapadd", status=status, reason="; ".join(lines[-3:]) or "it printed nothing")
 
 
+class MergeOptions(Struct, frozen=True):
+    """`shared` is the number of shared entries. The entry of the suffix `context` gets a contextCSN, as with slapadd -w.
+    `jobs` threads read the files."""
+
+    shared: int
+    map_size: int  # bytes
+    idlexp: int
+    context: str | None
+    jobs: int
+
+
 class SlicedLdif(Struct, frozen=True):
     """The LDIF for several slapadds. `suffixes`: those of the database. `shared`: file for the shared entries."""
 
@@ -155,31 +166,44 @@ class SlicedLdif(Struct, frozen=True):
         with with_counters(meter) as counters:
             return _native.plan(self, shards, counters)
 
-    def merge(
-        self,
-        parts: Sequence[Path],
-        out: Path,
-        meter: Meter,
-        *,
-        shared: int,
-        map_size: int,
-        idlexp: int,
-        context: str | None,
-        jobs: int,
-    ) -> int:
-        """Merges the data files of the slices into `out`, and syncs it. Returns the number of entries in `out`.
-        `shared`: number of shared entries. `context`: suffix whose entry gets a contextCSN, as with slapadd -w. `jobs`:
-        number of threads that read the files. Raises EntryRefused if an entry is in two slices."""
+    def merge(self, parts: Sequence[Path], out: Path, options: MergeOptions, meter: Meter) -> int:
+        """Merges the data files of the slices into `out`, and syncs it. Returns the number of entries in `out`. Raises
+        EntryRefused if an entry is in two slices."""
 
         def translate(error: _native.NativeError) -> LoaderError | None:
             if error.code != "build.duplicate":
-                return failure(error, out.parent, map_size)
+                return failure(error, out.parent, options.map_size)
             with with_counters(Meter("find")) as counters:
                 records = _native.find_name(self, error.dn or "", counters)
             where = " and ".join(f"{path}, line {line}" for path, line, _ in records) or "the input contains it twice"
             return EntryRefused(dn=error.dn, reason=error.message, where=where, way_out="")
 
         with with_counters(meter, translate=translate) as counters, meter.following(counters):
-            return _native.merge(
-                parts, out, counters, shared=shared, map_size=map_size, idlexp=idlexp, context=context, jobs=jobs
-            ).entries
+            return _native.merge(parts, out, options, counters)
+
+
+class Slice(Struct, frozen=True):
+    """A slice of a plan: the shared entries, then `own` other entries from `cut` on. The core reads these fields.
+
+    `now` is the time in generated entryUUIDs, timestamps and entryCSNs; if it is None, none are generated. `first` is
+    the counter of the first generated entryCSN. `stamp`: the suffix and its contextCSNs, which no entryCSN may exceed.
+    `aliases` is as in `ldif.join`."""
+
+    ldif: SlicedLdif
+    shared: int
+    cut: Cut
+    own: int
+    now: str | None
+    server_id: int
+    first: int
+    stamp: tuple[str, Sequence[str]] | None
+    aliases: Mapping[str, str]
+
+    def feed(self, descriptor: int, counters: Counters) -> tuple[int, bool]:
+        """Writes the input of slapadd. Returns the number of own entries, and whether the slice has the entry that gets
+        `stamp`."""
+        return _native.feed_slice(self, descriptor, counters)
+
+    def find_line(self, line: int, counters: Counters) -> tuple[str, int, str] | None:
+        """Returns path, line and DN of the input record that `feed` writes at line `line`."""
+        return _native.find_line(self, line, counters)

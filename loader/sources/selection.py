@@ -29,18 +29,7 @@ def selection(config: Config, database: Database, syncrepl: Syncrepl, *, evaluat
     settings = backmdb.settings(config, database)
     schema = schema_of(config, database, settings.attribute_options)
     try:
-        return _native.Selection(
-            schema,
-            suffix=database.suffix,
-            root_dn=database.root_dn,
-            last_mod=settings.last_mod,
-            base=syncrepl.searchbase,
-            scope=syncrepl.scope,
-            filter=syncrepl.filter if evaluate else None,
-            attrs=syncrepl.attrs,
-            exattrs=syncrepl.exattrs,
-            massage=syncrepl.suffixmassage,
-        )
+        return Selection(schema, database.suffix, database.root_dn, settings.last_mod, syncrepl, evaluate=evaluate)
     except _native.NativeError as error:
         raise PartialReplica(
             config=config.where,
@@ -78,18 +67,10 @@ def read(
     ConfigUnreadable, NoSuchPath, and errors of compressed files."""
     settings = backmdb.settings(config, database)
     schema = schema_of(config, database, settings.attribute_options)
-    configured = indexes.configured(database.indexes).values()
+    configured = [(index.attribute, index.kinds) for index in indexes.configured(database.indexes).values()]
     with with_counters(meter) as counters:
         return [
-            _native.searches(
-                paths,
-                schema,
-                counters,
-                filters=of_filters,
-                suffix=database.suffix,
-                indexes=[(index.attribute, index.kinds) for index in configured],
-                substr=settings.substr,
-            )
+            _native.searches(paths, of_filters, schema, (database.suffix, configured, settings.substr), counters)
             for paths, of_filters in ((logs, False), (filters, True))
             if paths
         ]

@@ -17,6 +17,7 @@ from fixtures.slapd_config import Settings
 from loader import _native, backmdb
 from loader.server import configuration
 from loader.sinks import mdb
+from loader.syncrepl import Syncrepl
 
 pytestmark = pytest.mark.slapd
 
@@ -107,19 +108,8 @@ def known(server: Slapd) -> _native.Schema:
 
 
 def selection(known: _native.Schema, where: str) -> _native.Selection:
-    same: tuple[str, ...] = ()
-    return _native.Selection(
-        known,
-        suffix=SUFFIX,
-        root_dn=None,
-        last_mod=False,
-        base=SUFFIX,
-        scope="sub",
-        filter=where,
-        attrs=same,
-        exattrs=same,
-        massage=None,
-    )
+    syncrepl = Syncrepl(rid="001", provider="", searchbase=SUFFIX, filter=where)
+    return _native.Selection(known, SUFFIX, root_dn=None, last_mod=False, syncrepl=syncrepl, evaluate=True)
 
 
 def selected(known: _native.Schema, where: str, source: Path, scratch: Path) -> set[str]:

@@ -32,7 +32,7 @@ from loader.run.log import Report, killpoint, report_of
 from loader.run.steps import Run
 from loader.server import configuration
 from loader.sinks import slapadd
-from loader.sinks.slapadd import Cut, Slice, SlicedLdif
+from loader.sinks.slapadd import Cut, MergeOptions, Slice, SlicedLdif
 from loader.sources import names
 from loader.sources.location import is_stream
 from loader.storage import files
@@ -310,12 +310,14 @@ class _Loading(BuildSteps):
         written = self.source.merge(
             [self.slices / _name(number) / DATA for number in range(len(plan.cuts))],
             partial,
+            MergeOptions(
+                shared=plan.shared,
+                map_size=self.size.maxsize,
+                idlexp=self.settings.idlexp,
+                context=self.place.database.suffix if self.writes_context else None,
+                jobs=defaults.processors(),
+            ),
             meter,
-            shared=plan.shared,
-            map_size=self.size.maxsize,
-            idlexp=self.settings.idlexp,
-            context=self.place.database.suffix if self.writes_context else None,
-            jobs=defaults.processors(),
         )
         killpoint("merge.middle")
         files.publish(partial, self.data)

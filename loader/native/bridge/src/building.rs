@@ -1,4 +1,4 @@
-//! Calls that read a schema and build databases with it.
+//! Parses schemas, and builds and verifies databases.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backmdb::split::{SplitCounts, SplitTarget};
 use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck, VerifyMeans};
-use common::{Code, WithCode};
+use common::{Code, Error, WithCode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
@@ -37,27 +37,21 @@ fn rules_by_name<'a>(
 
 type SchemaFact = (&'static str, String, Vec<String>, bool, String, String);
 
-fn names_of(names: &[String], oid: &str) -> Vec<String> {
-    names.iter().cloned().chain([oid.to_owned()]).collect()
-}
-
 #[pymethods]
 impl Schema {
     fn foreign(&self) -> HashMap<String, String> {
         rules_by_name(self.0.attributes(), schema::AttributeType::of_other_module)
     }
 
-    /// Returns the kind, name, all names and origin of each definition, and what decides stored bytes and keys.
     fn facts(&self) -> Vec<SchemaFact> {
-        let attributes = self.0.attributes().map(|one| {
-            let names = names_of(&one.names, &one.oid);
-            let (stored, keys) = self.0.attribute_meaning(one);
-            ("attribute", one.name.clone(), names, one.builtin, stored, keys)
+        let names = |names: &[String], oid: &String| [names, std::slice::from_ref(oid)].concat();
+        let attributes = self.0.attributes().map(|kind| {
+            let (stored, keys) = self.0.attribute_meaning(kind);
+            ("attribute", kind.name.clone(), names(&kind.names, &kind.oid), kind.builtin, stored, keys)
         });
-        let classes = self.0.object_classes().map(|one| {
-            let names = names_of(&one.names, &one.oid);
-            let (stored, keys) = self.0.class_meaning(one);
-            ("class", one.name.clone(), names, one.builtin, stored, keys)
+        let classes = self.0.object_classes().map(|class| {
+            let (stored, keys) = self.0.class_meaning(class);
+            ("class", class.name.clone(), names(&class.names, &class.oid), class.builtin, stored, keys)
         });
         attributes.chain(classes).collect()
     }
@@ -109,18 +103,18 @@ pub struct Rejection {
 
 /// Returns at most a hundred rejections; the reject file contains all of them.
 pub fn reported<P>(all: Vec<ldif::rejects::Rejection<P>>) -> Vec<Rejection> {
-    let record = |one: ldif::rejects::Rejection<P>| {
-        let path = one.path.map(|path| path.as_ref().clone());
-        Rejection { path, line: one.line, dn: one.dn, reason: one.reason }
+    let converted = |rejection: ldif::rejects::Rejection<P>| {
+        let path = rejection.path.map(|path| path.as_ref().clone());
+        Rejection { path, line: rejection.line, dn: rejection.dn, reason: rejection.reason }
     };
-    all.into_iter().take(100).map(record).collect()
+    all.into_iter().take(100).map(converted).collect()
 }
 
 /// An attribute description, its syntax, and the number of values that the syntax forbids.
 pub type Misfits = Vec<(String, String, u64)>;
 
 pub fn misfits_of(all: Vec<backmdb::InvalidValues>) -> Misfits {
-    all.into_iter().map(|one| (one.attribute, one.syntax, one.count)).collect()
+    all.into_iter().map(|invalid| (invalid.attribute, invalid.syntax, invalid.count)).collect()
 }
 
 record!(Built from backmdb::Built {
@@ -296,8 +290,7 @@ pub fn verify(
     full: bool,
     new: bool,
 ) -> PyResult<u64> {
-    let known = database.parts();
-    counters.run(|counters| backmdb::verify(&path, known, &limits.0, (full, new), counters))
+    counters.run(|counters| backmdb::verify(&path, database.parts(), &limits.0, (full, new), counters))
 }
 
 record!(SplitResult from SplitCounts { entries: u64, newest: BTreeMap<String, String> });
@@ -314,12 +307,13 @@ pub fn split(
     let sources = inputs.into_iter().map(Source::from).collect();
     let shares: Vec<SplitTarget> = shares.into_iter().map(|(suffixes, path)| SplitTarget { suffixes, path }).collect();
     let claim = claim.as_ref().map(|(root, csns)| (root.as_str(), csns.as_slice()));
-    let split: Vec<_> =
-        counters.run(|counters| backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, counters))?;
-    Ok(split.into_iter().map(SplitResult::from).collect())
+    counters.run(|counters| {
+        let counts = backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, counters)?;
+        Ok::<_, Error>(counts.into_iter().map(SplitResult::from).collect::<Vec<_>>())
+    })
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {
-    let known = |method: String| one_of(Method::from_name(&method), &method, "kind of index");
-    Ok((name, methods.into_iter().map(known).collect::<PyResult<_>>()?))
+    let method = |text: String| one_of(Method::from_name(&text), &text, "kind of index");
+    Ok((name, methods.into_iter().map(method).collect::<PyResult<_>>()?))
 }

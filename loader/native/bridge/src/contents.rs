@@ -1,16 +1,17 @@
-//! Calls that read meta pages and other facts of a database, and calls that change a stored entry.
+//! Reads meta pages and single facts of a data file. Changes and makes id2e values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
 use codec::id2e::{self, Attribute, Parts};
-use common::{Error, lock};
+use common::{Code, Error, lock};
 use lmdbfile::{Head, Table};
 use pyo3::prelude::*;
 
 use crate::error::{Raise, raised};
 use crate::gate::Counters;
+use crate::results::view;
 
 #[pyclass(frozen, get_all, module = "loader._native")]
 #[derive(Debug, Clone, Copy)]
@@ -29,44 +30,22 @@ impl From<Table> for TableRecord {
     }
 }
 
-#[pyclass(frozen, module = "loader._native")]
-pub struct MetaPage {
-    head: Head,
-    #[pyo3(get)]
-    format: u32,
-    #[pyo3(get)]
-    page_size: usize,
-    #[pyo3(get)]
-    map_size: u64,
-    #[pyo3(get)]
-    pages: u64,
-    #[pyo3(get)]
-    used: u64,
-    #[pyo3(get)]
-    txnid: u64,
-    #[pyo3(get)]
-    free: TableRecord,
-    #[pyo3(get)]
-    main: TableRecord,
-}
+view!(MetaPage of head: Head {
+    format: u32 = head.layout.format().version(),
+    page_size: usize = head.layout.page_size(),
+    map_size: u64 = head.meta.map_size,
+    pages: u64 = head.meta.last_page + 1,
+    used: u64 = pages * page_size as u64,
+    txnid: u64 = head.meta.txn,
+    free: TableRecord = head.meta.free.into(),
+    main: TableRecord = head.meta.main.into(),
+});
 
 #[pymethods]
 impl MetaPage {
     #[new]
     fn new(start: &[u8], alone: bool) -> PyResult<Self> {
-        let head = raised(if alone { Head::of_page(start) } else { Head::newer(start) })?;
-        let (layout, meta, pages) = (head.layout, head.meta, head.meta.last_page + 1);
-        Ok(Self {
-            head,
-            format: layout.format().version(),
-            page_size: layout.page_size(),
-            map_size: meta.map_size,
-            pages,
-            used: pages * layout.page_size() as u64,
-            txnid: meta.txn,
-            free: meta.free.into(),
-            main: meta.main.into(),
-        })
+        raised(if alone { Head::of_page(start) } else { Head::newer(start) }).map(Self::from)
     }
 
     fn page(&self, number: u64, txnid: u64, map_size: u64) -> Vec<u8> {
@@ -82,11 +61,11 @@ impl MetaPage {
 pub struct Contents(Mutex<dump::Contents>);
 
 impl Contents {
-    fn look<T: Send, E: Raise + Send>(
+    fn read<T: Send, E: Raise + Send>(
         &self,
-        look: impl FnOnce(&dump::Contents, &common::Counters) -> Result<T, E> + Send,
+        read: impl FnOnce(&dump::Contents, &common::Counters) -> Result<T, E> + Send,
     ) -> PyResult<T> {
-        Counters::default().run(|counters| look(&lock(&self.0), counters))
+        Counters::default().run(|counters| read(&lock(&self.0), counters))
     }
 }
 
@@ -109,44 +88,44 @@ impl Contents {
     }
 
     fn freed(&self, since: u64) -> PyResult<HashMap<u64, u64>> {
-        Ok(self.look(|contents, _| contents.freed(since))?.into_iter().collect())
+        Ok(self.read(|contents, _| contents.freed(since))?.into_iter().collect())
     }
 
     fn attributes(&self) -> PyResult<BTreeMap<u32, String>> {
-        self.look(|contents, _| contents.attributes())
+        self.read(|contents, _| contents.attributes())
     }
 
     fn suffixes(&self) -> PyResult<Vec<(String, u64)>> {
-        self.look(|contents, _| contents.suffixes())
+        self.read(|contents, _| contents.suffixes())
     }
 
     fn last_id(&self) -> PyResult<u64> {
-        self.look(|contents, _| contents.last_id())
+        self.read(|contents, _| contents.last_id())
     }
 
     fn values(&self, id: u64, name: &str) -> PyResult<Option<Vec<Vec<u8>>>> {
-        self.look(|contents, _| contents.values(id, name))
+        self.read(|contents, _| contents.values(id, name))
     }
 
     fn first_values(&self, after: u64, names: Vec<String>, most: usize) -> PyResult<Vec<(u64, Vec<String>)>> {
-        self.look(|contents, _| contents.first_values(after, &names, most))
+        self.read(|contents, _| contents.first_values(after, &names, most))
     }
 
     #[pyo3(signature = (stop, most = None))]
     fn newest_csns(&self, stop: Option<&str>, most: Option<u64>) -> PyResult<Vec<String>> {
-        self.look(|contents, counters| contents.newest_csns(stop, most, counters))
+        self.read(|contents, counters| contents.newest_csns(stop, most, counters))
     }
 
     fn csns_after(&self, since: &str) -> PyResult<Vec<(u64, String)>> {
-        self.look(|contents, counters| contents.csns_after(since, counters))
+        self.read(|contents, counters| contents.csns_after(since, counters))
     }
 
     fn probe(&self) -> PyResult<()> {
-        self.look(|contents, _| contents.probe())
+        self.read(|contents, _| contents.probe())
     }
 
     fn index_counts(&self, name: &str) -> PyResult<Vec<(Vec<u8>, u64)>> {
-        self.look(|contents, counters| contents.index_counts(name, counters))
+        self.read(|contents, counters| contents.index_counts(name, counters))
     }
 }
 
@@ -160,10 +139,9 @@ fn attribute(number: u32, values: &[Vec<u8>]) -> Attribute<'_> {
 pub fn entry_with(entry: &[u8], number: u32, values: Vec<Vec<u8>>, normals: bool) -> PyResult<Vec<u8>> {
     let change = || {
         let parts = id2e::read(entry).ok_or_else(|| Error::damaged("the entry is damaged"))?;
-        let old = parts.attributes.iter().find(|one| one.number == number);
-        if old.is_some_and(|one| one.apart) {
-            let message = "its values are kept in id2v (multival)";
-            return Err(Error::new(common::Code::Unproven, message));
+        let old = parts.attributes.iter().find(|attribute| attribute.number == number);
+        if old.is_some_and(|attribute| attribute.apart) {
+            return Err(Error::new(Code::Unproven, "its values are kept in id2v (multival)"));
         }
         let mut new = attribute(number, &values);
         if let Some(old) = old.filter(|_| normals) {

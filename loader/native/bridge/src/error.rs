@@ -1,28 +1,30 @@
-//! Converts errors of the core to Python exceptions, and refuses invalid arguments before a call.
+//! Converts errors of the core to Python exceptions.
 //!
-//! The facts are attributes of the exception, not fields: the stable ABI before Python 3.12 allows no fields in an
-//! exception class. Attributes also survive pickling, so that a child process can raise the exception.
+//! The facts are attributes of the exception, because the stable ABI before Python 3.12 allows no fields in an exception
+//! class. Attributes also survive pickling, so the exception can pass from a child process to its parent.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use lmdbfile::ErrorKind;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 create_exception!(loader._native, NativeError, PyException, "An error of the native core.");
 
-/// Sets defaults for the attributes on the class, so that exceptions created in Python have them too.
+/// Sets default attributes on the class, for exceptions that Python code creates.
 pub fn give_attributes(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let class = module.py().get_type::<NativeError>();
     Facts::default().set(&class)
 }
 
 /// The attributes of a [`NativeError`].
-#[derive(Debug, Default)]
+#[derive(Debug, Default, IntoPyObject)]
 pub struct Facts {
     code: &'static str,
-    path: Option<PathBuf>,
+    path: Option<OsString>,
     line: Option<u64>,
     dn: Option<String>,
     result: Option<i32>,
@@ -32,13 +34,10 @@ pub struct Facts {
 
 impl Facts {
     fn set(self, on: &Bound<'_, PyAny>) -> PyResult<()> {
-        on.setattr("code", self.code)?;
-        on.setattr("path", self.path.map(PathBuf::into_os_string))?;
-        on.setattr("line", self.line)?;
-        on.setattr("dn", self.dn)?;
-        on.setattr("result", self.result)?;
-        on.setattr("errno", self.errno)?;
-        on.setattr("message", self.message)
+        for (name, value) in self.into_pyobject(on.py())? {
+            on.setattr(name.cast::<PyString>()?, value)?;
+        }
+        Ok(())
     }
 }
 
@@ -55,15 +54,15 @@ pub fn raised<T>(result: Result<T, impl Raise>) -> PyResult<T> {
     })
 }
 
-/// Returns `found`; if it is `None`, returns an error which says that `given` is not a valid `what`.
-pub fn one_of<T>(found: Option<T>, given: &str, what: &str) -> PyResult<T> {
-    found.ok_or_else(|| PyValueError::new_err(format!("{given} is not a {what}")))
+/// Returns the value that `text` stands for. If `value` is `None`, the `ValueError` says that `text` is not a `kind`.
+pub fn one_of<T>(value: Option<T>, text: &str, kind: &str) -> PyResult<T> {
+    value.ok_or_else(|| PyValueError::new_err(format!("{text} is not a {kind}")))
 }
 
 impl Raise for common::Error {
     fn facts(self) -> Facts {
         let Self { code, path, line, dn, errno, message } = self;
-        Facts { code: code.as_str(), path, line, dn, errno, message, result: None }
+        Facts { code: code.as_str(), path: path.map(PathBuf::into_os_string), line, dn, errno, message, result: None }
     }
 }
 
@@ -103,6 +102,6 @@ impl Raise for synth::Problem {
     fn facts(self) -> Facts {
         let line = (self.spot.line > 0).then_some(self.spot.line.into());
         let (code, message) = (self.code(), self.located());
-        Facts { code, path: Some(self.path), line, message, ..Facts::default() }
+        Facts { code, path: Some(self.path.into()), line, message, ..Facts::default() }
     }
 }

@@ -1,23 +1,22 @@
-//! Calls that slice LDIF for several slapadds, and merge their databases.
+//! Cuts LDIF into slices for several slapadds, and merges the databases that they write.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
-use ::merge::Options;
 use ::merge::slices::{self, Found, OperationalAttributes, SliceOptions, SliceStart};
 use common::{CancellablePipe, Error};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
 
 use crate::calls::Stamp;
+use crate::error::one_of;
 use crate::gate::{Counters, Descriptor};
-use crate::results::record;
+use crate::results::{argument, record};
 
-/// The start of a slice: the index of its file, the offset, the line, and the number of entries before the slice.
+/// The start of a slice: index of its file, offset and line in the file, number of leaf entries before the slice.
 type SliceStartFields = (usize, u64, u64, u64);
-/// The path, the line and the DN of a record.
+/// The path, line and DN of a record.
 type RecordLocation = (PathBuf, u64, String);
 
 record!(Plan from slices::Plan {
@@ -42,59 +41,28 @@ pub fn plan(ldif: SlicedLdif, shards: usize, counters: &Counters) -> PyResult<Pl
     counters.run(|counters| slices::plan(&paths, &suffixes, shards, &shared, counters))
 }
 
-#[pyclass(frozen, module = "loader._native")]
+/// The fields of `loader.sinks.slapadd.Slice`.
+#[derive(FromPyObject)]
 pub struct Slice {
     ldif: SlicedLdif,
     shared: u64,
-    cut: SliceStart,
+    cut: SliceStartFields,
     own: u64,
-    complete: Option<OperationalAttributes>,
+    now: Option<String>,
+    server_id: u16,
+    first: u64,
     stamp: Stamp,
-    aliases: Aliases,
-}
-
-#[pymethods]
-impl Slice {
-    #[new]
-    fn new(
-        ldif: SlicedLdif,
-        shared: u64,
-        cut: SliceStartFields,
-        own: u64,
-        now: Option<String>,
-        server_id: u16,
-        first: u64,
-        stamp: Stamp,
-        aliases: HashMap<String, String>,
-    ) -> Self {
-        let (file, offset, line, before) = cut;
-        let cut = SliceStart { file, offset, line, before };
-        let complete = now.map(|now| OperationalAttributes::new(&now, server_id, first));
-        Self { ldif, shared, cut, own, complete, stamp, aliases: Aliases::new(aliases) }
-    }
-
-    fn feed(&self, fd: Descriptor, counters: &Counters) -> PyResult<(u64, bool)> {
-        let mut sink = CancellablePipe::new(fd.0, &counters.0);
-        counters.run(|counters| {
-            let fed = slices::feed(&self.core(), &mut sink, self.stamping(), counters)?;
-            Ok::<_, Error>((fed.entries, fed.root_met))
-        })
-    }
-
-    fn find_line(&self, line: u64, counters: &Counters) -> PyResult<Option<RecordLocation>> {
-        counters.run(|counters| {
-            let found = slices::find_line(&self.core(), line, self.stamping(), counters)?;
-            Ok::<_, Error>(found.map(place))
-        })
-    }
+    aliases: HashMap<String, String>,
 }
 
 impl Slice {
-    fn core(&self) -> SliceOptions<'_> {
+    fn options(&self) -> SliceOptions<'_> {
         let SlicedLdif { paths, suffixes, shared: shared_path } = &self.ldif;
-        let Self { shared, cut, own, .. } = *self;
-        let (complete, aliases) = (self.complete.clone(), self.aliases.clone());
-        SliceOptions { paths, suffixes, shared_path, shared, cut, own, aliases, complete }
+        let (file, offset, line, before) = self.cut;
+        let cut = SliceStart { file, offset, line, before };
+        let complete = self.now.as_ref().map(|now| OperationalAttributes::new(now, self.server_id, self.first));
+        let aliases = Aliases::new(self.aliases.clone());
+        SliceOptions { paths, suffixes, shared_path, shared: self.shared, cut, own: self.own, aliases, complete }
     }
 
     fn stamping(&self) -> Option<ContextCsnStamp> {
@@ -102,38 +70,51 @@ impl Slice {
     }
 }
 
-fn place(found: Found) -> RecordLocation {
-    (found.path, found.line, found.dn)
+#[pyfunction]
+pub fn feed_slice(slice: Slice, fd: Descriptor, counters: &Counters) -> PyResult<(u64, bool)> {
+    let mut sink = CancellablePipe::new(fd.0, &counters.0);
+    counters.run(|counters| {
+        let counts = slices::feed(&slice.options(), &mut sink, slice.stamping(), counters)?;
+        Ok::<_, Error>((counts.entries, counts.root_met))
+    })
+}
+
+#[pyfunction]
+pub fn find_line(slice: Slice, line: u64, counters: &Counters) -> PyResult<Option<RecordLocation>> {
+    counters.run(|counters| {
+        let record = slices::find_line(&slice.options(), line, slice.stamping(), counters)?;
+        Ok::<_, Error>(record.map(location))
+    })
+}
+
+fn location(record: Found) -> RecordLocation {
+    (record.path, record.line, record.dn)
 }
 
 #[pyfunction]
 pub fn find_name(ldif: SlicedLdif, dn: &str, counters: &Counters) -> PyResult<Vec<RecordLocation>> {
     let SlicedLdif { paths, suffixes, .. } = ldif;
-    let found: Vec<_> = counters.run(|counters| slices::find_name(&paths, &suffixes, dn, counters))?;
-    Ok(found.into_iter().map(place).collect())
+    counters.run(|counters| {
+        let records = slices::find_name(&paths, &suffixes, dn, counters)?;
+        Ok::<_, Error>(records.into_iter().map(location).collect::<Vec<_>>())
+    })
 }
 
-record!(Merged from ::merge::Merged {
-    entries: u64,
-    bytes: u64,
-    pages: u64,
-    tables: BTreeMap<String, u64>,
-});
+argument!(
+    /// `loader.sinks.slapadd.MergeOptions`.
+    MergeOptions for ::merge::Options {
+        shared: u64,
+        map_size: u64,
+        #[pyo3(attribute("idlexp"))]
+        list_exponent: u32 = one_of(
+            Some(list_exponent).filter(|number| (1..32).contains(number)), &list_exponent.to_string(), "valid idlexp"
+        )?,
+        context: Option<String>,
+        jobs: usize,
+    }
+);
 
 #[pyfunction]
-pub fn merge(
-    paths: Vec<PathBuf>,
-    out_path: PathBuf,
-    counters: &Counters,
-    shared: u64,
-    map_size: u64,
-    idlexp: u32,
-    context: Option<String>,
-    jobs: usize,
-) -> PyResult<Merged> {
-    if !(1..32).contains(&idlexp) {
-        return Err(PyValueError::new_err("idlexp is 1 to 31"));
-    }
-    let options = Options { shared, map_size, list_exponent: idlexp, context, jobs };
-    counters.run(|counters| ::merge::merge(&paths, &out_path, &options, counters))
+pub fn merge(paths: Vec<PathBuf>, out_path: PathBuf, options: MergeOptions, counters: &Counters) -> PyResult<u64> {
+    counters.run(|counters| ::merge::merge(&paths, &out_path, &options.0, counters).map(|merged| merged.entries))
 }

@@ -1,4 +1,4 @@
-//! Calls that refresh a database, replay a log on it, rebuild its indexes, and convert its records for another release.
+//! Refreshes a database, replays a log on it, rebuilds its indexes, and converts its records for another release.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,11 +54,10 @@ pub fn refresh(
         jobs,
         rejects: scratch.join("rejects.ldif"),
         scratch,
-        // Entries that the provider sent are not checked.
+        // `check_schema` is off, because the provider has checked its entries.
         ..Options::default()
     };
-    let (known, allowed) = (database.parts(), allowed.0);
-    counters.run(|counters| ::refresh::refresh(&directory, known, &options, &sync, allowed, counters))
+    counters.run(|counters| ::refresh::refresh(&directory, database.parts(), &options, &sync, allowed.0, counters))
 }
 
 argument!(
@@ -87,10 +86,6 @@ record!(Gap from ::replay::Gap {
 
 record!(Replayed from ::replay::Replayed {
     applied: u64,
-    checked: u64,
-    contained: u64,
-    foreign: u64,
-    failed: u64,
     changed: u64,
     deleted: u64,
     last: String,
@@ -114,8 +109,7 @@ pub fn replay(
     options: ReplayOptions,
     counters: &Counters,
 ) -> PyResult<Replayed> {
-    let known = database.parts();
-    counters.run(|counters| ::replay::replay(&path, known, &log, &options.0, counters))
+    counters.run(|counters| ::replay::replay(&path, database.parts(), &log, &options.0, counters))
 }
 
 argument!(
@@ -142,8 +136,6 @@ pub fn logged(log: Vec<PathBuf>, query: LogQuery, counters: &Counters) -> PyResu
     counters.run(|counters| ::replay::query::query(&log, &query.0, counters))
 }
 
-record!(Reindexed from indexes::Reindexed { entries: u64, tables: BTreeMap<String, u64> });
-
 #[pyfunction]
 pub fn reindex(
     path: PathBuf,
@@ -151,9 +143,8 @@ pub fn reindex(
     attributes: Vec<String>,
     limits: Resources,
     counters: &Counters,
-) -> PyResult<Reindexed> {
-    let known = database.parts();
-    counters.run(|counters| indexes::reindex(&path, known, &attributes, &limits.0, counters))
+) -> PyResult<()> {
+    counters.run(|counters| indexes::reindex(&path, database.parts(), &attributes, &limits.0, counters).map(drop))
 }
 
 record!(Transferred from core::Transferred {
@@ -172,8 +163,7 @@ pub fn transfer(
     limits: Resources,
     counters: &Counters,
 ) -> PyResult<Transferred> {
-    let known = database.parts();
-    counters.run(|counters| core::transfer((&path, txn), &out, known, &limits.0, counters))
+    counters.run(|counters| core::transfer((&path, txn), &out, database.parts(), &limits.0, counters))
 }
 
 #[pyfunction]

@@ -1,4 +1,4 @@
-//! Python classes for the results of calls.
+//! Macros for the arguments and results of calls, and the results of `tree`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,12 +9,12 @@ use tree::Digest;
 
 use crate::gate::Counters;
 
-/// Declares a Python class with the fields of a result of the core. If a field has another type there, an expression
-/// converts it; the fields in `beside` are always computed by an expression.
+/// Declares a Python class with the fields of a result of the core. An expression converts a field whose type in the
+/// core differs. Expressions also compute the fields in `beside`, which the core's struct lacks.
 macro_rules! record {
     ($name:ident from $core:path {
         $($field:ident: $kind:ty $(= $value:expr)?),* $(,)?
-    } $(beside { $($more:ident: $of_more:ty = $made:expr),* $(,)? })?) => {
+    } $(beside { $($more:ident: $of_more:ty = $computed:expr),* $(,)? })?) => {
         #[pyo3::pyclass(frozen, get_all, module = "loader._native")]
         #[derive(Debug, Clone)]
         pub struct $name {
@@ -25,7 +25,7 @@ macro_rules! record {
         impl From<$core> for $name {
             fn from(core: $core) -> Self {
                 let $core { $($field,)* .. } = core;
-                $($(let $more = $made;)*)?
+                $($(let $more = $computed;)*)?
                 $($(let $field = $value;)?)*
                 Self { $($field,)* $($($more),*)? }
             }
@@ -34,8 +34,27 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// Declares an argument: a Python object with the fields of a struct of the core, which it becomes. If a field has
-/// another type there, an expression converts it. The core's other fields come from the expression after `and`.
+/// Declares a Python class that keeps a value of the core for its methods. Its fields are computed from the value.
+macro_rules! view {
+    ($name:ident of $core:ident: $kind:ty { $($field:ident: $of_field:ty = $value:expr),* $(,)? }) => {
+        #[pyo3::pyclass(frozen, module = "loader._native")]
+        pub struct $name {
+            $core: $kind,
+            $(#[pyo3(get)] $field: $of_field,)*
+        }
+
+        impl From<$kind> for $name {
+            fn from($core: $kind) -> Self {
+                $(let $field = $value;)*
+                Self { $core, $($field),* }
+            }
+        }
+    };
+}
+pub(crate) use view;
+
+/// Declares an argument: reads the attributes of a Python object into a struct of the core. An expression converts an
+/// attribute whose type in the core differs. The expression after `and` provides the struct's other fields.
 macro_rules! argument {
     ($(#[$meta:meta])* $name:ident for $core:path {
         $($(#[$of_field:meta])* $field:ident: $kind:ty $(= $value:expr)?),* $(,)?
@@ -74,8 +93,7 @@ record!(ScanResult from tree::Scan {
 });
 
 fn as_text(uses: tree::scan::FirstUses) -> FirstUses {
-    let text = |(path, line): (std::path::PathBuf, u64)| (path.to_string_lossy().into_owned(), line);
-    uses.into_iter().map(|(name, place)| (name, text(place))).collect()
+    uses.into_iter().map(|(name, (path, line))| (name, (path.to_string_lossy().into_owned(), line))).collect()
 }
 
 record!(Shard from tree::Shard { entries: u64, bytes: u64, checksum: String });
@@ -86,10 +104,10 @@ record!(Arrangement from tree::Arrangement {
     dropped: u64,
     checksum: String,
     files: Vec<(String, u64, String)> =
-        files.into_iter().map(|(name, all)| (name, all.entries, all.checksum.hex())).collect(),
+        files.into_iter().map(|(name, totals)| (name, totals.entries, totals.checksum.hex())).collect(),
     taken: Vec<(String, String)>,
     orphans: Vec<(String, String, String)> =
-        orphans.into_iter().map(|one| (one.parent, one.dn, one.uuid)).collect(),
+        orphans.into_iter().map(|orphan| (orphan.parent, orphan.dn, orphan.uuid)).collect(),
     renamed: Vec<String>,
 });
 
@@ -102,12 +120,12 @@ record!(Difference from tree::Difference {
     subtrees: Vec<Subtree> = subtrees.into_iter().map(subtree).collect(),
 });
 
-/// The subtree's name; number of entries and checksum on both sides; number of entries that differ.
+/// The DN of the subtree's root; number of entries and checksum on both sides; number of entries that differ.
 type Subtree = (Option<String>, (u64, String), (u64, String), u64);
 
-fn subtree(found: tree::Subtree) -> Subtree {
+fn subtree(subtree: tree::Subtree) -> Subtree {
     let side = |side: tree::fingerprint::Totals| (side.entries, side.checksum.hex());
-    (found.dn, side(found.left), side(found.right), found.changes)
+    (subtree.dn, side(subtree.left), side(subtree.right), subtree.changes)
 }
 
 #[pyclass(frozen, module = "loader._native")]

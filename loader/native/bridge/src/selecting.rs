@@ -1,4 +1,4 @@
-//! Calls that select the entries of a partial replica, and that check searches against the indexes of a database.
+//! Selects the entries of a partial replica, and finds the indexes that searches use or lack.
 
 use std::path::PathBuf;
 
@@ -19,6 +19,17 @@ pub struct Selection {
     read: ::select::Selection,
 }
 
+/// The fields of `loader.syncrepl.Syncrepl`.
+#[derive(FromPyObject)]
+struct Syncrepl {
+    searchbase: String,
+    scope: String,
+    filter: String,
+    attrs: Vec<String>,
+    exattrs: Vec<String>,
+    suffixmassage: Option<String>,
+}
+
 #[pymethods]
 impl Selection {
     #[new]
@@ -27,14 +38,12 @@ impl Selection {
         suffix: String,
         root_dn: Option<String>,
         last_mod: bool,
-        base: String,
-        scope: &str,
-        filter: Option<String>,
-        attrs: Vec<String>,
-        exattrs: Vec<String>,
-        massage: Option<String>,
+        syncrepl: Syncrepl,
+        evaluate: bool,
     ) -> PyResult<Self> {
-        let scope = one_of(Scope::from_name(scope), scope, "scope")?;
+        let Syncrepl { searchbase: base, scope, filter, attrs, exattrs, suffixmassage: massage } = syncrepl;
+        let scope = one_of(Scope::from_name(&scope), &scope, "scope")?;
+        let filter = evaluate.then_some(filter);
         let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, attrs, exattrs, massage };
         let read = ::select::Selection::read(&settings, schema.get().inner());
         Ok(Self { read: raised(read.with_code(Code::Unproven))?, schema })
@@ -70,8 +79,6 @@ record!(SearchGroup from Group {
     indexed: bool,
     used: Vec<(String, &'static str)>,
     lacking: Vec<(String, &'static str)>,
-    answered: u64,
-    entries: u64,
     seconds: f64,
 });
 
@@ -87,14 +94,13 @@ record!(SearchesFound from Found {
 #[pyfunction]
 pub fn searches(
     paths: Vec<PathBuf>,
-    schema: &Schema,
-    counters: &Counters,
     filters: bool,
-    suffix: String,
-    indexes: Vec<(String, Vec<String>)>,
-    substr: (usize, usize, usize),
+    schema: &Schema,
+    database: (String, Vec<(String, Vec<String>)>, (usize, usize, usize)),
+    counters: &Counters,
 ) -> PyResult<SearchesFound> {
     let kind = if filters { Kind::Filters } else { Kind::Log };
+    let (suffix, indexes, substr) = database;
     let setting = Setting { suffix, indexes, lengths: lengths(substr) };
     counters.run(|counters| read(&paths, kind, setting, schema.inner(), counters))
 }

@@ -4,20 +4,29 @@ use std::path::PathBuf;
 
 use ::learn::Source;
 use loadplan::{Action, FilterForm, Lines, Plan, PlanOptions};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 use synth::{Maker, Options, Problem, Task, Tree, compile, model, toml};
 
 use crate::error::raised;
 use crate::gate::{Counters, Descriptor, detached};
-use crate::results::{Shard, record};
+use crate::results::{Shard, record, view};
 
-/// A template, compiled for a seed, a suffix and a number of entries.
-#[pyclass(frozen, module = "loader._native")]
-pub struct Template {
+/// A template, and the tree that it describes for a seed, a suffix and a number of entries.
+struct Compiled {
     template: model::Template,
     tree: Tree,
 }
+
+view!(Template of compiled: Compiled {
+    entries: u64 = compiled.tree.entries(),
+    suffix: String = compiled.tree.suffix.clone(),
+    description: String = compiled.tree.description.clone(),
+    fingerprint: String = compiled.tree.fingerprint.clone(),
+    kinds: Vec<(String, u64, u64)> =
+        compiled.tree.kinds().iter().map(|kind| (kind.name.clone(), kind.start, kind.count)).collect(),
+});
 
 /// The fields of `loader.sources.dit.TreeSpec`.
 #[derive(FromPyObject)]
@@ -33,7 +42,7 @@ struct TreeSpec {
 
 /// The fields of `loader.sources.dit.PlanOptions`.
 #[derive(FromPyObject)]
-struct Planned<'py> {
+struct PlanSettings<'py> {
     operations: u64,
     mix: Bound<'py, PyMapping>,
     miss: f64,
@@ -52,42 +61,16 @@ impl Template {
         detached(|| {
             let template = toml::read(&path, converted, &lists)?;
             let tree = compile(&template, &options)?;
-            Ok::<_, Problem>(Self { template, tree })
+            Ok::<_, Problem>(Self::from(Compiled { template, tree }))
         })
     }
 
-    #[getter]
-    fn entries(&self) -> u64 {
-        self.tree.entries()
-    }
-
-    #[getter]
-    fn suffix(&self) -> &str {
-        &self.tree.suffix
-    }
-
-    #[getter]
-    fn description(&self) -> &str {
-        &self.tree.description
-    }
-
-    #[getter]
-    fn fingerprint(&self) -> &str {
-        &self.tree.fingerprint
-    }
-
-    #[getter]
-    fn kinds(&self) -> Vec<(&str, u64, u64)> {
-        self.tree.kinds().iter().map(|kind| (kind.name.as_str(), kind.start, kind.count)).collect()
-    }
-
     fn entry(&self, number: u64) -> PyResult<Vec<u8>> {
-        if number >= self.tree.entries() {
-            let reason = format!("there is no entry {number}");
-            return Err(pyo3::exceptions::PyIndexError::new_err(reason));
+        if number >= self.entries {
+            return Err(PyIndexError::new_err(format!("there is no entry {number}")));
         }
         let mut out = Vec::new();
-        Maker::new(&self.tree).entry(number, &mut out);
+        Maker::new(&self.compiled.tree).entry(number, &mut out);
         Ok(out)
     }
 
@@ -100,30 +83,27 @@ impl Template {
         counters: &Counters,
         compress: bool,
     ) -> PyResult<()> {
-        let task = Task { items: &self.tree, first, end, jobs };
+        let task = Task { items: &self.compiled.tree, first, end, jobs };
         counters.run(|counters| synth::to_descriptor(&task, fd.0, compress, counters))
     }
 
     fn shard(&self, path: PathBuf, first: u64, end: u64, jobs: usize, counters: &Counters) -> PyResult<Shard> {
-        let task = Task { items: &self.tree, first, end, jobs };
+        let task = Task { items: &self.compiled.tree, first, end, jobs };
         counters.run(|counters| synth::to_file(&task, &path, counters))
     }
 
-    fn plan(&self, options: Planned<'_>, fd: Descriptor, jobs: usize, counters: &Counters) -> PyResult<()> {
-        let ldif = options.ldif;
-        let mix: Vec<(String, u64)> = options.mix.items()?.extract()?;
-        let mix = mix.into_iter().map(|(name, share)| Ok((Action::named(&name)?, share)));
-        let looks = options.looks.into_iter().map(|(name, beginning, weight)| {
+    fn plan(&self, options: PlanSettings<'_>, fd: Descriptor, jobs: usize, counters: &Counters) -> PyResult<()> {
+        let PlanSettings { operations, mix, miss, skew, seed, looks, ldif } = options;
+        let mix: Vec<(String, u64)> = mix.items()?.extract()?;
+        let looks = looks.into_iter().map(|(name, beginning, weight)| {
             (name, if beginning { FilterForm::Beginning } else { FilterForm::Equality }, weight)
         });
-        let Planned { operations, miss, skew, seed, .. } = options;
-        let planned = mix.collect::<Result<_, String>>().and_then(|mix| {
-            let looks = looks.collect();
-            let options = PlanOptions { operations, mix, miss, skew, seed, looks };
-            Plan::new(&self.template, &self.tree, &options)
-        });
-        let usage = |message| Problem::asked(&self.template.path, message);
-        let plan = raised(planned.map_err(usage))?;
+        let looks = looks.collect();
+        let mix: Result<_, _> = mix.into_iter().map(|(name, share)| Ok((Action::named(&name)?, share))).collect();
+        let Compiled { template, tree } = &self.compiled;
+        let plan =
+            mix.and_then(|mix| Plan::new(template, tree, &PlanOptions { operations, mix, miss, skew, seed, looks }));
+        let plan = raised(plan.map_err(|message| Problem::asked(&template.path, message)))?;
         let lines = Lines { plan: &plan, ldif };
         let task = Task { items: &lines, first: 0, end: operations, jobs };
         counters.run(|counters| synth::to_descriptor(&task, fd.0, false, counters))

@@ -73,14 +73,6 @@ pub struct Gap {
 pub struct Replayed {
     /// Number of operations up to the moment.
     pub applied: u64,
-    /// Number of later operations, which were only checked.
-    pub checked: u64,
-    /// Number of operations that the database has already.
-    pub contained: u64,
-    /// Number of operations of other databases in the same log.
-    pub foreign: u64,
-    /// Number of failed and rolled-back operations.
-    pub failed: u64,
     pub changed: u64,
     pub deleted: u64,
     /// The CSN of the last operation that was applied, and the newest CSN for each server ID.
@@ -243,11 +235,9 @@ impl Selected {
                 all.done.log_end.clone_from(&operation.csn);
             }
             if operation.failed {
-                all.done.failed += 1;
                 return Ok(());
             }
             if all.reached.covers(operation.csn.as_bytes()) && !operation.is_set_back() {
-                all.done.contained += 1;
                 let own = server(&operation.csn);
                 if !all.done.overlaps.contains(&own) && model.place(&operation.dn)?.is_some() {
                     all.done.overlaps.insert(own);
@@ -463,7 +453,6 @@ impl Replay<'_, '_> {
             return Ok(false); // later operations may not fit, because a change was left out on purpose
         }
         if self.selected.rolled_back.contains(&position) {
-            self.done.failed += u64::from(!self.written);
             return Ok(true);
         }
         // A consumer stores contextCSN by an operation that often changes nothing else.
@@ -471,14 +460,12 @@ impl Replay<'_, '_> {
         let (context, changes): (Vec<_>, Vec<_>) = operation.changes.into_iter().partition(is_context);
         operation.changes = changes;
         let Some(place) = place else {
-            self.done.foreign += 1;
             return Ok(true);
         };
         for csn in context.iter().flat_map(|change| &change.values) {
             self.reach(&lossy(csn));
         }
         if !context.is_empty() && operation.changes.is_empty() {
-            self.done.foreign += 1;
             return Ok(true);
         }
         if self.options.skip.contains(&operation.start) && !self.selected.is_contained(&operation.csn) {
@@ -498,7 +485,6 @@ impl Replay<'_, '_> {
         };
         match outcome {
             Outcome::Contained => {
-                self.done.contained += 1;
                 self.done.overlaps.insert(server(&operation.csn));
                 self.reach(&operation.csn);
             }
@@ -518,7 +504,6 @@ impl Replay<'_, '_> {
 
     fn count(&mut self, operation: &Operation) {
         if self.written {
-            self.done.checked += 1;
             return;
         }
         self.done.applied += 1;

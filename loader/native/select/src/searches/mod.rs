@@ -55,9 +55,7 @@ pub struct Group {
     pub indexed: bool,
     pub used: Vec<IndexKind>,
     pub lacking: Vec<IndexKind>,
-    /// Number of searches whose result is in the log, and the totals of their entries and of their logged seconds.
-    pub answered: u64,
-    pub entries: u64,
+    /// Total etime of the searches whose result is in the log, in seconds.
     pub seconds: f64,
 }
 
@@ -144,12 +142,9 @@ impl Reader<'_> {
                     self.waiting.insert(operation, group);
                 }
             }
-            Some(Line::Result { operation, entries, seconds }) => {
+            Some(Line::Result { operation, seconds, .. }) => {
                 if let Some(group) = self.waiting.remove(&operation) {
-                    let group = &mut self.found.groups[group];
-                    group.answered += 1;
-                    group.entries += entries;
-                    group.seconds += seconds.unwrap_or(0.0);
+                    self.found.groups[group].seconds += seconds.unwrap_or(0.0);
                 }
             }
             None => {}
@@ -205,8 +200,6 @@ impl Reader<'_> {
             indexed,
             used: needs.used,
             lacking: needs.lacking,
-            answered: 0,
-            entries: 0,
             seconds: 0.0,
         });
         let number = self.found.groups.len() - 1;
