@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use backmdb::split::{SplitCounts, SplitTarget};
 use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck, VerifyMeans};
-use common::{Code, Error, WithCode};
+use common::{Code, Error, WithCode, lock};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use schema::{Definition, Kind};
@@ -14,7 +14,7 @@ use values::keys::Substrings;
 
 use crate::calls::Stamp;
 use crate::error::{one_of, raised};
-use crate::feed::{Feed, Live, LiveReader};
+use crate::feed::{Feed, Live};
 use crate::gate::{Counters, Descriptor};
 use crate::results::{argument, record};
 
@@ -267,18 +267,22 @@ pub fn build(
     let options = Options { memory, jobs, scratch, ..rules.0 };
     let sources = inputs.into_iter().map(Source::from).collect();
     let (schema, settings) = database.parts();
-    let reader = live.map(LiveReader::new);
+    let exception = Mutex::new(None);
+    let failed = |error: PyErr| {
+        *lock(&exception) = Some(error);
+        Error::new(Code::Cancelled, "reading entries again from the server failed")
+    };
+    let callbacks = live.as_ref().map(|live| {
+        let renamed = |uuids| live.renamed(uuids).map_err(failed);
+        (live.head.as_deref(), |orphans| live.reread(orphans).map_err(failed), renamed)
+    });
     let built = counters.run(|counters| {
-        let source = reader
-            .as_ref()
-            .map(|reader| (|orphans| reader.reread(orphans), |uuids| reader.renamed(uuids), reader.head()));
-        let live = source.as_ref().map(|(read_again, renamed, head)| LiveSource { head: *head, read_again, renamed });
+        let live = callbacks.as_ref().map(|(head, read_again, renamed)| LiveSource { head: *head, read_again, renamed });
         backmdb::build(sources, live, &out_path, schema, settings, &options, counters)
     });
-    match (built, reader.and_then(LiveReader::exception)) {
-        (Err(_), Some(raised)) => Err(raised),
-        (built, _) => built,
-    }
+    // The exception of a callback explains more than the error that it caused.
+    let exception = lock(&exception).take();
+    built.map_err(|error| exception.unwrap_or(error))
 }
 
 #[pyfunction]

@@ -1,4 +1,4 @@
-//! Calls that copy a data file: to a file, through a descriptor, or to Python in pieces.
+//! Copies a data file: to a file, through a descriptor, or to Python in blocks of pages.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -11,7 +11,6 @@ use lmdbfile::Reader;
 use lmdbfile::copy::{Image, ResumePoint, copy, receive, send};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::gate::{Counters, Descriptor, PATIENCE, detached};
 
@@ -70,7 +69,7 @@ pub fn clone_receive(fd: Descriptor, target: PathBuf, journal: PathBuf, counters
     counters.run(|counters| receive(&mut input, &target, &journal, &watch(counters)))
 }
 
-/// Counts bytes, and returns whether the call should continue.
+/// Returns a callback that counts copied bytes, and returns false once the call is cancelled.
 fn watch(counters: &common::Counters) -> impl Fn(u64) -> bool {
     move |bytes| {
         counters.add(0, bytes);
@@ -89,14 +88,6 @@ pub struct PageBlock(pub Buffer);
 impl PageBlock {
     fn __len__(&self) -> usize {
         self.0.len()
-    }
-
-    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0)
-    }
-
-    fn compressed(&self, level: i32) -> PyResult<Vec<u8>> {
-        detached(|| pagestore::compressed_piece(&self.0, level))
     }
 }
 
@@ -127,7 +118,7 @@ impl PageBlocks {
         }
     }
 
-    /// Tells the writer that no more pieces will be taken.
+    /// Makes the writer's next write fail, because no more pieces will be taken.
     fn close(&self) {
         *lock(&self.pieces) = None;
     }

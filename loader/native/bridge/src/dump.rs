@@ -1,6 +1,6 @@
-//! Calls that read the entries of a back-mdb database from its pages.
+//! Reads the entries of a back-mdb database from the pages of its data file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use common::lock;
 use dump::{SampleSize, ShardTarget, Source};
@@ -9,33 +9,19 @@ use pyo3::prelude::*;
 use crate::gate::{Counters, Descriptor};
 use crate::results::{EntryDigests, argument, record};
 
-/// A snapshot of a data file, and the base DN below which entries are read.
 #[pyclass(frozen, module = "loader._native")]
-pub struct Dump {
-    path: PathBuf,
-    txn: Option<u64>,
-    base: Option<String>,
-    after: u64,
-    jobs: usize,
-}
-
-impl Dump {
-    fn source(&self) -> Source<'_> {
-        let path: &Path = &self.path;
-        Source { path, txn: self.txn, base: self.base.as_deref(), after: self.after, jobs: self.jobs }
-    }
-}
+pub struct Dump(Source);
 
 #[pymethods]
 impl Dump {
     #[new]
     fn new(path: PathBuf, txn: Option<u64>, base: Option<String>, jobs: usize, after: u64) -> Self {
-        Self { path, txn, base, after, jobs }
+        Self(Source { path, txn, base, after, jobs })
     }
 
     fn export(&self, directory: PathBuf, ldif_format: LdifFormat, counters: &Counters) -> PyResult<Exported> {
-        let place = ShardTarget { directory, format: ldif_format.0 };
-        counters.run(|counters| dump::export(&self.source(), &place, counters))
+        let target = ShardTarget { directory, format: ldif_format.0 };
+        counters.run(|counters| dump::export(&self.0, &target, counters))
     }
 
     fn stream(
@@ -45,21 +31,20 @@ impl Dump {
         scratch: PathBuf,
         counters: &Counters,
     ) -> PyResult<Exported> {
-        let format = ldif_format.0;
-        counters.run(|counters| dump::stream(&self.source(), fd.0, format, &scratch, counters))
+        counters.run(|counters| dump::stream(&self.0, fd.0, ldif_format.0, &scratch, counters))
     }
 
     fn digest(&self, tree: &EntryDigests, counters: &Counters) -> PyResult<()> {
-        counters.run(|counters| dump::digest(&self.source(), &mut lock(&tree.digest), counters))
+        counters.run(|counters| dump::digest(&self.0, &mut lock(&tree.digest), counters))
     }
 
     fn sample(&self, counters: &Counters, least: u64, share: f64, most: u64) -> PyResult<Sample> {
         let size = SampleSize { least, share, most };
-        counters.run(|counters| dump::sample(&self.source(), size, counters))
+        counters.run(|counters| dump::sample(&self.0, size, counters))
     }
 
     fn pick(&self, names: Vec<String>, counters: &Counters) -> PyResult<Vec<u8>> {
-        counters.run(|counters| dump::pick(&self.source(), &names, counters))
+        counters.run(|counters| dump::pick(&self.0, &names, counters))
     }
 }
 
@@ -82,6 +67,6 @@ record!(Exported from dump::Exported {
     ranges: usize,
 });
 
-fn file(one: dump::Finished) -> (String, String, u64, String) {
-    (one.name, one.sum, one.tally.entries, one.tally.checksum.hex())
+fn file(file: dump::Finished) -> (String, String, u64, String) {
+    (file.name, file.sum, file.tally.entries, file.tally.checksum.hex())
 }

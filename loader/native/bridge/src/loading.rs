@@ -1,4 +1,4 @@
-//! The call that adds entries from LDIF to a running server.
+//! Adds entries from LDIF to a running server.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,7 @@ use pyo3::prelude::*;
 
 use crate::building::{Rejection, reported};
 use crate::error::one_of;
-use crate::gate::Counters;
-use crate::gate::Descriptor;
+use crate::gate::{Counters, Descriptor};
 use crate::results::{argument, record};
 use crate::wire::{Link, seconds};
 
@@ -28,7 +27,7 @@ record!(Loaded from load::Loaded {
     largest: usize,
 } beside {
     rejected: usize = rejections.len(),
-    orphans: bool = rejections.iter().all(|one| one.orphan),
+    orphans: bool = rejections.iter().all(|rejection| rejection.orphan),
 });
 
 argument!(

@@ -77,8 +77,8 @@ fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> boo
 }
 
 /// Returns the entries with these DNs as LDIF; DNs without an entry are skipped.
-pub fn pick(source: &Source<'_>, names: &[String], counters: &Counters) -> Result<Vec<u8>> {
-    let snapshot = open(source.path, source.txn)?;
+pub fn pick(source: &Source, names: &[String], counters: &Counters) -> Result<Vec<u8>> {
+    let snapshot = open(&source.path, source.txn)?;
     let tables = Tables::of(&snapshot)?;
     let mut text = Vec::new();
     for name in names {

@@ -18,8 +18,8 @@ const MOST: usize = 10_000;
 const BATCH: usize = 1024;
 
 /// Adds every entry of `source` to `digest`.
-pub fn digest(source: &Source<'_>, digest: &mut Digest, counters: &Counters) -> Result<()> {
-    let snapshot = open(source.path, source.txn)?;
+pub fn digest(source: &Source, digest: &mut Digest, counters: &Counters) -> Result<()> {
+    let snapshot = open(&source.path, source.txn)?;
     let base = source.base_id(&Tables::of(&snapshot)?)?;
     let (ignore, jobs) = (&digest.ignored().clone(), source.jobs);
     let (after, piece, most) = (source.after, PIECE, MOST);

@@ -72,8 +72,8 @@ pub struct Exported {
 
 /// Writes all entries of `source` to files in the directory of `place`, which must be empty; parents come before
 /// children. The files are synced, and depend on nothing but the contents of the database.
-pub fn export(source: &Source<'_>, place: &ShardTarget, counters: &Counters) -> Result<Exported> {
-    let snapshot = open(source.path, source.txn)?;
+pub fn export(source: &Source, place: &ShardTarget, counters: &Counters) -> Result<Exported> {
+    let snapshot = open(&source.path, source.txn)?;
     let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
     let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
     let after = source.after;
@@ -95,8 +95,8 @@ struct ExportHead {
 }
 
 impl ExportHead {
-    fn find(tables: &Tables<'_>, source: &Source<'_>) -> Result<Self> {
-        let base = source.base.map(|base| base::find(tables, base)).transpose()?;
+    fn find(tables: &Tables<'_>, source: &Source) -> Result<Self> {
+        let base = source.base.as_deref().map(|base| base::find(tables, base)).transpose()?;
         let suffixes = base::suffixes(tables)?;
         let rooted = tables.id2e.get(&0u64.to_ne_bytes())?.is_some();
         let root = Found { id: 0, dn: Vec::new() };
@@ -378,7 +378,7 @@ impl HeldBackEntries {
 /// Writes all entries of `source` to `fd`: the same records in the same order as [`export`]. Held-back entries beyond
 /// the memory limit go to a temporary file in the directory `scratch`.
 pub fn stream(
-    source: &Source<'_>,
+    source: &Source,
     fd: OwnedFd,
     format: LdifFormat,
     scratch: &Path,
@@ -400,13 +400,13 @@ pub fn stream(
 }
 
 fn write(
-    source: &Source<'_>,
+    source: &Source,
     out: &mut StreamWriter<'_>,
     format: LdifFormat,
     late: &HeldBackEntries,
     counters: &Counters,
 ) -> Result<Exported> {
-    let snapshot = open(source.path, source.txn)?;
+    let snapshot = open(&source.path, source.txn)?;
     let root = ExportHead::find(&Tables::of(&snapshot)?, source)?;
     let (jobs, base, ignore) = (source.jobs, root.id, &Names::default());
     let after = source.after;

@@ -21,7 +21,7 @@ mod tables;
 mod tests;
 mod walk;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 pub use base::pick;
 pub use common::{Code, Error, Result};
@@ -31,24 +31,24 @@ pub use export::{Exported, Finished, LdifFormat, ShardTarget, export, stream};
 pub use sample::{Sample, SampleSize, sample};
 
 /// The database to read, and the subtree to read from it.
-#[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
+#[derive(Debug, Clone)]
+pub struct Source {
     /// The data file.
-    pub path: &'a Path,
+    pub path: PathBuf,
     /// The transaction for which the caller has a slot in LMDB's reader table, so that its pages are not reused while
     /// they are read. `None` means that no process writes to the database.
     pub txn: Option<u64>,
     /// DN of the subtree to read; `None` reads all entries.
-    pub base: Option<&'a str>,
+    pub base: Option<String>,
     /// Entries with this ID or a lower one are not read; 0 reads all entries.
     pub after: u64,
     /// Number of worker threads.
     pub jobs: usize,
 }
 
-impl Source<'_> {
+impl Source {
     /// Returns the ID of the base, or 0 if there is no base.
     fn base_id(&self, tables: &tables::Tables<'_>) -> Result<u64> {
-        self.base.map_or(Ok(0), |dn| Ok(base::find(tables, dn)?.id))
+        self.base.as_deref().map_or(Ok(0), |dn| Ok(base::find(tables, dn)?.id))
     }
 }

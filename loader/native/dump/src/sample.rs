@@ -32,8 +32,8 @@ pub struct Sample {
 
 /// Returns about as many entries as `size` says, or all entries if there are fewer than twice as many. All entries are
 /// equally likely to be in the sample.
-pub fn sample(source: &Source<'_>, size: SampleSize, counters: &Counters) -> Result<Sample> {
-    let snapshot = open(source.path, source.txn)?;
+pub fn sample(source: &Source, size: SampleSize, counters: &Counters) -> Result<Sample> {
+    let snapshot = open(&source.path, source.txn)?;
     let tables = Tables::of(&snapshot)?;
     let base = source.base_id(&tables)?;
     let descriptions = Descriptions::read(&tables.ad2i, &Names::default())?;

@@ -24,7 +24,7 @@ fn built(text: &str) -> Build {
 /// Exports the subtree of `base` with `jobs` workers. Returns the report, and the text of all files in order.
 fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, String)> {
     let path = build.path("data.mdb");
-    let source = Source { path: &path, txn: None, base, after: 0, jobs };
+    let source = Source { path, txn: None, base: base.map(str::to_owned), after: 0, jobs };
     let directory = build.path("out");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
@@ -79,7 +79,7 @@ fn entries_are_ordered_by_id_with_any_number_of_workers() {
 
 fn sampled(build: &Build, least: u64, share: f64, most: u64) -> (Option<usize>, u64, String) {
     let path = build.path("data.mdb");
-    let source = Source { path: &path, txn: None, base: None, after: 0, jobs: 1 };
+    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 1 };
     let size = SampleSize { least, share, most };
     let sample = crate::sample(&source, size, &Counters::default()).unwrap();
     (sample.windows, sample.records, String::from_utf8(sample.text).unwrap())
@@ -147,7 +147,7 @@ fn a_stream_and_a_digest_agree_with_the_files() {
     let build = with_late_parent();
     let (report, text) = export(&build, None, 2).unwrap();
     let path = build.path("data.mdb");
-    let source = Source { path: &path, txn: None, base: None, after: 0, jobs: 3 };
+    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 3 };
     let out = File::create(build.path("stream.ldif")).unwrap();
     let streamed =
         crate::stream(&source, out.into(), LdifFormat::default(), &build.path(""), &Counters::default()).unwrap();
@@ -198,7 +198,7 @@ fn a_missing_base_is_refused() {
 fn pick_returns_existing_entries_and_skips_missing_ones() {
     let build = small();
     let path = build.path("data.mdb");
-    let source = Source { path: &path, txn: None, base: None, after: 0, jobs: 1 };
+    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 1 };
     let names = ["ou=AA,dc=example,dc=com", "ou=c,dc=example,dc=com", "ou=a,dc=example,dc=com"];
     let picked = crate::pick(&source, &names.map(String::from), &Counters::default()).unwrap();
     let picked = String::from_utf8(picked).unwrap();
@@ -313,7 +313,7 @@ fn entries_up_to_an_id_are_left_out() {
     let (path, all) = (build.path("data.mdb"), text(&build));
     fs::remove_dir_all(build.path("out")).unwrap();
     for (after, jobs) in [(1, 3), (2000, 1), (2999, 4), (3001, 2)] {
-        let source = Source { path: &path, txn: None, base: None, after, jobs };
+        let source = Source { path: path.clone(), txn: None, base: None, after, jobs };
         fs::create_dir(build.path("out")).unwrap();
         let place = ShardTarget { directory: build.path("out"), format: LdifFormat::default() };
         let report = crate::export(&source, &place, &Counters::default()).unwrap();
@@ -328,7 +328,7 @@ fn entries_up_to_an_id_are_left_out() {
 fn a_cancelled_export_reports_cancelled() {
     let build = small();
     let path = build.path("data.mdb");
-    let source = Source { path: &path, txn: None, base: None, after: 0, jobs: 4 };
+    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 4 };
     fs::create_dir(build.path("out")).unwrap();
     let place = ShardTarget { directory: build.path("out"), format: LdifFormat::default() };
     let counters = Counters::default();

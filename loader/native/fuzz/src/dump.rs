@@ -23,7 +23,7 @@ pub fn run(data: &[u8]) {
     let (path, out) = (directory.path().join("data.mdb"), directory.path().join("out"));
     std::fs::write(&path, bytes).expect("a file");
     std::fs::create_dir(&out).expect("a directory");
-    let source = Source { path: &path, txn: None, base: None, after: 0, jobs: 2 };
+    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 2 };
     let place = ShardTarget { directory: out.clone(), format: LdifFormat::default() };
     match dump::export(&source, &place, &Counters::default()) {
         Ok(report) => check(&source, &report, &out),
