@@ -187,7 +187,7 @@ def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator
     half of the sorting memory, because a comparison has two digests. A larger digest also uses files in $TMPDIR."""
     memory = defaults.sorting_memory() // 2
     with with_counters(meter, origin) as counters:
-        yield _native.tree(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
+        yield _native.EntryDigests(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:

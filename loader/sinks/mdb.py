@@ -104,7 +104,7 @@ def schema(
 ) -> Schema:
     """Compiles a schema, with flags as in `loader.backmdb.Effects`. Raises NotProven for a bad definition."""
     try:
-        return _native.schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
+        return Schema(definitions, options, dynamic_objects=dynamic_objects, password_policy=password_policy)
     except _native.NativeError as error:
         raise NotProven(reason=f"schema: {error}") from error
 

@@ -144,8 +144,8 @@ def _failure(child: Child, target: Target, find: FindRecord) -> LoaderError:
 
 
 class MergeOptions(Struct, frozen=True):
-    """`shared` is the number of shared entries. The entry of the suffix `context` gets a contextCSN, as with slapadd -w.
-    `jobs` threads read the files."""
+    """`shared` is the number of shared entries. The entry of the suffix `context` gets a contextCSN, as with slapadd
+    -w. `jobs` threads read the files."""
 
     shared: int
     map_size: int  # bytes

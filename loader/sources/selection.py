@@ -48,9 +48,7 @@ def select(
     """Writes the selected entries of `paths` to `entries`, and glue entries to `glue`, and syncs both files. The suffix
     entry gets `context_csns`."""
     with with_counters(meter) as counters:
-        return _native.select(
-            [str(path) for path in paths], str(entries), str(glue), chosen, list(context_csns), counters
-        )
+        return chosen.select(paths, entries, glue, context_csns, counters)
 
 
 # --- searches --------------------------------------------------------------------------------------------------------

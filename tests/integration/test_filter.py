@@ -114,7 +114,7 @@ def selection(known: _native.Schema, where: str) -> _native.Selection:
 
 def selected(known: _native.Schema, where: str, source: Path, scratch: Path) -> set[str]:
     out = scratch / "out.ldif"
-    _native.select([source], out, scratch / "glue.ldif", selection(known, where), [], _native.Counters())
+    selection(known, where).select([source], out, scratch / "glue.ldif", [], _native.Counters())
     return names(out.read_text())
 
 

@@ -130,7 +130,7 @@ def test_the_same_input_gives_the_same_bytes_and_their_checksum(put, user, arran
     (tmp_path / "out").rename(tmp_path / "before")
     done = arrange(path, csns=["new"], compress=True)
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == first
-    tree = _native.tree([], counters)
+    tree = _native.EntryDigests([], counters)
     for name in first:
         tree.add_path(tmp_path / "out" / name)
     assert (tree.checksum, tree.entries) == (done.checksum, done.entries)

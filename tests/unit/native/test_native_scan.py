@@ -135,5 +135,5 @@ def test_a_tree_refuses_cut_files_too(put, counters):
     path = put("a.ldif", "dn: dc=x\ndc: x", "dn: cn=a,dc=x")
     cut(path, path.stat().st_size - 1)
     with pytest.raises(_native.NativeError) as caught:
-        _native.tree([], counters).add_path(path)
+        _native.EntryDigests([], counters).add_path(path)
     assert caught.value.code == "ldif.truncated"

@@ -10,7 +10,7 @@ from loader import _native
 @pytest.fixture
 def tree(counters):
     def read(*paths, ignore=()):
-        found = _native.tree(ignore, counters)
+        found = _native.EntryDigests(ignore, counters)
         for path in paths:
             found.add_path(path)
         return found

@@ -67,7 +67,7 @@ def look(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _na
 def digest(
     channel: _native.Channel, counters: _native.Counters, where: str = "(objectClass=*)"
 ) -> _native.EntryDigests:
-    tree = _native.tree([], counters)
+    tree = _native.EntryDigests([], counters)
     channel.digest(search(where), tree)
     return tree
 
@@ -178,7 +178,7 @@ def test_a_message_of_more_than_256_mib_is_refused_before_it_comes() -> None:
         pytest.raises(NotLdap, match="a message of"),
         reading(Connection(server.uri), Meter("read")) as reader,
     ):
-        reader.digest(Search("o=x"), _native.tree([], reader.counters))
+        reader.digest(Search("o=x"), _native.EntryDigests([], reader.counters))
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_while_a_search_runs_its_password_is_nowhere_to_be_seen(password_file: P
 
 def _read(connection: Connection, meter: Meter) -> None:
     with reading(connection, meter) as reader:
-        reader.digest(Search("o=x"), _native.tree([], reader.counters))
+        reader.digest(Search("o=x"), _native.EntryDigests([], reader.counters))
 
 
 def _seen_in_proc(secret: bytes) -> list[Path]:

@@ -87,7 +87,7 @@ def by_session(connection: Connection, base: str = SUFFIX) -> None:
 
 def by_search(connection: Connection, base: str = SUFFIX) -> None:
     with reading(connection, Meter("search")) as reader:
-        reader.digest(Search(base), _native.tree([], reader.counters))
+        reader.digest(Search(base), _native.EntryDigests([], reader.counters))
 
 
 Way = Callable[..., None]

@@ -19,13 +19,7 @@ use crate::gate::{Counters, Descriptor};
 use crate::results::{argument, record};
 
 #[pyclass(frozen, module = "loader._native")]
-pub struct Schema(schema::Schema);
-
-impl Schema {
-    pub fn inner(&self) -> &schema::Schema {
-        &self.0
-    }
-}
+pub struct Schema(pub schema::Schema);
 
 /// Maps the name of each attribute type to the result of `rule`, unless `rule` returns `None`.
 fn rules_by_name<'a>(
@@ -39,6 +33,18 @@ type SchemaFact = (&'static str, String, Vec<String>, bool, String, String);
 
 #[pymethods]
 impl Schema {
+    #[new]
+    fn new(
+        definitions: Vec<(String, String, bool)>,
+        options: Vec<String>,
+        dynamic_objects: bool,
+        password_policy: bool,
+    ) -> PyResult<Self> {
+        let definitions: Vec<Definition> = definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
+        let settings = schema::Settings { attribute_options: options, dynamic_objects, password_policy };
+        raised(schema::Schema::read(&definitions, settings).with_code(Code::Schema)).map(Self)
+    }
+
     fn foreign(&self) -> HashMap<String, String> {
         rules_by_name(self.0.attributes(), schema::AttributeType::of_other_module)
     }
@@ -65,19 +71,6 @@ impl Schema {
         let named = descriptions.iter().filter_map(|text| self.0.attribute(base(text).as_bytes()));
         rules_by_name(named.map(|id| self.0.get(id)), schema::AttributeType::unsupported_rule)
     }
-}
-
-#[pyfunction]
-#[pyo3(name = "schema")]
-pub fn read_schema(
-    definitions: Vec<(String, String, bool)>,
-    options: Vec<String>,
-    dynamic_objects: bool,
-    password_policy: bool,
-) -> PyResult<Schema> {
-    let definitions: Vec<Definition> = definitions.into_iter().map(definition).collect::<PyResult<_>>()?;
-    let settings = schema::Settings { attribute_options: options, dynamic_objects, password_policy };
-    raised(schema::Schema::read(&definitions, settings).with_code(Code::Schema)).map(Schema)
 }
 
 fn definition((kind, text, builtin): (String, String, bool)) -> PyResult<Definition> {
@@ -184,10 +177,6 @@ argument!(
         page_size: u32,
     } and Settings::default()
 );
-
-pub fn lengths((min, max, any): (usize, usize, usize)) -> Substrings {
-    Substrings { min, max, any }
-}
 
 #[pymethods]
 impl Database {
@@ -315,6 +304,10 @@ pub fn split(
         let counts = backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, counters)?;
         Ok::<_, Error>(counts.into_iter().map(SplitResult::from).collect::<Vec<_>>())
     })
+}
+
+pub fn lengths((min, max, any): (usize, usize, usize)) -> Substrings {
+    Substrings { min, max, any }
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {

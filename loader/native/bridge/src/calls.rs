@@ -1,4 +1,4 @@
-//! The functions of the module: each converts its arguments, calls the core once, and converts the result.
+//! Compares DNs, and reads, checks and rewrites LDIF.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
@@ -10,17 +10,16 @@ use ldif::{Field, Input};
 use pyo3::prelude::*;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
-use tree::{Digest, Names};
+use tree::Names;
 
 use crate::gate::{Counters, Descriptor};
-use crate::results::{Arrangement, EntryDigests, ScanResult, Shard, argument};
+use crate::results::{Arrangement, ScanResult, Shard, argument};
 
 #[pyfunction]
 pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Returns `None` if the text is not a DN.
 #[pyfunction]
 pub fn dn_key(text: &[u8]) -> Option<Vec<u8>> {
     schema::dn_key(text).ok()
@@ -52,24 +51,23 @@ pub fn records(
             Text::Descriptor(Descriptor(fd)) => Input::from_fd(fd, counters)?,
             Text::Bytes(bytes) => Input::from_reader(Cursor::new(bytes)),
         };
-        let (mut found, mut enough) = (Vec::new(), false);
-        let walked = each_record(input, counters, |record| {
+        let (mut entries, mut enough) = (Vec::new(), false);
+        let end = each_record(input, counters, |record| {
             let entry = record.entry()?;
-            if keys.as_mut().is_none_or(|keys| is_among(&entry.dn, keys)) {
+            // A key is removed, because only the first record with a DN counts.
+            let mut is_first = |keys: &mut HashSet<_>| schema::dn_key(&entry.dn).is_ok_and(|key| keys.remove(&key));
+            if keys.as_mut().is_none_or(&mut is_first) {
                 let name = String::from_utf8_lossy(&entry.dn).into_owned();
-                found.push((name, entry.fields.map(attribute).collect::<common::Result<_>>()?));
-                enough = found.len() == most;
+                entries.push((name, entry.fields.map(attribute).collect::<common::Result<_>>()?));
+                enough = entries.len() == most;
             }
             if enough { Err(Error::new(Code::Cancelled, "enough was read")) } else { Ok(()) }
         });
-        walked.map_or_else(|error| if enough { Ok(()) } else { Err(error) }, |_| Ok(()))?;
-        Ok::<_, Error>(found)
+        match end {
+            Err(error) if !enough => Err(error),
+            _ => Ok(entries),
+        }
     })
-}
-
-/// Returns whether `keys` contains the key of the DN, and removes it: only the first record with a DN counts.
-fn is_among(dn: &[u8], keys: &mut HashSet<Vec<u8>>) -> bool {
-    schema::dn_key(dn).is_ok_and(|key| keys.remove(&key))
 }
 
 fn attribute(field: common::Result<Field<'_>>) -> common::Result<(String, Vec<u8>)> {
@@ -128,11 +126,4 @@ pub fn join(
     let mut sink = CancellablePipe::new(fd.0, &counters.0);
     let aliases = Aliases::new(aliases);
     counters.run(|counters| tree::join(&paths, &mut sink, stamp, &aliases, counters))
-}
-
-#[pyfunction(name = "tree")]
-#[pyo3(signature = (ignore, counters, *, memory = usize::MAX, scratch = None))]
-pub fn new_tree(ignore: Vec<String>, counters: &Counters, memory: usize, scratch: Option<PathBuf>) -> EntryDigests {
-    let scratch = scratch.unwrap_or_else(std::env::temp_dir);
-    EntryDigests::new(Digest::within(memory, &scratch, Names::new(ignore), &counters.0), counters)
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 
 use common::{CancellablePipe, lock};
 use disk::{Buffer, PieceWriter};
@@ -109,8 +108,12 @@ impl PageBlocks {
     }
 
     fn take(&self, py: Python<'_>) -> PyResult<Option<PageBlock>> {
+        let next = || {
+            let pieces = lock(&self.pieces);
+            pieces.as_ref().ok_or(RecvTimeoutError::Disconnected)?.recv_timeout(PATIENCE)
+        };
         loop {
-            match py.detach(|| self.next(PATIENCE)) {
+            match py.detach(next) {
                 Ok(piece) => return Ok(Some(PageBlock(piece))),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
@@ -121,13 +124,6 @@ impl PageBlocks {
     /// Makes the writer's next write fail, because no more pieces will be taken.
     fn close(&self) {
         *lock(&self.pieces) = None;
-    }
-}
-
-impl PageBlocks {
-    fn next(&self, patience: Duration) -> Result<Buffer, RecvTimeoutError> {
-        let pieces = lock(&self.pieces);
-        pieces.as_ref().ok_or(RecvTimeoutError::Disconnected)?.recv_timeout(patience)
     }
 }
 

@@ -29,8 +29,8 @@ mod _native {
     #[pymodule_export]
     use super::{
         auditing::{AuditReport, IndexCost, IndexCosts, audit, index_costs, shared_uuids},
-        building::{Built, Database, Rejection, Schema, SplitResult, build, read_schema, split, verify},
-        calls::{arrange, dn_key, dn_parent, join, new_tree, parents_first, records, scan, shard, version},
+        building::{Built, Database, Rejection, Schema, SplitResult, build, split, verify},
+        calls::{arrange, dn_key, dn_parent, join, parents_first, records, scan, shard, version},
         cloning::{PageBlock, PageBlocks, Seen},
         cloning::{clone_compact, clone_plain, clone_receive, clone_send, compact_in_pieces},
         contents::{Contents, MetaPage, TableRecord, entry_with, new_entry},
@@ -44,7 +44,7 @@ mod _native {
         refreshing::{FoundChanges, Gap, Replayed, Transferred},
         refreshing::{logged, records_checksum, refresh, reindex, replay, transfer},
         results::{Arrangement, Difference, EntryDigests, ScanResult, Shard},
-        selecting::{SearchGroup, SearchesFound, Selected, Selection, searches, select},
+        selecting::{SearchGroup, SearchesFound, Selected, Selection, searches},
         synth::{LearnResult, Template, learn},
         wire::{Channel, Part, Synced},
     };

@@ -1,11 +1,12 @@
 //! Macros for the arguments and results of calls, and the results of `tree`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use common::lock;
 use pyo3::prelude::*;
-use tree::Digest;
+use tree::{Digest, Names};
 
 use crate::gate::Counters;
 
@@ -135,10 +136,6 @@ pub struct EntryDigests {
 }
 
 impl EntryDigests {
-    pub fn new(digest: Digest, counters: &Counters) -> Self {
-        Self { digest: Mutex::new(digest), counters: counters.clone() }
-    }
-
     /// Locks the digest without the interpreter lock, because another thread may hold it while it adds entries.
     fn with<T: Send>(&self, act: impl FnOnce(&mut Digest) -> T + Send) -> T {
         Python::attach(|py| py.detach(|| act(&mut lock(&self.digest))))
@@ -147,7 +144,14 @@ impl EntryDigests {
 
 #[pymethods]
 impl EntryDigests {
-    fn add_path(&self, path: std::path::PathBuf) -> PyResult<()> {
+    #[new]
+    #[pyo3(signature = (ignore, counters, *, memory = usize::MAX, scratch = std::env::temp_dir()))]
+    fn new(ignore: Vec<String>, counters: &Counters, memory: usize, scratch: PathBuf) -> Self {
+        let digest = Mutex::new(Digest::within(memory, &scratch, Names::new(ignore), &counters.0));
+        Self { digest, counters: counters.clone() }
+    }
+
+    fn add_path(&self, path: PathBuf) -> PyResult<()> {
         self.counters.run(|counters| lock(&self.digest).add_path(&path, counters))
     }
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ::select::Settings;
-use ::select::searches::{Found, Group, Kind, Setting, read};
+use select::searches::{Found, Group, Kind, Setting, read};
+use select::{Settings, select};
 use common::{Code, Scope, WithCode};
 use pyo3::prelude::*;
 
@@ -16,7 +16,7 @@ use crate::results::record;
 #[pyclass(frozen, module = "loader._native")]
 pub struct Selection {
     schema: Py<Schema>,
-    read: ::select::Selection,
+    read: select::Selection,
 }
 
 /// The fields of `loader.syncrepl.Syncrepl`.
@@ -45,8 +45,20 @@ impl Selection {
         let scope = one_of(Scope::from_name(&scope), &scope, "scope")?;
         let filter = evaluate.then_some(filter);
         let settings = Settings { suffix, root_dn, last_mod, base, scope, filter, attrs, exattrs, massage };
-        let read = ::select::Selection::read(&settings, schema.get().inner());
+        let read = select::Selection::read(&settings, &schema.get().0);
         Ok(Self { read: raised(read.with_code(Code::Unproven))?, schema })
+    }
+
+    fn select(
+        &self,
+        paths: Vec<PathBuf>,
+        entries: PathBuf,
+        glue: PathBuf,
+        context_csns: Vec<String>,
+        counters: &Counters,
+    ) -> PyResult<Selected> {
+        let schema = &self.schema.get().0;
+        counters.run(|counters| select(&paths, &entries, &glue, &self.read, schema, &context_csns, counters))
     }
 
     fn request(&self) -> Vec<String> {
@@ -54,24 +66,11 @@ impl Selection {
     }
 
     fn left_out(&self) -> Vec<String> {
-        self.read.attributes.left_out(self.schema.get().inner())
+        self.read.attributes.left_out(&self.schema.get().0)
     }
 }
 
-record!(Selected from ::select::Selected { read: u64, kept: u64, glue: u64 });
-
-#[pyfunction]
-pub fn select(
-    paths: Vec<PathBuf>,
-    entries: PathBuf,
-    glue: PathBuf,
-    selection: &Selection,
-    context_csns: Vec<String>,
-    counters: &Counters,
-) -> PyResult<Selected> {
-    let (schema, read) = (selection.schema.get().inner(), &selection.read);
-    counters.run(|counters| ::select::select(&paths, &entries, &glue, read, schema, &context_csns, counters))
-}
+record!(Selected from select::Selected { read: u64, kept: u64, glue: u64 });
 
 record!(SearchGroup from Group {
     filter: String,
@@ -102,5 +101,5 @@ pub fn searches(
     let kind = if filters { Kind::Filters } else { Kind::Log };
     let (suffix, indexes, substr) = database;
     let setting = Setting { suffix, indexes, lengths: lengths(substr) };
-    counters.run(|counters| read(&paths, kind, setting, schema.inner(), counters))
+    counters.run(|counters| read(&paths, kind, setting, &schema.0, counters))
 }

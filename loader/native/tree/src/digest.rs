@@ -222,8 +222,7 @@ impl Collector {
     }
 }
 
-/// An entry directly below the base, with all its subordinates. The subtree without a DN has the base itself and the
-/// leaves directly below it.
+/// The entries below a child of the base; `dn` is the child's. The subtree without a DN has the base and its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subtree {
     pub dn: Option<String>,
