@@ -4,6 +4,7 @@ Inputs compressed by zstd or gzip are recognised by their content. An output is 
 .zst or .zst.partial. Outputs have mode 0600, and are synced when the call returns; after an error, a partial output
 remains. `Counters.cancel()` ends a call soon, with the code "cancelled"; Ctrl-C ends it, too. File descriptors are
 duplicated, so the caller closes its own. Results are read-only. Objects of other modules are read by their attributes.
+Functions without a docstring are described where `loader` calls them.
 
 Two DNs are equal if they differ only in ASCII case, in spaces around `,` `=` `+`, in escaping (RFC 4514), or in the
 order of a multi-valued RDN. No schema is used for this.
@@ -128,21 +129,13 @@ def dn_parent(text: bytes) -> bytes:
 
 def records(
     text: bytes | int, keys: set[bytes] | None, most: int, counters: Counters
-) -> list[tuple[str, list[tuple[str, bytes]]]]:
-    """Returns DN and attributes of at most `most` records, in order. `text`: LDIF, or a file descriptor. With `keys`,
-    returns only the first record of each key (see `dn_key`)."""
-
-def scan(paths: Sequence[_Path], counters: Counters) -> ScanResult:
-    """Decodes every base64 value. Raises ldif.truncated if a file looks truncated."""
-
+) -> list[tuple[str, list[tuple[str, bytes]]]]: ...
+def scan(paths: Sequence[_Path], counters: Counters) -> ScanResult: ...
 def shard(fd: int, out_path: _Path, drop: Sequence[str], counters: Counters) -> Shard:
     """Copies records without the attributes `drop`, which match in any case, with any options. Groups the values of an
     attribute. Omits `version:`, `changetype: add`, and comments between records. Keeps all other bytes."""
 
-def parents_first(fd: int, out_path: _Path, scratch: _Path, counters: Counters) -> None:
-    """Copies records sorted by depth, in their order within a depth. Records beyond 32 MiB go to an unnamed file in
-    `scratch`."""
-
+def parents_first(fd: int, out_path: _Path, scratch: _Path, counters: Counters) -> None: ...
 def arrange(task: ArrangeTask, out_dir: _Path, counters: Counters) -> Arrangement:
     """Writes files into `out_dir` (new or empty) that slapadd can load in the order of their names.
 
@@ -360,9 +353,9 @@ class Contents:
         """Reads the first and the last record of every table."""
 
 def entry_with(entry: bytes, number: int, values: Sequence[bytes], normals: bool) -> bytes:
-    """Returns the id2e value `entry` with these values of the attribute, which replace the present values, if any. With
-    `normals`, they are also its normalised values, if it has such values; otherwise it gets none. Raises build.damaged
-    if `entry` is not an id2e value, build.unproven if the present values are in id2v."""
+    """Returns the id2e value `entry` with these values of an attribute, which replace its values or follow all other
+    attributes. With `normals`, they also replace its normalised values; otherwise it gets none. Raises build.damaged if
+    `entry` is not an id2e value, build.unproven if the values to replace are in id2v."""
 
 def new_entry(flags: int, attributes: Sequence[tuple[int, Sequence[bytes]]]) -> bytes:
     """Returns an id2e value. flags: of the object classes. attributes: number in ad2i, and values."""
@@ -373,14 +366,10 @@ class IndexCosts:
     pages: int  # In the file, up to the last page in use
     tables: list[IndexCost]  # All indexes, sorted by name
 
-def index_costs(path: _Path, counters: Counters, txn: int) -> IndexCosts:
-    """Measures the indexes of a data file. txn: the transaction of a reader slot that the caller keeps."""
-
+def index_costs(path: _Path, counters: Counters, txn: int) -> IndexCosts: ...
 def shared_uuids(
     path: _Path, counters: Counters, limits: Resources, txn: int | None, limit: int
-) -> list[tuple[str, str, str]]:
-    """Returns the first `limit` entryUUIDs that several entries of a data file have, with the DNs of two such entries.
-    limits: for sorting, if the index on entryUUID does not have every entry."""
+) -> list[tuple[str, str, str]]: ...
 
 @final
 class Selected:
@@ -458,9 +447,7 @@ def split(
     """Writes each record unchanged for the database whose suffix above it is the longest. The first database also gets
     records that cannot be parsed. With `claim`, entries of the other databases lose their contextCSN."""
 
-def verify(path: _Path, database: Database, limits: Resources, counters: Counters, full: bool, new: bool) -> int:
-    """Checks the counts in a data file, and a sample of entries with their index keys. With `full`, checks all pages,
-    entries and index keys. Raises build.damaged with the first problem."""
+def verify(path: _Path, database: Database, limits: Resources, counters: Counters, full: bool, new: bool) -> int: ...
 
 @final
 class Sample:
@@ -541,12 +528,10 @@ class KnownPages:
     def used(self) -> list[tuple[int, int]]:
         """Returns for each pack how many of its pages were reused, or are the base of a page stored as a difference."""
 
-def clone_plain(source: _Path, target: _Path, head: bytes, length: int, counters: Counters, seen: Seen | None) -> int:
-    """Returns the size of the copy in bytes. The caller keeps a reader slot if `source` may be written to."""
-
-def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> int:
-    """Checks all tables as `audit` does at level pages. Returns the size of the copy in bytes. meta: the meta page of
-    the snapshot, whose reader slot the caller keeps."""
+def clone_plain(
+    source: _Path, target: _Path, head: bytes, length: int, counters: Counters, seen: Seen | None
+) -> None: ...
+def clone_compact(source: _Path, target: _Path, meta: bytes, counters: Counters) -> None: ...
 
 @final
 class PageBlock:
@@ -574,9 +559,7 @@ def clone_send(
     `part` is of the same copy, and returns their number. compacted: `source` is a result of `clone_compact`. Raises
     ValueError if `part` is not a token."""
 
-def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> int:
-    """Returns the size of the copy in bytes. After an error, `journal` has the token `part`; a resumed stream goes to
-    the same files."""
+def clone_receive(fd: int, target: _Path, journal: _Path, counters: Counters) -> None: ...
 
 _Finding: TypeAlias = tuple[str, int | None, str | None, str | None, str | None, int | None]
 
@@ -608,9 +591,7 @@ def refresh(
     limits: Resources,
     allowed: int,
     counters: Counters,
-) -> Refreshed:
-    """If changed entries have the same entryUUID, the last one counts. allowed: a descriptor; the transaction is
-    committed when a byte arrives there, and aborted at the end of file."""
+) -> Refreshed: ...
 
 @final
 class Gap:
@@ -652,8 +633,9 @@ class FoundChanges:
 def logged(log: Sequence[_Path], query: LogQuery, counters: Counters) -> FoundChanges:
     """Omits failed and rolled-back operations."""
 
-def reindex(path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters) -> None:
-    """Rebuilds all these indexes or none. Raises build.unproven if ditseed does not know the keys of an index."""
+def reindex(
+    path: _Path, database: Database, attributes: Sequence[str], limits: Resources, counters: Counters
+) -> None: ...
 
 @final
 class Transferred:
@@ -664,10 +646,7 @@ class Transferred:
 
 def transfer(
     path: _Path, txn: int | None, out: _Path, database: Database, limits: Resources, counters: Counters
-) -> Transferred:
-    """Writes the entries and DNs unchanged, with their IDs, in the format of `database`, and builds its indexes. Raises
-    build.unproven if the slapd of `database` would store an entry differently."""
-
+) -> Transferred: ...
 def records_checksum(path: _Path, counters: Counters, jobs: int) -> str: ...
 def audit(
     path: _Path,
@@ -716,16 +695,13 @@ class Plan:
     unknown: int  # Missing parents, as far as DNs can be compared without a schema
     cuts: list[Cut]  # The start of each slice
 
-def plan(ldif: SlicedLdif, shards: int, counters: Counters) -> Plan:
-    """Reads the input twice. Writes the shared entries, parents first, and chooses up to `shards` slices."""
-
+def plan(ldif: SlicedLdif, shards: int, counters: Counters) -> Plan: ...
 def feed_slice(slice: Slice, fd: int, counters: Counters) -> tuple[int, bool]: ...
 def find_line(slice: Slice, line: int, counters: Counters) -> _Location | None: ...
 def find_name(ldif: SlicedLdif, dn: str, counters: Counters) -> list[_Location]:
     """Returns path, line and DN of the first two records with that DN."""
 
-def merge(paths: Sequence[_Path], out_path: _Path, options: MergeOptions, counters: Counters) -> int:
-    """Merges the data files that slapadd built from slices, in order. Returns the number of entries."""
+def merge(paths: Sequence[_Path], out_path: _Path, options: MergeOptions, counters: Counters) -> int: ...
 
 @final
 class Template:

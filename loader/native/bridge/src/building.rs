@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use backmdb::split::{SplitCounts, SplitTarget};
-use backmdb::{LiveSource, Method, Options, Settings, Source, ValueCheck, VerifyMeans};
+use backmdb::{LiveSource, Method, Options, Orphan, Settings, Source, ValueCheck, VerifyMeans};
 use common::{Code, Error, WithCode, lock};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,7 +14,6 @@ use values::keys::Substrings;
 
 use crate::calls::Stamp;
 use crate::error::{one_of, raised};
-use crate::feed::{Feed, Live};
 use crate::gate::{Counters, Descriptor};
 use crate::results::{argument, record};
 
@@ -205,6 +204,53 @@ argument!(
     Resources for VerifyMeans { memory: usize, jobs: usize, scratch: PathBuf }
 );
 
+/// Maximum number of blocks in the queue, which take about 10 MB.
+const CAPACITY: usize = 24;
+
+/// A queue of LDIF blocks between connections and a build.
+#[pyclass(frozen, module = "loader._native")]
+#[derive(Debug)]
+pub struct Feed(pub Arc<ldif::Feed>);
+
+#[pymethods]
+impl Feed {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::new(ldif::Feed::new(CAPACITY)))
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
+    fn break_off(&self) {
+        self.0.break_off();
+    }
+
+    fn repeat(&self) {
+        self.0.repeat();
+    }
+}
+
+/// The fields of `loader.sinks.mdb.LiveSource`.
+#[derive(Debug, FromPyObject)]
+pub struct Live {
+    pub head: Option<PathBuf>,
+    read_again: Py<PyAny>,
+    renamed: Py<PyAny>,
+}
+
+impl Live {
+    pub fn reread(&self, orphans: Vec<Orphan>) -> PyResult<Vec<PathBuf>> {
+        let rows: Vec<_> = orphans.into_iter().map(|orphan| (orphan.parent, orphan.dn, orphan.uuid)).collect();
+        Python::attach(|py| self.read_again.call1(py, (rows,))?.extract(py))
+    }
+
+    pub fn renamed(&self, uuids: Vec<String>) -> PyResult<()> {
+        Python::attach(|py| self.renamed.call1(py, (uuids,)).map(drop))
+    }
+}
+
 #[derive(FromPyObject)]
 pub enum Input {
     Feed(Py<Feed>),
@@ -266,7 +312,8 @@ pub fn build(
         (live.head.as_deref(), |orphans| live.reread(orphans).map_err(failed), renamed)
     });
     let built = counters.run(|counters| {
-        let live = callbacks.as_ref().map(|(head, read_again, renamed)| LiveSource { head: *head, read_again, renamed });
+        let live =
+            callbacks.as_ref().map(|(head, read_again, renamed)| LiveSource { head: *head, read_again, renamed });
         backmdb::build(sources, live, &out_path, schema, settings, &options, counters)
     });
     // The exception of a callback explains more than the error that it caused.

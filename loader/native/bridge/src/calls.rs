@@ -8,9 +8,9 @@ use common::{CancellablePipe, Code, Error};
 use ldif::walk::each_record;
 use ldif::{Field, Input};
 use pyo3::prelude::*;
+use tree::Names;
 use tree::join::ContextCsnStamp;
 use tree::names::Aliases;
-use tree::Names;
 
 use crate::gate::{Counters, Descriptor};
 use crate::results::{Arrangement, ScanResult, Shard, argument};

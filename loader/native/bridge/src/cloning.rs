@@ -32,17 +32,17 @@ pub fn clone_plain(
     length: u64,
     counters: &Counters,
     seen: Option<&Seen>,
-) -> PyResult<u64> {
+) -> PyResult<()> {
     let image = Image { head: &head, length, compacted: false };
     let seen = seen.map(|seen| &seen.0);
-    counters.run(|counters| copy(&source, &image, &target, seen, &watch(counters)))
+    counters.run(|counters| copy(&source, &image, &target, seen, &watch(counters)).map(drop))
 }
 
 #[pyfunction]
-pub fn clone_compact(source: PathBuf, target: PathBuf, meta: Vec<u8>, counters: &Counters) -> PyResult<u64> {
+pub fn clone_compact(source: PathBuf, target: PathBuf, meta: Vec<u8>, counters: &Counters) -> PyResult<()> {
     counters.run(|counters| {
         let reader = codec::tables::with_orders(Reader::open_meta(&source, &meta)?);
-        Ok::<_, lmdbfile::Error>(reader.compact(&target, &watch(counters))?.bytes)
+        reader.compact(&target, &watch(counters)).map(drop)
     })
 }
 
@@ -63,9 +63,9 @@ pub fn clone_send(
 }
 
 #[pyfunction]
-pub fn clone_receive(fd: Descriptor, target: PathBuf, journal: PathBuf, counters: &Counters) -> PyResult<u64> {
+pub fn clone_receive(fd: Descriptor, target: PathBuf, journal: PathBuf, counters: &Counters) -> PyResult<()> {
     let mut input = CancellablePipe::new(fd.0, &counters.0);
-    counters.run(|counters| receive(&mut input, &target, &journal, &watch(counters)))
+    counters.run(|counters| receive(&mut input, &target, &journal, &watch(counters)).map(drop))
 }
 
 /// Returns a callback that counts copied bytes, and returns false once the call is cancelled.

@@ -11,9 +11,7 @@ mod cloning;
 mod contents;
 mod dump;
 mod error;
-mod feed;
 mod gate;
-mod loading;
 mod merging;
 mod paging;
 mod refreshing;
@@ -29,16 +27,14 @@ mod _native {
     #[pymodule_export]
     use super::{
         auditing::{AuditReport, IndexCost, IndexCosts, audit, index_costs, shared_uuids},
-        building::{Built, Database, Rejection, Schema, SplitResult, build, split, verify},
+        building::{Built, Database, Feed, Rejection, Schema, SplitResult, build, split, verify},
         calls::{arrange, dn_key, dn_parent, join, parents_first, records, scan, shard, version},
         cloning::{PageBlock, PageBlocks, Seen},
         cloning::{clone_compact, clone_plain, clone_receive, clone_send, compact_in_pieces},
         contents::{Contents, MetaPage, TableRecord, entry_with, new_entry},
         dump::{Dump, Exported, Sample},
         error::NativeError,
-        feed::Feed,
         gate::Counters,
-        loading::{Loaded, add},
         merging::{Plan, feed_slice, find_line, find_name, merge, plan},
         paging::{KnownPages, PagePacks},
         refreshing::{FoundChanges, Gap, Replayed, Transferred},
@@ -46,7 +42,7 @@ mod _native {
         results::{Arrangement, Difference, EntryDigests, ScanResult, Shard},
         selecting::{SearchGroup, SearchesFound, Selected, Selection, searches},
         synth::{LearnResult, Template, learn},
-        wire::{Channel, Part, Synced},
+        wire::{Channel, Loaded, Part, Synced, add},
     };
 
     use super::{Bound, PyAnyMethods, PyModule, PyResult};

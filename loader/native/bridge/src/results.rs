@@ -171,20 +171,11 @@ impl EntryDigests {
         }
         self.counters.run(|_| {
             // Locks in the same order for a.diff(b) as for b.diff(a), so that these cannot deadlock.
-            let (left, right) = lock_both(&self.digest, &other.digest);
+            let swaps = std::ptr::from_ref(self) > std::ptr::from_ref(other);
+            let (first, second) = if swaps { (other, self) } else { (self, other) };
+            let (first, second) = (lock(&first.digest), lock(&second.digest));
+            let (left, right) = if swaps { (second, first) } else { (first, second) };
             tree::Difference::between(&left, &right, limit)
         })
-    }
-}
-
-type Guard<'a> = std::sync::MutexGuard<'a, Digest>;
-
-fn lock_both<'a>(left: &'a Mutex<Digest>, right: &'a Mutex<Digest>) -> (Guard<'a>, Guard<'a>) {
-    if std::ptr::from_ref(left) < std::ptr::from_ref(right) {
-        let left = lock(left);
-        (left, lock(right))
-    } else {
-        let right = lock(right);
-        (lock(left), right)
     }
 }

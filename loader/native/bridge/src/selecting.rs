@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use select::searches::{Found, Group, Kind, Setting, read};
-use select::{Settings, select};
 use common::{Code, Scope, WithCode};
 use pyo3::prelude::*;
+use select::searches::{Found, Group, Kind, Setting, read};
+use select::{Settings, select};
 
 use crate::building::{Schema, lengths};
 use crate::error::{one_of, raised};

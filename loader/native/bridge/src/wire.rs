@@ -1,17 +1,18 @@
-//! Calls that connect to a running server and search it.
+//! Searches a running server, and adds entries to it.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use common::{Scope, lock};
+use load::{OnExists, Source};
 use pyo3::prelude::*;
 use tree::Names;
 use wire::{FeedFiles, OutputFiles, Secret};
 
+use crate::building::{Feed, Rejection, reported};
 use crate::error::one_of;
-use crate::feed::Feed;
-use crate::gate::Counters;
+use crate::gate::{Counters, Descriptor};
 use crate::results::{EntryDigests, argument, record};
 
 argument!(
@@ -33,7 +34,7 @@ argument!(
     }
 );
 
-pub fn seconds(value: f64) -> PyResult<Duration> {
+fn seconds(value: f64) -> PyResult<Duration> {
     one_of(Duration::try_from_secs_f64(value).ok(), &value.to_string(), "number of seconds")
 }
 
@@ -159,4 +160,65 @@ impl Channel {
     fn discard(&self, search: Search) -> PyResult<()> {
         self.search(search, wire::discard)
     }
+}
+
+record!(Loaded from load::Loaded {
+    read: u64,
+    added: u64,
+    present: u64,
+    replaced: u64,
+    rejections: Vec<Rejection> = reported(rejections),
+    stopped: bool,
+    before: u64,
+    left_out: u64,
+    deferred: u64,
+    named: u64,
+    reconnects: u64,
+    transactions: u64,
+    largest: usize,
+} beside {
+    rejected: usize = rejections.len(),
+    orphans: bool = rejections.iter().all(|rejection| rejection.orphan),
+});
+
+argument!(
+    /// `loader.sinks.ldap.LoadOptions`.
+    LoadOptions for load::Options {
+        jobs: usize = jobs.max(1),
+        batch: usize,
+        transactions: bool,
+        window: (usize, usize) = (window.0.max(1), window.1.max(window.0).max(1)),
+        exists: String =
+            one_of(OnExists::from_name(&exists), &exists, "valid treatment of existing entries")?,
+        leave_out: Vec<String>,
+        relax: bool,
+        contexts: Vec<String>,
+        aliases: Vec<(String, String)>,
+        references: Vec<String>,
+        singly: bool,
+        max_rejects: u64,
+        rejects: PathBuf,
+        max_rate: u64,
+        journal: PathBuf,
+        all_uncertain: bool,
+        memory: usize,
+        scratch: PathBuf,
+        patience: f64 = seconds(patience)?,
+    }
+);
+
+#[derive(FromPyObject)]
+pub enum Input {
+    Descriptor(Descriptor),
+    Path(PathBuf),
+}
+
+#[pyfunction]
+pub fn add(inputs: Vec<Input>, link: Link, counters: &Counters, options: LoadOptions) -> PyResult<Loaded> {
+    let source = |input| match input {
+        Input::Path(path) => Source::Path(path),
+        Input::Descriptor(fd) => Source::Stream(fd.0),
+    };
+    let sources = inputs.into_iter().map(source).collect();
+    counters.run(|_| load::load(sources, &link.0, &options.0, &counters.0))
 }
