@@ -37,7 +37,7 @@ mod _native {
         gate::Counters,
         merging::{Plan, feed_slice, find_line, find_name, merge, plan},
         paging::{KnownPages, PagePacks},
-        refreshing::{FoundChanges, Gap, Replayed, Transferred},
+        refreshing::{FoundChanges, Gap, Refreshed, Replayed, Transferred},
         refreshing::{logged, records_checksum, refresh, reindex, replay, transfer},
         results::{Arrangement, Difference, EntryDigests, ScanResult, Shard},
         selecting::{SearchGroup, SearchesFound, Selected, Selection, searches},

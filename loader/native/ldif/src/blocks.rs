@@ -20,7 +20,7 @@ pub struct Blocks<R> {
     buffer: Vec<u8>,
     filled: usize,
     /// Number of bytes at the beginning of `buffer` that the last call returned.
-    given: usize,
+    returned: usize,
     line: u64,
     begun: bool,
     ended: bool,
@@ -47,7 +47,7 @@ impl<R: Read> Blocks<R> {
             source,
             buffer: Vec::new(),
             filled: 0,
-            given: 0,
+            returned: 0,
             line: 1,
             begun: false,
             ended: false,
@@ -58,7 +58,7 @@ impl<R: Read> Blocks<R> {
 
     /// Returns the next block, or `None` at the end. Returns the error `Truncated` if the last line has no line end.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>> {
-        self.forget_given();
+        self.discard_returned();
         let mut wanted = self.block_size;
         loop {
             self.fill(wanted)?;
@@ -84,7 +84,7 @@ impl<R: Read> Blocks<R> {
     /// that block, and uses the memory of `spare`.
     pub fn take(&mut self, length: usize, resume: usize, mut spare: Vec<u8>) -> Vec<u8> {
         self.line += count_lines(&self.buffer[..resume]);
-        self.given = 0;
+        self.returned = 0;
         let rest = &self.buffer[resume..self.filled];
         self.filled = rest.len();
         spare.resize(spare.len().max(rest.len()), 0);
@@ -98,11 +98,11 @@ impl<R: Read> Blocks<R> {
         &self.buffer[..self.filled]
     }
 
-    fn forget_given(&mut self) {
-        self.line += count_lines(&self.buffer[..self.given]);
-        self.buffer.copy_within(self.given..self.filled, 0);
-        self.filled -= self.given;
-        self.given = 0;
+    fn discard_returned(&mut self) {
+        self.line += count_lines(&self.buffer[..self.returned]);
+        self.buffer.copy_within(self.returned..self.filled, 0);
+        self.filled -= self.returned;
+        self.returned = 0;
     }
 
     fn fill(&mut self, wanted: usize) -> Result<()> {
@@ -135,7 +135,7 @@ impl<R: Read> Blocks<R> {
     }
 
     fn give(&mut self, length: usize, last: bool) -> Block<'_> {
-        self.given = length;
+        self.returned = length;
         Block { bytes: &self.buffer[..length], line: self.line, last }
     }
 }
@@ -157,8 +157,8 @@ pub(crate) fn count_lines(bytes: &[u8]) -> u64 {
     Memchr::new(b'\n', bytes).count() as u64
 }
 
-/// Returns the start of the last record that follows a blank line. Its first byte has been read, so a block that ends
-/// there is not the last one.
+/// Returns the start of the last record that follows a blank line. At least one byte of this record has been read, so
+/// the block before it is not the last block.
 fn last_cut(bytes: &[u8]) -> Option<usize> {
     memrchr_iter(b'\n', bytes).find_map(|newline| {
         let after_blank = newline + 1 + line_end(&bytes[newline + 1..])?;

@@ -298,12 +298,12 @@ fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Resu
     let (kind, mark) = match text.get(colon + 1) {
         Some(b':') => (Kind::Base64, 2),
         Some(b'<') if urls => (Kind::Url, 2),
-        Some(b'<') => return Err(not_taken(&text[..end], line)),
+        Some(b'<') => return Err(url_refused(&text[..end], line)),
         _ => (Kind::Plain, 1),
     };
     let value_at = skip_spaces(&text, colon + mark);
     if kind == Kind::Plain && memchr(0, &text[value_at..]).is_some() {
-        return Err(holds_nul(&text[..end], line));
+        return Err(nul_in_value(&text[..end], line));
     }
     Ok(Field { text, end, value_at, kind, line, span })
 }
@@ -403,14 +403,14 @@ fn may_be_change(line: &[u8]) -> bool {
     matches!(line, [b'#', ..] | [b'c' | b'C', b'h' | b'H' | b'o' | b'O', ..])
 }
 
-fn not_taken(description: &[u8], line: u64) -> Error {
+fn url_refused(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
     let advice = "put the value itself, or use `ditseed build --allow-file-urls`";
     Error::new(Code::Url, format!("the value of {name} is a URL; {advice}")).at(line)
 }
 
 /// Returns the error for a NUL in a value: slapadd ends the line there, and takes the next line for its continuation.
-fn holds_nul(description: &[u8], line: u64) -> Error {
+fn nul_in_value(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
     syntax(format!("the value of {name} contains a NUL, which LDIF requires in base64"), line)
 }

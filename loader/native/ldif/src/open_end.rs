@@ -16,7 +16,7 @@ pub(crate) struct LineEnder<'a, R> {
     reader: R,
     path: PathBuf,
     counters: &'a Counters,
-    /// The current line as far as it is read, up to some more bytes than a stamp has.
+    /// The bytes read of the current line, at most `LONGEST_STAMP` + 1.
     line: Vec<u8>,
 }
 

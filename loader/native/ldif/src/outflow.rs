@@ -11,7 +11,7 @@ use crate::{Counters, Result};
 
 const LEVEL: i32 = 3;
 
-/// How long to wait for a busy reader before [`BROKEN`] is written; if the reader has ended, the wait ends at once.
+/// Maximum time to wait until a busy reader has room for [`BROKEN`]. If the reader has ended, the wait ends at once.
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Ends an aborted stream, so that its reader does not take it for complete: slapadd, ldapadd and ditseed refuse a
@@ -22,9 +22,9 @@ const BROKEN: &[u8] = b"\n\nditseed: the LDIF ends early because of an error\n\n
 pub(crate) const MARK: &[u8] = b"ditseed: the LDIF ends early";
 
 pub struct StreamWriter<'a> {
-    /// A duplicate of the descriptor to which `way` writes.
+    /// A duplicate of the descriptor to which `encoding` writes.
     fd: OwnedFd,
-    way: Encoding<'a>,
+    encoding: Encoding<'a>,
 }
 
 enum Encoding<'a> {
@@ -42,7 +42,7 @@ impl<'a> StreamWriter<'a> {
     /// `threads` is the number of compressing threads in addition to the caller; `None` writes without compression.
     pub fn new(fd: OwnedFd, threads: Option<u32>, counters: &'a Counters) -> Result<Self> {
         let target = Target::of(fd.try_clone()?, counters)?;
-        let way = match threads {
+        let encoding = match threads {
             None => Encoding::Plain(target),
             Some(threads) => {
                 let mut packed = zstd::Encoder::new(target, LEVEL)?;
@@ -51,11 +51,11 @@ impl<'a> StreamWriter<'a> {
                 Encoding::Zstd(Box::new(packed))
             }
         };
-        Ok(Self { fd, way })
+        Ok(Self { fd, encoding })
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        match &mut self.way {
+        match &mut self.encoding {
             Encoding::Plain(target) => target.write_all(bytes)?,
             Encoding::Zstd(packed) => packed.write_all(bytes)?,
         }
@@ -63,7 +63,7 @@ impl<'a> StreamWriter<'a> {
     }
 
     pub fn finish(self) -> Result<()> {
-        match self.way {
+        match self.encoding {
             Encoding::Plain(_) => {}
             Encoding::Zstd(packed) => drop(packed.finish()?),
         }
@@ -73,7 +73,7 @@ impl<'a> StreamWriter<'a> {
     /// Marks the output as incomplete. A compressed stream needs no mark, because its final frame is missing.
     pub fn give_up(self) {
         let mut polled = [PollFd::new(&self.fd, PollFlags::OUT)];
-        if matches!(self.way, Encoding::Plain(_)) && poll(&mut polled, Some(&PATIENCE)) == Ok(1) {
+        if matches!(self.encoding, Encoding::Plain(_)) && poll(&mut polled, Some(&PATIENCE)) == Ok(1) {
             // If the write fails, there is no reader.
             let _ = rustix::io::write(self.fd.as_fd(), BROKEN);
         }
@@ -82,7 +82,7 @@ impl<'a> StreamWriter<'a> {
 
 impl std::fmt::Debug for StreamWriter<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Outflow").field("fd", &self.fd).finish_non_exhaustive()
+        out.debug_struct("StreamWriter").field("fd", &self.fd).finish_non_exhaustive()
     }
 }
 

@@ -35,7 +35,7 @@ pub fn write<P>(path: &Path, rejections: &[Rejection<P>]) -> Result<()> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create_new(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
-        rejections.iter().try_for_each(|one| one.write(&mut out))?;
+        rejections.iter().try_for_each(|rejection| rejection.write(&mut out))?;
         out.into_inner()?.sync_all()
     };
     save().in_file(Some(path))
@@ -43,14 +43,14 @@ pub fn write<P>(path: &Path, rejections: &[Rejection<P>]) -> Result<()> {
 
 /// Escapes control sequences and line breaks: the text becomes one comment line, and may quote values of the entry.
 fn printable(text: &str) -> String {
-    let shown = |one: char| if unfit(one) { one.escape_default().to_string() } else { one.into() };
-    text.chars().map(shown).collect()
+    let escaped = |char: char| if is_unfit(char) { char.escape_default().to_string() } else { char.into() };
+    text.chars().map(escaped).collect()
 }
 
 /// Whether the character is a control character, a line break, or changes the direction of text.
-fn unfit(one: char) -> bool {
-    let turns = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
-    one.is_control() || turns.contains(&one) || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+fn is_unfit(char: char) -> bool {
+    let marks = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
+    char.is_control() || marks.contains(&char) || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl<P> Rejection<P> {

@@ -16,7 +16,7 @@ pub const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 
 const EMPTY: &str = "the last record has a DN and nothing else";
 
-/// Minimum length of a line in bytes that may be continued: OpenLDAP folds lines at 76 columns (`LDIF_LINE_WIDTH`).
+/// Minimum length in bytes of a line that may have a continuation: OpenLDAP folds at 76 columns (`LDIF_LINE_WIDTH`).
 const FOLDED: usize = 76;
 
 #[derive(Debug, Default)]

@@ -42,7 +42,8 @@ pub fn is_printable(value: &[u8]) -> bool {
     eights.fold(unprintable(*end), |found, eight| found | unprintable(eight)) == 0
 }
 
-/// Returns 0 if all bytes are from ` ` to `~`: 1 added to a byte above sets its upper bit, 0x60 to one below does not.
+/// Returns 0 if all bytes are from ` ` (0x20) to `~` (0x7e). Adding 1 to 0x7f sets its upper bit. Adding 0x60 to a byte
+/// below 0x20 does not set its upper bit.
 fn unprintable(bytes: [u8; 8]) -> u64 {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     const UPPER: u64 = EACH << 7;

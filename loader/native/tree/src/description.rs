@@ -7,7 +7,7 @@ use ldif::write::{is_safe, line, line_in_base64};
 use crate::fingerprint::{hash_text, hash_value};
 use crate::names::Names;
 
-/// Bytes copied at the beginning of a line, even of a shorter prefix: copying a constant size takes few instructions.
+/// Number of bytes that are copied for a prefix, even if it is shorter: copying a constant size takes few instructions.
 const COPIED: usize = 32;
 
 /// Maximum number of cached values per attribute: the many members of a group do not recur in the next entry.
@@ -15,7 +15,7 @@ const MOST_CACHED: usize = 8;
 
 const BINARY: &[u8] = b";binary";
 
-/// After this many cache misses in a row, the attribute is no longer cached: it seems to differ in every entry.
+/// Number of consecutive cache misses after which an attribute is no longer cached: its values seem to be unique.
 const MOST_MISSES: usize = 16;
 
 /// An attribute description with its options.
@@ -32,16 +32,16 @@ pub struct Description {
     pub ignored: bool,
     /// Whether every value is written in base64, as slapcat does (ldif.c, `ldif_must_b64_encode` and `;binary`):
     /// passwords, so that nobody reads them by chance, and binary attributes, even if a value is text.
-    veiled: bool,
+    in_base64: bool,
     pub stamp: Option<IdentityAttributes>,
-    memory: RefCell<LineCache>,
+    cache: RefCell<LineCache>,
 }
 
 /// Values that consecutive entries are likely to share.
 #[derive(Debug, Default)]
 struct LineCache {
     /// Cached values, indexed by their position among the attribute's values.
-    usual: Vec<CachedValue>,
+    values: Vec<CachedValue>,
     /// Number of consecutive values that were not in the cache.
     misses: usize,
 }
@@ -72,14 +72,14 @@ impl Description {
             hash: hash_text(text, &mut Vec::new()),
             dropped: drop.has_name(base),
             ignored: ignore.has_name(base),
-            veiled: is(b"userPassword") || text.windows(BINARY.len()).any(|at| at == BINARY),
+            in_base64: is(b"userPassword") || text.windows(BINARY.len()).any(|at| at == BINARY),
             stamp: match () {
                 () if is(b"entryUUID") => Some(IdentityAttributes::EntryUuid),
                 () if is(b"entryCSN") => Some(IdentityAttributes::EntryCsn),
                 () if is(b"hasSubordinates") => Some(IdentityAttributes::HasSubordinates),
                 () => None,
             },
-            memory: RefCell::default(),
+            cache: RefCell::default(),
         })
     }
 
@@ -87,21 +87,22 @@ impl Description {
         &self.prefix[..self.length]
     }
 
-    /// Appends the line of the attribute's value number `place`, and returns the value's hash.
+    /// Appends the line of a value, and returns the value's hash. `place` is the value's position among the attribute's
+    /// values.
     #[inline]
     pub fn record(&self, place: usize, value: &[u8], out: &mut Vec<u8>) -> u128 {
-        let mut memory = self.memory.borrow_mut();
-        if let Some(usual) = memory.usual.get(place).filter(|usual| usual.value == value) {
-            out.extend_from_slice(&usual.line);
-            let hash = usual.hash;
-            memory.misses = 0;
+        let mut cache = self.cache.borrow_mut();
+        if let Some(cached) = cache.values.get(place).filter(|cached| cached.value == value) {
+            out.extend_from_slice(&cached.line);
+            let hash = cached.hash;
+            cache.misses = 0;
             return hash;
         }
         let start = out.len();
         self.line(value, out);
         let hash = hash_value(self.hash, value);
-        if memory.misses < MOST_MISSES && place < MOST_CACHED {
-            memory.remember(place, value, &out[start..], hash);
+        if cache.misses < MOST_MISSES && place < MOST_CACHED {
+            cache.remember(place, value, &out[start..], hash);
         }
         hash
     }
@@ -109,7 +110,7 @@ impl Description {
     /// Appends a line of LDIF.
     #[inline]
     pub fn line(&self, value: &[u8], out: &mut Vec<u8>) {
-        if self.veiled || !is_safe(value) {
+        if self.in_base64 || !is_safe(value) {
             return line_in_base64(out, self.text(), value);
         }
         if value.is_empty() {
@@ -130,17 +131,17 @@ impl LineCache {
     fn remember(&mut self, place: usize, value: &[u8], line: &[u8], hash: u128) {
         self.misses += 1;
         if self.misses == MOST_MISSES {
-            return self.usual.clear();
+            return self.values.clear();
         }
-        if self.usual.len() == place {
-            self.usual.push(CachedValue::default());
+        if self.values.len() == place {
+            self.values.push(CachedValue::default());
         }
-        let Some(usual) = self.usual.get_mut(place) else { return };
-        usual.value.clear();
-        usual.value.extend_from_slice(value);
-        usual.line.clear();
-        usual.line.extend_from_slice(line);
-        usual.hash = hash;
+        let Some(cached) = self.values.get_mut(place) else { return };
+        cached.value.clear();
+        cached.value.extend_from_slice(value);
+        cached.line.clear();
+        cached.line.extend_from_slice(line);
+        cached.hash = hash;
     }
 }
 

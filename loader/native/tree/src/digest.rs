@@ -21,6 +21,7 @@ use crate::names::Names;
 /// Number of buckets, selected by the upper bits of the DN's hash. With 10^9 entries, a bucket takes 170 MB.
 const BUCKETS: usize = 1 << BUCKET_BITS;
 const BUCKET_BITS: u32 = 9;
+/// Number of bytes of the two hashes in a row.
 const HASHES: usize = 32;
 
 /// Rows of all entries of a tree, in memory or in a temporary file: 36 bytes per entry, plus its DN.

@@ -10,8 +10,8 @@ use crate::names::{Aliases, Names};
 
 /// Copies records, and reuses its buffers from record to record.
 ///
-/// Values of one attribute are written together: slapd 2.6.11 to 2.6.14 corrupt entries whose values are apart.
-/// `changetype: add` is removed, because slapadd takes it for an attribute.
+/// The values of an attribute are grouped, because slapd 2.6.11 to 2.6.14 corrupt an entry with other lines between
+/// them. `changetype: add` is removed, because slapadd takes it for an attribute.
 #[derive(Debug, Default)]
 pub struct Editor {
     drop: Names,
@@ -61,7 +61,7 @@ impl Editor {
         let description = self.aliases.hash(field, description);
         let previous = self.lines.last().map(|(index, _)| *index);
         let found = self.descriptions.iter().rposition(|index| *index == description);
-        // The description has already occurred before other descriptions, so its values are apart.
+        // Lines with other descriptions are between this value and the previous one.
         self.edited |= found.is_some() && found != previous;
         let index = found.unwrap_or(self.descriptions.len());
         if found.is_none() {

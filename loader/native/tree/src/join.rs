@@ -14,7 +14,7 @@ use crate::fingerprint::{Checksum, Fingerprinter};
 use crate::name::{ParsedDn, rdns};
 use crate::names::{Aliases, Names};
 
-/// Bytes per write; slapadd's pipe accepts them in pieces.
+/// Number of bytes per write to the sink, such as slapadd's pipe.
 const CHUNK: usize = 256 * 1024;
 
 /// The values of contextCSN for the entry `root`; all other values are removed.

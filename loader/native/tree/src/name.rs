@@ -82,7 +82,7 @@ impl ParsedDn {
         self.depth
     }
 
-    /// The parts of a multi-valued RDN have no order (X.501), so they are sorted.
+    /// Appends an RDN. The assertions of a multi-valued RDN have no order (X.501), so they are sorted.
     fn push_rdn(&mut self, rdn: &[u8]) {
         let mut pieces = split(rdn, b'+');
         let first = pieces.next().unwrap_or_default();
@@ -132,7 +132,7 @@ fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     pieces(text, move |text| unescaped(text, separator))
 }
 
-/// Splits the text where `end` finds a separator; returns at least one piece.
+/// Splits the text at each separator, whose position `end` returns; yields at least one piece.
 pub fn pieces(text: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

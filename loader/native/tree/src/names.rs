@@ -1,4 +1,4 @@
-//! A short list of attribute names.
+//! Short lists of attribute types, and the names that mean the same attribute type.
 
 use ldif::Field;
 use rustc_hash::FxHashMap;
@@ -33,7 +33,8 @@ impl Aliases {
         Self(pairs.into_iter().map(|(name, main)| (lower(name), lower(main))).collect())
     }
 
-    /// Hashes the field's description so that all names of its type are equal; `own` is the hash of the actual name.
+    /// Returns a hash of the field's description that is equal for all names of its attribute type. `own` is the hash
+    /// of the description as it is.
     pub fn hash(&self, field: &Field<'_>, own: u64) -> u64 {
         if self.0.is_empty() {
             return own;

@@ -1,5 +1,5 @@
-//! The data of a record that arranging needs, in a fixed size. The rows are stored in a file beside the LDIF, so that
-//! duplicates and parents are found without another read of all records.
+//! Rows: the facts about an entry that `arrange` needs, in a fixed size. They are stored in a file beside the LDIF, so
+//! that duplicates and parents are found without another read of all records.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,11 @@ pub const SIZE: usize = 88;
 pub struct EntryRecord {
     /// Hash of the normalized DN.
     pub dn: u128,
+    /// Hash of the parent's normalized DN.
     pub parent: u128,
-    /// 0 if there is no entryUUID; such an entry is never a duplicate by UUID.
+    /// Hash of the entryUUID. 0 if there is none; such an entry is never a duplicate by entryUUID.
     pub uuid: u128,
-    /// 0 if there is no entryCSN; such an entry is older than all others.
+    /// The packed entryCSN. 0 if there is none; such an entry is older than all others.
     pub csn: u128,
     /// The entry's contribution to the checksum of the tree, without contextCSN.
     pub print: u128,
@@ -40,16 +41,14 @@ impl EntryRecord {
         let (mut uuid, mut csn) = (0, 0);
         let mut failed = None;
         let print = printer.print_with(record, |field, _| {
-            if field.is("entryUUID") {
-                match field.value() {
-                    Ok(value) => uuid = hash_uuid(&value),
-                    Err(error) => failed = Some(error),
-                }
-            } else if field.is("entryCSN") {
-                match field.value() {
-                    Ok(value) => csn = csn::pack(&value),
-                    Err(error) => failed = Some(error),
-                }
+            let (number, convert): (_, fn(&[u8]) -> u128) = match () {
+                () if field.is("entryUUID") => (&mut uuid, hash_uuid),
+                () if field.is("entryCSN") => (&mut csn, csn::pack),
+                () => return,
+            };
+            match field.value() {
+                Ok(value) => *number = convert(&value),
+                Err(error) => failed = Some(error),
             }
         })?;
         failed.map_or(Ok(()), Err)?;
@@ -61,8 +60,8 @@ impl EntryRecord {
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         let numbers = [self.dn, self.parent, self.uuid, self.csn, self.print];
-        for (place, number) in bytes.chunks_exact_mut(16).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
+        for (target, number) in bytes.chunks_exact_mut(16).zip(numbers) {
+            target.copy_from_slice(&number.to_le_bytes());
         }
         bytes[80..84].copy_from_slice(&self.length.to_le_bytes());
         bytes

@@ -1,4 +1,4 @@
-//! Scans LDIF files for the names that a server must know to load them, and for their CSNs.
+//! Collects the attribute types and object classes that a server must know to load LDIF files, and the CSNs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl Scanner {
     fn field(&mut self, field: &Field<'_>) -> Result<()> {
         let at = (self.file, field.line);
         note(&mut self.attributes, &mut self.lower, field.base(), at);
-        // Every value is decoded, so that invalid base64 is found now.
+        // Decodes every value, to find invalid base64 before the load.
         let value = field.value()?;
         match self.lower.as_slice() {
             b"objectclass" => note(&mut self.object_classes, &mut self.lower, &value, at),
@@ -91,13 +91,10 @@ impl Scanner {
     }
 
     fn finish(self, paths: &[impl AsRef<Path>]) -> Scan {
-        let named = |uses: NameUses| {
-            let named = |(name, (file, line)): (Vec<u8>, (usize, u64))| {
-                (text(&name), (paths[file].as_ref().to_path_buf(), line))
-            };
-            uses.into_iter().map(named).collect()
-        };
-        Scan { attributes: named(self.attributes), object_classes: named(self.object_classes), ..self.scan }
+        let path = |file: usize| paths[file].as_ref().to_path_buf();
+        let first_uses =
+            |uses: NameUses| uses.into_iter().map(|(name, (file, line))| (text(&name), (path(file), line))).collect();
+        Scan { attributes: first_uses(self.attributes), object_classes: first_uses(self.object_classes), ..self.scan }
     }
 }
 

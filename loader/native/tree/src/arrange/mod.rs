@@ -104,7 +104,7 @@ pub fn arrange(task: &Task, out_dir: &Path, counters: &Counters) -> Result<Arran
     for (shard, path) in task.paths.iter().chain(&task.again).enumerate() {
         let (verdicts, checksum) = verdicts.next_file();
         if verdicts.is_empty() {
-            continue; // a piece of no entries: an empty file is no shard, and no zstd either
+            continue; // the shard has no entries, and an empty file is not valid zstd
         }
         if writer.may_take(path, verdicts) {
             writer.take(path, shard + 1, verdicts.len(), checksum)?;

@@ -11,7 +11,7 @@ use ldif::Output;
 
 use crate::fingerprint::Totals;
 
-/// Most bytes are in leaves, so another thread compresses them. The output does not depend on the number of threads.
+/// Number of threads that compress leaves, which have most bytes. The output does not depend on it.
 const LEAF_THREADS: u32 = 1;
 
 #[derive(Debug)]

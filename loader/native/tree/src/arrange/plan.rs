@@ -130,9 +130,9 @@ impl Plan<'_> {
         Ok(([uuids, dns], parents))
     }
 
-    /// Keeps the newest row of each key, and returns whether any row was removed. An entry must be the newest by both
-    /// entryUUID and DN: if another one replaced it at its DN, it is gone, even if its successor moved on. Rows from
-    /// `again` on are newer whatever their CSN, because an entry that moved with its parent keeps its CSN.
+    /// Omits each row that is not the newest with its entryUUID and with its DN, and returns whether there was one. If
+    /// a newer entry has taken the DN of an entry, the entry no longer exists, even if the newer one was renamed later.
+    /// Rows from number `again` on are newer than all others: an entry that moves with its parent keeps its CSN.
     fn drop_older(&mut self, keys: &mut [Key], again: usize) -> bool {
         let mut any = false;
         let age = |key: &Key| if key.at < again { (key.csn, key.at) } else { (u128::MAX, key.at) };

@@ -92,8 +92,8 @@ impl List {
     fn of_file(path: &Path) -> Result<Option<Self>> {
         let path = row::row_file_of(path);
         match fs::metadata(&path) {
-            Ok(found) if found.len() % row::SIZE as u64 == 0 => {
-                let rows = usize::try_from(found.len()).unwrap_or(usize::MAX) / row::SIZE;
+            Ok(metadata) if metadata.len() % row::SIZE as u64 == 0 => {
+                let rows = usize::try_from(metadata.len()).unwrap_or(usize::MAX) / row::SIZE;
                 Ok(Some(Self { path, rows }))
             }
             Ok(_) => Err(Error::new(Code::Truncated, TRUNCATED).in_file(Some(&path))),
@@ -105,15 +105,15 @@ impl List {
     /// Calls `see` with each row. If `counted`, entries and bytes are added to the counters.
     fn each(&self, counters: &Counters, counted: bool, mut see: impl FnMut(&EntryRecord)) -> Result<()> {
         let mut file = File::open(&self.path).in_file(Some(&self.path))?;
-        let mut lot = vec![0; BATCH.min(self.rows) * row::SIZE];
+        let mut batch = vec![0; BATCH.min(self.rows) * row::SIZE];
         let mut left = self.rows;
         while left > 0 {
             counters.check()?;
             let count = BATCH.min(left);
-            let lot = &mut lot[..count * row::SIZE];
-            file.read_exact(lot).in_file(Some(&self.path))?;
+            let batch = &mut batch[..count * row::SIZE];
+            file.read_exact(batch).in_file(Some(&self.path))?;
             let mut bytes = 0;
-            for row in lot.chunks_exact(row::SIZE).map(EntryRecord::from_bytes) {
+            for row in batch.chunks_exact(row::SIZE).map(EntryRecord::from_bytes) {
                 bytes += u64::from(row.length);
                 see(&row);
             }
