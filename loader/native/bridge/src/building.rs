@@ -162,7 +162,8 @@ argument!(
         #[pyo3(attribute("intlen"))]
         integer_length: usize,
         #[pyo3(attribute("substr"))]
-        substrings: (usize, usize, usize) = lengths(substrings),
+        substrings: (usize, usize, usize) =
+            Substrings { min: substrings.0, max: substrings.1, any: substrings.2 },
         #[pyo3(attribute("multival"))]
         apart_above: Vec<(String, u32)>,
         #[pyo3(attribute("sortvals"))]
@@ -351,10 +352,6 @@ pub fn split(
         let counts = backmdb::split::split(sources, file_urls, &schema.0, &shares, claim, counters)?;
         Ok::<_, Error>(counts.into_iter().map(SplitResult::from).collect::<Vec<_>>())
     })
-}
-
-pub fn lengths((min, max, any): (usize, usize, usize)) -> Substrings {
-    Substrings { min, max, any }
 }
 
 fn index((name, methods): (String, Vec<String>)) -> PyResult<(String, Vec<Method>)> {

@@ -6,8 +6,9 @@ use common::{Code, Scope, WithCode};
 use pyo3::prelude::*;
 use select::searches::{Found, Group, Kind, Setting, read};
 use select::{Settings, select};
+use values::keys::Substrings;
 
-use crate::building::{Schema, lengths};
+use crate::building::Schema;
 use crate::error::{one_of, raised};
 use crate::gate::Counters;
 use crate::results::record;
@@ -90,16 +91,19 @@ record!(SearchesFound from Found {
     others: u64,
 });
 
+/// The suffix; attribute and kinds of each index; `substr` of `loader.backmdb.Settings`.
+type IndexedDatabase = (String, Vec<(String, Vec<String>)>, (usize, usize, usize));
+
 #[pyfunction]
 pub fn searches(
     paths: Vec<PathBuf>,
     filters: bool,
     schema: &Schema,
-    database: (String, Vec<(String, Vec<String>)>, (usize, usize, usize)),
+    database: IndexedDatabase,
     counters: &Counters,
 ) -> PyResult<SearchesFound> {
     let kind = if filters { Kind::Filters } else { Kind::Log };
-    let (suffix, indexes, substr) = database;
-    let setting = Setting { suffix, indexes, lengths: lengths(substr) };
+    let (suffix, indexes, (min, max, any)) = database;
+    let setting = Setting { suffix, indexes, lengths: Substrings { min, max, any } };
     counters.run(|counters| read(&paths, kind, setting, &schema.0, counters))
 }

@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
     let _ = dump::pick(&source, &["cn=x,dc=example,dc=com".into()], &Counters::default());
 }
 
-fn check(source: &Source<'_>, report: &Exported, out: &Path) {
+fn check(source: &Source, report: &Exported, out: &Path) {
     let (mut files, mut pages) = (Digest::new(Names::default()), Digest::new(Names::default()));
     let read = report
         .files
