@@ -142,34 +142,31 @@ def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
         _forget(lease)
 
 
-def all_leases() -> list[Lease]:
-    """Returns all leases, oldest first; none if the state directory cannot be read."""
+def all_leases(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
+    """Returns the leases of a server (None: of all servers) and of a kind (None: of all kinds), oldest first; none if
+    the state directory cannot be read."""
     try:
         rows = Log(state_dir(), LEASES, strict=False).of(_LEASE)
     except OSError:
         return []
-    return sorted((msgspec.convert(row.facts, Lease) for row in rows), key=lambda lease: lease.taken)
+    leases = sorted((msgspec.convert(row.facts, Lease) for row in rows), key=lambda lease: lease.taken)
+    return [lease for lease in leases if kind in (None, lease.kind) and (server is None or server.has(lease))]
 
 
 def abandoned(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
     """Returns the leases that are no longer active: their runs were killed or could not restore the setting, or the
     leases have expired."""
-    return [lease for lease in _matching(server, kind) if not lease.is_active]
+    return [lease for lease in all_leases(server, kind) if not lease.is_active]
 
 
 def active(server: ServerIdentity, kind: str) -> list[Lease]:
     """Returns the leases that a process holds, or that have not expired."""
-    return [lease for lease in _matching(server, kind) if lease.is_active]
+    return [lease for lease in all_leases(server, kind) if lease.is_active]
 
 
 def boot_id() -> str:
     """Returns the boot ID, which changes with each boot (random(4))."""
     return files.read(_BOOT).decode().strip()
-
-
-def _matching(server: ServerIdentity | None, kind: str | None) -> list[Lease]:
-    leases = (lease for lease in all_leases() if kind in (None, lease.kind))
-    return [lease for lease in leases if server is None or server.has(lease)]
 
 
 def _find(lease: Lease) -> Lease | None:

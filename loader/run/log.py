@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -246,15 +246,13 @@ def forget(directory: Path) -> None:
 def recorded(directory: Path) -> Iterator[Catalogue | None]:
     """Yields the log of the run in a directory, for reading; None if there is none. Raises DirectoryUnsafe,
     CatalogueDamaged."""
-    try:
-        with held.private(directory, make=False) as run_dir:
-            if not run_dir.exists(FILE):
-                yield None
-                return
-            with closing(Catalogue(run_dir.path)) as catalogue:
-                yield catalogue
-    except FileNotFoundError:
-        yield None
+    with ExitStack() as stack:
+        try:
+            run_dir = stack.enter_context(held.private(directory, make=False))
+        except FileNotFoundError:
+            yield None
+            return
+        yield stack.enter_context(closing(Catalogue(run_dir.path))) if run_dir.exists(FILE) else None
 
 
 def killpoint(name: str) -> None:
@@ -264,9 +262,6 @@ def killpoint(name: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if name in os.environ.get(ENV_STOP_AT, "").split(","):
         os.kill(os.getpid(), signal.SIGSTOP)
-
-
-# --- lock files: only one ditseed process uses a run directory or a backup repository at a time -----
 
 
 def locking_process(path: Path) -> int | None:

@@ -25,36 +25,10 @@ from typing import overload
 
 import msgspec
 
-from loader import plain, units
+from loader import errors, plain, units
 from loader.defaults import SILENCE_FACTOR, SILENCE_FLOOR
-from loader.errors import (
-    EXIT_ERROR,
-    FULL,
-    FULL_ERRNOS,
-    Cancelled,
-    Internal,
-    LoaderError,
-    NoSpace,
-    NotPermitted,
-    StepTimeout,
-    chain,
-    is_resumable,
-    mark_resumable,
-    of_system,
-)
 from loader.progress import Meter, Progress, alongside
-from loader.run.log import (
-    Catalogue,
-    Counted,
-    Kind,
-    Report,
-    Row,
-    exclusive,
-    forget,
-    killpoint,
-    locking_process,
-    recorded,
-)
+from loader.run.log import Catalogue, Counted, Kind, Report, exclusive, forget, killpoint, locking_process, recorded
 from loader.storage import files, held
 
 LIVE_FILE = "now.json"
@@ -69,7 +43,7 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
     hint: str | None
     at: float
-    status: int = EXIT_ERROR
+    status: int = errors.EXIT_ERROR
 
 
 class Live(msgspec.Struct, frozen=True):
@@ -150,7 +124,7 @@ class Run:
         self.live = live
         content = msgspec.json.encode(live).ljust(_BLOCK)
         with (
-            suppress(OSError, LoaderError),
+            suppress(OSError, errors.LoaderError),
             held.opened(self.directory) as directory,
             held.closing_descriptor(directory.open_or_create(LIVE_FILE)) as descriptor,
         ):
@@ -182,7 +156,7 @@ def open_run(
         try:
             run_dir = stack.enter_context(held.private(directory))
         except PermissionError as error:
-            raise NotPermitted(action="make", path=directory, owner="root") from error
+            raise errors.NotPermitted(action="make", path=directory, owner="root") from error
         run = None
         try:
             stack.enter_context(exclusive(run_dir.path / "lock"))
@@ -201,8 +175,8 @@ def open_run(
             run.note(Live(done=True))
         except BaseException as error:
             if resumable:
-                mark_resumable(error)
-                if isinstance(error, NoSpace) or getattr(error, "errno", None) in FULL_ERRNOS:
+                errors.mark_resumable(error)
+                if isinstance(error, errors.NoSpace) or getattr(error, "errno", None) in errors.FULL_ERRNOS:
                     with suppress(OSError):  # files that vanish meanwhile must not hide the error
                         size = sum(path.lstat().st_blocks * 512 for path in run_dir.path.rglob("*"))
                         log.warning(
@@ -217,23 +191,23 @@ def open_run(
 
 def _failure_of(error: BaseException, directory: Path) -> Failure:
     """Returns the error as the verb prints it. `directory`: the path for a system error that names no file."""
-    failure: LoaderError
-    stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt)), None)
+    failure: errors.LoaderError
+    stop = next((cause for cause in errors.chain(error) if isinstance(cause, KeyboardInterrupt)), None)
     if stop is not None:
-        failure = Cancelled(signal=str(stop) or "SIGINT")
-    elif isinstance(error, LoaderError):
+        failure = errors.Cancelled(signal=str(stop) or "SIGINT")
+    elif isinstance(error, errors.LoaderError):
         failure = error
     elif isinstance(error, OSError):
-        failure = of_system(error, directory)
-        if error.errno in FULL_ERRNOS:
-            failure = NoSpace(path=failure.facts["path"], lack=FULL)
+        failure = errors.of_system(error, directory)
+        if error.errno in errors.FULL_ERRNOS:
+            failure = errors.NoSpace(path=failure.facts["path"], lack=errors.FULL)
     else:
         first = str(error).partition("\n")[0]
-        failure = Internal(what=f"{type(error).__name__}: {first}", path=directory)
-    if is_resumable(error):
-        mark_resumable(failure)
+        failure = errors.Internal(what=f"{type(error).__name__}: {first}", path=directory)
+    if errors.is_resumable(error):
+        errors.mark_resumable(failure)
     # The hint of an internal error names a report file, which does not exist yet.
-    hint = None if isinstance(failure, Internal) else failure.advice()
+    hint = None if isinstance(failure, errors.Internal) else failure.advice()
     status = failure.exit_status if stop is None else 128 + getattr(signal, str(stop), signal.SIGINT)
     return Failure(failure.code, str(failure), hint, time.time(), status)
 
@@ -250,10 +224,6 @@ class RunStatus(msgspec.Struct, frozen=True):
     process: int | None
     heard: float
     live: Live
-
-    @property
-    def steps(self) -> list[Row]:
-        return self.catalogue.steps()
 
     @property
     def under_way(self) -> str | None:
@@ -289,9 +259,9 @@ def status_of(directory: Path) -> RunStatus | None:
 
 
 class Watch:
-    """Cancels a step that makes no progress. Without a fixed timeout, a step may pause for the longest of three times:
-    the time for which it has made progress (a slapadd that loaded for an hour may sync for an hour), SILENCE_FACTOR
-    times its longest pause so far, and SILENCE_FLOOR. `error` is set when the step is cancelled."""
+    """Cancels a step that makes no progress for `allowed` seconds. Without `allowed`, a step may pause for the longest
+    of three times: the time for which it has made progress (a slapadd that loaded for an hour may sync for an hour),
+    SILENCE_FACTOR times its longest pause so far, and SILENCE_FLOOR. `error` is set when the step is cancelled."""
 
     def __init__(self, meter: Meter, allowed: float | None) -> None:
         self._meter = meter
@@ -299,7 +269,7 @@ class Watch:
         self._last_mark: tuple[object, ...] = (0, 0, "", 0, 0)
         self._last_progress = time.monotonic()
         self._longest = 0.0
-        self.error: StepTimeout | None = None
+        self.error: errors.StepTimeout | None = None
 
     def allowed(self) -> tuple[float, str]:
         """Returns the seconds for which the step may pause now, and the reason."""
@@ -322,15 +292,15 @@ class Watch:
         allowed, why = self.allowed()
         if now - self._last_progress > allowed and self.error is None:
             silent, limit = units.duration(now - self._last_progress), units.duration(allowed)
-            self.error = StepTimeout(step=self._meter.name, silent=silent, allowed=limit, why=why)
+            self.error = errors.StepTimeout(step=self._meter.name, silent=silent, allowed=limit, why=why)
             self._meter.cancel()
         return False
 
 
 @contextmanager
 def watching(meter: Meter, allowed: float | None, note: Callable[[], None] | None = None) -> Iterator[None]:
-    """Runs the body with a `Watch` in a second thread, which also calls `note` about once a second while the step makes
-    progress. If the watch cancels the step, the body's error is replaced by StepTimeout."""
+    """Runs the body with a `Watch` (`allowed`: see there) in a second thread, which also calls `note` about once a
+    second while the step makes progress. If the watch cancels the step, the body's error is replaced by StepTimeout."""
     watch = Watch(meter, allowed)
 
     def loop(ended: threading.Event) -> None:

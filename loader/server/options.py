@@ -1,5 +1,5 @@
 """The options of a connection, with the meaning that they have for ldapsearch; the parameters of a search; and shell
-commands for an operator on the server's host."""
+commands for an operator on the server's host, built without knowledge of the server's cn=config."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Connection(Struct, frozen=True):
     password_file: str | None = None
     password: str | None = None
     mechanism: str | None = None  # SASL; "EXTERNAL" for ldapi
-    authcid: str | None = None  # authcid to as_written are parameters of SASL: ldapsearch's -U -X -R -O -N
+    authcid: str | None = None  # this field and the next four are parameters of SASL: ldapsearch's -U -X -R -O -N
     authzid: str | None = None
     realm: str | None = None
     properties: str | None = None  # "minssf=56,..." (ldap.conf(5), SASL_SECPROPS)
@@ -90,9 +90,6 @@ def _warn_if_readable(path: str, mode: int) -> None:
         )
 
 
-# --- search ----------------------------------------------------------------------------------------------------------
-
-
 EVERYTHING = ("*", "+")
 SUBENTRIES = "1.3.6.1.4.1.4203.1.10.1"  # the subentries control (RFC 3672)
 
@@ -105,14 +102,9 @@ class Search(Struct, frozen=True):
     scope: str = "sub"
     attributes: tuple[str, ...] = EVERYTHING
     page: int = 0  # entries per page; 0: no paged results
-    # True: return only subentries (RFC 3672). The server must support the control SUBENTRIES. A search without it omits
-    # subentries, except with the scope "base".
+    # True returns only subentries (RFC 3672), if the server supports the control SUBENTRIES. A search without that
+    # control omits subentries, except with the scope "base".
     subentries: bool = False
-
-
-# --- shell commands --------------------------------------------------------------------------------------------------
-#
-# Commands for an operator's shell on the server's host, built without knowledge of the server's cn=config.
 
 
 _SAFE = re.compile(rb"(?![ :<])[\x20-\x7e]*(?<! )\Z")  # RFC 2849 SAFE-STRING, without a trailing space
@@ -129,13 +121,9 @@ def ldapsearch(uri: str) -> str:
 
 def find_database(uri: str, suffix: str) -> str:
     """Returns a shell command that sets DB to the DN of the database's entry in cn=config."""
-    where = shlex.quote(f"(olcSuffix={filter_value(suffix)})")
+    value = re.sub(r"[*()\\\0]", lambda match: f"\\{ord(match[0]):02x}", suffix)  # escaped as in RFC 4515
+    where = shlex.quote(f"(olcSuffix={value})")
     return f"DB=$({ldapsearch(uri)} cn=config {where} 1.1 | sed -n 's/^dn: //p')"
-
-
-def filter_value(text: str) -> str:
-    """Returns the text escaped as a value in a filter (RFC 4515)."""
-    return re.sub(r"[*()\\\0]", lambda match: f"\\{ord(match[0]):02x}", text)
 
 
 def line(name: str, value: bytes) -> str:

@@ -14,23 +14,13 @@ import ldap
 import msgspec
 from ldap.schema.models import AttributeType, ObjectClass
 
-from loader import overlays
-from loader.errors import (
-    ConnectionLost,
-    LimitTooLow,
-    LoaderError,
-    NotLdap,
-    SchemaUnreadable,
-    ServerDown,
-    ServerRefused,
-    TlsFailed,
-)
+from loader import errors, overlays
 from loader.progress import Meter
 from loader.server.options import EVERYTHING, Connection
 from loader.server.session import Attributes, Entries, Session, first_value, session
 
 PATIENCE = 15.0  # seconds per server: a monitoring plugin has a minute for all queries
-DEAD = (ServerDown, ConnectionLost, NotLdap)  # no LDAP server answers
+DEAD = (errors.ServerDown, errors.ConnectionLost, errors.NotLdap)  # no LDAP server answers
 _BROKEN = (ldap.OTHER, ldap.OPERATIONS_ERROR)  # back-mdb's result codes after an LMDB error
 
 
@@ -45,7 +35,7 @@ class Answers(msgspec.Struct, frozen=True):
 def answers_of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
     """Checks a slapd and its databases. Raises TlsFailed if TLS fails at a URI and slapd answers at no other URI."""
     silent: list[str] = []
-    untrusted: TlsFailed | None = None
+    untrusted: errors.TlsFailed | None = None
     # ldapi first, since slapd may require TLS elsewhere; ldaps last, since its certificate may be untrusted.
     for uri in sorted(uris, key=lambda uri: {"ldapi": 0, "ldaps": 2}.get(uri.partition(":")[0], 1)):
         try:
@@ -53,9 +43,9 @@ def answers_of(uris: Sequence[str], suffixes: Sequence[str]) -> Answers:
                 return Answers("", tuple(_failed(server, suffixes)))
         except DEAD as error:
             silent.append(str(error))
-        except TlsFailed as error:
+        except errors.TlsFailed as error:
             untrusted = error
-        except LoaderError:
+        except errors.LoaderError:
             return Answers()  # the server answered, but refused the anonymous bind
     if untrusted is not None:
         raise untrusted
@@ -82,14 +72,9 @@ def _failed(server: Session, suffixes: Sequence[str]) -> Iterator[tuple[str, str
             server.read(suffix, ["1.1"])
         except DEAD as error:
             yield suffix, str(error)
-        except LoaderError as error:
+        except errors.LoaderError as error:
             if isinstance(error.__cause__, _BROKEN):
                 yield suffix, str(error)
-
-
-# --- timed searches --------------------------------------------------------------------------------------------------
-#
-# Runs many small searches one after the other over one connection, like a simple client.
 
 
 _STEP = 100  # searches between two progress reports
@@ -105,7 +90,8 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> float:
-    """Returns the seconds that the searches took. Raises ServerRefused if a search finds another number of entries."""
+    """Returns the seconds that the searches took, one after the other over one connection. Raises ServerRefused if a
+    search finds another number of entries."""
 
     def search_all(connection: Any) -> float:
         began = time.monotonic()
@@ -113,7 +99,7 @@ def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> 
             entries = len(connection.search_ext_s(question.base, ldap.SCOPE_SUBTREE, question.filter))
             if entries != question.entries:
                 reason = f"{question.filter}: {entries} entries found, {question.entries} expected"
-                raise ServerRefused(uri=server.uri, operation="search", reason=reason)
+                raise errors.ServerRefused(uri=server.uri, operation="search", reason=reason)
             if not number % _STEP:
                 meter.add(_STEP)
         return time.monotonic() - began
@@ -121,13 +107,10 @@ def seconds_of(server: Session, questions: Sequence[Question], meter: Meter) -> 
     return server.call("searches", search_all, limit=_LIMIT)
 
 
-# --- entry count -----------------------------------------------------------------------------------------------------
-
-
 _ENOUGH = 100  # minimum entries in a sample
 _MOST = 20_000  # maximum entries in a sample
-_SECONDS = 5  # time limit for the server, which evaluates every entry: enough for about five million entries
-_EVEN = 1.5  # maximum ratio of the entry counts of the two halves of a sample
+_SECONDS = 5  # time limit of a search in which the server evaluates every entry: enough for about five million entries
+_EVEN = 1.5  # maximum ratio between the entry counts of the two halves of a sample
 
 
 class TreeSample(msgspec.Struct, frozen=True):
@@ -151,32 +134,30 @@ def entries(server: Session, suffix: str, sampled: bool) -> int | None:
 def sample_of_tree(
     server: Session, base: str, attributes: Sequence[str], bits: int = 8, seconds: int = _SECONDS
 ) -> TreeSample:
-    """Returns the entries in the lowest 1/2^bits of the range of entryUUIDs, with `attributes`, which must include
-    entryUUID. If they are few, a range of 16 times the size is searched as well. The server evaluates every entry, for
-    `seconds` a search at most. `total` is None if the entryUUIDs are not spread evenly, as after a bulk load."""
+    """Returns the entries whose entryUUIDs are in the lowest 1/2^bits of all possible ones, with `attributes`, which
+    must include entryUUID. If these are fewer than _ENOUGH, searches a range of 16 times the size instead. The server
+    evaluates every entry, for at most `seconds` a search. `total` is None if the entryUUIDs are not spread evenly, as
+    after a bulk load."""
     sample = TreeSample()
     for narrow in (bits, bits - 4):
         where = f"(entryUUID<={_first_digits(narrow)}-ffff-ffff-ffff-ffffffffffff)"
         try:
-            found, are_all = server.first(base, _MOST, attributes, where, seconds)
-        except LimitTooLow:
+            entries, are_all = server.first(base, _MOST, attributes, where, seconds)
+        except errors.LimitTooLow:
             return TreeSample(is_cut=True)
-        except LoaderError:
+        except errors.LoaderError:
             return sample
-        half = sum(first_value(entry, "entryuuid") <= f"{_first_digits(narrow + 1)}-g" for _, entry in found)
-        is_even = len(found) >= _ENOUGH and half / _EVEN < len(found) - half < half * _EVEN
-        sample = TreeSample(len(found) << narrow if is_even and are_all else None, found, not are_all)
-        if len(found) >= _ENOUGH or not are_all:
+        half = sum(first_value(entry, "entryuuid") <= f"{_first_digits(narrow + 1)}-g" for _, entry in entries)
+        is_even = len(entries) >= _ENOUGH and half / _EVEN < len(entries) - half < half * _EVEN
+        sample = TreeSample(len(entries) << narrow if is_even and are_all else None, entries, not are_all)
+        if len(entries) >= _ENOUGH or not are_all:
             break
     return sample
 
 
 def _first_digits(bits: int) -> str:
-    """Returns the first eight digits of the last entryUUID in the lowest 1/2^bits of their range."""
+    """Returns the first eight digits of the greatest entryUUID in the lowest 1/2^bits of all possible entryUUIDs."""
     return f"{(1 << 32 - bits) - 1:08x}"
-
-
-# --- subschema -------------------------------------------------------------------------------------------------------
 
 
 TRANSACTIONS = (b"1.3.6.1.1.21.1", b"1.3.6.1.1.21.3")  # RFC 5805: start and end
@@ -194,9 +175,9 @@ class SubschemaInfo(msgspec.Struct, frozen=True):
     """A server's properties; all names are in lower case. `transactions`: RFC 5805 is supported. `contexts`: suffixes.
     `protected`: names of attributes that clients may not set (NO-USER-MODIFICATION, RFC 4512). `aliases`: (other name,
     name that the server returns). `openldap`: the server is slapd. `naming`: names of user attributes whose values are
-    DNs. `ordered`: names of attributes with X-ORDERED. `unmatched`: of those without an equality rule. `memberof`,
-    `accesslog`: these overlays are loaded. `of_2_7`: OpenLDAP 2.7. If no schema is visible, `memberof` and `of_2_7` are
-    True, and `accesslog` is False."""
+    DNs. `ordered`: names of attributes with X-ORDERED. `unmatched`: names of attributes without an equality rule.
+    `memberof`, `accesslog`: these overlays are loaded. `of_2_7`: OpenLDAP 2.7. If no schema is visible, `memberof` and
+    `of_2_7` are True, and `accesslog` is False."""
 
     transactions: bool
     contexts: tuple[str, ...]
@@ -219,28 +200,31 @@ def subschema(server: Session) -> SubschemaInfo:
     """Reads the root DSE and the subschema. The result has no names or aliases if the server shows no schema."""
     root = server.read("", ["*", "+"])
     types = list(_types(server, root))
-    by_name = {name.lower(): each for each in types for name in (*each.names, each.oid)}
+    by_name = {name.lower(): kind for kind in types for name in (*kind.names, kind.oid)}
 
-    def inherited(of: AttributeType, field: str) -> object:
+    def inherited(kind: AttributeType, field: str) -> object:
         visited = set[str]()
-        while not getattr(of, field) and of.sup and of.oid not in visited:
-            visited.add(of.oid)
-            of = by_name.get(of.sup[0].lower(), of)
-        return getattr(of, field)
+        while not getattr(kind, field) and kind.sup and kind.oid not in visited:
+            visited.add(kind.oid)
+            kind = by_name.get(kind.sup[0].lower(), kind)
+        return getattr(kind, field)
 
     # slapd's subschema includes the configuration attributes of loaded modules.
-    attributes = {name.lower() for each in types for name in each.names}
+    attributes = {name.lower() for kind in types for name in kind.names}
     return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
         contexts=tuple(value.decode("utf-8", "replace") for value in root.get("namingcontexts", [])),
-        protected=tuple(name.lower() for one in types if one.no_user_mod for name in one.names),
+        protected=tuple(name.lower() for kind in types if kind.no_user_mod for name in kind.names),
         aliases=tuple(
-            (other.lower(), one.names[0].lower()) for one in types if one.names for other in (*one.names[1:], one.oid)
+            (name.lower(), kind.names[0].lower())
+            for kind in types
+            for name in (*kind.names[1:], kind.oid)
+            if kind.names
         ),
         openldap=_OPENLDAP in root.get("objectclass", []),
-        naming=tuple(name for name, one in by_name.items() if inherited(one, "syntax") in _NAMING and not one.usage),
-        ordered=tuple(name for name, one in by_name.items() if one.x_ordered),
-        unmatched=tuple(name for name, one in by_name.items() if not inherited(one, "equality")),
+        naming=tuple(name for name, kind in by_name.items() if inherited(kind, "syntax") in _NAMING and not kind.usage),
+        ordered=tuple(name for name, kind in by_name.items() if kind.x_ordered),
+        unmatched=tuple(name for name, kind in by_name.items() if not inherited(kind, "equality")),
         memberof=not attributes or "olcmemberofmemberad" in attributes,
         accesslog="olcaccesslogdb" in attributes,
         of_2_7=not attributes or "olcdbpagesize" in attributes,
@@ -253,12 +237,11 @@ def everything(server: Session) -> tuple[str, ...]:
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if _OPENLDAP in root.get("objectclass", []):
         return EVERYTHING
-    operational = [each for each in _types(server, root) if each.usage and each.names]
-    names = {each.names[0].lower(): each for each in operational}
-    if _COSTLY not in names or not names[_COSTLY].no_user_mod:
+    operational = {kind.names[0].lower(): kind for kind in _types(server, root) if kind.usage and kind.names}
+    if _COSTLY not in operational or not operational[_COSTLY].no_user_mod:
         return EVERYTHING
     omitted = {_COSTLY, *(name.lower() for name in overlays.COMPUTED)}
-    return ("*", *(each.names[0] for name, each in names.items() if name not in omitted))
+    return ("*", *(kind.names[0] for name, kind in operational.items() if name not in omitted))
 
 
 def is_openldap(server: Session) -> bool:
@@ -288,7 +271,7 @@ def _types(server: Session, root: Attributes) -> Iterator[AttributeType]:
     of many types, such as AssertionError. It accepts a missing OID and names without quotes (RFC 4512), so both are
     checked here. Some servers use words for OIDs."""
     for subschema_dn, text in _definitions(server, root, "attributeTypes"):
-        unreadable = SchemaUnreadable(uri=server.uri, place=subschema_dn, definition=text[:_SHOWN])
+        unreadable = errors.SchemaUnreadable(uri=server.uri, place=subschema_dn, definition=text[:_SHOWN])
         try:
             parsed = AttributeType(text)
             is_whole = all(_WORD.fullmatch(word) for word in (parsed.oid, *parsed.names))

@@ -33,8 +33,8 @@ NewSession = Callable[[], AbstractContextManager["Session"]]
 def refused(
     connection: Connection, uri: str, operation: str, base: str, result: int, reason: str, connect: NewSession
 ) -> errors.LoaderError:
-    """Returns the error for a result code. `operation`: "bind", or words for the message. `connect`: opens a session
-    that reads what the message needs: the suffixes, and the account's DN, which a SASL bind does not return."""
+    """Returns the error for a result code. `operation`: "bind", or the operation in words, for the message. `connect`:
+    opens a session that reads the suffixes and the account's DN (which a SASL bind does not return) for the message."""
     if error := _bind_error(connection, uri, result, reason, operation == "bind"):
         return error
     if result == 10:  # referral
@@ -46,7 +46,7 @@ def refused(
     if result != _NO_SUCH_OBJECT and result not in LIMITS:
         return errors.ServerRefused(uri=uri, operation=operation, reason=reason)
     who, suffix, suffixes = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, ""
-    if operation not in ("read ", "whoami"):  # the code below uses these operations; their errors must not recurse
+    if operation not in ("read ", "whoami"):  # the three calls below use these operations; avoids endless recursion
         with suppress(errors.LoaderError), connect() as server:
             suffixes = ", ".join(server.naming_contexts())
             suffix = server.context_of(base)
@@ -169,12 +169,9 @@ def _commands(uri: str, suffix: str, identity: str) -> Iterator[str]:
     yield f"# limits {config.line_of_word(subject.replace(chr(34), ''))} {_LIFTED}"
 
 
-# --- TLS -------------------------------------------------------------------------------------------------------------
-#
 # libldap with GnuTLS (Debian 12) only reports "Can't contact LDAP server"; with OpenSSL (Debian 13) it reports "unable
-# to get CN from peer certificate" for another host's certificate. So a second connection repeats the handshake, only to
-# explain the failure; no credentials or data are sent over that connection.
-
+# to get CN from peer certificate" for another host's certificate. So the functions below repeat a failed handshake over
+# a second connection, only to explain the failure; no credentials or data are sent over that connection.
 TIMEOUT = 10.0  # seconds for repeating the failed handshake
 PORTS = {"ldap": 389, "ldaps": 636}
 # Settings of ldap.conf(5) whose values are paths.

@@ -20,7 +20,7 @@ from loader.errors import ServerRefused
 from loader.server.session import Session, facts_of, words_of
 
 LIMIT = 60.0  # seconds; without an index on entryCSN slapd searches all entries for the cookie's CSN
-_RID = 999  # not a real consumer's; slapd only logs the rid
+_RID = 999  # the replica ID in probes, which no real consumer should have; slapd only logs it
 _RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its code before RFC 4533
 _TRIES = 5  # attempts of `touch`, if others change the entry meanwhile
 
@@ -81,7 +81,8 @@ def probe(
 
 
 def _reply(handle: Any, message: int, had_cookie: bool) -> Reply:
-    """Returns the reply. The first set of entryUUIDs shows its kind; without any set, the end of the search does."""
+    """Returns the reply. The first set of entryUUIDs (syncIdSet) shows the kind of the answer. Without any set, the
+    Sync Done control at the end of the search shows it."""
     kind, whole = None, False
     while kind != ldap.RES_SEARCH_RESULT:
         kind, messages, _, controls, _, _ = handle.result4(message, all=0, add_intermediates=1, add_ctrls=1)

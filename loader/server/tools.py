@@ -96,19 +96,16 @@ def run(name: str, *arguments: str, stdin: bytes = b"", owner: Owner | None = No
         raise ToolFailed(**{**error.facts, "tool": name}) from error
 
 
-# --- the account under which root runs slapd's tools -----------------------------------------------------------------
-#
-# Each slapd tool that reads a configuration opens a file DUMMY in every database directory for writing and removes it
-# again, to test whether the directory is writable (back-mdb/config.c). The directory's owner could make DUMMY a link
-# to any file, which root would then empty. So root runs the tools as the directory's owner.
-
 _DIRECTORY = re.compile(rb"^olcDbDirectory:(:?) *(.+)$", re.MULTILINE | re.IGNORECASE)
 _FOLDED = re.compile(rb"\r?\n ")
 
 
+# Each slapd tool that reads a configuration opens a file DUMMY in every database directory for writing and removes it
+# again, to test whether the directory is writable (back-mdb/config.c). The directory's owner could make DUMMY a link
+# to any file, which root would then empty. So root runs the tools as the directory's owner.
 def of_directories(directories: Sequence[Path]) -> Owner | None:
-    """Returns the first account, not root, that owns one of the directories, or a directory or link on the path of one,
-    so that it could replace that directory. None: there is no such account, or this process does not run as root."""
+    """Returns the first account, other than root, that owns one of the directories or could replace it, because it owns
+    a directory or link on its path. Returns None if there is no such account, or if this process is not root's."""
     if os.geteuid() != 0:
         return None
     statuses = (status for path in directories for status in held.statuses_along(path))
@@ -116,8 +113,8 @@ def of_directories(directories: Sequence[Path]) -> Owner | None:
 
 
 def slapd_account(user: str | None, directories: Sequence[Path]) -> Owner | None:
-    """Returns the account for a slapd that must not run as root: `user`, else the directories' owner, else nobody. None
-    if this process does not run as root. Raises UsageProblem if `user` cannot be used."""
+    """Returns the account for a slapd that must not run as root: `user`, else the directories' owner, else `nobody`.
+    Returns None if this process is not root's. Raises UsageProblem if `user` cannot be used."""
     if os.geteuid() != 0:
         if user is not None:
             raise UsageProblem(reason=f"only root can run slapd as {user}")
@@ -199,8 +196,8 @@ def release() -> Release | None:
 
 
 def require_release() -> Release:
-    if found := release():
-        return found
+    if installed := release():
+        return installed
     raise UsageProblem(reason="slapd is not installed here, or does not print its release")
 
 

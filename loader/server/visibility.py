@@ -41,14 +41,14 @@ SECRETS = (
     "authPassword",
     "oathSecret",
 )
-_SEARCHING = 2.0  # seconds, roughly: server time for searches of the whole tree, one for containers, one for secrets
+_SEARCHING = 2.0  # seconds of searches of the whole tree (for containers and for secrets); then no other one is begun
 _OF_EACH = 2  # entries per secret and per container; also the number of checks of a container without a visible child
-_FIRST = 200  # entries read at first; of each parent and set of object classes, one of them is checked
+_FIRST = 200  # entries read at first; one of them is checked for each parent and set of object classes
 _CONTAINERS = 30  # containers whose children are read
-_LOOKS = 40  # maximum total of checked entries
+_LOOKS = 40  # maximum number of checked entries
 _TRIES = 10  # minimum checks of an entry that other clients keep changing; checks continue for _PATIENCE
 _PATIENCE = 1.0  # seconds
-_MARKS = ("entrycsn", "entryuuid")  # one differs if the entry was changed, or another entry has its DN now
+_MARKS = ("entrycsn", "entryuuid")  # one of them differs if the entry was changed, or if another entry has its DN now
 NOT_CHECKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
 _KIND = ("objectClass",)
 
@@ -57,8 +57,9 @@ Relevance = Callable[[str], bool] | None  # returns True for an attribute that m
 
 class VisibilityReport(Struct):
     """Findings in the sample. `who`: the account as in slapd's access rules. `hidden`, `computed`: attribute -> DN of
-    an entry that has it. `below`: entries with hidden children. `readable`: attributes that may be read, not searched.
-    `distorting`: the database's overlays that change search results. `shows_overlays`: the server lists overlays."""
+    an entry that has it. `below`: entries with hidden children. `readable`: attributes that the account may read but
+    not search. `distorting`: overlays of the database that change search results. `shows_overlays`: the server shows
+    the database's overlays."""
 
     who: str = ""
     hidden: dict[str, str] = {}
@@ -157,11 +158,12 @@ def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityRep
 
 
 def _holders(server: Session, secrets: list[str], first: Callable[[int, str], Entries]) -> list[str]:
-    """Returns entries with these attributes. Presence filters find them even if the values are not readable. One search
-    is for all attributes that were not found yet, because it evaluates all entries if no entry has any of them."""
+    """Returns the DNs of entries with these attributes. Presence filters find them even if the account may not read the
+    values. Each search is for all attributes that no entry has shown yet, because a search without a match evaluates
+    every entry of the tree."""
     holders: list[str] = []
-    while secrets and (found := first(_OF_EACH, f"(|{''.join(f'({secret}=*)' for secret in secrets)})")):
-        names = [name for name, _ in found]
+    while secrets and (entries := first(_OF_EACH, f"(|{''.join(f'({secret}=*)' for secret in secrets)})")):
+        names = [name for name, _ in entries]
         rest = [secret for secret in secrets if not any(_has(server, name, secret) for name in names)]
         if rest == secrets:
             break  # other clients have changed the entries meanwhile
@@ -218,7 +220,7 @@ class _EntryCheck(Struct):
                     examples.setdefault(name, self.name)
 
     def _contradicted(self, entry: Attributes, only: set[str] | None) -> tuple[list[str], list[str], list[str]]:
-        """Returns in three lists the attributes for which a filter and the values as read disagree: computed, readable
+        """Returns three lists of the attributes for which a filter and the returned values disagree: computed, readable
         but not searchable, hidden. `only`: names to check (None: all)."""
         types = {name.partition(";")[0] for name in entry} - NOT_CHECKED
         present = sorted(self._lineage(name)[0] for name in types)
@@ -264,19 +266,11 @@ class _EntryCheck(Struct):
 
 
 def _is_same(before: Attributes, after: Attributes) -> bool:
-    """Returns whether both readings have equal _MARKS and attribute names; without _MARKS, whether they are equal."""
+    """Returns whether both readings have equal _MARKS and attribute names. If `before` lacks one of _MARKS, returns
+    whether the readings are equal."""
     if not all(mark in before for mark in _MARKS):
         return before == after
     return before.keys() == after.keys() and all(before[mark] == after.get(mark) for mark in _MARKS)
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
-#
-# Checks whether this account may add entries, without changing anything. For a rename, slapd checks the write
-# permission for the parent's children before it looks up the child (mdb_modrdn of OpenLDAP 2.4 to 2.6). So the rename
-# of a missing entry fails with noSuchObject if the account may write, and with insufficientAccess if it may not.
-# An empty database has no parent for such a test. There, the rules in cn=config are evaluated instead, and a refusal is
-# reported only if it is certain.
 
 
 # An access level or privileges (slapd.access(5)), and the subset that permits adding entries.
@@ -290,25 +284,30 @@ _EXACT = re.compile(r"dn(?:\.(?:exact|base))?=(.+)", re.IGNORECASE)
 
 
 def require_below(server: Session, parent: str) -> None:
-    """Raises NoWriteAccess if slapd refuses to add entries below the existing entry `parent`."""
-    nobody = f"cn=ditseed-{uuid.uuid4()},{parent}"
+    """Raises NoWriteAccess if slapd refuses to add entries below the existing entry `parent`. Changes nothing.
+
+    For a rename, slapd checks the write permission for the parent's children before it looks up the child (mdb_modrdn
+    of OpenLDAP 2.4 to 2.6). So the rename of a missing entry fails with noSuchObject if the account may write, and with
+    insufficientAccess if it may not."""
+    missing = f"cn=ditseed-{uuid.uuid4()},{parent}"
 
     def rename_refusal(handle: ldap.ldapobject.LDAPObject) -> str | None:
-        """Renames the missing entry. Returns slapd's refusal; None if the rename only fails for lack of the entry."""
+        """Renames the missing entry. Returns slapd's refusal; None if slapd only reports that the entry is missing."""
         try:
-            handle.rename_s(nobody, nobody.partition(",")[0])
+            handle.rename_s(missing, missing.partition(",")[0])
         except (ldap.INSUFFICIENT_ACCESS, ldap.UNWILLING_TO_PERFORM, ldap.STRONG_AUTH_REQUIRED) as error:
             return words_of(error)
         except ldap.LDAPError:
             pass  # no such entry; servers other than slapd check for the entry before the permission
         return None
 
-    if (reason := server.call(f"rename {nobody}", rename_refusal, parent)) is not None:
+    if (reason := server.call(f"rename {missing}", rename_refusal, parent)) is not None:
         raise _refused(server, parent, reason)
 
 
 def require_may_add_first_entry(server: Session, config: Config, database: Database) -> None:
-    """Raises NoWriteAccess if the rules of an empty database certainly forbid this account to add the first entry."""
+    """Raises NoWriteAccess if olcAccess of an empty database certainly forbids this account to add the first entry. The
+    rules in cn=config are evaluated, because there is no parent entry for the test of `require_below`."""
     who = server.who_am_i()
     if database.root_dn is not None and dn.key(database.root_dn) == dn.key(who):
         return

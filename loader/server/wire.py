@@ -14,18 +14,8 @@ from typing import TypeVar
 import ldap
 from msgspec import Struct
 
-from loader import _native
+from loader import _native, errors
 from loader._native import Counters, EntryDigests, Feed, Part, Synced
-from loader.errors import (
-    ConnectionLost,
-    LibldapMissing,
-    LoaderError,
-    NotLdap,
-    ServerDown,
-    ServerRefused,
-    ServerSilent,
-    TlsFailed,
-)
 from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import refusals
@@ -37,11 +27,11 @@ __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 Result = TypeVar("Result")
 
 _OTHER = 80  # RFC 4511, A.1
-_KINDS: dict[str, type[LoaderError]] = {
-    "ldap.connect": ServerDown,
-    "ldap.lost": ConnectionLost,
-    "ldap.silent": ServerSilent,
-    "ldap.protocol": NotLdap,
+_KINDS: dict[str, type[errors.LoaderError]] = {
+    "ldap.connect": errors.ServerDown,
+    "ldap.lost": errors.ConnectionLost,
+    "ldap.silent": errors.ServerSilent,
+    "ldap.protocol": errors.NotLdap,
 }
 
 
@@ -143,10 +133,10 @@ def core_options(connection: Connection) -> Link:
     )
 
 
-def as_loader_error(error: _native.NativeError, connection: Connection, base: str) -> LoaderError:
+def as_loader_error(error: _native.NativeError, connection: Connection, base: str) -> errors.LoaderError:
     """Returns the LoaderError for a code ldap.*. `base`: the base of the failed search; "" if no search was running."""
     if error.code == "ldap.library":
-        return LibldapMissing(reason=str(error))
+        return errors.LibldapMissing(reason=str(error))
     uri = connection.uri or ldap.get_option(ldap.OPT_URI) or "ldap://localhost"
     reason = str(error)
     # `tls_failure` supplies the details that libldap omits.
@@ -154,11 +144,11 @@ def as_loader_error(error: _native.NativeError, connection: Connection, base: st
     if may_be_tls and (failed := refusals.tls_failure(uri, connection.start_tls, reason)):
         return failed
     if error.code == "ldap.tls":
-        return TlsFailed(uri=uri, reason=reason, advice=refusals.CERTIFICATE)
+        return errors.TlsFailed(uri=uri, reason=reason, advice=refusals.CERTIFICATE)
     if error.code in _KINDS:
         return _KINDS[error.code](uri=uri, reason=reason)
     operation = "bind" if error.code == "ldap.bind" else f"search {base}" if base else "add"
     # The core has closed its connection, so a new session asks for the details.
     refused = refusals.refused(connection, uri, operation, base, error.result or 0, reason, lambda: session(connection))
-    is_transient = error.result == _OTHER and isinstance(refused, ServerRefused)
-    return ConnectionLost(uri=uri, reason=reason) if is_transient else refused
+    is_transient = error.result == _OTHER and isinstance(refused, errors.ServerRefused)
+    return errors.ConnectionLost(uri=uri, reason=reason) if is_transient else refused

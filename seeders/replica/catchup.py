@@ -37,9 +37,9 @@ _OTHERS = {
     SyncAnswer.REFUSED: "an error",
     SyncAnswer.NOT_OFFERED: "no synchronization",
 }
-_WATCH = 1.5  # seconds to wait for a write by any client; done only if nothing else shows the provider's answer
+_WATCH = 1.5  # seconds to wait for a write by any client, if nothing else shows the provider's answer
 _LOOK_EVERY = 0.1  # seconds between two reads of contextCSN while waiting for a write
-_ANCIENT = "19700101000000.000000Z#000000#{}#000000"
+_ANCIENT = "19700101000000.000000Z#000000#{}#000000"  # a CSN of 1970; {}: the server ID
 _SYNCPROV = re.compile(r"olcOverlay=(\{-?\d+\})?syncprov,", re.IGNORECASE)
 _LEAST_LOG = 100_000  # writes; minimum size of a recommended session log
 _ENTRIES_PER_WRITE = 100  # entries of the tree per write that a recommended session log can hold
@@ -49,7 +49,7 @@ _EACH = {SyncAnswer.PRESENT: 2.4e-6, SyncAnswer.WHOLE: 28e-6}  # seconds per ent
 _SHALLOW = 2.2  # an AVL tree of up to 2^_SHALLOW nodes is small
 _DEEPER = 1.1e-6  # additional seconds per entry whenever the number of nodes doubles, for one more cache miss
 _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
-_UUID = 84  # bytes of the consumer's memory for each entryUUID; whole entries take no more
+_UUID = 84  # bytes of the consumer's memory for each entryUUID; entries that are sent whole take no more
 _SYNC = 16384  # bit of `sync` in olcLogLevel
 _ASSUMED = 1_000_000  # number of entries for which the cost is reported if the size of the tree is unknown
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"
@@ -101,9 +101,6 @@ class Preflight(msgspec.Struct, frozen=True, omit_defaults=True):
     is_judged: bool = True
 
 
-# The cost of an answer.
-
-
 def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
     """Returns the seconds that the consumer needs for an answer with `entries` entries. `logged`: see Forecast."""
     if answer not in COSTLY:
@@ -114,7 +111,7 @@ def seconds_of(answer: SyncAnswer, entries: int, logged: bool) -> float:
 
 
 def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
-    """Returns time and memory of a COSTLY answer, in words. None for `entries` gives the cost of _ASSUMED entries."""
+    """Returns time and memory of a COSTLY answer, in words; those for _ASSUMED entries if `entries` is None."""
     count, rest = (_ASSUMED, f" for {_ASSUMED:,}") if entries is None else (entries, "")
     return f"{units.duration(seconds_of(answer, count, logged))} and {units.size(_UUID * count)} of its memory{rest}"
 
@@ -122,13 +119,10 @@ def cost_of(answer: SyncAnswer, entries: int | None, logged: bool) -> str:
 def logs_sync(config: Config) -> bool:
     """Returns whether olcLogLevel includes `sync`, so that slapd logs a line for every entryUUID."""
     for word in (word.lower() for words in config.reader("cn=config").words("olcLogLevel") for word in words):
-        with suppress(ValueError):  # another name
+        with suppress(ValueError):  # the word is the name of another level, so int() fails
             if word in ("sync", "any") or int(word, 0) & _SYNC:
                 return True
     return False
-
-
-# The provider's configuration and counters.
 
 
 class Syncprov(msgspec.Struct, frozen=True):
@@ -188,9 +182,6 @@ def syncprov_in(config: Config, suffix: str) -> Syncprov | None:
     return None
 
 
-# The answer.
-
-
 def expected_answer(
     server: Session, suffix: str, claimed: Sequence[str], syncprov: Syncprov | None, log_base: str | None = None
 ) -> Forecast:
@@ -236,12 +227,12 @@ class _Probe(msgspec.Struct, frozen=True):
 
     def forecast(self) -> Forecast:
         syncprov, claimed = self.syncprov, self.claimed
-        # The server IDs for which the contextCSN may get a CSN by the next writes.
+        # The server IDs whose next write may add a CSN to contextCSN.
         writers = {self.own} if (syncprov.writes_itself if syncprov else not self._is_shadow()) else set()
         lacking = sorted((writers | syncprov.server_ids if syncprov else writers) - claimed.keys())
         if lacking:
             if syncprov is None and self._has_moved(_WATCH):
-                return self._exact()  # a CSN of a known server ID has moved: the provider may itself be a consumer
+                return self._exact()  # contextCSN has moved, so the provider may itself be a consumer
             why = (
                 f"its contextCSN has no CSN of server ID {' and '.join(lacking)} yet (only of "
                 f"{', '.join(sorted(claimed))}); after the first one it takes the consumer's cookie for incomplete and "
@@ -330,23 +321,20 @@ class _Probe(msgspec.Struct, frozen=True):
         return Forecast(SyncAnswer.PRESENT, f"{base} does not reach back to this contextCSN")
 
     def _from_session_log(self, changed: str) -> Forecast:
-        """Predicts the answer from the time at which the session log was configured. If slapd started later, the log
-        reaches back to that start, else only to its first write. `changed`: CSN of the overlay's last change."""
-        older, since = bool(changed) and self.claimed[self._next_writer] > changed, 0.0
-        if changed and not older:
+        """Predicts the answer from the time at which the session log was configured. If slapd was started later, the
+        log reaches back to that start, else only to its first write. `changed`: CSN of the overlay's last change."""
+        log_is_older, since = bool(changed) and self.claimed[self._next_writer] > changed, 0.0
+        if changed and not log_is_older:
             with suppress(LoaderError, KeyError, IndexError, ValueError):  # the account cannot read cn=Monitor
                 entry = self.server.read("cn=Start,cn=Time,cn=Monitor", ["monitorTimestamp"])
                 started = datetime.datetime.strptime(entry["monitortimestamp"][0].decode(), "%Y%m%d%H%M%SZ")
                 since = (csn.time(changed) - started).total_seconds()
-        if older or since < 0:
+        if log_is_older or since < 0:
             return Forecast(SyncAnswer.CHANGES, "its session log began before this contextCSN")
         why = "nothing was written since its session log was set"
         if since < 1:  # cn=Monitor has the start time in whole seconds
             return Forecast(SyncAnswer.PRESENT, f"{why}, if that was done while slapd ran", sure=False)
         return Forecast(SyncAnswer.PRESENT, why)
-
-
-# The report to the operator. It contains commands for the provider's host, which make the provider send only changes.
 
 
 def forecast(
@@ -358,8 +346,9 @@ def forecast(
     part: bool,
     entries: int | None,
 ) -> tuple[Forecast | None, str]:
-    """Predicts what the provider sends to a consumer with the contextCSN `claimed`, and logs warnings. Returns the
-    forecast, and a description in words. Returns None and "" if the provider fails, or if `claimed` is None (unknown).
+    """Predicts what the provider sends to a consumer with the contextCSN `claimed` (None: unknown). Logs warnings, with
+    commands for the provider's host that make it send only changes. Returns the forecast, and a description in words;
+    None and "" if the provider fails, or if `claimed` is None.
 
     `log_base`: the accesslog that the consumer's syncrepl reads. `part`: the consumer is a partial replica. `entries`:
     the number of entries below `base`; None if the provider must be asked."""
@@ -397,8 +386,8 @@ def forecast(
 
 
 def log_size(entries: int | None) -> int:
-    """Returns a suitable olcSpSessionlog. A larger log would be costly: each write in it takes some 500 bytes of the
-    provider's memory, and the time of an answer grows with the square of the number of modifications."""
+    """Returns a suitable olcSpSessionlog, in writes. A larger log would be costly: each write takes about 500 bytes of
+    the provider's memory, and the time of an answer grows with the square of the number of modifications."""
     return max(_LEAST_LOG, (entries or 0) // _ENTRIES_PER_WRITE)
 
 

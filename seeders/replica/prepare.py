@@ -28,7 +28,7 @@ from seeders.replica.catchup import Syncprov
 from seeders.replica.options import SeedOptions
 
 KIND = "sessionlog"  # kind of the lease
-# Maximum writes: one to bring the server ID into contextCSN, one to begin the log, one to prove it, and one to spare.
+# Maximum writes: one adds the server ID to contextCSN, one begins the log, one proves that, and one is spare.
 _WRITES = 4
 
 
@@ -59,7 +59,7 @@ def prepare(config: Connection, data: Connection, base: str, log_base: str | Non
 
 def prepare_consumer(options: SeedOptions) -> list[str]:
     """Writes into the slapd.d of the stopped consumer the indexes that syncrepl searches by, and a syncrepl that binds
-    to the provider as this seeding does. Settings that are there stay. Returns what was done, in words. Raises
+    to the provider as this seeding does. Keeps existing settings. Returns what was done, in words. Raises
     UsageProblem, ConfigRefused, ServerRunning, and the errors of the bind."""
     provider = options.connection
     if options.config_path is None or provider is None or provider.uri is None:
@@ -79,14 +79,14 @@ def prepare_consumer(options: SeedOptions) -> list[str]:
         changes = target.changes(database, {"olcSyncrepl": (value,), "olcUpdateRef": referral})
         database = target.config.database(database.suffix)
         _, publish = target.prepare(Plan(database, changes, lambda now: now.consumer, undo=()))
-        assert publish is not None  # only a slapd.conf is not changed
+        assert publish is not None  # it would be None for a slapd.conf, which is refused above
         publish()
         done.append(f"syncrepl of {database.suffix} from {provider.uri}")
     return done
 
 
 def _syncrepl(provider: Connection, config: Config, suffix: str) -> str:
-    """Returns a value of olcSyncrepl that binds as `provider` does, once this bind has succeeded."""
+    """Returns a value of olcSyncrepl that binds as `provider` does. Tries this bind first, and raises its errors."""
     password = provider.secret()
     if provider.mechanism or not provider.bind_dn or password is None:
         raise UsageProblem(reason="--prepare-consumer writes a syncrepl with a simple bind only: give -D and -y")
@@ -108,7 +108,7 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     syncprov = _visible_syncprov(server, suffix)
     size = catchup.log_size(questions.entries(server, suffix, sampled=True))
     config = configuration.read_online(server)
-    # If there is a lease, it stays as it is, because it records the session log from before the first seeding.
+    # An existing lease is not replaced, because it records the session log from before the first seeding.
     if not any(old.database == suffix for old in lease.abandoned(leases.identity(config), KIND)):
         mark = leases.mark(config, config.database(suffix))
         undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
@@ -131,24 +131,21 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
     SettingNotRestored if a size cannot be restored."""
     with session(connection) as server:
 
-        def restore(old_lease: Lease) -> None:
+        def restore(old: Lease) -> None:
             try:
-                syncprov = _visible_syncprov(server, old_lease.database)
-                change = syncprov.resized(int(old_lease.before or 0))
+                syncprov = _visible_syncprov(server, old.database)
+                change = syncprov.resized(int(old.before or 0))
                 if change.before != change.after:
                     configuration.modify(server, syncprov.entry_dn, [change])
             except LoaderError as error:
-                facts = {"what": catchup.SESSION_LOG, "suffix": old_lease.database, "undo": old_lease.undo}
+                facts = {"what": catchup.SESSION_LOG, "suffix": old.database, "undo": old.undo}
                 raise SettingNotRestored(**facts, reason=error) from error
 
-        chosen = [
-            old_lease
-            for old_lease in lease.abandoned(leases.of_server(server), KIND)
-            if suffix in (None, old_lease.database)
-        ]
-        for old_lease in chosen:
-            lease.end(old_lease, partial(restore, old_lease))
-    return [f"{old_lease.database}: {old_lease.before or 'no session log'}" for old_lease in chosen]
+        abandoned = lease.abandoned(leases.of_server(server), KIND)
+        chosen = [old for old in abandoned if suffix in (None, old.database)]
+        for old in chosen:
+            lease.end(old, partial(restore, old))
+    return [f"{old.database}: {old.before or 'no session log'}" for old in chosen]
 
 
 def forget(uri: str, suffix: str | None) -> list[str]:

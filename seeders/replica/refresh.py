@@ -16,18 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from loader import backmdb, config, csn, defaults, dn, syncrepl
-from loader.errors import (
-    IndexesUnknown,
-    MdbDamaged,
-    NoContextCSN,
-    NoSuchBase,
-    PartialReplica,
-    RefreshRefused,
-    RefreshUseless,
-    RunMismatch,
-    TreeRestless,
-)
+from loader import backmdb, config, csn, defaults, dn, errors, syncrepl
 from loader.mdb import contents, meta
 from loader.operations import live, made_with
 from loader.operations.build import target_database
@@ -138,12 +127,12 @@ def _refreshable(options: RefreshOptions) -> TargetDatabase:
         reason = "a partial replica is not refreshed offline"
         advice = "Start slapd: its own refresh brings the rest."
         facts = {"config": options.config_path, "rid": consumer.rid, "options": ", ".join(narrow)}
-        raise PartialReplica(**facts, reason=reason, advice=advice)
+        raise errors.PartialReplica(**facts, reason=reason, advice=advice)
     return place
 
 
-def _refused(place: TargetDatabase, reason: str, advice: str) -> RefreshRefused:
-    return RefreshRefused(path=place.directory, reason=reason, advice=advice)
+def _refused(place: TargetDatabase, reason: str, advice: str) -> errors.RefreshRefused:
+    return errors.RefreshRefused(path=place.directory, reason=reason, advice=advice)
 
 
 def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0.0) -> Start:
@@ -152,7 +141,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
     suffix, directory = place.database.suffix, place.directory
     try:
         core_database_of(place.config, place.database, directory)
-    except IndexesUnknown as error:
+    except errors.IndexesUnknown as error:
         raise _refused(place, str(error.facts["reason"]), _START) from error
 
     # A sample of the entries must be stored and indexed as the configuration requires.
@@ -170,7 +159,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
 
     reached = contents.context_csns(directory, suffix)
     if not reached:
-        raise NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
+        raise errors.NoContextCSN(where=directory, suffix=suffix, advice=_ANEW, commands=())
     with session(options.connection) as provider:
         base = provider.stored_dn(suffix)
         csns = live.context_csns(provider, base) or provider.context_csns(base)
@@ -203,7 +192,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         synced = self.run.catalogue.facts_of("sync", Synced)
         is_applied = self.run.catalogue.is_done("apply") or (synced is not None and self._is_applied(synced))
         if not is_applied and self._context_csns() != self.start.reached:
-            raise RunMismatch(path=self.run.directory, differences="the database's contextCSN")
+            raise errors.RunMismatch(path=self.run.directory, differences="the database's contextCSN")
 
     def _context_csns(self) -> list[str]:
         return contents.context_csns(self.place.directory, self.place.database.suffix)
@@ -222,7 +211,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
             answer = reader.sync(search, sync.cookie_of(self.start.reached), most, paths, source.DROPPED)
         killpoint("sync.middle")
         if answer.cut:
-            raise RefreshUseless(uri=self.provider.uri, sent=answer.entries, held=self.start.held)
+            raise errors.RefreshUseless(uri=self.provider.uri, sent=answer.entries, held=self.start.held)
         if answer.repeated:  # entryUUIDs sent twice: two entries share one, or an entry was changed or moved meanwhile
             with session(self.provider) as provider:
                 live.require_unshared(provider, search.base, answer.repeated, subentries=False)
@@ -269,17 +258,17 @@ class RefreshSteps(msgspec.Struct, frozen=True):
                 return dict(counts)
             if containers.look_up(unsettled):
                 containers.settle()
-        raise TreeRestless(base=self.start.base, passes=LOOKS)
+        raise errors.TreeRestless(base=self.start.base, passes=LOOKS)
 
     def check(self, synced: Synced) -> Counted:
         """Raises MdbDamaged if the database lacks the new contextCSN, or if dn2i has a wrong number of records. dn2i
         must have one record for the root, and two for each entry in id2e."""
         now, claimed = self._context_csns(), synced.claimed
         if now != claimed:
-            raise MdbDamaged(path=self.place.data, reason=f"its contextCSN is {now}, not {claimed}")
+            raise errors.MdbDamaged(path=self.place.data, reason=f"its contextCSN is {now}, not {claimed}")
         entries, nodes = contents.row_counts(self.place.directory, ("id2e", "dn2i"))
         if nodes != 2 * entries + 1:
-            raise MdbDamaged(path=self.place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
+            raise errors.MdbDamaged(path=self.place.data, reason=f"{entries} entries, but {nodes} records in dn2i")
         return Counted(entries)
 
     def clear(self) -> None:
@@ -318,12 +307,12 @@ class ChangedContainers(msgspec.Struct):
                 # The suffix is left out: it cannot be renamed, and the whole tree is below it.
                 tops = live.topmost([name for name in moved if dn.key(name) != dn.key(base)])
             for top in tops:
-                with suppress(NoSuchBase):  # the entry moved once more; the next pass finds it
+                with suppress(errors.NoSuchBase):  # the entry moved once more; the next pass finds it
                     self._read(Search(top, live.newer(self.steps.start.reached, now)))
             since = self._since = now
             if not tops:
                 return
-        raise TreeRestless(base=base, passes=LOOKS)
+        raise errors.TreeRestless(base=base, passes=LOOKS)
 
     def _read(self, search: Search) -> None:
         path = self.steps.run.directory / f"again-{len(self.files):05}.ldif"
@@ -357,7 +346,7 @@ class ChangedContainers(msgspec.Struct):
                     above.add(parent)
                     parent = dn.parent(parent)
             for name in sorted(above):
-                with suppress(NoSuchBase):
+                with suppress(errors.NoSuchBase):
                     self._read(Search(name, scope="base"))
             self._read(Search(base, live.with_uuids(needed)))
             anything = True

@@ -41,9 +41,9 @@ from seeders.replica.options import STRATEGY_NAMES, RefreshOptions, SeedOptions,
 if TYPE_CHECKING:
     from loader.run.log import Row
     from loader.run.steps import Failure, RunStatus
-    from seeders.replica.following import Standing
+    from seeders.replica.waiting import Standing
 
-_REDRAW = 1.0  # seconds between two looks at a run that is followed
+_REDRAW = 1.0  # seconds between two updates of the screen of `follow`
 _KINDS = {"only-a": "missing", "only-b": "only on the replica", "changed": "differs"}
 
 
@@ -61,7 +61,7 @@ def command() -> None:
     """
 
 
-# Field of SeedOptions -> its command-line parameters, if their names differ from the field's.
+# Field of SeedOptions -> names of its command-line parameters, for fields whose parameters have other names.
 _PARAMETERS = {
     "consumer": ("consumer_uri", "consumer_bind_dn", "consumer_password_file", "consumer_mechanism"),
     "replicas": (),
@@ -207,9 +207,10 @@ def _try(options: SeedOptions, run: RecordedRun) -> int:
 
 
 class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a seeding or of `ditseed add`. `step`: the current or next step; None if all steps are done or
-    none has begun. `entries`: processed by this step so far, of `expected` (None if unknown), at `rate` per second.
-    `left`: remaining seconds. `heard`: seconds since the run last wrote a file. `failure`: the last attempt's error."""
+    """The progress of a seeding or of `ditseed add`. `steps`: the finished steps. `step`: the current or next step;
+    None if all steps are done or none has begun. `entries`: processed by this step so far, of `expected` (None if
+    unknown), at `rate` per second. `left`: remaining seconds. `heard`: seconds since the run last wrote a file.
+    `process`: PID of the ditseed that executes the run, or None. `failure`: the error that ended the last attempt."""
 
     verb: str
     run_dir: str
@@ -228,7 +229,7 @@ class RunProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
-    """Which run `status` and `follow` show."""
+    """Options that name the run which `status` and `follow` show."""
 
     config_path: OptionalConfig = None
     consumer: Annotated[
@@ -243,7 +244,7 @@ class Followed:
     ] = None
 
     def chosen(self) -> Followed:
-        """Returns the options without those of a profile that contradict the command line."""
+        """Returns the options without those of a profile that contradict the command line. Raises UsageProblem."""
         config_path = None if is_given("consumer") and not is_given("config_path") else self.config_path
         consumer = None if is_given("config_path") and not is_given("consumer") else self.consumer
         if (config_path is None and consumer is None and self.run_dir is None) or (config_path and consumer):
@@ -347,15 +348,16 @@ def _follow(options: Followed, as_json: bool) -> int:
 
 
 def _states(options: Followed) -> Iterator[tuple[RunProgress, Standing | None]]:
-    """Yields the run and the consumer's catch-up once a second. Ends when the run has failed, or when it is done and
-    the consumer, if there is one, has caught up. Raises NoRun."""
-    from seeders.replica.following import standings
+    """Yields the run and the consumer's catch-up (None: unknown) once a second. Ends when the run has failed, or when
+    the run is done and the consumer, if there is one, has caught up. Raises NoRun."""
+    from seeders.replica.waiting import standings
 
     directory, run = options.directory(), None
     standing, catch_up = None, standings(options.config_path, options.consumer, options.suffix)
     while True:
         latest = (_stopped if options.consumer is None else _online)(directory)
-        if latest is None and (run is None or not directory.exists()):  # --restart begins a new log
+        # With --restart a new log is begun, so an existing directory may lack a run for a moment.
+        if latest is None and (run is None or not directory.exists()):
             raise NoRun(path=directory)
         run = latest or run
         assert run is not None
@@ -369,7 +371,8 @@ def _states(options: Followed) -> Iterator[tuple[RunProgress, Standing | None]]:
 
 
 def _stopped(directory: Path) -> RunProgress | None:
-    """Returns the state of a run of any verb but `replica seed --strategy online` and `add`."""
+    """Returns the state of a run of any verb except `replica seed --strategy online` and `add`; None if there is no
+    run in `directory`."""
     from loader.run.steps import status_of
 
     run = status_of(directory)
@@ -440,7 +443,7 @@ def _online(directory: Path) -> RunProgress | None:
         counted = (run, run.read, cut.expected if cut else None)
     elif step == "load" and load:
         counted = (load, add.settled(load), add.expected(load))
-    return _progress(run, step, step is None, counted, load.steps if load else ())
+    return _progress(run, step, step is None, counted, load.catalogue.steps() if load else ())
 
 
 def _progress(
@@ -459,7 +462,7 @@ def _progress(
         verb=run.verb.removesuffix(" online"),
         run_dir=str(run.directory),
         inputs=[*map(str, inputs)] if isinstance(inputs, list) else [],
-        steps=[*run.steps, *more],
+        steps=[*run.catalogue.steps(), *more],
         step=step,
         done=done,
         process=run.process,

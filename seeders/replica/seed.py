@@ -19,19 +19,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from loader import backmdb, dn, plain, syncrepl, units
+from loader import backmdb, dn, errors, plain, syncrepl, units
 from loader.config import Config, Database
-from loader.errors import (
-    ConfigUnreadable,
-    LimitTooLow,
-    LoaderError,
-    MaxsizeTooSmall,
-    NoSpace,
-    NotProven,
-    SchemaMissing,
-    ServerRefused,
-    UsageProblem,
-)
 from loader.operations import live, sizing
 from loader.operations.build import native
 from loader.operations.build.steps import BuildOptions
@@ -105,7 +94,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
             "and would fetch every entry again; remove sync_use_subentry (olcSyncUseSubentry) from the database of "
             f"{database.suffix} first"
         )
-        raise UsageProblem(reason=reason)
+        raise errors.UsageProblem(reason=reason)
     for path in options.source:
         with strategy.attempt():
             if not is_stream(path):
@@ -154,7 +143,7 @@ def _require_whole(strategy: Strategy, config: Config, database: Database, base:
             provider.read(base, ["1.1"])
             with strategy.attempt():
                 csns.append(strategy.context_csns(provider, base))
-                with suppress(LoaderError):  # the provider may refuse the probe
+                with suppress(errors.LoaderError):  # the provider may refuse the probe
                     _warn_of_provider(provider, base, csns[-1], config, database)
             sampled = None
             if isinstance(strategy, Search) and strategy.partial is None:
@@ -195,13 +184,13 @@ def _require_known(strategy: Search, provider: Session, base: str, entries: Sequ
     try:
         rules = backmdb.settings(place.config, place.database).attribute_options
         schema = schema_of(place.config, place.database, rules)
-    except (NotProven, ConfigUnreadable) as error:
+    except (errors.NotProven, errors.ConfigUnreadable) as error:
         log.warning("schema: not compared with the provider's before the reading: %s", error)
         return
     used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
     unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, schema)]
     if unknown:
-        raise SchemaMissing(config=place.config.where, names=units.listed(unknown, _NAMED))
+        raise errors.SchemaMissing(config=place.config.where, names=units.listed(unknown, _NAMED))
 
 
 def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
@@ -215,7 +204,7 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
         seconds = math.ceil(end - time.monotonic())
         try:
             first, _ = provider.first(base, 1, ["objectClass"], f"(|{where})", seconds) if seconds > 0 else ([], True)
-        except (LimitTooLow, ServerRefused) as error:
+        except (errors.LimitTooLow, errors.ServerRefused) as error:
             log.warning(
                 "schema: the consumer does not know %s; %s did not say whether any entry has them (%s), so only the "
                 "reading will tell. An index on objectClass lets it answer at once",
@@ -303,9 +292,9 @@ def judgement(connection: Connection, building: BuildOptions, place: TargetDatab
                 even = questions.sample_of_tree(provider, base, _requested(provider), _SPARSE, seconds=-1)
             forecast = _Forecast(connection, building, place, meter)
             sizing.require_room(native.limits_of(building, place), *forecast.by(even))
-        except (MaxsizeTooSmall, NoSpace):
+        except (errors.MaxsizeTooSmall, errors.NoSpace):
             raise
-        except LoaderError as error:
+        except errors.LoaderError as error:
             if not meter.cancelled.is_set():
                 log.warning("room: whether all entries fit is not known before they are read: %s", error)
 
@@ -334,7 +323,7 @@ class _Forecast(Struct, frozen=True):
         """Returns the size of the database in bytes; 0 if only slapadd can build it."""
         try:
             target = native.target_of(self.building, self.place)
-        except NotProven:
+        except errors.NotProven:
             return 0
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             return sizing.forecast(take(scratch), target, Meter("build"), timed=0.0).bytes

@@ -1,4 +1,5 @@
-"""`replica verify`: waits for a started replica to catch up, then compares it with its provider.
+"""`replica verify`: waits for a started replica to catch up, then compares it with its provider. `replica follow` after
+the seeding: how far the consumer is behind its provider, until it has caught up.
 
 A consumer updates its contextCSN at the end of its refresh. Until then it has the old contextCSN, or none if the
 provider has sent the suffix entry. A probe of the provider with the old contextCSN shows which kind of answer the
@@ -8,18 +9,23 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import csn, units
+from loader.config import Config
 from loader.errors import ConfigHidden, LoaderError, NoContextCSN, NoSuchBase, NoSuchSuffix, NotInSync
+from loader.mdb import contents
 from loader.operations import live
 from loader.operations.compare import IGNORED, CompareOptions, CompareReport, compare
 from loader.overlays import LOCAL
 from loader.progress import Meter, Progress
-from loader.server import configuration, questions
+from loader.server import configuration, questions, tools
 from loader.server.options import Connection
 from loader.server.session import Session, session
 from loader.server.sync import SyncAnswer
@@ -188,11 +194,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
 def _partial_replica(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
     """Returns the partial replica that the consumer's syncrepl defines (None: a whole replica), and a description."""
     try:
-        if options.config_path is not None:
-            config = configuration.read(options.config_path)
-        else:
-            with session(options.consumer) as consumer:
-                config = configuration.read_online(consumer)
+        config = configuration.read(options.config_path) if options.config_path else _online(options.consumer)
     except ConfigHidden:
         return None, "a whole replica (its configuration cannot be read; --config gives it)"
     try:
@@ -220,3 +222,65 @@ def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
     if not without.equal:
         return report
     return replace(report, equal_but_for=tuple(sorted(hidden))) if hidden else replace(without, local=LOCAL)
+
+
+class Standing(Struct, frozen=True):
+    """How far the consumer has caught up. `doing`, `behind`: in words. `consumer`, `provider`: their contextCSN; empty
+    unless both were read."""
+
+    doing: str
+    behind: str = ""
+    consumer: list[str] = []
+    provider: list[str] = []
+    caught_up: bool = False
+
+
+def standings(config_path: Path | None, uri: str | None, suffix: str | None) -> Iterator[Standing]:
+    """Yields how far the consumer has caught up, until it has all changes. Yields nothing if its olcSyncrepl has no
+    password for the provider, or if `uri` (of a running consumer) is not an ldapi URI. `config_path`: the configuration
+    of a consumer whose contextCSN is read from its database.
+
+    Raises LoaderError if the provider refuses, but not if it cannot be reached."""
+    own, logins = Connection(uri, mechanism="EXTERNAL"), deque[Connection]()
+    config = None if config_path is None else configuration.read(config_path)
+    if config is None and not (uri or "").startswith("ldapi:"):
+        return
+    has, answer, standing = dict[str, str](), None, Standing("waiting for olcSyncrepl")
+    while not standing.caught_up:
+        try:
+            if not logins:
+                settings = config or _online(own)
+                database = settings.database(suffix)
+                values = settings.values(database.entry_dn, "olcSyncrepl")
+                logins.extend(filter(None, (configuration.provider_of(value, settings.where) for value in values)))
+            if config is not None and not logins:
+                return
+            if config is not None and tools.slapd_on(config) is None:
+                standing = Standing("waiting for slapd: it is not started")
+            elif logins:
+                with questions.hurried(logins[0]) as provider:
+                    base = provider.base()
+                    wanted, before = provided(provider, base), has
+                    if config is not None:
+                        directory = database.require_directory(config.path)
+                        has = csn.by_server(contents.context_csns(directory, database.suffix))
+                    else:
+                        has = contextcsn_of(own, database.suffix)
+                    is_done, context = csn.is_covered_by(wanted, has), provider.context_of(base)
+                    if has and not is_done and (answer is None or has != before):
+                        answer = answer_to(provider, context, has)
+                    entries = provider.entry_count(context) if answer in catchup.COSTLY else None
+                doing = "caught up" if is_done else doing_of(answer, entries, bool(has))
+                ours, theirs = sorted(has.values()), sorted(wanted.values())
+                standing = Standing(doing, behind(has, wanted), ours, theirs, is_done)
+        except LoaderError as error:
+            if not error.retryable:
+                raise
+            logins.rotate()
+            standing = Standing(str(error))
+        yield standing
+
+
+def _online(own: Connection) -> Config:
+    with session(own) as server:
+        return configuration.read_online(server)
