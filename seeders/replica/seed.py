@@ -46,15 +46,15 @@ from seeders.replica.options import STRATEGY_NAMES, SeedOptions
 from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_csns_of_ldif
 
 STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, Clone, Online), strict=True))
-OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options only some strategies accept
+OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options of some strategies only
 
 _APART = 300.0  # seconds that the provider's clock may be ahead
-_FIRST = 500  # first entries of the provider
+_FIRST = 500  # entries of the provider that are read first, in its order
 _BUILT = SampleSize(5000, 0.0)
-_UNSEEN = 8192.0  # assumed minimum of the largest entry in bytes, because the sampled entries may be small
-_LARGE = 5_000_000  # entries; fewer are evaluated within seconds
-_SPARSE = 16  # bits of the entryUUID: samples of 1/65,536 of a large tree
-_SECONDS = 10  # time limit for the provider's search for object classes; immediate with an index on objectClass
+_UNSEEN = 8192.0  # bytes; the largest entry is assumed to have at least this size, because the sample may lack it
+_LARGE = 5_000_000  # entries; a provider evaluates fewer within seconds
+_SPARSE = 16  # bits of the entryUUID: the sample of a large tree has 1/65,536 of its entries
+_SECONDS = 10  # time limit of the search for object classes, which takes no time with an index on objectClass
 _NAMED = 10  # schema names listed in an error message before "and N more"
 _COMPUTED = {name.lower() for name in COMPUTED}
 
@@ -62,7 +62,8 @@ log = logging.getLogger(__name__)
 
 
 def options_of(name: str, options: SeedOptions) -> SeedOptions:
-    """Returns the options for strategy `name`. Resets those that it does not accept, because a profile may set them."""
+    """Returns the options for strategy `name`. Resets options that the strategy does not accept to their defaults,
+    because a profile may set them."""
     rejected = OPTIONAL - STRATEGIES[name].takes
     defaults = {field.name: field.default for field in dataclasses.fields(options) if field.name in rejected}
     return SeedOptions(**{**vars(options), **defaults, "strategy": name})
@@ -109,28 +110,28 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
-    found, prepared = _require_whole(strategy, config, database, base), None
-    if strategy.errors and not found.csns:
+    facts, prepared = _require_whole(strategy, config, database, base), None
+    if strategy.errors and not facts.csns:
         return Preflight(database.suffix, provider.uri)
     if options.admin and not dry_run:
         prepared = prepare.prepare(*options.admin, base, log_base)
-        found = _require_whole(strategy, config, database, base)
-    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else found.csns
+        facts = _require_whole(strategy, config, database, base)
+    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else facts.csns
     is_part = partial is not None
-    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, found.total)
-    return Preflight(database.suffix, provider.uri, prepared, found.csns, forecast, sends, found.is_judged)
+    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, facts.total)
+    return Preflight(database.suffix, provider.uri, prepared, facts.csns, forecast, sends, facts.is_judged)
 
 
-class _Found(Struct, frozen=True):
-    """`csns`: the lowest contextCSN of all providers. `total`: the number of entries, None if unknown. `is_judged` is
-    as in Preflight."""
+class _ProviderFacts(Struct, frozen=True):
+    """`csns`: the lowest contextCSN of all providers. `total`: the number of entries, None if unknown. `is_judged`: as
+    in Preflight."""
 
     csns: list[str]
     total: int | None
     is_judged: bool
 
 
-def _require_whole(strategy: Strategy, config: Config, database: Database, base: str) -> _Found:
+def _require_whole(strategy: Strategy, config: Config, database: Database, base: str) -> _ProviderFacts:
     """Raises an error if a provider lacks the base, if it hides entries that the strategy searches for, or if the
     consumer lacks schema or space for them. `database`: the consumer's."""
     options, csns, total, is_judged = strategy.options, list[list[str]](), None, True
@@ -139,27 +140,27 @@ def _require_whole(strategy: Strategy, config: Config, database: Database, base:
         assert connection is not None
         given_up = threading.Event()
         with strategy.attempt(), session(connection) as provider, ThreadPoolExecutor(1) as pool, ExitStack() as ending:
-            ending.callback(given_up.set)  # otherwise the pool would wait for the sample even after an error
+            ending.callback(given_up.set)  # without this, the pool would wait for the sample even after an error
             provider.read(base, ["1.1"])
             with strategy.attempt():
                 csns.append(strategy.context_csns(provider, base))
                 with suppress(errors.LoaderError):  # the provider may refuse the probe
                     _warn_of_provider(provider, base, csns[-1], config, database)
-            sampled = None
+            pending = None
             if isinstance(strategy, Search) and strategy.partial is None:
-                sampled = pool.submit(_sample, connection, base, given_up)
-            # The provider evaluates all entries for this check, too, so both run at the same time.
+                pending = pool.submit(_sample, connection, base, given_up)
+            # This check runs while the sample is read, because the provider evaluates all entries for each of the two.
             with strategy.attempt():
                 if not options.source and not options.allow_hidden:
                     live.require_all_visible(provider, base, may_store, own=database.overlays)
-            if isinstance(strategy, Search) and sampled:
-                found = sampled.result()
-                total = found.total
+            if isinstance(strategy, Search) and pending:
+                sample = pending.result()
+                total = sample.total
                 with strategy.attempt():
-                    _require_known(strategy, provider, base, found.attributes)
+                    _require_schema(strategy, provider, base, sample.attributes)
                 with strategy.attempt():
-                    is_judged &= _require_room(found, strategy.building(), strategy.place, strategy.streams)
-    return _Found(live.lowest(csns) if csns else [], total, is_judged)
+                    is_judged &= _require_room(sample, strategy.building(), strategy.place, strategy.streams)
+    return _ProviderFacts(live.lowest(csns) if csns else [], total, is_judged)
 
 
 def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config: Config, database: Database) -> None:
@@ -177,9 +178,9 @@ def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config:
             log.warning("\n".join([f"{what}. {SHARED_ID[0]}", SHARED_ID[1]]))
 
 
-def _require_known(strategy: Search, provider: Session, base: str, entries: Sequence[Attributes]) -> None:
-    """Raises SchemaMissing if the consumer's schema lacks a name that the provider's entries use. Logs a warning if it
-    cannot be compared. `entries`: a sample of them."""
+def _require_schema(strategy: Search, provider: Session, base: str, entries: Sequence[Attributes]) -> None:
+    """Raises SchemaMissing if the consumer's schema lacks an attribute type of `entries`, which are a sample, or an
+    object class of any entry. Logs a warning if the consumer's schema cannot be read."""
     place = strategy.place
     try:
         rules = backmdb.settings(place.config, place.database).attribute_options
@@ -194,7 +195,8 @@ def _require_known(strategy: Search, provider: Session, base: str, entries: Sequ
 
 
 def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
-    """Returns classes in use that `schema` lacks. If a search hits a limit, warns and returns those found before."""
+    """Returns the object classes of the provider's entries that `schema` lacks. If a search hits a limit, logs a
+    warning and returns the classes that earlier searches have shown."""
     classes = {name.lower() for kind, _, names, *_ in schema.facts() if kind == "class" for name in names}
     lacking = [name for name in questions.object_classes(provider) if name.lower() not in classes]
     classes_in_use: list[str] = []
@@ -213,7 +215,7 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
                 error.facts["reason"],
             )
             return classes_in_use
-        # The filter also matches an entry with a subclass of a class. Its objectClass may not list the class itself.
+        # The filter also matches an entry with a subclass, whose objectClass need not list the class itself.
         values = {value.lower() for _, entry in first for value in entry.get("objectclass", ())}
         matches = [name for name in lacking if name.lower().encode() in values]
         classes_in_use += matches
@@ -221,16 +223,10 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
     return classes_in_use
 
 
-# --- room ------------------------------------------------------------------------------------------------------------
-#
-# Does the tree fit into the consumer's map and onto its disk? The provider's count of its entries or a sample of them
-# answers within seconds, before anything is read. A tree that is too large to be sampled in that time is judged while
-# it is read.
-
-
 class _ProviderSample(Struct, frozen=True):
-    """Entries of a provider. `first`: in the server's order. `total`: the number of all, None if unknown. `even`:
-    entries from all over the tree, except of a large one."""
+    """Entries of a provider. `first`: the first ones in the server's order. `total`: the number of all entries, None if
+    unknown. `even`: entries from all over the tree; empty if the tree is large, or if `first` has all of its
+    entries."""
 
     connection: Connection
     first: Entries
@@ -253,45 +249,47 @@ def _sample(connection: Connection, base: str, given_up: threading.Event) -> _Pr
         first, whole = provider.first(base, _FIRST, _requested(provider))
         if whole:
             return _ProviderSample(connection, first, len(first))
-        of_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # the server's own count is of the whole suffix
-        total = provider.entry_count(base) if of_suffix else None
-        found = _ProviderSample(connection, first, total)
-        if found.is_large:
-            return found
+        is_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # cn=Monitor counts the entries of a whole suffix
+        total = provider.entry_count(base) if is_suffix else None
+        sample = _ProviderSample(connection, first, total)
+        if sample.is_large:
+            return sample
         even = questions.sample_of_tree(provider, base, _requested(provider))
-        return replace(found, total=even.total if total is None else total, even=even)
+        return replace(sample, total=even.total if total is None else total, even=even)
 
 
 def _requested(provider: Session) -> tuple[str, ...]:
-    """Returns the attributes to request. Those that a server other than OpenLDAP computes are not loaded."""
+    """Returns the attributes to request. A server other than OpenLDAP is asked for no operational attribute except
+    entryUUID, because the attributes that it computes are not loaded."""
     return EVERYTHING if questions.is_openldap(provider) else ("*", "entryUUID")
 
 
-def _require_room(found: _ProviderSample, building: BuildOptions, place: TargetDatabase, streams: bool) -> bool:
-    """Returns whether the tree surely fits. A tree that does not fit raises MaxsizeTooSmall or NoSpace, unless it is
-    large and the seeding `streams`: `judgement` then decides while the tree is read."""
-    attributes, limits = found.attributes, native.limits_of(building, place)
+def _require_room(sample: _ProviderSample, building: BuildOptions, place: TargetDatabase, streams: bool) -> bool:
+    """Returns True if the tree surely fits into the consumer's map and onto its disk. Otherwise raises MaxsizeTooSmall
+    or NoSpace. If the tree is large and the seeding `streams`, returns False instead: `judgement` decides while the
+    tree is read, because a sample of a large tree takes too long."""
+    attributes, limits = sample.attributes, native.limits_of(building, place)
     sizes = (len(name) + len(value) + 3 for entry in attributes for name, values in entry.items() for value in values)
     largest = max(_UNSEEN, sizing.LARGEST * sum(sizes) / max(1, len(attributes)))
-    at_most = math.inf if found.total is None else found.total * largest
-    if found.is_large and streams:
+    at_most = math.inf if sample.total is None else sample.total * largest
+    if sample.is_large and streams:
         return at_most <= sizing.room_in(limits)
-    forecast = _Forecast(found.connection, building, place, Meter("sample"))
-    sizing.require_room(limits, lambda: at_most, *forecast.by(found.even))
+    predictions = _predictions(sample.connection, building, place, sample.even, Meter("sample"))
+    sizing.require_room(limits, lambda: at_most, *predictions)
     return True
 
 
 def judgement(connection: Connection, building: BuildOptions, place: TargetDatabase) -> Callable[[Meter], None]:
-    """Returns a function for `stream_build.build` that samples the large tree below the base of the connection. It
-    raises MaxsizeTooSmall or NoSpace if the tree does not fit, and logs other errors."""
+    """Returns a function for `stream_build.build` that samples the large tree below the base of the connection. The
+    function raises MaxsizeTooSmall or NoSpace if the tree does not fit, and logs other errors."""
     base = connection.base or place.database.suffix
 
     def judge(meter: Meter) -> None:
         try:
             with session(connection, meter.cancelled) as provider:
                 even = questions.sample_of_tree(provider, base, _requested(provider), _SPARSE, seconds=-1)
-            forecast = _Forecast(connection, building, place, meter)
-            sizing.require_room(native.limits_of(building, place), *forecast.by(even))
+            predictions = _predictions(connection, building, place, even, meter)
+            sizing.require_room(native.limits_of(building, place), *predictions)
         except (errors.MaxsizeTooSmall, errors.NoSpace):
             raise
         except errors.LoaderError as error:
@@ -301,32 +299,27 @@ def judgement(connection: Connection, building: BuildOptions, place: TargetDatab
     return judge
 
 
-class _Forecast(Struct, frozen=True):
-    connection: Connection
-    building: BuildOptions
-    place: TargetDatabase
-    meter: Meter
+def _predictions(
+    connection: Connection, building: BuildOptions, place: TargetDatabase, even: TreeSample, meter: Meter
+) -> list[Callable[[], float]]:
+    """Returns functions that predict the size of the database in bytes (0 if only slapadd can build it): from `even`,
+    if its `total` is known, and from a sample of more entries, for which the provider evaluates all entries again."""
 
-    def by(self, even: TreeSample) -> list[Callable[[], float]]:
-        """Returns predictions of the size in bytes: from `even`, if it tells the number of entries, and from a sample
-        of more entries, which evaluates all entries again."""
-
-        def rough() -> float:
-            return sizing.ROUGHLY * self._bytes(lambda scratch: _as_sample(even, scratch))
-
-        def full() -> float:
-            return self._bytes(lambda scratch: of_server(self.connection, _BUILT, scratch, self.meter))
-
-        return [full] if even.total is None else [rough, full]
-
-    def _bytes(self, take: Callable[[Path], Sample]) -> float:
-        """Returns the size of the database in bytes; 0 if only slapadd can build it."""
+    def size_of(take: Callable[[Path], Sample]) -> float:
         try:
-            target = native.target_of(self.building, self.place)
+            target = native.target_of(building, place)
         except errors.NotProven:
             return 0
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             return sizing.forecast(take(scratch), target, Meter("build"), timed=0.0).bytes
+
+    def rough() -> float:
+        return sizing.ROUGHLY * size_of(lambda scratch: _as_sample(even, scratch))
+
+    def full() -> float:
+        return size_of(lambda scratch: of_server(connection, _BUILT, scratch, meter))
+
+    return [full] if even.total is None else [rough, full]
 
 
 def _as_sample(even: TreeSample, scratch: Path) -> Sample:
