@@ -40,17 +40,18 @@ RUN_DIR = ".ditseed-refresh"  # in the database directory
 STEPS = ("preflight", "sync", "apply", "check")
 _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
 _START = "Start slapd."
-MOST = 2  # if more than 1/MOST of the entries have changed, the run ends, because a new seeding is faster
-LEAST = 1000  # up to this number of changed entries, the run continues even if their share is larger
+MOST = 2  # if more than 1/MOST of the entries have changed, RefreshUseless is raised, because a new seeding is faster
+LEAST = 1000  # changed entries: up to this number the run continues, whatever their share is
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
 _SCRATCH = "sort"
-LOOKS = 50  # maximum passes: a tree whose containers still change then is being reorganized, and TreeRestless is raised
+LOOKS = 50  # maximum passes; if containers still change then, the tree is being reorganized, and TreeRestless is raised
 _TOGETHER = 100  # maximum number of entryUUIDs in one filter
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Facts of the preflight. `base`: the suffix as the provider spells it. `reached`, `context_csns`: contextCSN of
-    the database and the provider. `held`: entries in the database. `attributes`: to be read. `started`: Unix time."""
+    """Facts of the preflight. `base`: the suffix as the provider spells it. `reached`: contextCSN of the database.
+    `context_csns`: contextCSN of the provider. `held`: number of entries in the database. `attributes`: those to
+    request from the provider. `started`: Unix time."""
 
     base: str
     reached: list[str]
@@ -62,7 +63,8 @@ class Start(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Synced(msgspec.Struct, frozen=True):
     """Summary of the provider's answer. `sent`: number of changed entries. `present`, `named_deleted`: numbers of
-    entryUUIDs of unchanged and of deleted entries. `claimed`: the contextCSN in the provider's cookie."""
+    entryUUIDs of unchanged and of deleted entries. `names_present`: the answer has a present phase, so entries that it
+    does not name are deleted. `claimed`: the contextCSN in the provider's cookie."""
 
     sent: int
     present: int
@@ -74,7 +76,7 @@ class Synced(msgspec.Struct, frozen=True):
 def refresh(
     options: RefreshOptions, progress: Progress, timeouts: Mapping[str, float], restart: bool = False
 ) -> Report:
-    """Resumes an unfinished refresh, or runs a new one. Returns the facts for the report."""
+    """Runs a refresh, or resumes an unfinished one. Returns the facts for the report."""
     place = _refreshable(options)
     run_dir = options.run_dir.absolute() if options.run_dir else place.directory / RUN_DIR
     with recorded(run_dir) as catalogue:
@@ -108,8 +110,8 @@ def plan(options: RefreshOptions) -> Report:
 
 
 def _refreshable(options: RefreshOptions) -> TargetDatabase:
-    """Returns the database. Raises RefreshRefused, PartialReplica or another error if a slapd is running on it, or if
-    it is a partial replica or one of several databases of a replica."""
+    """Returns the database. Raises RefreshRefused, PartialReplica or another error if a slapd is running on the
+    database, or if the database is a partial replica or one of several databases of a replica."""
     place = target_database(options.config_path, options.suffix, replace=True)
     if not place.data.exists():
         raise _refused(place, "there is no database yet", _ANEW)
@@ -149,7 +151,7 @@ def preflight(options: RefreshOptions, place: TargetDatabase, started: float = 0
     fit.require(place.data, place.config, _ANEW)
     if fit.rebuild:
         where = ["-F" if place.config.is_directory else "-f", str(options.config_path)]
-        # If several attributes are named, slapindex may skip some; without names it rebuilds all indexes.
+        # If several attributes are named, slapindex may skip some of them. Without names it rebuilds all indexes.
         named = fit.rebuild if len(fit.rebuild) == 1 else ()
         # -t empties each index first, so that no keys of the old index settings remain.
         command = ["slapindex", "-t", *where, "-b", suffix, *named]
@@ -198,11 +200,11 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         return contents.context_csns(self.place.directory, self.place.database.suffix)
 
     def _is_applied(self, synced: Synced) -> bool:
-        """Returns whether the transaction was committed. A run that was killed may not have recorded the commit."""
+        """Returns whether the transaction was committed. A killed run may have committed it without recording that."""
         return self._context_csns() == synced.claimed != self.start.reached
 
     def sync(self, meter: Meter) -> Synced:
-        """Searches the provider once. First removes the files of an earlier attempt, which show an earlier state."""
+        """Searches the provider once. First removes the files of an earlier attempt, which had an older answer."""
         self.clear()
         most = max(LEAST, self.start.held // MOST)
         search = Search(self.start.base, attributes=tuple(self.start.attributes))
@@ -222,7 +224,8 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         return Synced(answer.entries, answer.present, answer.deleted, answer.names_present, claimed)
 
     def apply(self, meter: Meter, synced: Synced) -> Report:
-        """Applies the answer in one transaction, after a pass of ChangedContainers during which no container moved."""
+        """Applies the answer in one transaction, after ChangedContainers has found no more changed container. Raises
+        TreeRestless if entries cannot be applied after LOOKS passes."""
         if self._is_applied(synced):
             return {"applied": "before the run was interrupted"}
         if synced.claimed == self.start.reached and not synced.sent:
@@ -232,15 +235,13 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         spec = core_target_of(place.config, place.database, place.directory)
         started = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(self.start.started))
 
-        def require_all_visible() -> None:  # takes long, so it runs in parallel with the work
+        def require_all_visible() -> None:  # takes long, so `changing.refresh` runs it in parallel
             if not self.options.allow_hidden:
                 with session(self.provider) as provider:
                     live.require_all_visible(provider, self.start.base, own=place.database.overlays)
 
         containers.settle()
         for _ in range(LOOKS):
-            files.emptied(scratch)
-            killpoint("apply.middle")
             result = SyncResult(
                 changed=[self._path(CHANGED), *containers.files],
                 present=self._path(PRESENT) if synced.names_present else None,
@@ -249,10 +250,9 @@ class RefreshSteps(msgspec.Struct, frozen=True):
                 reached=self.start.reached,
                 claimed=synced.claimed,
             )
-            try:
+            with files.workspace(scratch):
+                killpoint("apply.middle")
                 changes = changing.refresh(place.directory, spec, result, started, memory, require_all_visible, meter)
-            finally:
-                files.remove_tree(scratch)
             counts, unsettled = changes
             if not unsettled:
                 return dict(counts)
@@ -279,9 +279,9 @@ class RefreshSteps(msgspec.Struct, frozen=True):
 
 
 class ChangedContainers(msgspec.Struct):
-    """Re-reads containers that move during a refresh. The provider sends each changed entry with its DN at that moment.
-    If a container is renamed meanwhile, the answer mixes old and new DNs. So the changed entries below each changed
-    container are read again, until a pass finds no changed container.
+    """Reads the changed entries below containers that move during a refresh again. The provider sends each changed
+    entry with its DN at that moment. If a container is renamed meanwhile, the answer mixes old and new DNs. So the
+    changed entries below each changed container are read again, until a pass finds no changed container.
 
     `files`: LDIF of the entries that were read again, oldest first. `lost`: entryUUIDs of entries that were deleted or
     changed after the claimed contextCSN. They are left out, because syncrepl will deliver these changes."""
@@ -307,7 +307,7 @@ class ChangedContainers(msgspec.Struct):
                 # The suffix is left out: it cannot be renamed, and the whole tree is below it.
                 tops = live.topmost([name for name in moved if dn.key(name) != dn.key(base)])
             for top in tops:
-                with suppress(errors.NoSuchBase):  # the entry moved once more; the next pass finds it
+                with suppress(errors.NoSuchBase):  # the container moved once more; the next pass finds it
                     self._read(Search(top, live.newer(self.steps.start.reached, now)))
             since = self._since = now
             if not tops:
@@ -320,34 +320,35 @@ class ChangedContainers(msgspec.Struct):
         self.files.append(path)
 
     def look_up(self, unsettled: Sequence[bytes]) -> bool:
-        """Looks up entries that could not be applied because their parent was missing or another entry has their DN.
-        Adds an entry to `lost` if it is gone, or if it changed after the claimed contextCSN and has no subordinates.
-        Reads the others again, with all their superior entries. Returns whether any entry was read again."""
+        """Looks up entries (`unsettled`: their entryUUIDs) that could not be applied because their parent is missing or
+        another entry has their DN. Adds an entry to `lost` if it is gone, or if it changed after the claimed contextCSN
+        and has no subordinates. Reads the other entries again, with all their superior entries. Returns whether any
+        entry was read again."""
         self.lost.difference_update(unsettled)
-        base, claimed, anything = self.steps.start.base, csn.by_server(self.synced.claimed), False
+        base, claimed, has_read = self.steps.start.base, csn.by_server(self.synced.claimed), False
         attributes = ("entryUUID", "entryCSN", "hasSubordinates")
         for at in range(0, len(unsettled), _TOGETHER):
-            wanted = unsettled[at : at + _TOGETHER]
+            uuids = unsettled[at : at + _TOGETHER]
             with session(self.steps.provider) as server:
-                orphans = server.find(base, live.with_uuids(wanted), attributes)
+                existing = server.find(base, live.with_uuids(uuids), attributes)
             needed = {
                 uuid.UUID(first_value(entry, "entryuuid")).bytes: name
-                for name, entry in orphans
+                for name, entry in existing
                 if first_value(entry, "hassubordinates") == "TRUE"
                 or csn.is_covered_by(csn.by_server([first_value(entry, "entrycsn")]), claimed)
             }
-            self.lost.update(set(wanted) - needed.keys())
+            self.lost.update(set(uuids) - needed.keys())
             if not needed:
                 continue
-            above: set[str] = set()
+            superiors: set[str] = set()
             for name in needed.values():
                 parent = dn.parent(name)
-                while parent and dn.key(parent) != dn.key(base) and parent not in above:
-                    above.add(parent)
+                while parent and dn.key(parent) != dn.key(base) and parent not in superiors:
+                    superiors.add(parent)
                     parent = dn.parent(parent)
-            for name in sorted(above):
+            for name in sorted(superiors):
                 with suppress(errors.NoSuchBase):
                     self._read(Search(name, scope="base"))
             self._read(Search(base, live.with_uuids(needed)))
-            anything = True
-        return anything
+            has_read = True
+        return has_read

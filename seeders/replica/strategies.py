@@ -45,15 +45,15 @@ from seeders.replica.partial import Partial
 
 RUN_DIR = ".ditseed-seed"  # in the database directory, so that publishing is a rename
 READING_TAKES = frozenset({"allow_hidden", "jobs", "pieces", "page"})
-COMPARE = "compare"  # name of a step of `clone`, which is only for a source in another data format
+COMPARE = "compare"  # name of the step of `clone` that exists only for a source in another data format
 _TAKES = frozenset({"config_path", "prepare_consumer", "replace", "maxsize", "verify"})
 _ANEW = (
     "Build the database from the entries: --strategy search, or --strategy ldif with the output of "
     "`ditseed export DATABASE-DIRECTORY`."
 )
-SELECT = "select"  # name of a step, which is only for partial replicas
+SELECT = "select"  # name of the step that exists only for partial replicas
 SELECTED = ("selected.ldif", "glue.ldif")  # in the run directory: the selected entries, and glue entries above them
-_HEAD = 1 << 18  # bytes that are read of an LDIF file to find contextCSN, which is in the first entry, the suffix entry
+_HEAD = 1 << 18  # bytes of an LDIF file that are searched for contextCSN, which is in the suffix entry, the first one
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ log = logging.getLogger(__name__)
 class Strategy(ABC):
     """One way to seed. The constructor raises UsageProblem if an option that the strategy needs is missing. `takes`:
     the fields of SeedOptions that this strategy accepts, without those that all strategies accept. `reads_ldif`: --from
-    names LDIF. `identity`: the options that must not change between a run and its resumption. `errors`: those of the
-    checks, if a dry run collects them; None if the first one ends the run."""
+    names LDIF. `identity`: the options that must not change between a run and its resumption. `errors`: the errors of
+    the checks, which a dry run collects; None in a run, which ends at the first error."""
 
     takes: ClassVar[frozenset[str]]
     steps: ClassVar[tuple[str, ...]]
@@ -76,7 +76,8 @@ class Strategy(ABC):
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Collects the error of a check that later checks do not depend on."""
+        """Collects the body's error in `errors`, so that a dry run goes on with checks that do not depend on the body.
+        Raises the error if `errors` is None."""
         try:
             yield
         except LoaderError as error:
@@ -94,15 +95,16 @@ class Strategy(ABC):
 
     @abstractmethod
     def begins_anew(self, restart: bool) -> bool:
-        """Returns whether the run recorded in `run_dir` is discarded instead of resumed."""
+        """Returns True if the run recorded in `run_dir` must be discarded, not resumed."""
 
     @abstractmethod
     def begin(self, run: Run, anew: bool) -> None:
-        """Removes what an earlier run left behind."""
+        """Removes files and temporary settings of an earlier run."""
 
     @abstractmethod
     def consumer(self) -> tuple[Config, Database]:
-        """Returns the database to fill. Raises LoaderError if this strategy cannot seed it."""
+        """Returns the consumer's configuration and the database to fill. Raises LoaderError if this strategy cannot
+        seed that database."""
 
     @abstractmethod
     def run(self, run: Run) -> Report:
@@ -110,7 +112,7 @@ class Strategy(ABC):
 
     @cached_property
     def partial(self) -> Partial | None:
-        """The partial replica; None for a whole one. Raises PartialReplica if the strategy cannot seed it."""
+        """The partial replica; None for a whole replica. Raises PartialReplica if the strategy cannot seed it."""
         return None
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
@@ -118,7 +120,7 @@ class Strategy(ABC):
         return live.context_csns(provider, base) or provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Report:
-        """Returns the facts that a dry run can report about the steps. Changes nothing."""
+        """Returns the facts about the steps for the report of a dry run. Changes nothing."""
         with progress.step("plan") as meter:
             _, cut = trial_plan(self.reading(suffix, self.run_dir), meter)
         return {"entries": "not known" if cut.expected is None else cut.expected, "read_as": cut.how}
@@ -143,16 +145,16 @@ class Strategy(ABC):
         )
 
     def read_provider(self, exporting: ExportOptions, run: Run) -> None:
-        """Runs the steps of an export. Without --allow-hidden, refuses an export from which data was hidden."""
+        """Runs the steps of an export. Without --allow-hidden, raises an error if the provider has hidden data."""
         exporting.output.mkdir(exist_ok=True)
         export_steps(exporting, run)
         if not self.options.allow_hidden:
             live.require_whole(exporting.output)
 
 
-def run_dir_of(named: Path | None, place: TargetDatabase) -> Path:
+def run_dir_of(run_dir: Path | None, place: TargetDatabase) -> Path:
     """Returns --run-dir, or RUN_DIR in the database directory if the option is not given."""
-    return named.absolute() if named else place.directory / RUN_DIR
+    return run_dir.absolute() if run_dir else place.directory / RUN_DIR
 
 
 class StoppedConsumer(Strategy):
@@ -212,7 +214,7 @@ class StoppedConsumer(Strategy):
         return self.place.begins_anew(self.run_dir, self.verb, self.identity, restart)
 
     def begin(self, run: Run, anew: bool) -> None:
-        """Removes the files of all strategies by their names, because --run-dir may contain other files as well."""
+        """Removes the files of all strategies by name, because the directory of --run-dir may contain other files."""
         for name in (*SCRATCH, "export", "environment", "slices", "split", "sort") if anew else ():
             for tree in run.directory.glob(name):
                 files.remove_tree(tree)
@@ -223,7 +225,7 @@ class StoppedConsumer(Strategy):
     def consumer(self) -> tuple[Config, Database]:
         with self.attempt():
             self.place.require_free()
-        if self.errors and not self.options.replace:  # a dry run also says what is wrong besides a running slapd
+        if self.errors and not self.options.replace:  # a dry run reports this error besides that of a running slapd
             with self.attempt():
                 require_empty(self.place.directory)
         with self.attempt():
@@ -246,10 +248,10 @@ class StoppedConsumer(Strategy):
                 unsafe = "nosync is on, so a crash of the host can lose or damage the database"
                 problems.append((unsafe, "sync", ["--nosync", "off"]))
             for problem, verb, change in problems:
-                # The command is no argument, because the log would escape the line break before it.
+                # The texts are not passed as arguments, because the log would escape the line break between them.
                 tune = plain.printable(self.tune_command(verb, part.suffix, *change))
                 log.warning(f"{plain.printable(where)}: {problem}; with slapd stopped:\n{tune}")
-        _ = self.partial  # a syncrepl that cannot be honoured is refused before any work
+        _ = self.partial  # raises PartialReplica before any work
         return config, database
 
     def tune_command(self, verb: str, suffix: str, *change: str) -> str:
@@ -309,7 +311,8 @@ class StoppedConsumer(Strategy):
 
 
 class _Selected(msgspec.Struct, frozen=True):
-    """Numbers of entries. `examined` is the sum of `selected` and `left_out`. The build gets `selected` and `glue`."""
+    """Result of "select": numbers of entries. `examined` is the sum of `selected` and `left_out`. The build gets
+    `selected` and `glue`."""
 
     examined: int
     selected: int
@@ -318,8 +321,8 @@ class _Selected(msgspec.Struct, frozen=True):
 
 
 def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
-    """Returns the contextCSN in the manifests of exports, or at the beginning of plain LDIF, where the suffix entry is.
-    Returns None if there is no contextCSN in these places, so that all the LDIF must be read."""
+    """Returns the contextCSN in the manifests of exports, or in the first _HEAD bytes of plain LDIF, where the suffix
+    entry is. Returns None if these places have no contextCSN, so that all the LDIF must be read."""
     manifests = [ldif.read_manifest(path) for path in paths if path.is_dir()]
     if manifests and None not in manifests:
         csns = [text for manifest in manifests if manifest for text in manifest.context_csns]
@@ -334,8 +337,8 @@ def context_csns_of_ldif(paths: Sequence[Path]) -> list[str] | None:
 class Ldif(StoppedConsumer):
     """Builds from an export directory or LDIF files.
 
-    The LDIF must contain the contextCSN. It may be computed from the entries (-w) only if they are a snapshot, such as
-    the output of slapcat. A search of a changing server can return a later change and miss an earlier one."""
+    The LDIF must contain the contextCSN. With -w it is computed from the entries, which must then be a snapshot, such
+    as the output of slapcat: a search of a changing server can return a later change and miss an earlier one."""
 
     takes = _TAKES | {"source", "engine", "write_context", "allow_hidden"}
     steps = ("preflight", SELECT, *build.STEPS)
@@ -350,7 +353,7 @@ class Ldif(StoppedConsumer):
         return {} if self.partial else build.plan(self.building(*self.options.source), progress)
 
     def require_context_csn(self, progress: Progress) -> None:
-        """Raises NoContextCSN if the LDIF has no contextCSN. Scans all the LDIF if there is none at its beginning."""
+        """Raises NoContextCSN if the LDIF has no contextCSN. Scans all the LDIF if its beginning has none."""
         if self.partial is None and context_csns_of_ldif(self.options.source) is None:
             with progress.step("scan") as meter:
                 steps.scan(self.building(*self.options.source), self.place, meter)
@@ -371,7 +374,7 @@ class Search(StoppedConsumer):
 
     takes = _TAKES | READING_TAKES | {"engine", "replicas"}
     steps = ("preflight", *stream_build.STEPS, *export.STEPS, SELECT, *build.STEPS)
-    check: Callable[[Meter], None] | None = None  # runs while a stream is read, and may end the reading
+    check: Callable[[Meter], None] | None = None  # runs while the provider is read; an error of it ends the reading
 
     def __init__(self, options: SeedOptions) -> None:
         super().__init__(options)
@@ -400,8 +403,8 @@ class Clone(StoppedConsumer):
     """Copies an existing database, which may be in use, and writes into the copy the contextCSN that it has reached.
 
     A running provider stores its contextCSN only at checkpoints (syncprov-checkpoint) and at shutdown, so the stored
-    contextCSN may be old. Before the copy begins, the provider reports its present contextCSN. Every change up to that
-    contextCSN was committed, so the copy contains it.
+    contextCSN may be old. Before the copy begins, the provider is asked for its present contextCSN. Every change up to
+    that contextCSN was committed, so the copy contains the change.
 
     The consumer's LMDB may have another data format (OpenLDAP 2.6 and 2.7). In that case the steps of `ditseed migrate`
     convert the records to that format, or build the entries again."""
@@ -417,7 +420,7 @@ class Clone(StoppedConsumer):
 
     @cached_property
     def conversion(self) -> str | None:
-        """Both data formats in words; None if the slapd installed here has the same LMDB format as the source."""
+        """Both data formats in words; None if the LMDB of the installed slapd has the same format as the source."""
         before = meta.read_meta(self.source).format
         after = tools.lmdb_format() or before
         return None if before == after else f"data format {before} to {after}"
@@ -435,14 +438,16 @@ class Clone(StoppedConsumer):
         )
 
     def require_buildable(self) -> None:
-        """Raises GlueRefused if there are subordinate databases, because their copies could be of different moments."""
+        """Raises GlueRefused if there are subordinate databases, because copies of several databases would show
+        different moments."""
         for part in glue.subordinates(self.place.config, self.place.database):
             reason = f"the database of {part.suffix} holds a part of the same tree, and a clone copies one database"
             raise GlueRefused(suffix=self.place.database.suffix, reason=reason, advice="Use --strategy search or ldif.")
 
     def plan(self, suffix: str, progress: Progress) -> Report:
         """Returns the bytes to copy. If the format must be converted, converts the first entries to predict time and
-        size, and raises the errors of that. Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
+        size, and raises the errors of this conversion. Raises MaxsizeTooSmall or NoSpace if the database does not
+        fit."""
         fit = Fit()
         with self.attempt(), progress.step("schema") as meter:
             fit = self.fit(meter)
@@ -459,8 +464,8 @@ class Clone(StoppedConsumer):
         return {"bytes": size, **facts}
 
     def fit(self, meter: Meter) -> Fit:
-        """Compares the source with the consumer's configuration. Raises NoSuchSuffix, SchemaMissing, NotProven. Raises
-        MadeOtherwise if the consumer would store the entries differently, as only a conversion can correct that."""
+        """Compares the source with the consumer's configuration. Raises NoSuchSuffix, SchemaMissing; with a conversion,
+        NotProven; without a conversion, MadeOtherwise if the consumer would store the entries differently."""
         suffix = self.place.database.suffix
         suffixes = contents.summarise(self.source, newest=False).suffixes
         if dn.key(suffix) and dn.key(suffix) not in map(dn.key, suffixes):
@@ -535,8 +540,9 @@ class Clone(StoppedConsumer):
         suffix = self.place.database.suffix
         claimed = csn.by_server(contents.context_csns(data, suffix))
         newest = contents.newest_csns(data, suffix, whole=False)
-        # With a contextCSN that is too old, some changes are replicated again; if it is too new, changes are lost. The
-        # copy may be of another server with fewer changes. So no CSN may exceed the newest entryCSN of its server ID.
+        # If the contextCSN is too old, some changes are replicated again; if it is too new, changes are lost. The source
+        # may be the database of another server with fewer changes than the provider. So no CSN may exceed the newest
+        # entryCSN of its server ID in the copy.
         for sid, text in csn.by_server(csns).items():
             if sid in newest:
                 claimed[sid] = max(claimed.get(sid, ""), min(text, newest[sid]))
@@ -565,5 +571,7 @@ class _Copied(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Stamped(msgspec.Struct, frozen=True):
+    """The result of "stamp". `held_back`: number of entries whose newer entryCSN was lowered to `context_csns`."""
+
     context_csns: list[str]
     held_back: int
