@@ -2,8 +2,8 @@
 step, and chooses a strategy. The times are predicted from short measurements: reading from the provider, building a
 sample, copying a part of a file. Steps that are short for a tree of any size are left out.
 
-A strategy is refused here if `replica seed` would refuse it before it reads entries. It is also refused if the build of
-a sample shows a problem of schema, space or maxsize, which a seeding would meet only after it has read all entries."""
+A strategy is refused here if `replica seed` would refuse it before reading entries. It is also refused if the build of
+a sample shows a problem of schema, space or maxsize, which a seeding would show only after reading all entries."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Str
 _READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
 _COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync
 _SIZE = SampleSize(10_000, 0.0)
-_TAIL = 0.25  # share of a build that cannot start before all is read: indexes, dn2id (docs/performance.md)
+_TAIL = 0.25  # share of a build that cannot start before all entries are read: indexes, dn2id (docs/performance.md)
 _ADDS = 9000.0  # entries per second that a slapd accepts over LDAP (`bin/bench add`)
 _SPILL = 2  # disk space of a build whose sorting exceeds memory, as a multiple of the size of the database
-_NEAR = 60.0  # seconds that a strategy may take longer than the fastest, if the provider then sends only changes
-_TWICE = 2.0  # the same limit as a factor on the fastest strategy's seconds; the larger limit applies
+# A slower strategy is chosen if the provider then sends only changes, and if it takes at most _NEAR seconds longer than
+# the fastest strategy, or at most _TWICE times as long.
+_NEAR, _TWICE = 60.0, 2.0
 _UNNUMBERED = r"sed 's/^\(dn: \)\?cn\(=\|: \){[0-9]*}/\1cn\2/'"  # removes the numbers of slapd.d from DNs
 _JUST_NOW = "measured just now"
-CATCH_UP = "catch-up"  # a step of the plan that ditseed does not run: slapd's syncrepl does it after slapd has started
+CATCH_UP = "catch-up"  # the step of the plan that slapd's syncrepl does, not ditseed, after slapd has started
 
 
 class PlannedStep(Struct, frozen=True):
@@ -95,7 +96,7 @@ class StrategyPlan(Struct, frozen=True):
 
 class SeedPlan(Struct, frozen=True):
     """The result of a dry run. `chosen`: None if no strategy is feasible. `measured`: the measurements, in words.
-    `facts`: results of the checks of the chosen strategy. `missing`: what the checks of all strategies found."""
+    `facts`: results of the checks of the chosen strategy. `missing`: findings of the checks of all strategies."""
 
     chosen: StrategyPlan | None
     why: str
@@ -107,7 +108,7 @@ class SeedPlan(Struct, frozen=True):
 
 def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
     """Plans a seeding, and changes nothing. Tries all strategies if `options` names none. Raises LoaderError if the
-    configuration cannot be read or the named strategy is refused; its `missing` then has all that is missing."""
+    configuration cannot be read, or if the named strategy is refused; `missing` of the error then has all findings."""
     trial, suffix = _Trial(options, progress), options.suffix or ""
     if options.config_path:
         suffix = configuration.read(options.config_path).database(options.suffix).suffix
@@ -121,7 +122,7 @@ def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
 
 
 class TrialBuild(Struct, frozen=True):
-    """Predictions from the build of a sample. `scan`: seconds to scan all LDIF. `disk`: maximum bytes in use."""
+    """Predictions from the build of a sample. `scan`: seconds to scan all the LDIF. `disk`: maximum bytes in use."""
 
     forecast: Forecast
     scan: float
@@ -134,7 +135,7 @@ class TrialBuild(Struct, frozen=True):
 
 class _Trial:
     """Makes each measurement once, even if several strategies need it. `facts`: strategy -> results of its checks.
-    `missing`: strategy -> what it lacks."""
+    `missing`: strategy -> findings of its checks."""
 
     def __init__(self, options: SeedOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
@@ -147,7 +148,8 @@ class _Trial:
         self.build_of_ldif: TrialBuild | None = None
 
     def judge(self, name: str) -> StrategyPlan:
-        """Returns the plan of one strategy, with its times or with the first of the errors that refuse it."""
+        """Returns the plan of one strategy, with predicted times, or with the first error that refuses the strategy.
+        Raises that error if the strategy was named."""
         options, is_named = self.options, bool(self.options.strategy)
         if not is_named:
             takes_ldif = name == "ldif" or (name == "online" and options.connection is None)
@@ -155,7 +157,7 @@ class _Trial:
             sources = [locate(str(path), Kind.LDIF, Kind.DATABASE) for path in options.source]
             paths = tuple(path for location in sources if location.kind is kind for path in location.paths)
             options = options_of(name, dataclasses.replace(options, source=paths))
-        # The warnings of the checks are collected for the list of what is missing.
+        # Warnings of the checks are collected, and become findings.
         logger, warnings = logging.getLogger("seeders.replica"), BufferingHandler(sys.maxsize)
         warnings.setLevel(logging.WARNING)
         before, logger.propagate = logger.propagate, False
@@ -172,9 +174,9 @@ class _Trial:
             logger.removeHandler(warnings)
             logger.propagate = before
         notes = tuple(record.getMessage() for record in warnings.buffer)
-        if strategy:  # else the strategy needs other options
+        if strategy:  # None: the strategy needs other options
             self.missing[name] = [*(_finding(error, strategy) for error in errors), *map(_noted, notes)]
-        if is_named and len({str(error) for error in errors}) < 2:  # then no list is printed
+        if is_named and len({str(error) for error in errors}) < 2:  # no list of findings will be printed
             for record in warnings.buffer:
                 logger.handle(record)
         if is_named and errors:
@@ -183,11 +185,13 @@ class _Trial:
         return structs.replace(plan, notes=notes)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Returns each finding once, the worst first. Its subject has the names of its strategies."""
-        unique = dict.fromkeys(each for every in self.missing.values() for each in every)
-        names = {each: ", ".join(name for name, every in self.missing.items() if each in every) for each in unique}
-        worst_first = sorted(unique, key=lambda each: -each.severity.rank)
-        return tuple(structs.replace(each, subject=names[each]) for each in worst_first)
+        """Returns each finding once, the worst first. The subject of a finding has the names of its strategies."""
+        strategies: dict[Finding, list[str]] = {}
+        for name, findings in self.missing.items():
+            for finding in dict.fromkeys(findings):
+                strategies.setdefault(finding, []).append(name)
+        worst_first = sorted(strategies, key=lambda finding: -finding.severity.rank)
+        return tuple(structs.replace(each, subject=", ".join(strategies[each])) for each in worst_first)
 
     def price(self, strategy: Strategy) -> StrategyPlan:
         """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
@@ -275,7 +279,7 @@ class _Trial:
                 return entries, None, steps
             build.require_room(strategy)
             if entries is not None:
-                # All of the build but its last part runs while the provider is read.
+                # All of the build except its last part runs while the provider is read.
                 built = build.forecast.seconds
                 why = f"{reading} are {units.duration(seconds)}, the build {units.duration(built)}"
                 steps.append(_step("stream", max(seconds, built * (1 - _TAIL)) + built * _TAIL, why))
@@ -297,8 +301,8 @@ class _Trial:
         return build.forecast.entries, build.disk, steps
 
     def _measure_provider(self, strategy: Strategy, suffix: str, entries: int | None) -> None:
-        """Runs the first searches of the plan, one for each job, for at most `_READ_FOR` seconds. Then builds a
-        database from a sample of the entries that it has read."""
+        """Runs the first searches of the plan, one for each job, for at most _READ_FOR seconds. Then builds a database
+        from a sample of the entries that were read."""
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
             exporting = strategy.reading(suffix, scratch)
             with self.progress.step("read") as meter:
@@ -395,7 +399,7 @@ def _absolute(paths: Sequence[Path]) -> tuple[str, ...]:
 
 
 def pick(rows: Sequence[StrategyPlan]) -> tuple[StrategyPlan | None, str]:
-    """Returns the strategy to use (None if none is feasible), and the reason."""
+    """Returns the strategy to use (None if no strategy is feasible), and the reason."""
     feasible = [row for row in rows if row.feasible]
     if not feasible:
         return None, "no strategy is feasible; the reasons are below"

@@ -540,8 +540,8 @@ class Clone(StoppedConsumer):
         suffix = self.place.database.suffix
         claimed = csn.by_server(contents.context_csns(data, suffix))
         newest = contents.newest_csns(data, suffix, whole=False)
-        # If the contextCSN is too old, some changes are replicated again; if it is too new, changes are lost. The source
-        # may be the database of another server with fewer changes than the provider. So no CSN may exceed the newest
+        # If the contextCSN is too old, some changes are replicated again; if it is too new, changes are lost. The
+        # source may be of another server, which has fewer changes than the provider. So no CSN may exceed the newest
         # entryCSN of its server ID in the copy.
         for sid, text in csn.by_server(csns).items():
             if sid in newest:
