@@ -119,14 +119,14 @@ def lease_for(lease: Lease, seconds: float, change: Callable[[], object]) -> Non
     """Changes a setting for `seconds` or until the next boot; no process holds this lease."""
     end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     with exclusive(_lock(lease, ".guard"), wait=True), shared(_lock(lease)):
-        # A lease that exists already has the original value in `before`.
+        # An earlier lease of the setting has the original value in `before`.
         first = _find(lease) or lease
         record(replace(first, expires=end.isoformat(timespec="seconds"), boot=boot_id()))
         change()
 
 
 def record(lease: Lease, overwrite: bool = True) -> None:
-    """Records a lease in the log."""
+    """Records a lease in the log. Without `overwrite`, an existing record of the lease stays."""
     by = lease.by or f"{files.account_name(os.geteuid())}, process {os.getpid()}"
     with _writing() as log:
         if overwrite or (_LEASE, lease.name) not in log.rows:

@@ -135,8 +135,8 @@ def report_of(*parts: object) -> Report:
     return plain.with_operator_names(report)
 
 
-def _seal(before: bytes, body: bytes) -> bytes:
-    return xxhash.xxh3_128_hexdigest(before + body).encode()
+def _seal(previous: bytes, body: bytes) -> bytes:
+    return xxhash.xxh3_128_hexdigest(previous + body).encode()
 
 
 class About(msgspec.Struct, frozen=True):
@@ -272,7 +272,7 @@ def locking_process(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     # For some file systems, /proc/locks shows another device number, so the PID in the lock file is compared too. That
-    # PID alone is not enough: it may be one in a container's namespace.
+    # PID alone is not enough, because a process in a container writes the PID of its own namespace.
     lockers = [
         locker
         for kind, locker, device, inode in holders.locks()

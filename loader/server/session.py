@@ -402,10 +402,10 @@ def _limit(option: int, default: float) -> float:
     return float(value) if value is not None and float(value) > 0 else default
 
 
-# The native core does not use this function, but gives the same answers to the prompts of the SASL mechanisms.
 def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     """Binds with SASL. For a missing option, the value of ldap.conf applies, which libldap reads but does not pass to
-    SASL. Raises UsageProblem for unusable options, and python-ldap's errors."""
+    SASL. The native core gives the same answers to the prompts of SASL. Raises UsageProblem for unusable options, and
+    python-ldap's errors."""
     if connection.as_written:
         handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
     if connection.properties is not None:

@@ -38,18 +38,18 @@ from seeders.replica.strategies import READING_TAKES, Strategy
 _NO_CONTEXT = "Use the output of `ditseed export`, which always has one."
 _ONLY_EMPTY = (
     "Stop slapd and give --strategy search --replace to replace the database (only an empty one is seeded online); "
-    "`ditseed add --on-exists skip` adds to what is there."
+    "`ditseed add --on-exists skip` adds the entries that are missing."
 )
 _NEXT = (
-    "add olcSyncrepl (and olcUpdateRef) to the database; it fetches what changed since. It must ask for everything (no "
-    "filter, attrs ...): the replica is a whole one"
+    "add olcSyncrepl (and olcUpdateRef) to the database, which then fetches what changed since. It must ask for "
+    "everything (no filter, attrs ...), because the replica is a whole one"
 )
 
 
-def run_dir_of(uri: str | None, suffix: str | None, named: Path | None) -> Path:
+def run_dir_of(uri: str | None, suffix: str | None, run_dir: Path | None) -> Path:
     """Returns --run-dir, or this consumer's run directory in the state directory if the option is not given."""
     key = hashlib.sha256(json.dumps([uri, suffix]).encode()).hexdigest()[:16]
-    return named.absolute() if named else state_dir() / "seed" / key
+    return run_dir.absolute() if run_dir else state_dir() / "seed" / key
 
 
 class Online(Strategy):
@@ -62,8 +62,8 @@ class Online(Strategy):
         if options.consumer is None:
             raise UsageProblem(reason="--strategy online needs the running consumer: --consumer URI")
         if (options.connection is None) == (not options.source):
-            reason = "takes the entries either from a provider (-H) or from LDIF (--from)"
-            raise UsageProblem(reason=f"--strategy online {reason}")
+            reason = "--strategy online takes the entries either from a provider (-H) or from LDIF (--from)"
+            raise UsageProblem(reason=reason)
         super().__init__(options)
         self.server = structs.replace(options.consumer, base=options.suffix)
 
@@ -86,10 +86,11 @@ class Online(Strategy):
         if restart:
             return True
         with recorded(self.run_dir) as catalogue:
-            done = catalogue.facts_of("claim", _Claimed) if catalogue else None
-        if is_gone := done is not None and not is_still_loaded(self.server, done.bound):
-            self.consumer()
-        return is_gone
+            claimed = catalogue.facts_of("claim", _Claimed) if catalogue else None
+        if claimed is None or is_still_loaded(self.server, claimed.bound):
+            return False
+        self.consumer()
+        return True
 
     def begin(self, run: Run, anew: bool) -> None:
         lending.release(self.server, lending.UPDATE_DN)
@@ -117,7 +118,7 @@ class Online(Strategy):
         return config, database
 
     def context_csns(self, provider: Session, base: str) -> list[str]:
-        """Returns the contextCSN of the base entry, because the LDIF has a contextCSN only in this entry."""
+        """Returns the contextCSN of the base entry, because only this entry of the LDIF has a contextCSN."""
         return provider.context_csns(base)
 
     def plan(self, suffix: str, progress: Progress) -> Report:
@@ -153,13 +154,14 @@ class Online(Strategy):
 
 
 def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> list[str]:
-    """Joins the LDIF into one file. Returns the contextCSN for the consumer, and lowers newer entryCSNs to it."""
+    """Joins the LDIF into one file, and lowers entryCSNs that are newer than its contextCSN. Returns this
+    contextCSN."""
     with ldif.verified_inputs(source, meter) as paths:
         scan = ldif.scan(paths, meter)
     ldif.require_read(source, scan.entries)
     claimed = claimed_csns(scan, source[0], suffix, write_context=False, advice=_NO_CONTEXT)
-    opener = os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(opener, "wb") as file:
+    descriptor = os.open(joined, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         with ldif.verified_inputs(source, meter) as paths:
             ldif.join(paths, file.fileno(), meter, claimed, suffix)
         os.fsync(file.fileno())
@@ -167,7 +169,7 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
-    """Returns the error for a database with entries. If slapd's package made them all, says how to delete them."""
+    """Returns the error for a database with entries. If slapd's package made them all, it says how to delete them."""
     suffix, what, advice = database.suffix, "entries already", _ONLY_EMPTY
     try:
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])

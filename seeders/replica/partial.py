@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from loader import syncrepl
 from loader.config import Config, Database
@@ -27,7 +28,7 @@ _BY_SEED = (
 )
 
 
-class Partial(msgspec.Struct, frozen=True, dict=True):
+class Partial(Struct, frozen=True, dict=True):
     """The syncrepl that makes the consumer's `database` a partial replica."""
 
     config: Config
@@ -50,24 +51,23 @@ class Partial(msgspec.Struct, frozen=True, dict=True):
         return Narrowing(syncrepl.searchbase, syncrepl.filter, syncrepl.scope, attributes, syncrepl.exattrs)
 
     def sides(self, provider: Connection, consumer: Connection) -> tuple[Server, Server, tuple[str, ...]]:
-        """Returns the searches of a comparison (provider, consumer), and the attributes to ignore. Omits glue entries,
-        which slapd adds above selected entries of the consumer."""
+        """Returns the searches of a comparison (provider, consumer), and the attributes to ignore. The consumer's
+        search omits glue entries, which slapd adds above selected entries."""
         syncrepl = self.syncrepl
         if "suffixmassage" in syncrepl.narrowing(self.database.suffix):
             reason = "both hold the same entries under different DNs, which are not compared"
             raise _refused(self, ("suffixmassage",), reason, _BY_SEED)
-        there = msgspec.structs.replace(self.narrowing().restrict(Search(syncrepl.searchbase)), where=syncrepl.filter)
+        there = replace(self.narrowing().restrict(Search(syncrepl.searchbase)), where=syncrepl.filter)
         here = Search(self.database.suffix, f"(!{selection.GLUE})", attributes=there.attributes)
-        theirs = msgspec.structs.replace(consumer, base=self.database.suffix)
-        left_out = tuple(self.unevaluated.left_out())
-        provider = msgspec.structs.replace(provider, base=syncrepl.searchbase)
-        return Server(provider, there), Server(theirs, here), left_out
+        servers = replace(provider, base=syncrepl.searchbase), replace(consumer, base=self.database.suffix)
+        return Server(servers[0], there), Server(servers[1], here), tuple(self.unevaluated.left_out())
 
 
 def of(
     config: Config, database: Database, strategy: str, provider: str | None, engine: str = ENGINES[0]
 ) -> Partial | None:
-    """Returns None for a whole replica. Raises PartialReplica if `strategy` or `engine` cannot follow the syncrepl."""
+    """Returns the partial replica; None for a whole replica. Raises PartialReplica if `strategy` or `engine` cannot
+    make the selection of the syncrepl."""
     consumer = syncrepl.of_database(config, database, provider)
     if consumer is None:
         return None
@@ -90,7 +90,7 @@ def of(
     if strategy == "clone":
         reason = "a copy of a database holds every entry and every attribute"
         raise _refused(partial, options, reason, "Use --strategy search, or ldif.")
-    # Computes the selection now, so that a filter that the core cannot evaluate is refused before any work.
+    # The selection is computed now, so that a filter that the core cannot evaluate is refused before any work.
     _ = partial.evaluated if strategy == "ldif" else partial.unevaluated
     return partial
 

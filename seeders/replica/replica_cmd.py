@@ -275,7 +275,7 @@ def status(
 
     --config is the configuration of a stopped consumer. --consumer URI is a running one (give it and -b as for the
     seeding): the command then shows the seeding by --strategy online, loads of `ditseed add` to that server, and
-    settings that they have changed temporarily. It reads the notes of the runs on this host and contacts no server.
+    settings that they have changed temporarily. It reads the logs of the runs on this host and contacts no server.
 
     \b
     Examples:
@@ -304,14 +304,14 @@ def follow(options: Followed, as_json: Json) -> int:
     """Follow a seeding until the consumer has caught up: one screen, redrawn every second.
 
     It shows the finished steps, the one under way (entries, rate, time left, process), and once the seeding is done and
-    slapd is started, what the provider sends and how far the consumer is behind. An interrupted seeding is followed
-    further when it is resumed. Ctrl-C ends only the following. Into a pipe, or with --json, it prints a line of JSON
-    whenever something has changed.
+    slapd is started, what the provider sends and how far the consumer is behind. It goes on when an interrupted seeding
+    is resumed. Ctrl-C ends `follow`, not the seeding. Into a pipe, or with --json, it prints a line of JSON whenever
+    something has changed.
 
     The options are those of `replica status`. With --run-dir alone it follows the run of any verb: `backup run`
     (REPO/.ditseed), `migrate` (DATABASE/.ditseed-migrate), `storage migrate`, `build` ...
 
-    Exit status: 0 caught up (or the run has ended, if it leaves no consumer to wait for), that of the run if it failed.
+    Exit status: 0 caught up (if the run leaves no consumer to wait for: it has ended), that of the run if it failed.
 
     \b
     Examples:
@@ -590,7 +590,7 @@ def verify(server: ServerOptions, at: _Consumer, options: VerifyOptions, shown: 
 
     While waiting it shows what the provider is sending, the contextCSN of both and how far the replica is behind.
 
-    Of a partial replica, only what its syncrepl selects is compared. The syncrepl is read from --config, or from the
+    For a partial replica, only what its syncrepl selects is compared. The syncrepl is read from --config, or from the
     replica's cn=config if the bind DN may read it.
 
     Exit status: 0 equal, 1 different, 30 a server cannot be reached, 38 the replica did not catch up.

@@ -186,7 +186,7 @@ def _require_schema(strategy: Search, provider: Session, base: str, entries: Seq
         rules = backmdb.settings(place.config, place.database).attribute_options
         schema = schema_of(place.config, place.database, rules)
     except (errors.NotProven, errors.ConfigUnreadable) as error:
-        log.warning("schema: not compared with the provider's before the reading: %s", error)
+        log.warning("schema: cannot be compared with the provider's before the entries are read: %s", error)
         return
     used = dict.fromkeys(name for entry in entries for name in entry if name not in _COMPUTED)
     unknown = [*schema.unknown(list(used)), *unknown_classes(provider, base, schema)]
@@ -208,8 +208,8 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
             first, _ = provider.first(base, 1, ["objectClass"], f"(|{where})", seconds) if seconds > 0 else ([], True)
         except (errors.LimitTooLow, errors.ServerRefused) as error:
             log.warning(
-                "schema: the consumer does not know %s; %s did not say whether any entry has them (%s), so only the "
-                "reading will tell. An index on objectClass lets it answer at once",
+                "schema: the consumer does not know %s; %s did not say whether any entry has them (%s), so this shows "
+                "only while the entries are read. With an index on objectClass, the provider answers at once",
                 plain.printable(units.listed(lacking, _NAMED)),
                 provider.uri,
                 error.facts["reason"],

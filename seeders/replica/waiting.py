@@ -35,10 +35,10 @@ from seeders.replica.options import VerifyOptions
 from seeders.replica.partial import Partial
 
 _LOOK_EVERY = 0.5  # seconds between two polls of the consumer, each of which opens a connection
-_SILENT = 15.0  # seconds to wait for a consumer that has not answered yet, because it may not be running
-_FLOOR = 60.0  # seconds for which every consumer may be without progress
-_SLACK = 4.0  # factor on the predicted refresh time, because the host may be slower or busy
-_UNKNOWN = 1800.0  # seconds for which a consumer may be without progress if the number of entries is unknown
+_SILENT = 15.0  # seconds to wait for the first answer of a consumer, which may not be running
+_FLOOR = 60.0  # seconds that every consumer may be without progress
+_SLACK = 4.0  # factor on the predicted time of the refresh, because the host may be slower or busy
+_UNKNOWN = 1800.0  # seconds that a consumer may be without progress if the number of entries is unknown
 _AHEAD = (
     "the replica has newer changes of server ID {} than the provider, as after the provider was restored from an older "
     "backup"
@@ -60,20 +60,20 @@ def provided(server: Session, base: str) -> dict[str, str]:
 def answer_to(provider: Session, suffix: str, has: Mapping[str, str]) -> SyncAnswer | None:
     """Returns the provider's answer to a consumer with the contextCSN `has`; None if unknown."""
     with suppress(LoaderError):
-        # The probe must be about one entry, so the suffix entry must have a visible entryUUID.
+        # The probe must match one entry only, so the entryUUID of the suffix entry must be visible.
         if provider.read(suffix, ["entryUUID"]).get("entryuuid"):
             return catchup.reply_to(provider, suffix, has.values()).answer
     return None
 
 
 def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait: float | None, meter: Meter) -> None:
-    """Waits until the consumer has all changes of the provider, according to contextCSN. `bases`: the provider's base,
-    the consumer's base. `wait`: limit in seconds. If it is None, the limit is derived from what the provider has to
-    send, and starts again whenever the consumer's contextCSN changes. Raises NotInSync at the limit, or ServerDown or
-    ConnectionLost if the consumer does not answer then."""
+    """Waits until the consumer's contextCSN covers the provider's. `bases`: the provider's base, the consumer's base.
+    `wait`: limit in seconds. If it is None, the limit is derived from what the provider has to send, and starts again
+    whenever the consumer's contextCSN changes. Raises NotInSync at the limit, or ServerDown or ConnectionLost if the
+    consumer does not answer then."""
     suffix = provider.context_of(bases[0])
     has: dict[str, str] = {}  # the consumer's contextCSN
-    last_change, has_answered = 0.0, False  # time of its last change; whether the consumer has answered yet
+    last_change, has_answered = 0.0, False  # when `has` changed last; whether the consumer has answered yet
     answer: SyncAnswer | None = None  # the provider's answer to the contextCSN `has`; None if unknown
 
     @functools.cache
@@ -116,8 +116,8 @@ def _wait(provider: Session, consumer: Connection, bases: tuple[str, str], wait:
 
 
 def _longest_pause(answer: SyncAnswer | None, entries: Callable[[], int | None]) -> float:
-    """Returns the seconds for which the consumer may be without progress. Assumes loglevel `sync`, which makes it slow,
-    because the real loglevel is unknown here."""
+    """Returns the seconds that the consumer may be without progress. Assumes loglevel `sync`, which makes the consumer
+    slow, because the real loglevel is unknown here."""
     if answer is None or answer not in catchup.COSTLY:
         return _FLOOR
     count = entries()
@@ -157,9 +157,9 @@ def _text_of(csns: Mapping[str, str]) -> str:
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport | None, str]:
-    """Waits and compares. Returns the seconds of the wait, the comparison (None with --quick), and in words whether it
-    was that of a whole or partial replica. Raises NotInSync if the wait times out, PartialReplica if the replica cannot
-    be compared."""
+    """Waits and compares. Returns the seconds of the wait, the comparison (None with --quick), and in words whether the
+    replica was taken as a whole or a partial one. Raises NotInSync if the wait times out, PartialReplica if the replica
+    cannot be compared."""
     with session(options.provider) as provider:
         base = provider.base()
     replica, how = _partial_replica(options, base)
@@ -179,7 +179,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     # The provider's contextCSN is read last. So if the consumer has a newer CSN, it did not come from the provider.
     try:
         has = contextcsn_of(options.consumer, bases[1])
-    except LoaderError as error:  # the comparison counts, even if the consumer is being started again
+    except LoaderError as error:  # the comparison is valid, even if the consumer is restarted after it
         if not error.retryable:
             raise
         has = {}
@@ -210,7 +210,7 @@ def _partial_replica(options: VerifyOptions, base: str) -> tuple[Partial | None,
 def _compared(options: CompareOptions, progress: Progress) -> CompareReport:
     """Compares both servers. If only values differ, compares again without two kinds of attributes. Local attributes
     are those that a consumer's slapo-ppolicy and slapo-lastbind write themselves (o_dont_replicate). Hidden attributes
-    are those that access control hides on one of the servers, such as userPassword in Debian's package.
+    are those that the access rules of one server hide, such as userPassword in Debian's package.
 
     If only local attributes differ, the report is equal, and `local` names them. If there are hidden attributes, the
     report is not equal, because their values are unknown; if all else is equal, `equal_but_for` names them."""

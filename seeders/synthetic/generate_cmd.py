@@ -52,7 +52,7 @@ def tree(template_name: TemplateName, to: TreeOutput, tree: Tree, tree_suffix: T
       ditseed generate people -n 1000 | ldapadd -H ldap://test ...   plain LDIF into a pipe
       ditseed generate people -n 4000 --range 1000:2000 -o piece-2   the second of four pieces
       ditseed generate show people 17                                look at entry 17
-      ditseed generate templates                                     what is shipped
+      ditseed generate templates                                     list the shipped templates
     """
     generate(tree.spec(template_name, tree_suffix), to, shown)
 
@@ -199,7 +199,7 @@ class _Operations:
 
 @declare("operations", command)
 def operations(
-    template_name: Annotated[str, Argument("TEMPLATE")],
+    template_name: TemplateName,
     options: _Operations,
     tree: Tree,
     tree_suffix: TreeSuffix,

@@ -22,14 +22,14 @@ from loader.storage import files
 _CLASSES = {"dc": "domain", "o": "organization", "ou": "organizationalUnit", "l": "locality", "c": "country"}
 # Alternative name of an attribute type -> its usual name (RFC 4519), both in lower case.
 _SYNONYMS = {"commonname": "cn", "surname": "sn", "userid": "uid", "localityname": "l", "streetaddress": "street"}
-# Word lists of makeldif -> lists of ditseed, which are used if the template's directory lacks makeldif's.
+# Word list of makeldif -> list of ditseed, which is used if the template's directory lacks makeldif's.
 _NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
 _SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
 # Kind of <random:KIND:LENGTH> -> characters of {chars:...}.
 _CHARS = {"alpha": "alpha", "alphanumeric": "mixed", "hex": "hex", "base64": "base64"}
 _LONGEST = 100  # maximum length of a random string over an alphabet in the template; each character is a {pick} tag
 _MOST_DIGITS = 18  # digits of a {digits:N} tag
-# Limits for malicious templates: bytes of the text, lines of all kinds of entries together, levels of the tree.
+# Limits for malicious templates: bytes of the text, total lines of all kinds of entries, levels of the tree.
 _MOST_BYTES, _MOST_LINES, _MOST_LEVELS = 16 << 20, 200_000, 250
 
 _DEFINE = re.compile(r"(?<!\\)\[([^\W\d][\w.-]*)\]")
@@ -180,7 +180,7 @@ class _Converter:
         self.lines = 0  # total lines of all kinds
         self.uses: Counter[str] = Counter()
         self.passed: dict[str, int | None] = {}  # number of entries of each template so far; None if -n decides
-        self.start = 0  # number of entries that earlier uses of the current template make
+        self.start = 0  # number of entries of the current template in its earlier uses
         self.suffixes = re.compile(rf"(?<![^\s,=/:(]){re.escape(suffix)}(?![\w.,-])", re.IGNORECASE)
 
     def template(self, branches: Sequence[_Block]) -> str:
@@ -209,8 +209,8 @@ class _Converter:
     def _subordinate(
         self, below: tuple[int, str, int | None], parent: object, above: int | None, ancestors: tuple[str, ...]
     ) -> None:
-        """Adds a kind of entries, then the kinds below it. `parent`: what `below` in [[kinds]] must contain. `above`:
-        number of parent entries; None if -n decides."""
+        """Adds a kind of entries, then the kinds below it. `below`: as in _Block. `parent`: the value of `below` in
+        [[kinds]]. `above`: number of parent entries; None if -n decides."""
         line, name, count = below
         template = self.templates.get(name.lower())
         if template is None:
@@ -280,7 +280,7 @@ class _Converter:
             elif match["text"] in ("<", "{"):
                 raise _Refusal(line.number, f"{match['text']} is not closed; write \\{match['text']} for the character")
             else:
-                text += _literal(match["escaped"] or match["text"])
+                text += (match["escaped"] or match["text"]).replace("{", "{{").replace("}", "}}")
         text = self.suffixes.sub("{suffix}", text)
         return text if chance == 1 else {"text": text, "chance": chance}, chance
 
@@ -333,7 +333,7 @@ class _Converter:
         return self._pick(name, _SHIPPED[name])
 
     def _pick(self, hint: str, content: object) -> str:
-        """Returns a {pick} tag for a list with this content. Adds the list if there is no equal one."""
+        """Returns a {pick} tag for a list with this content, which is added unless an equal list exists."""
         stem = re.sub(r"[^\w-]", "-", hint)
         equal = [name for name, other in self.lists.items() if other == content]
         names = [stem, *(f"{stem}-{number}" for number in range(2, len(self.lists) + 3))]
@@ -373,10 +373,6 @@ def _relative(dn: str, suffix: str) -> str | None:
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"[0-9]{1,18}", text) is not None
-
-
-def _literal(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _toml(value: object) -> str:
