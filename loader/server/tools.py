@@ -297,14 +297,10 @@ def _slapds() -> Iterator[int]:
 
 
 def _of_pid_file(config: Config) -> int | None:
-    name = config.reader("cn=config").word("olcPidFile")
-    try:
-        if name is None:
-            return None
-        with files.reading(Path(name)) as file:
+    if name := config.reader("cn=config").word("olcPidFile"):
+        with suppress(OSError, ValueError, FileUnsafe), files.reading(Path(name)) as file:
             return int(file.read(32))
-    except (OSError, ValueError, FileUnsafe):
-        return None
+    return None
 
 
 def ldapi_uri(pid: int) -> str:
@@ -318,11 +314,10 @@ def uris(pid: int) -> tuple[str, ...]:
 
 
 def _option_values(pid: int, option: str) -> Iterator[str]:
-    try:
-        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape")
-    except OSError:
-        return
-    words = line.split("\0")
+    line = b""
+    with suppress(OSError):  # the process has ended
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    words = line.decode(errors="surrogateescape").split("\0")
     for word, following in zip(words, [*words[1:], ""], strict=True):
         value = following if word == option else word[2:] if word.startswith(option) else ""
         if value:

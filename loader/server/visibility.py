@@ -89,12 +89,9 @@ def compare_sample(server: Session, base: str, is_relevant: Relevance = None) ->
     report = VisibilityReport(f'dn.exact="{who}"' if who else "anonymous", shows_overlays=bool(overlay_names))
     report.distorting = overlays.overlays_that_change_searches(overlay_names)
     for name in _sample(server, base, schema, report):
-        try:
+        with suppress(NoSuchBase):  # the entry was deleted meanwhile
             _EntryCheck(server, schema, name, report, is_relevant).check()
-        except NoSuchBase:
-            continue  # deleted meanwhile
-    for name in report.readable & report.hidden.keys():
-        del report.hidden[name]
+    report.hidden = {name: example for name, example in report.hidden.items() if name not in report.readable}
     return report
 
 
@@ -102,27 +99,23 @@ def overlays_of(server: Session, base: str) -> list[str]:
     """Returns the overlays that cn=Monitor (slapd-monitor(5)) or cn=config shows for the database with this suffix."""
     same = ldap.filter.filter_format("(namingContexts=%s)", [base])
     of_suffix = ldap.filter.filter_format("(olcSuffix=%s)", [base])
-    try:
+    with suppress(LoaderError):  # cn=Monitor is not configured, or this account may not read it
         monitored = server.find("cn=Databases,cn=Monitor", same, ["monitorOverlay"], ldap.SCOPE_ONELEVEL)
         if shown := [value.decode() for _, entry in monitored for value in entry.get("monitoroverlay", [])]:
             return shown
-    except LoaderError:
-        pass  # cn=Monitor is not configured, or not readable for this account
-    try:
-        configured = server.find("cn=config", of_suffix)
+    with suppress(LoaderError):  # this account may not read cn=config
         return [
             value.decode().partition("}")[2] or value.decode()
-            for database, _ in configured
+            for database, _ in server.find("cn=config", of_suffix)
             for _, entry in server.find(database, "(olcOverlay=*)", ["olcOverlay"], ldap.SCOPE_ONELEVEL)
             for value in entry.get("olcoverlay", [])
         ]
-    except LoaderError:
-        return []
+    return []
 
 
 def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityReport) -> list[str]:
-    """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes. Reports the
-    containers without a visible child."""
+    """Returns the DNs to check: entries with secrets, then one entry per parent and set of object classes. Adds the
+    containers without a visible child to `report`."""
     seconds = 0.0  # spent on searches of the whole tree
 
     def first(limit: int, where: str) -> Entries:
@@ -140,14 +133,11 @@ def _sample(server: Session, base: str, schema: SubSchema, report: VisibilityRep
 
     sampled = [*server.first(base, _FIRST, _KIND)[0]]
     for container, _ in first(_CONTAINERS, "(hasSubordinates=TRUE)"):
-        try:
+        with suppress(NoSuchBase):  # the container was moved or deleted meanwhile
             entries = server.first(container, _OF_EACH + 1, _KIND)[0]
-            is_alone = len(entries) == 1 and _shows_no_child(server, container)
-        except NoSuchBase:
-            continue  # moved or deleted meanwhile
-        sampled += entries
-        if is_alone:
-            report.below.append(container)
+            if len(entries) == 1 and _shows_no_child(server, container):
+                report.below.append(container)
+            sampled += entries
     kinds: dict[tuple[str, frozenset[bytes]], str] = {}
     for name, entry in sampled:
         classes = frozenset(value.lower() for value in entry.get("objectclass", []))

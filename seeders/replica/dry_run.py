@@ -175,7 +175,9 @@ class _Trial:
             logger.propagate = before
         notes = tuple(record.getMessage() for record in warnings.buffer)
         if strategy:  # None: the strategy needs other options
-            self.missing[name] = [*(_finding(error, strategy) for error in errors), *map(_noted, notes)]
+            self.missing[name] = [_finding(error, strategy) for error in errors]
+            for what, *lines in (note.split("\n") for note in notes):
+                self.missing[name].append(Finding(Severity.WARNING, "warning", "", what, mend=tuple(lines)))
         if is_named and len({str(error) for error in errors}) < 2:  # no list of findings will be printed
             for record in warnings.buffer:
                 logger.handle(record)
@@ -378,11 +380,6 @@ def _finding(error: LoaderError, strategy: Strategy) -> Finding:
             f"slapadd -n 0 -F {shlex.quote(str(strategy.config_path))} -l schema.ldif",
         ]
     return Finding(Severity.CRITICAL, error.code, "", str(error), why, tuple(lines))
-
-
-def _noted(warning: str) -> Finding:
-    what, *lines = warning.split("\n")
-    return Finding(Severity.WARNING, "warning", "", what, mend=tuple(lines))
 
 
 def _step(name: str, seconds: float, why: str) -> PlannedStep:
