@@ -169,7 +169,7 @@ def open_run(
             run = Run(catalogue, progress, timeouts or {}, label)
             run.note(Live())
             yield run
-            if not label and (before := run.done_before()):  # an old report would look like a current one
+            if not label and (before := run.done_before()):  # without this, an old report would look like a new one
                 text = "already done on %s: nothing was done now (--restart repeats it; the record is in %s)"
                 log.warning(text, before["done_before"], run_dir.path)
             run.note(Live(done=True))

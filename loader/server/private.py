@@ -117,7 +117,7 @@ def _entry(rdn: str, parent: str, classes: Sequence[str], attributes: Mapping[st
     return f"{rdn},{parent}".rstrip(","), {"objectClass": [kind.encode() for kind in classes], **named}
 
 
-_PATIENCE = 60.0  # maximum seconds until slapd listens; a large database opens as fast as a small one
+_PATIENCE = 60.0  # maximum seconds until slapd listens; it opens a large database as fast as a small one
 
 
 @contextmanager

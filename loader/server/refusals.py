@@ -46,7 +46,7 @@ def refused(
     if result != _NO_SUCH_OBJECT and result not in LIMITS:
         return errors.ServerRefused(uri=uri, operation=operation, reason=reason)
     who, suffix, suffixes = connection.who if connection.mechanism else connection.bind_dn or _ANONYMOUS, base, ""
-    if operation not in ("read ", "whoami"):  # the three calls below use these operations; avoids endless recursion
+    if operation not in ("read ", "whoami"):  # not for the three calls below, whose errors would recurse
         with suppress(errors.LoaderError), connect() as server:
             suffixes = ", ".join(server.naming_contexts())
             suffix = server.context_of(base)
@@ -94,7 +94,7 @@ def _bind_error(connection: Connection, uri: str, result: int, reason: str, bind
     who = connection.who
     if result in _WEAK or "SASL(-15)" in reason:  # sasl.h, SASL_TOOWEAK
         return errors.TooWeak(uri=uri, who=who, reason=reason)
-    if "GSSAPI" in reason and result in (-2, 80, *_INVALID):  # local error, other
+    if "GSSAPI" in reason and result in (-2, 80, *_INVALID):  # -2: libldap's local error; 80: other
         fitting = (advice for words, advice in _KERBEROS if any(word in reason for word in words))
         return errors.KerberosFailed(uri=uri, reason=reason, advice=next(fitting, _KEYTAB))
     # libldap's unknown authentication method, authMethodNotSupported, SASL_NOMECH of sasl.h
@@ -155,7 +155,7 @@ def _commands(uri: str, suffix: str, identity: str) -> Iterator[str]:
     if identity == _ANONYMOUS:
         yield "# This raises the limit for all anonymous clients: it is better to bind with an account of its own."
         subject = identity
-        others += f" | sed '/^olcLimits: {identity} /d'"  # slapd accepts only one
+        others += f" | sed '/^olcLimits: {identity} /d'"  # slapd accepts only one such value
     elif "=" not in identity or identity.startswith("SASL "):
         yield "# Replace DN by the DN that `ldapwhoami` prints with the same -H, -Y and -U."
         subject = 'dn.exact="DN"'

@@ -257,7 +257,7 @@ class Session:
             if connected.family != socket.AF_UNIX:
                 return None
             credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return struct.unpack("3i", credentials)[0] or None  # process, user, group
+        return struct.unpack("3i", credentials)[0] or None  # PID, UID, GID
 
     def naming_contexts(self) -> list[str]:
         return [value.decode() for value in self.read("", ["namingContexts"]).get("namingcontexts", [])]

@@ -41,7 +41,7 @@ SECRETS = (
     "authPassword",
     "oathSecret",
 )
-_SEARCHING = 2.0  # seconds of searches of the whole tree (for containers and for secrets); then no other one is begun
+_SEARCHING = 2.0  # seconds; after that, no other search of the whole tree (for containers or secrets) is begun
 _OF_EACH = 2  # entries per secret and per container; also the number of checks of a container without a visible child
 _FIRST = 200  # entries read at first; one of them is checked for each parent and set of object classes
 _CONTAINERS = 30  # containers whose children are read
@@ -319,7 +319,7 @@ def _might_write(rules: Iterable[list[str]], who: str) -> bool:
                 parts[-1].append(word)
         what, *clauses = parts
         attributes = ",".join(word.partition("=")[2].lower() for word in what if "attrs=" in word.lower())
-        if attributes and not {"entry", "children"} & set(attributes.split(",")):  # an add needs these two
+        if attributes and not {"entry", "children"} & set(attributes.split(",")):  # slapd checks only these two for an add
             continue
         may = _may(clauses, who)
         if may or (may is False and what == ["to", "*"]):

@@ -110,30 +110,25 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
-    facts, prepared = _require_whole(strategy, config, database, base), None
-    if strategy.errors and not facts.csns:
+    csns, total, is_judged = _require_whole(strategy, config, database, base)
+    if strategy.errors and not csns:
         return Preflight(database.suffix, provider.uri)
+    prepared = None
     if options.admin and not dry_run:
         prepared = prepare.prepare(*options.admin, base, log_base)
-        facts = _require_whole(strategy, config, database, base)
-    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else facts.csns
+        csns, total, is_judged = _require_whole(strategy, config, database, base)
+    claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
     is_part = partial is not None
-    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, facts.total)
-    return Preflight(database.suffix, provider.uri, prepared, facts.csns, forecast, sends, facts.is_judged)
+    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, total)
+    return Preflight(database.suffix, provider.uri, prepared, csns, forecast, sends, is_judged)
 
 
-class _ProviderFacts(Struct, frozen=True):
-    """`csns`: the lowest contextCSN of all providers. `total`: the number of entries, None if unknown. `is_judged`: as
-    in Preflight."""
-
-    csns: list[str]
-    total: int | None
-    is_judged: bool
-
-
-def _require_whole(strategy: Strategy, config: Config, database: Database, base: str) -> _ProviderFacts:
-    """Raises an error if a provider lacks the base, if it hides entries that the strategy searches for, or if the
-    consumer lacks schema or space for them. `database`: the consumer's."""
+def _require_whole(
+    strategy: Strategy, config: Config, database: Database, base: str
+) -> tuple[list[str], int | None, bool]:
+    """Returns the lowest contextCSN of all providers, the number of entries (None if unknown), and `is_judged` of
+    Preflight. Raises an error if a provider lacks the base, if a provider hides entries that the strategy searches for,
+    or if the consumer lacks schema or space for the entries. `database`: the consumer's."""
     options, csns, total, is_judged = strategy.options, list[list[str]](), None, True
     may_store = strategy.partial.narrowing().may_store if strategy.partial else None
     for connection in (options.connection, *options.replicas):
@@ -160,7 +155,7 @@ def _require_whole(strategy: Strategy, config: Config, database: Database, base:
                     _require_schema(strategy, provider, base, sample.attributes)
                 with strategy.attempt():
                     is_judged &= _require_room(sample, strategy.building(), strategy.place, strategy.streams)
-    return _ProviderFacts(live.lowest(csns) if csns else [], total, is_judged)
+    return live.lowest(csns) if csns else [], total, is_judged
 
 
 def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config: Config, database: Database) -> None:

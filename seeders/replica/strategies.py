@@ -53,7 +53,7 @@ _ANEW = (
 )
 SELECT = "select"  # name of the step that exists only for partial replicas
 SELECTED = ("selected.ldif", "glue.ldif")  # in the run directory: the selected entries, and glue entries above them
-_HEAD = 1 << 18  # bytes of an LDIF file that are searched for contextCSN, which is in the suffix entry, the first one
+_HEAD = 1 << 18  # bytes of an LDIF file that are searched for contextCSN, which is in the first entry, the suffix entry
 _LINE = re.compile(rb"^contextCSN: ([0-9A-Za-z.#]+)\s*$", re.MULTILINE | re.IGNORECASE)
 
 log = logging.getLogger(__name__)

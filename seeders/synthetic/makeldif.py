@@ -326,11 +326,10 @@ class _Converter:
         return None
 
     def _file(self, line: _Line, name: str) -> str:
-        if (self.path.parent / name).is_file():
-            return self._pick(name, name)
-        if name not in _SHIPPED:
+        file = name if (self.path.parent / name).is_file() else _SHIPPED.get(name)
+        if file is None:
             raise _Refusal(line.number, f"<file:{name}>: no such file beside the template")
-        return self._pick(name, _SHIPPED[name])
+        return self._pick(name, file)
 
     def _pick(self, hint: str, content: object) -> str:
         """Returns a {pick} tag for a list with this content, which is added unless an equal list exists."""
