@@ -93,7 +93,7 @@ def require_readable(path: Path) -> None:
         raise errors.NoSuchPath(path=path) from None
     except PermissionError:
         raise errors.NotPermitted(action="reach", path=path, owner="root") from None
-    # In packages, every account may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
+    # In packages, all accounts may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
     # before its contents, so the error names the topmost unreadable directory. Without cn=config it yields nothing.
     inside = path / "cn=config"
     of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # evaluated lazily

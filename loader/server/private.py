@@ -54,18 +54,13 @@ def configured(
     glued database, the one whose suffix slapadd -b names. `provides`: with syncprov, whose module the source loads.
     Raises SettingRefused, ConfigUnreadable."""
     require_supported(source, database, superior or database)
-    directory = parent / "slapd.d"
-    empty = directory / "empty"
-    files.remove_tree(directory)
-    directory.mkdir(mode=0o700, parents=True)
-    empty.mkdir(mode=0o700)
-    try:
+    with files.workspace(parent / "slapd.d") as directory:
+        empty = directory / "empty"
+        empty.mkdir(mode=0o700)
         overrides = {"olcDbDirectory": [bytes(empty)], **(settings or {})}
         entries = _entries(source, database, overrides, empty, superior or database, provides)
         configuration.load(directory, list(entries), source.path)
         yield directory
-    finally:
-        files.remove_tree(directory)
 
 
 def _entries(

@@ -319,7 +319,7 @@ def _might_write(rules: Iterable[list[str]], who: str) -> bool:
                 parts[-1].append(word)
         what, *clauses = parts
         attributes = ",".join(word.partition("=")[2].lower() for word in what if "attrs=" in word.lower())
-        if attributes and not {"entry", "children"} & set(attributes.split(",")):  # slapd checks only these two for an add
+        if attributes and not {"entry", "children"} & set(attributes.split(",")):  # an add needs access to these two
             continue
         may = _may(clauses, who)
         if may or (may is False and what == ["to", "*"]):
