@@ -77,10 +77,9 @@ def compare_sample(server: Session, base: str, is_relevant: Relevance = None) ->
         return None
     entry_dn = root.get("subschemasubentry", [b"cn=Subschema"])[0].decode()
     kinds = ["attributeTypes", "objectClasses"]
-    try:
+    entry: Attributes = {}
+    with suppress(NoSuchBase, ServerRefused):
         entry = server.read(entry_dn, kinds, "(objectClass=subschema)")
-    except (NoSuchBase, ServerRefused):
-        return None
     if not all(entry.get(kind.lower()) for kind in kinds):
         return None
     schema = SubSchema({kind: entry.get(kind.lower()) for kind in kinds})
