@@ -28,7 +28,6 @@ from loader.operations import sizing, stream_build
 from loader.operations.build import native
 from loader.operations.build import steps as build_steps
 from loader.operations.export import trial_plan
-from loader.operations.sizing import Forecast, require_room
 from loader.operations.storage.findings import Finding, Severity
 from loader.progress import Progress
 from loader.run.log import Report, report_of
@@ -38,7 +37,6 @@ from loader.server.session import session
 from loader.sources import ldap as source
 from loader.sources import sampling
 from loader.sources.location import Kind, LdifFiles, is_stream, locate
-from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
 from seeders.replica import catchup
 from seeders.replica.options import SeedOptions
@@ -47,7 +45,7 @@ from seeders.replica.strategies import Clone, Ldif, Search, StoppedConsumer, Str
 
 _READ_FOR, _READ_MOST = 3.0, 96 << 20  # limits of the trial reading: seconds, bytes of LDIF
 _COPY = 128 << 20  # maximum bytes of the trial copy, which ends with fsync
-_SIZE = SampleSize(10_000, 0.0)
+_SIZE = sampling.SampleSize(10_000, 0.0)
 _TAIL = 0.25  # share of a build that cannot start before all entries are read: indexes, dn2id (docs/performance.md)
 _ADDS = 9000.0  # entries per second that a slapd accepts over LDAP (`bin/bench add`)
 _SPILL = 2  # disk space of a build whose sorting exceeds memory, as a multiple of the size of the database
@@ -124,13 +122,13 @@ def dry_run(options: SeedOptions, progress: Progress) -> SeedPlan:
 class TrialBuild(Struct, frozen=True):
     """Predictions from the build of a sample. `scan`: seconds to scan all the LDIF. `disk`: maximum bytes in use."""
 
-    forecast: Forecast
+    forecast: sizing.Forecast
     scan: float
     disk: int
 
     def require_room(self, strategy: StoppedConsumer) -> None:
         """Raises MaxsizeTooSmall or NoSpace if the database does not fit."""
-        require_room(native.limits_of(strategy.building(), strategy.place), lambda: self.forecast.bytes)
+        sizing.require_room(native.limits_of(strategy.building(), strategy.place), lambda: self.forecast.bytes)
 
 
 class _Trial:
@@ -335,7 +333,7 @@ class _Trial:
             )
         return strategy.is_plain
 
-    def _build(self, strategy: StoppedConsumer, sample: Sample, ldif_bytes: float) -> TrialBuild | None:
+    def _build(self, strategy: StoppedConsumer, sample: sampling.Sample, ldif_bytes: float) -> TrialBuild | None:
         """Scans a sample, and builds a database from it. Returns None if only slapadd can build such a database.
         `ldif_bytes`: size of all the LDIF. Raises EmptyInput or SchemaMissing."""
         place = strategy.place

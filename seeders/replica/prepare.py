@@ -17,14 +17,11 @@ from loader.operations import leases
 from loader.operations.options import IndexChange
 from loader.operations.tune import Plan, Target, indexing
 from loader.run import lease
-from loader.run.lease import Lease
 from loader.run.log import killpoint
 from loader.server import configuration, questions, sync
 from loader.server.options import Connection
 from loader.server.session import Session, session
-from loader.server.sync import SyncAnswer
 from seeders.replica import catchup
-from seeders.replica.catchup import Syncprov
 from seeders.replica.options import SeedOptions
 
 KIND = "sessionlog"  # kind of the lease
@@ -52,7 +49,7 @@ def prepare(config: Connection, data: Connection, base: str, log_base: str | Non
             claimed = writer.context_csns(suffix)
             sync.touch(writer, suffix)
             expected = catchup.expected_answer(server, suffix, claimed, syncprov, log_base)
-            if expected.only_changes and expected.answer is SyncAnswer.CHANGES:
+            if expected.only_changes and expected.answer is sync.SyncAnswer.CHANGES:
                 return [*done, f"writes to {suffix} that change nothing: {count}"]
     raise ProviderNotPrepared(uri=server.uri, suffix=suffix, answer=expected.describe(), why=expected.why)
 
@@ -112,14 +109,14 @@ def _set_log(admin: Connection, server: Session, suffix: str) -> str:
     if not any(old.database == suffix for old in lease.abandoned(leases.identity(config), KIND)):
         mark = leases.mark(config, config.database(suffix))
         undo = shlex.join(["ditseed", "replica", "release", *admin.options(), "-b", suffix])
-        lease.record(Lease(KIND, server.uri, suffix, undo, before=str(syncprov.session_log or ""), mark=mark))
+        lease.record(lease.Lease(KIND, server.uri, suffix, undo, before=str(syncprov.session_log or ""), mark=mark))
     killpoint(f"{KIND}.written-down")
     configuration.modify(server, syncprov.entry_dn, [syncprov.resized(size)])
     killpoint(f"{KIND}.taken")
     return f"{catchup.SESSION_LOG} of {suffix} set to {size:,} at {server.uri}"
 
 
-def _visible_syncprov(server: Session, suffix: str) -> Syncprov:
+def _visible_syncprov(server: Session, suffix: str) -> catchup.Syncprov:
     syncprov = catchup.syncprov_of(server, suffix)
     if syncprov is None:
         raise ConfigHidden(uri=server.uri, who=server.connection.who, reason=f"no syncprov of {suffix} is shown")
@@ -131,7 +128,7 @@ def release(connection: Connection, suffix: str | None) -> list[str]:
     SettingNotRestored if a size cannot be restored."""
     with session(connection) as server:
 
-        def restore(old: Lease) -> None:
+        def restore(old: lease.Lease) -> None:
             try:
                 syncprov = _visible_syncprov(server, old.database)
                 change = syncprov.resized(int(old.before or 0))

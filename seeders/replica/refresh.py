@@ -29,7 +29,6 @@ from loader.server import questions, sync, wire
 from loader.server.options import Connection, Search
 from loader.server.session import first_value, session
 from loader.sinks import changing
-from loader.sinks.changing import SyncResult
 from loader.sinks.mdb import Resources
 from loader.sources import ldap as source
 from loader.storage import files
@@ -242,7 +241,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
 
         containers.settle()
         for _ in range(LOOKS):
-            result = SyncResult(
+            result = changing.SyncResult(
                 changed=[self._path(CHANGED), *containers.files],
                 present=self._path(PRESENT) if synced.names_present else None,
                 deleted=[self._path(DELETED)],

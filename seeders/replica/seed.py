@@ -32,15 +32,12 @@ from loader.run.log import Report
 from loader.run.steps import open_run
 from loader.server import configuration, questions, sync
 from loader.server.options import EVERYTHING, Connection, line
-from loader.server.questions import TreeSample
 from loader.server.session import Attributes, Entries, Session, session
 from loader.sinks.mdb import Schema, schema_of
 from loader.sources import sampling
 from loader.sources.location import is_stream
-from loader.sources.sampling import Sample, SampleSize
 from loader.storage import files
 from seeders.replica import catchup, prepare
-from seeders.replica.catchup import Preflight
 from seeders.replica.online import Online
 from seeders.replica.options import STRATEGY_NAMES, SeedOptions
 from seeders.replica.strategies import Clone, Ldif, Search, Strategy, context_csns_of_ldif
@@ -50,7 +47,7 @@ OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}
 
 _APART = 300.0  # seconds that the provider's clock may be ahead
 _FIRST = 500  # entries of the provider that are read first, in its order
-_BUILT = SampleSize(5000, 0.0)
+_BUILT = sampling.SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # bytes; the largest entry is assumed to have at least this size, because the sample may lack it
 _LARGE = 5_000_000  # entries; a provider evaluates fewer within seconds
 _SPARSE = 16  # bits of the entryUUID: the sample of a large tree has 1/65,536 of its entries
@@ -76,7 +73,7 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
     run_dir, anew = strategy.run_dir, strategy.begins_anew(restart)
     with open_run(run_dir, strategy.verb, strategy.identity, progress, timeouts, anew) as run:
         strategy.begin(run, anew)
-        checked = run.do("preflight", lambda meter: preflight(strategy), Preflight)
+        checked = run.do("preflight", lambda meter: preflight(strategy), catchup.Preflight)
         if isinstance(strategy, Search) and not checked.is_judged:
             reading = strategy.reading(checked.suffix, run.directory)
             strategy.check = judgement(reading.connection, strategy.building(), strategy.place)
@@ -85,7 +82,7 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
         return {**strategy.run(run), **run.done_before(), **present, "run_dir": str(run_dir)}
 
 
-def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
+def preflight(strategy: Strategy, dry_run: bool = False) -> catchup.Preflight:
     """Checks the consumer, the LDIF and the provider, and returns the facts of the report. Prepares the provider after
     these checks if --prepare-provider is given, but not in a dry run."""
     options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
@@ -105,14 +102,14 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     provider = options.connection
     if provider is None:
         log.warning("%s: no provider was given (-H)", catchup.UNKNOWN)
-        return Preflight(database.suffix)
+        return catchup.Preflight(database.suffix)
     # The consumer's suffix may be only a part of the provider's tree.
     base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
     csns, total, is_judged = _require_whole(strategy, config, database, base)
     if strategy.errors and not csns:
-        return Preflight(database.suffix, provider.uri)
+        return catchup.Preflight(database.suffix, provider.uri)
     prepared = None
     if options.admin and not dry_run:
         prepared = prepare.prepare(*options.admin, base, log_base)
@@ -120,7 +117,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> Preflight:
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
     is_part = partial is not None
     forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, total)
-    return Preflight(database.suffix, provider.uri, prepared, csns, forecast, sends, is_judged)
+    return catchup.Preflight(database.suffix, provider.uri, prepared, csns, forecast, sends, is_judged)
 
 
 def _require_whole(
@@ -226,7 +223,7 @@ class _ProviderSample(Struct, frozen=True):
     connection: Connection
     first: Entries
     total: int | None
-    even: TreeSample = TreeSample()
+    even: questions.TreeSample = questions.TreeSample()
 
     @property
     def attributes(self) -> list[Attributes]:
@@ -295,12 +292,12 @@ def judgement(connection: Connection, building: BuildOptions, place: TargetDatab
 
 
 def _predictions(
-    connection: Connection, building: BuildOptions, place: TargetDatabase, even: TreeSample, meter: Meter
+    connection: Connection, building: BuildOptions, place: TargetDatabase, even: questions.TreeSample, meter: Meter
 ) -> list[Callable[[], float]]:
     """Returns functions that predict the size of the database in bytes (0 if only slapadd can build it): from `even`,
     if its `total` is known, and from a sample of more entries, for which the provider evaluates all entries again."""
 
-    def size_of(take: Callable[[Path], Sample]) -> float:
+    def size_of(take: Callable[[Path], sampling.Sample]) -> float:
         try:
             target = native.target_of(building, place)
         except errors.NotProven:
@@ -317,7 +314,7 @@ def _predictions(
     return [full] if even.total is None else [rough, full]
 
 
-def _as_sample(even: TreeSample, scratch: Path) -> Sample:
+def _as_sample(even: questions.TreeSample, scratch: Path) -> sampling.Sample:
     lines: list[str] = []
     for name, entry in even.entries:
         lines.append(line("dn", name.encode("utf-8", "surrogateescape")))

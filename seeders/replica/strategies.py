@@ -21,12 +21,8 @@ from loader import config as glue
 from loader.config import Config, Database
 from loader.errors import EmptyInput, GlueRefused, LoaderError, NoContextCSN, NoSuchSuffix, UsageProblem
 from loader.mdb import contents, copy, edits, meta, verify
-from loader.mdb.edits import cap_entry_csns
 from loader.operations import build, export, live, made_with, migrate, packaged, stream_build
 from loader.operations.build import BuildOptions, native, steps
-from loader.operations.export import ExportOptions, Start, export_steps, trial_plan
-from loader.operations.made_with import Fit, Origin, Rebuilt
-from loader.operations.migrate import MigrateLoaded, MigrateSteps
 from loader.operations.options import MigrateOptions
 from loader.operations.publish import Checked, Published, TargetDatabase, require_empty
 from loader.operations.shards import SCRATCH
@@ -122,10 +118,10 @@ class Strategy(ABC):
     def plan(self, suffix: str, progress: Progress) -> Report:
         """Returns the facts about the steps for the report of a dry run. Changes nothing."""
         with progress.step("plan") as meter:
-            _, cut = trial_plan(self.reading(suffix, self.run_dir), meter)
+            _, cut = export.trial_plan(self.reading(suffix, self.run_dir), meter)
         return {"entries": "not known" if cut.expected is None else cut.expected, "read_as": cut.how}
 
-    def reading(self, suffix: str, output: Path) -> ExportOptions:
+    def reading(self, suffix: str, output: Path) -> export.ExportOptions:
         """Returns the options of an export of the provider's base (default: the consumer's suffix) into `output`."""
         options, partial = self.options, self.partial
         assert options.connection is not None
@@ -133,7 +129,7 @@ class Strategy(ABC):
             msgspec.structs.replace(provider, base=partial.syncrepl.searchbase if partial else provider.base or suffix)
             for provider in (options.connection, *options.replicas)
         )
-        return ExportOptions(
+        return export.ExportOptions(
             first,
             output,
             jobs=options.jobs or defaults.connections(),
@@ -144,10 +140,10 @@ class Strategy(ABC):
             replicas=tuple(others),
         )
 
-    def read_provider(self, exporting: ExportOptions, run: Run) -> None:
+    def read_provider(self, exporting: export.ExportOptions, run: Run) -> None:
         """Runs the steps of an export. Without --allow-hidden, raises an error if the provider has hidden data."""
         exporting.output.mkdir(exist_ok=True)
-        export_steps(exporting, run)
+        export.export_steps(exporting, run)
         if not self.options.allow_hidden:
             live.require_whole(exporting.output)
 
@@ -393,7 +389,7 @@ class Search(StoppedConsumer):
             return stream_build.build(exporting, self.building(), *terms)
         if not run.catalogue.is_done("publish"):
             self.read_provider(exporting, run)
-        start = run.catalogue.facts_of("start", Start)
+        start = run.catalogue.facts_of("start", export.Start)
         facts = self.build(run, (exporting.output,), start.context_csns if start else [])
         files.remove_tree(exporting.output)
         return facts
@@ -448,7 +444,7 @@ class Clone(StoppedConsumer):
         """Returns the bytes to copy. If the format must be converted, converts the first entries to predict time and
         size, and raises the errors of this conversion. Raises MaxsizeTooSmall or NoSpace if the database does not
         fit."""
-        fit = Fit()
+        fit = made_with.Fit()
         with self.attempt(), progress.step("schema") as meter:
             fit = self.fit(meter)
         size, facts = files.allocated_bytes(meta.data_file(self.source)), Report(indexed=list(fit.rebuild))
@@ -463,7 +459,7 @@ class Clone(StoppedConsumer):
         files.require_space(self.place.directory, size)
         return {"bytes": size, **facts}
 
-    def fit(self, meter: Meter) -> Fit:
+    def fit(self, meter: Meter) -> made_with.Fit:
         """Compares the source with the consumer's configuration. Raises NoSuchSuffix, SchemaMissing; with a conversion,
         NotProven; without a conversion, MadeOtherwise if the consumer would store the entries differently."""
         suffix = self.place.database.suffix
@@ -474,11 +470,11 @@ class Clone(StoppedConsumer):
         if self.options.connection:
             with suppress(LoaderError), session(self.options.connection) as provider:
                 config = configuration.read_online(provider)
-                origin = Origin(config, config.database(suffix))
+                origin = made_with.Origin(config, config.database(suffix))
         fit = made_with.look(self.source, self.place.config, self.place.database, meter, origin)
         if self.conversion:
             native.require(self.building(), self.place)
-            fit = Fit(unknown=fit.unknown, entries=fit.entries)
+            fit = made_with.Fit(unknown=fit.unknown, entries=fit.entries)
         fit.require(meta.data_file(self.source), self.place.config, _ANEW)
         return fit
 
@@ -508,7 +504,7 @@ class Clone(StoppedConsumer):
         stamped = run.do("stamp", lambda meter: self._stamp(data, csns, meter), _Stamped)
         # slapd assumes that the indexes match the configuration.
         remake = (self.place, database, schema.rebuild, run.directory)
-        indexed = run.do("index", lambda meter: made_with.rebuild(*remake, meter), Rebuilt)
+        indexed = run.do("index", lambda meter: made_with.rebuild(*remake, meter), made_with.Rebuilt)
         checked = run.do("check", check, Checked)
         published = run.do("publish", lambda meter: work.put_into_place(checked), Published)
         converted = {"converted": schema.converted} if schema.converted else {}
@@ -519,9 +515,9 @@ class Clone(StoppedConsumer):
         consumer's slapd would store differently. Compares the result with the source before `_stamp` changes it.
 
         Raises NoSpace, MapFull, MadeOtherwise, SchemaMissing, MdbDamaged, EntriesLost, MaxsizeTooSmall."""
-        steps = MigrateSteps(self.migrating, run, self.place)
+        steps = migrate.MigrateSteps(self.migrating, run, self.place)
 
-        def load(meter: Meter) -> MigrateLoaded:
+        def load(meter: Meter) -> migrate.MigrateLoaded:
             copy.require_space(self.source, self.place.directory)
             loaded = steps.load(meter)
             killpoint("copy.middle")
@@ -532,7 +528,7 @@ class Clone(StoppedConsumer):
             checked = steps.building.check(meter, loaded)
             return _Copied(checked.maxsize, loaded.made_again, loaded.invalid)
 
-        loaded = run.do("copy", load, MigrateLoaded)
+        loaded = run.do("copy", load, migrate.MigrateLoaded)
         return run.do(COMPARE, compare, _Copied, loaded.entries)
 
     def _stamp(self, data: Path, csns: Sequence[str], meter: Meter) -> _Stamped:
@@ -550,7 +546,7 @@ class Clone(StoppedConsumer):
             advice = "Give -H (and -D, -y) of the server whose database this is, so that its contextCSN can be read."
             raise NoContextCSN(where=self.source, suffix=suffix, advice=advice, commands=())
         context_csns = sorted(claimed.values())
-        held_back = cap_entry_csns(data.parent, context_csns, backmdb.idlexp(self.place.config), meter)
+        held_back = edits.cap_entry_csns(data.parent, context_csns, backmdb.idlexp(self.place.config), meter)
         edits.stamp(data.parent, suffix, context_csns)
         return _Stamped(context_csns, held_back)
 

@@ -32,7 +32,6 @@ from loader.server.sync import SyncAnswer
 from loader.sources.ldap import Server
 from seeders.replica import catchup, partial
 from seeders.replica.options import VerifyOptions
-from seeders.replica.partial import Partial
 
 _LOOK_EVERY = 0.5  # seconds between two polls of the consumer, each of which opens a connection
 _SILENT = 15.0  # seconds to wait for the first answer of a consumer, which may not be running
@@ -191,7 +190,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
     return waited, report, how
 
 
-def _partial_replica(options: VerifyOptions, base: str) -> tuple[Partial | None, str]:
+def _partial_replica(options: VerifyOptions, base: str) -> tuple[partial.Partial | None, str]:
     """Returns the partial replica that the consumer's syncrepl defines (None: a whole replica), and a description."""
     try:
         config = configuration.read(options.config_path) if options.config_path else _online(options.consumer)
