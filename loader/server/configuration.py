@@ -21,7 +21,6 @@ from loader.server import tools
 from loader.server.options import Connection
 from loader.server.options import line as ldif_line
 from loader.storage import files, held
-from loader.storage.files import Owner
 
 if TYPE_CHECKING:
     from loader.server.session import Session  # python-ldap takes 40 ms to load
@@ -118,7 +117,7 @@ def entries_of(text: bytes, origin: Path) -> list[Entry]:
         raise errors.ConfigUnreadable(path=origin, reason=f"its LDIF cannot be read: {error}") from error
 
 
-def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: Owner | None = None) -> None:
+def load(directory: Path, entries: Sequence[Entry], origin: Path, owner: files.Owner | None = None) -> None:
     """Writes the entries as a slapd.d into the empty `directory`. slapadd runs as `owner`, which must own `directory`
     and the database directories that the entries name. Raises ConfigUnreadable, which names `origin`."""
     text = ""
@@ -143,7 +142,7 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the 
 
 
 @contextmanager
-def readable(path: Path, owner: Owner | None = None) -> Iterator[tuple[Path, str]]:
+def readable(path: Path, owner: files.Owner | None = None) -> Iterator[tuple[Path, str]]:
     """Yields a path for slapd's tools: `path` itself, or that of a copy, which `owner` can read but not change. A copy
     is made if the configuration names a log file, or if `owner` may not read it. Also yields the directory in front of
     the copied path ("" without a copy), so that the caller can remove it from messages."""

@@ -26,7 +26,6 @@ from loader.errors import ServerDown, ToolFailed, UsageProblem
 from loader.server import configuration, tools
 from loader.server.options import Connection
 from loader.storage import files
-from loader.storage.files import Owner
 
 if TYPE_CHECKING:
     from loader.server.session import Session  # python-ldap takes 40 ms to load
@@ -116,7 +115,7 @@ _PATIENCE = 60.0  # maximum seconds until slapd listens; it opens a large databa
 
 
 @contextmanager
-def running(config: Path, owner: Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
+def running(config: Path, owner: files.Owner | None, tmpdir: str | None = None) -> Iterator[Session]:
     """Starts a slapd on `config` as `owner`, with a socket that no other account can reach. Yields a session with it.
     Raises ToolFailed if slapd ends, ServerDown if it does not listen in time, UsageProblem if TMPDIR is too long."""
     from loader.server.session import session
