@@ -29,7 +29,6 @@ ALLOWED: Mapping[str, str] = {
     "loader.operations.publish": "an environment in the run directory",
     "loader.operations.shards": "from the run directory into an output directory that is held open",
     "loader.server.configuration": "a temporary directory",
-    "loader.server.private": "the run directory, or a temporary one",
     "loader.standard": "/dev/null",
     "loader.storage.probes": "a nameless file through its descriptor",
     "loader.storage.files": "files of a private directory; an output only where nobody else can write, or rename",
