@@ -201,7 +201,7 @@ def _here(made: Made, *lines: str) -> closing[Slapd]:
 def _there(database: Path, place: Path, newer: Slapd, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """Migrated to 2.7: the slapd of here, which reads the configuration, is said to be one."""
     monkeypatch.setattr(tools, "release", lambda: (2, 7, 0))
-    return migrate(MigrateOptions(database, place, newer.config_path), Progress("none"), {}).report()
+    return migrate(MigrateOptions(database, place, newer.config_path), Progress("none"), {})
 
 
 @pytest.mark.rows(1)
