@@ -1,6 +1,6 @@
 """The settings of slapd that decide the contents of a back-mdb database (slapd-mdb(5), slapd.conf(5)).
 
-The data file records none of these settings: slapd trusts that its keys were written under the present configuration.
+The data file does not record these settings: slapd assumes that its keys were written under the present configuration.
 So ditseed refuses every setting whose effect on the file is unknown. `slapd_settings.txt` lists the settings of
 OpenLDAP 2.4 to 2.7 with their effects; a test compares it with the schema of each installed slapd.
 """
@@ -19,12 +19,12 @@ from loader import indexes
 from loader.config import NOT_SETTINGS, Config, Database, Entry, Values, suffixes_below
 from loader.errors import NotProven, SettingRefused
 
-IDLEXP = 16  # back-mdb/idl.h; both the default and the minimum
-INTLEN, LONGEST_INTLEN = 4, 255  # slap.h, bconfig.c
-SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # slap.h
-OPTIONS = ("lang-",)  # ad.c
-PAGE_SIZE = 4096  # without `dbpagesize`, LMDB uses the machine's page size
-NO_LIMIT = 2**32 - 1  # the value of multival for no limit
+IDLEXP = 16  # default and minimum of idlexp (back-mdb/idl.h)
+INTLEN, LONGEST_INTLEN = 4, 255  # bytes: default and minimum, and maximum, of index_intlen (slap.h, bconfig.c)
+SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # bytes (slap.h)
+OPTIONS = ("lang-",)  # default of olcAttributeOptions (ad.c)
+PAGE_SIZE = 4096  # bytes; without `dbpagesize`, LMDB uses the machine's page size
+NO_LIMIT = 2**32 - 1  # in olcDbMultival: no limit
 
 FRONTEND = "olcDatabase={-1}frontend,cn=config"
 
@@ -74,12 +74,12 @@ def has_subentry(config: Config, database: Database) -> bool:
 
 
 def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
-    """Returns the settings of `database`. `superior`: for a glued tree, the database that slapadd -b names. Its rootdn
-    and lastmod apply (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 knows."""
+    """Returns the settings of `database`. `superior`: in a glued tree, the database that slapadd -b names, because its
+    rootdn and lastmod apply (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 accepts."""
     values, common = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     base = superior or database
     if_min, if_max, any_len = (common.number(name, size) for name, size in SUBSTR.items())
-    # If olcAttributeOptions is set to an empty value, there are no options; the default does not apply.
+    # An empty value of olcAttributeOptions removes the default options.
     options = _all_words(common, "olcAttributeOptions")
     return Settings(
         suffixes=database.suffixes,
@@ -107,7 +107,7 @@ def _indexes(database: Database, of_2_7: bool) -> Iterator[Index]:
     for index in configured.values():
         kinds = {kind_of(index.attribute, kind) for kind in index.kinds}
         yield index.attribute, tuple(kind for kind in _ORDER if kind in kinds)
-    if of_2_7 and "objectclass" not in configured:  # slapd 2.7 adds it (mdb_db_open)
+    if of_2_7 and "objectclass" not in configured:  # slapd 2.7 adds this index (mdb_db_open)
         yield "objectClass", ("eq",)
 
 
@@ -124,7 +124,7 @@ def _all_words(values: Values, name: str) -> tuple[str, ...]:
 
 
 def _multival(own: Values) -> Iterator[tuple[str, int]]:
-    """Yields "member" and 100, "owner" and 100 for "member,owner 100,50". Above 100, values are stored separately."""
+    """Yields ("member", 100) and ("owner", 100) for "member,owner 100,50": more than 100 values are stored in id2v."""
     for names, limits in own.pairs("olcDbMultival"):
         match = re.match(r"\+?([0-9]+),", limits)
         if not match:
@@ -134,7 +134,7 @@ def _multival(own: Values) -> Iterator[tuple[str, int]]:
 
 
 def idlexp(config: Config) -> int:
-    """Returns idlexp, which applies to all databases: an index key lists up to 2^idlexp - 1 entry IDs."""
+    """Returns idlexp of all databases: an index key lists up to 2^idlexp - 1 entry IDs."""
     name = next((name for name, _ in config.entries if _BACKEND.fullmatch(name)), None)
     return IDLEXP if name is None else config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
 
@@ -169,8 +169,7 @@ def tool_settings(*object_classes: str) -> tuple[str, ...]:
 
 
 def require_supported(config: Config, *databases: Database) -> None:
-    """Raises SettingRefused for a setting that ditseed does not support and that may affect the contents of these
-    databases."""
+    """Raises SettingRefused for an unsupported setting that may affect the contents of these databases."""
     dns = {database.entry_dn.lower() for database in databases}
     for entry_dn, attributes in config.entries:
         classes = _classes(entry_dn, dns)
@@ -205,13 +204,13 @@ def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
     return ("olcBackendConfig", "olcMdbBkConfig") if _BACKEND.fullmatch(entry_dn) else ()
 
 
-# --- the schema of a configuration: a list of definitions, ordered by their dependencies ------------
+# --- the schema of a configuration: its definitions, each after those that it uses --------------------
 
-ROOT = "cn=schema,cn=config"  # this entry has the compiled-in schema; the entries below it have schema files
+ROOT = "cn=schema,cn=config"  # the compiled-in schema; the entries below it are schema files
 
 _NAMES = re.compile(r"\(\s*(?P<oid>\S+)(?:\s+NAME\s+(?P<names>'[^']*'|\([^)]*\)))?", re.IGNORECASE)
 DefinitionKind = Literal["macro", "syntax", "attribute", "class", "rule"]
-Definition = tuple[DefinitionKind, str, bool]  # kind, text as in cn=config, whether it is compiled in
+Definition = tuple[DefinitionKind, str, bool]  # kind, text as in cn=config, whether slapd has it compiled in
 
 _DEFINITIONS: dict[str, DefinitionKind] = {
     "olcObjectIdentifier": "macro",
@@ -224,7 +223,7 @@ DEFINITIONS = tuple(_DEFINITIONS)
 
 
 class Effects(TypedDict):
-    """Changes to the schema by overlays, as arguments for `loader.sinks.mdb.schema`."""
+    """Effects of overlays on the schema, as arguments of `loader.sinks.mdb.schema`."""
 
     dynamic_objects: bool
     password_policy: bool
@@ -239,18 +238,16 @@ def schema_effects(config: Config, database: Database) -> Effects:
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
-    """Returns all definitions. `compiled_in`: the entry cn=schema,cn=config of the installed slapd, because slapd
-    ignores the one in a slapd.d (bconfig.c, cfAddSchema). Definitions in cn=config itself follow, then schema files."""
-    of_cn_config = list(_parsed((entry for entry in config.entries if entry[0].lower() == "cn=config"), False))
-    loaded = _parsed((entry for entry in config.entries if entry[0].lower().endswith("," + ROOT)), False)
-    macros = [definition for definition in of_cn_config if definition[0] == "macro"]
-    others = [definition for definition in of_cn_config if definition[0] != "macro"]
-    return [*_parsed(compiled_in, True), *macros, *others, *loaded]
+    """Returns the definitions: those compiled in, those in the entry cn=config, those of schema files. `compiled_in`:
+    the entry cn=schema,cn=config of the installed slapd; slapd ignores that of a slapd.d (bconfig.c, cfAddSchema)."""
+    of_cn_config = (entry for entry in config.entries if entry[0].lower() == "cn=config")
+    of_files = (entry for entry in config.entries if entry[0].lower().endswith("," + ROOT))
+    return [*_parsed(compiled_in, True), *_parsed(of_cn_config, False), *_parsed(of_files, False)]
 
 
 def synonyms(schema: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Finds names in `used` (lower case) that mean the same attribute type as an earlier one. Yields both names, the
-    later one first. An OID counts as a name if the definition has it in digits."""
+    """Finds names in `used` (lower case) of the same attribute type as an earlier name. Yields the later and the
+    earlier name. An OID counts as a name if the definition has it in digits."""
     types = {name: oid for _, names, oid in _attribute_types(schema) for name in (*names, oid.lower())}
     first: dict[str, str] = {}  # OID -> the first of its names in use
     for name in used:
@@ -267,13 +264,14 @@ def protected(schema: Iterable[Definition]) -> Iterator[str]:
 
 
 def _attribute_types(schema: Iterable[Definition]) -> Iterator[tuple[str, list[str], str]]:
-    """Yields text, names in lower case, and OID (whatever its form) of each attribute type."""
+    """Yields text, names in lower case, and OID (digits or a macro) of each attribute type."""
     for kind, text, _ in schema:
         if kind == "attribute" and (match := _NAMES.match(text)):
             yield text, re.findall(r"'([^']*)'", (match["names"] or "").lower()), match["oid"]
 
 
 def _parsed(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
+    """Yields the definitions of each entry, first its macros, which the others may use."""
     for _, attributes in entries:
         lowered = {name.lower(): values for name, values in attributes.items()}
         for attribute, kind in _DEFINITIONS.items():

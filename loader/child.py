@@ -30,17 +30,23 @@ _defer_depth = 0
 
 
 def unwind(number: int, frame: FrameType | None) -> None:
-    """Signal handler: raises KeyboardInterrupt with the signal's name. While signals are deferred, only notes them."""
+    """Signal handler: raises KeyboardInterrupt with the signal's name; while signals are deferred, only records it."""
     if _defer_depth:
         _pending.append(number)
     else:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
 
+def handle_signals(handler: Callable[[int, FrameType | None], object] = unwind) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
+            signal.signal(number, handler)
+
+
 @contextmanager
 def deferred() -> Iterator[list[Callable[[], None]]]:
-    """Defers signals until the body has ended. If a signal arrived, calls the functions that the body has appended to
-    the list, and then raises KeyboardInterrupt. Does nothing in other threads, which receive no signals."""
+    """Defers signals until the body has ended. If a signal arrived, calls the functions that the body appended to the
+    list, then raises KeyboardInterrupt. Does nothing outside the main thread, because only that receives signals."""
     global _defer_depth
     cleanups: list[Callable[[], None]] = []
     if threading.current_thread() is not threading.main_thread():
@@ -60,8 +66,8 @@ def deferred() -> Iterator[list[Callable[[], None]]]:
 
 
 _log = logging.getLogger(__name__)
-_FIFO_INTERVAL = 0.25  # seconds between two checks whether a child waits for a FIFO
-_MIN_PAUSE, _MAX_PAUSE = 0.0005, 0.05  # seconds between two checks whether a child has ended
+_FIFO_INTERVAL = 0.25  # seconds between two checks for a child that waits for a FIFO
+_MIN_PAUSE, _MAX_PAUSE = 0.0005, 0.05  # seconds between two checks for the end of a child
 _SETPRIV = "setpriv"
 _SHOWN_LINES = 3  # maximum lines of a tool's stderr in a message
 _NO_STDERR = "it printed nothing"
@@ -75,8 +81,8 @@ def _tool(argv: Sequence[str]) -> str:
 
 
 class Child:
-    """A context manager for one running tool. Leaving the body kills the tool's process group. The tool also dies with
-    the thread that started it, so that thread must wait for it. Default streams: /dev/null. Raises ToolMissing."""
+    """A context manager for one running tool. The end of the body kills the tool's process group. The tool also dies
+    with the thread that started it, so this thread must wait for it. Default streams: /dev/null. Raises ToolMissing."""
 
     def __init__(
         self,
@@ -95,7 +101,7 @@ class Child:
         if shutil.which(argv[0]) is None:
             raise ToolMissing(tool=argv[0])
         _log.info("running %s", plain.with_operator_paths(shlex.join(argv)))
-        with deferred() as cleanups:  # Popen interrupted by a signal would lose the forked child
+        with deferred() as cleanups:  # a signal inside Popen would lose the forked child
             self.process = subprocess.Popen(
                 # setpriv(1) sets the parent death signal, so that a slapadd stops writing after `kill -9` of ditseed.
                 [_SETPRIV, "--pdeathsig", "KILL", "--", *self.argv],
@@ -130,8 +136,8 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the tool has ended, according to the kernel. Popen's `poll()` would take a lock. If a signal handler
-        raises just after that, the lock is never released, and the next `wait()` hangs."""
+        """Whether the tool has ended. Asks the kernel, because Popen's `poll()` takes a lock: if a signal handler
+        raises just then, the lock is never released, and the next `wait()` hangs."""
         try:
             flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self.process.pid, flags) is not None
@@ -143,13 +149,13 @@ class Child:
         pause, watched = _MIN_PAUSE, time.monotonic()
         while not self.has_ended:
             time.sleep(pause)
-            pause = min(1.2 * pause, _MAX_PAUSE)  # waits at most a fifth longer than the tool ran
+            pause = min(1.2 * pause, _MAX_PAUSE)  # so that the wait is at most a fifth longer than the tool's run
             if time.monotonic() - watched > _FIFO_INTERVAL:
                 watched = time.monotonic()
                 channels: list[str] = []
                 with suppress(OSError):
                     channels = [path.read_text() for path in Path(f"/proc/{self.process.pid}/task").glob("*/wchan")]
-                # A thread waits until another process opens the same FIFO (fs/pipe.c). No tool of slapd needs a FIFO.
+                # Such a thread waits for another process to open the FIFO (fs/pipe.c). No tool of slapd needs a FIFO.
                 if "wait_for_partner" in channels:
                     self._stderr.append(_FIFO)
                     self._kill_group()
@@ -170,7 +176,7 @@ class Child:
         self.process.wait()
 
     def _kill_group(self) -> None:
-        """Kills the process group, but only once. Later, the ID may be that of an unrelated process group."""
+        """Kills the process group, but only once: later, an unrelated process group may have its ID."""
         if not self._group_ended:
             self._group_ended = True
             with suppress(ProcessLookupError):
@@ -194,7 +200,7 @@ def _status_name(status: int) -> str:
 
 
 class ToolOutput(Struct, frozen=True):
-    """What a tool printed before it ended, and its exit status."""
+    """The exit status of a tool and all that it printed."""
 
     status: int
     out: bytes
@@ -208,12 +214,12 @@ def run(argv: Sequence[str], *, stdin: bytes = b"") -> ToolOutput:
         question.seek(0)
         with Child(argv, stdin=question, stdout=out) as tool:
             status = tool.wait()
-        out.seek(0)  # the tool shares the file position, and has moved it
+        out.seek(0)  # the tool has moved the file position, which it shares
         return ToolOutput(status, out.read(), tool.stderr_lines)
 
 
 def run_detached(argv: Sequence[str], env: Mapping[str, str] | None = None) -> ToolOutput:
-    """Runs a command of the operator that may start a daemon. The daemon survives the command and ditseed, and may keep
+    """Runs a command of the operator. A daemon that the command starts survives the command and ditseed, and may keep
     stdout open. `stderr_lines` of the result has both stdout and stderr. Raises ToolMissing."""
     if shutil.which(argv[0]) is None:
         raise ToolMissing(tool=argv[0])
@@ -239,7 +245,7 @@ def output(argv: Sequence[str], *, stdin: bytes = b"") -> bytes:
     result = run(argv, stdin=stdin)
     if result.status != 0:
         lines = [line.strip() for line in result.stderr_lines if line.strip()]
-        # Includes the first line, because slapd prints the error before the grammar of the directive.
+        # The first line stays, because slapd prints the error before the grammar of the directive.
         lines = [lines[0], "...", *lines[1 - _SHOWN_LINES :]] if len(lines) > _SHOWN_LINES else lines
         raise ToolFailed(tool=_tool(argv), status=_status_name(result.status), reason="; ".join(lines) or _NO_STDERR)
     return result.out

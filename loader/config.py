@@ -18,7 +18,7 @@ _SPACE = " \t\n\v\f\r"  # isspace(3) in the C locale
 
 
 def words_of_line(line: str) -> list[str]:
-    """Splits a line of slapd.conf. Quotes can begin and end anywhere; a backslash makes the next character literal."""
+    """Splits a line of slapd.conf into words. Quotes can begin and end anywhere; a backslash escapes a character."""
     words, word, quoted = [], None, False
     characters = iter(line)
     for char in characters:
@@ -36,13 +36,14 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config. A quote inside a word does not end quoting, but slapd drops the last one inside."""
+    """Splits a value of cn=config into words. A quote inside a word does not end quoting, but slapd drops the last
+    quote inside."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
         quoted = rest.startswith('"')
         text = rest[1:] if quoted else rest
-        inner, end = (-1, len(text))  # inner: index of the last quote inside the word
+        inner, end = -1, len(text)  # inner: index of the last quote inside the word
         for at, char in enumerate(text):
             if char == '"' and not (quoted and text[at + 1 : at + 2] in ("", *_SPACE)):
                 inner, quoted = at, True
@@ -55,7 +56,7 @@ def words_of_value(value: str) -> list[str]:
 
 
 def value_of_word(word: str) -> str:
-    """Returns the word, in quotes if cn=config needs them. slapd omits these quotes when it converts a slapd.conf."""
+    """Returns the word, in quotes if cn=config needs quotes. slapd omits them when it converts a slapd.conf."""
     return word if words_of_value(word) == [word] else f'"{word}"'
 
 
@@ -168,11 +169,11 @@ class Values:
 DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
-_EMPTY = '""'  # in messages, the empty DN
-_LOG = "cn=accesslog"  # usual suffix of an accesslog; a database with this suffix counts as one in any case
+_EMPTY = '""'  # the empty DN in messages
+_LOG = "cn=accesslog"  # usual suffix of an accesslog; a database with this suffix always counts as an accesslog
 _LOG_DB = "olcAccessLogDB"
 
-# Attributes of cn=config that are not settings: operational ones, and the path the configuration was read from.
+# Attributes of cn=config that are not settings: operational attributes, and the path of the configuration.
 NOT_SETTINGS = {
     *("structuralobjectclass", "entryuuid", "creatorsname", "createtimestamp", "entrycsn"),
     *("modifiersname", "modifytimestamp", "contextcsn", "olcconfigfile", "olcconfigdir"),
@@ -183,9 +184,9 @@ Entry = tuple[str, Attributes]  # as `ldif.records` yields it
 
 
 class Database(Struct, frozen=True):
-    """One `olcDatabase` entry. Credentials (olcRootPW, olcSyncrepl) are left out on purpose."""
+    """One `olcDatabase` entry, without its credentials (olcRootPW, olcSyncrepl)."""
 
-    entry_dn: str  # DN of its entry in cn=config
+    entry_dn: str  # in cn=config
     backend: str  # "mdb", "hdb", "monitor", ...
     suffixes: tuple[str, ...]
     directory: Path | None
@@ -220,12 +221,11 @@ class Change(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Config:
-    """A whole configuration. `path`: its slapd.d or slapd.conf. `uri`: of the server, if it was read over LDAP."""
+    """A whole configuration. `path`: its slapd.d or slapd.conf. `uri`: the server's, if it was read over LDAP."""
 
     path: Path
     databases: tuple[Database, ...]
-    # Raw cn=config, credentials included.
-    entries: tuple[Entry, ...] = field(repr=False, compare=False)
+    entries: tuple[Entry, ...] = field(repr=False, compare=False)  # of cn=config, with credentials
     server_id: int | None = None  # None: not set, or set per listener URL
     uri: str | None = None
 
@@ -235,9 +235,8 @@ class Config:
 
     @property
     def overlays(self) -> tuple[str, ...]:
-        return tuple(
-            overlay for name, _ in self.entries if _is_database(name) for overlay in _overlays(name, self.entries)
-        )
+        databases = (name for name, _ in self.entries if _is_database(name))
+        return tuple(overlay for name in databases for overlay in _overlays(name, self.entries))
 
     @property
     def is_directory(self) -> bool:
@@ -245,13 +244,14 @@ class Config:
 
     @property
     def settings(self) -> dict[tuple[str, str], list[bytes]]:
-        """(DN, attribute) in lower case -> values. They are equal for a slapd.conf and a slapd.d converted from it."""
+        """(DN, attribute) in lower case -> values. A slapd.conf and the slapd.d converted from it have equal values."""
         return {
             # slapd adds {0} to a single value when it reads a slapd.d, but not when it converts a slapd.conf.
             (dn.lower(), name.lower()): [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)
             for dn, attributes in self.entries
             for name, values in attributes.items()
-            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")  # only in OpenLDAP 2.4
+            # Entries cn=include exist only in OpenLDAP 2.4.
+            if name.lower() not in NOT_SETTINGS and not dn.lower().startswith("cn=include")
         }
 
     @property
@@ -259,7 +259,7 @@ class Config:
         return tuple(database for database in self.databases if database.backend == "mdb")
 
     def reader(self, *entry_dns: str) -> Values:
-        """Returns the settings of these entries of cn=config, in this order; missing entries are skipped."""
+        """Returns the settings of these entries of cn=config, in this order; skips missing entries."""
         entries = {name.lower(): attributes for name, attributes in self.entries}
         return Values(self.where, *(entries.get(name.lower(), {}) for name in entry_dns))
 
@@ -286,8 +286,8 @@ class Config:
         raise NoSuchSuffix(config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases))
 
     def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None = None) -> Database:
-        """Returns the mdb database for a data file that contains `suffixes`: the one with the suffix `chosen`, else one
-        with any of `suffixes`, else the only one. Raises NoSuchSuffix if it cannot hold all; ManySuffixes, NotMdb."""
+        """Returns the mdb database for a data file with `suffixes`: the database of the suffix `chosen`, else that of
+        any of `suffixes`, else the only one. Raises NoSuchSuffix if it cannot hold all; ManySuffixes, NotMdb."""
         if chosen is None:
             keys = {dn.key(own) for database in self.mdb_databases for own in database.suffixes}
             chosen = next((suffix for suffix in suffixes if dn.key(suffix) in keys), None)
@@ -300,8 +300,7 @@ class Config:
 
     @property
     def logs(self) -> tuple[tuple[Database, str, str], ...]:
-        """The databases with the accesslog overlay, each with the suffix of its log and the DN of the overlay's
-        entry."""
+        """Databases with the accesslog overlay, each with the suffix of its log and the DN of the overlay's entry."""
         return tuple(
             (database, log, name)
             for name, _ in self.entries
@@ -355,8 +354,8 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
 
 # --- glued databases (slapd.conf(5), `subordinate`): which of them contains an entry ------------------
 #
-# slapd glues a subordinate database to a later one in the configuration: the first that is not subordinate itself and
-# has a suffix above its own (backglue.c, glue_sub_attach). So nested subordinates all have the same superior.
+# slapd glues a subordinate database to the first later database of the configuration that is not subordinate and has a
+# suffix above (backglue.c, glue_sub_attach). So nested subordinate databases have the same superior.
 
 
 def is_subordinate(config: Config, database: Database) -> bool:
@@ -376,8 +375,8 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
-    """Returns the suffixes of other databases that are below those of `database`, once each, in configuration order:
-    slapd looks for their entries in the other databases. Omits hidden and disabled ones (backend.c, select_backend)."""
+    """Returns the suffixes of other databases below those of `database`, once each, in configuration order. slapd looks
+    for their entries only in those databases. Omits hidden and disabled databases (backend.c, select_backend)."""
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)

@@ -1,4 +1,4 @@
-"""All errors that an operator can meet, each with a stable code, an exit status, a message and perhaps a hint.
+"""All errors that an operator can see, each with a stable code, an exit status, a message and perhaps a hint.
 
 Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-125 a particular error; 128+n ended by signal n.
 `docs/errors.md` lists all errors; a test compares the list with this module.
@@ -10,6 +10,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from loader import plain
@@ -24,13 +25,14 @@ STATUSES = {
     "1": "done, but something was rejected or differs (`compare`, `replica verify`), or is not sound (`verify`)",
     "2": "an error without an exit status of its own",
     "3 to 125": "an error with a code; 3: the command line is wrong",
-    "128 + n": "ended by signal n: 129 SIGHUP, 130 Ctrl-C, 137 SIGKILL, 141 SIGPIPE (its reader ended), 143 SIGTERM",
+    "128 + n": "ended by signal n: 129 SIGHUP, 130 Ctrl-C, 137 SIGKILL, 141 SIGPIPE (closed pipe), 143 SIGTERM",
 }
 PLUGINS = "`backup check` and `doctor --check`, monitoring plugins, exit with 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
 
 
 class LoaderError(Exception):
-    """Base of all errors. Keyword arguments fill `message`, a phrase in lower case, and `hint`, whole sentences."""
+    """Base of all errors. Keyword arguments fill the placeholders of `message`, a phrase in lower case, and of `hint`,
+    whole sentences."""
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = EXIT_ERROR
@@ -39,7 +41,7 @@ class LoaderError(Exception):
     # Replaces `hint` if the error leaves no run that can be resumed.
     hint_without_run: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
-    missing: tuple[Any, ...] = ()  # all findings of a dry run that ends with this error
+    missing: tuple[Any, ...] = ()  # findings of the dry run that this error ends
 
     def __init_subclass__(cls, *, code: str, status: int) -> None:
         cls.code, cls.exit_status, cls.hint = code, status, " ".join(cls.hint.split())
@@ -50,7 +52,7 @@ class LoaderError(Exception):
 
     @classmethod
     def general_hint(cls) -> str:
-        """Returns the hint with its placeholders, and what replaces it if no run can be resumed."""
+        """Returns the hint for `ditseed explain` and the docs: with its placeholders, and with `hint_without_run`."""
         return cls.hint + (f" Verbs that keep no run: {cls.hint_without_run}" if cls.hint_without_run else "")
 
     def advice(self) -> str:
@@ -59,14 +61,15 @@ class LoaderError(Exception):
         return hint.format(**_shown(self.facts))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_revive, (type(self), self.facts))
+        return partial(type(self), **self.facts), ()
 
 
+# Facts that a message shows with at most 200 characters: they are single values, not sentences.
 _SHORTENED = {
     *("base", "dn", "first", "suffix", "value", "who", "names", "known", "offered"),
     *("differences", "attribute", "consumer", "provider"),
 }
-# Names of facts that messages show in full, because the operator needs the whole path, command or text.
+# Facts that a message shows in full, because the operator needs the whole path, command or text.
 _UNSHORTENED = {*("path", "config", "target", "log", "where", "place"), *("advice", "undo", "setting", "rule", "mend")}
 
 
@@ -76,7 +79,7 @@ def _shown(facts: Mapping[str, object]) -> dict[str, object]:
     for name, value in facts.items():
         if isinstance(value, int | float):
             shown[name] = value
-        elif isinstance(value, tuple):  # lines that the operator pastes
+        elif isinstance(value, tuple):  # lines for the operator to paste into a file or a shell
             shown[name] = "".join(f"\n{plain.shortened(line, plain.WHOLE)}" for line in value)
         elif name in _SHORTENED | _UNSHORTENED:
             shown[name] = plain.shortened(str(value), *([plain.WHOLE] if name in _UNSHORTENED else []))
@@ -89,7 +92,7 @@ _RESUMABLE = "ditseed_goes_on"
 
 
 def mark_resumable(error: BaseException) -> None:
-    """Marks an exception that ended a run which the same command can resume."""
+    """Marks an exception that ended a run if the same command can resume this run."""
     error.__dict__[_RESUMABLE] = True
 
 
@@ -98,7 +101,7 @@ def is_resumable(error: BaseException) -> bool:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields the error and its causes. A signal, for example, may have caused an error in the clean-up."""
+    """Yields the error and its causes. For example, an error in the clean-up may have a signal as its cause."""
     following: BaseException | None = error
     while following is not None:
         yield following
@@ -109,11 +112,6 @@ def classes() -> list[type[LoaderError]]:
     """Returns all error classes except the base class, by exit status."""
     kinds = [kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, LoaderError)]
     return sorted(set(kinds) - {LoaderError}, key=lambda kind: kind.exit_status)
-
-
-def _revive(kind: type[LoaderError], facts: dict[str, object]) -> LoaderError:
-    """Rebuilds an unpickled error from its facts."""
-    return kind(**facts)
 
 
 # --- the command line, files, tools, and the run itself ---
@@ -140,18 +138,18 @@ class NoSuchPath(LoaderError, code="storage.no_such_path", status=5):
     hint = "Check the path and its spelling; nothing was changed."
 
 
-FULL = "no space left on its file system"  # if the number of missing bytes is unknown
+FULL = "no space left on its file system"  # `lack` of NoSpace if the number of missing bytes is unknown
 FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NoSpace(LoaderError, code="storage.no_space", status=6):
     message = "{path}: {lack}"
-    hint = "Free space on that file system, or put the files elsewhere; nothing was changed."
+    hint = "Free space on that file system, or use another file system; nothing was changed."
 
 
 class ReadOnly(LoaderError, code="storage.read_only", status=15):
     message = "{path} is on a file system that is mounted read-only"
-    hint = "Choose another place, or remount it (mount -o remount,rw); dmesg shows whether a disk error caused it."
+    hint = "Choose another path, or remount (mount -o remount,rw); dmesg shows whether a disk error caused the mode."
 
 
 class OutputNotEmpty(LoaderError, code="storage.not_empty", status=16):
@@ -166,7 +164,7 @@ class ToolMissing(LoaderError, code="tool.missing", status=7):
 
 class ToolUnreachable(LoaderError, code="tool.unreachable", status=102):
     message = "{tool} runs as {account}, which may not enter {place}"
-    hint = "Let {account} enter: chmod o+x {place}. Or put the directory of a {tool} that it may run first in PATH."
+    hint = "Run chmod o+x {place}, or begin PATH with the directory of another {tool}, which {account} may run."
 
 
 class ToolFailed(LoaderError, code="tool.failed", status=8):
@@ -176,7 +174,7 @@ class ToolFailed(LoaderError, code="tool.failed", status=8):
 
 class Locked(LoaderError, code="run.locked", status=9):
     message = "{path} is in use by another ditseed (process {pid})"
-    hint = "Wait until it has finished, or end that process; the lock ends with it."
+    hint = "Wait until that process has finished, or end it; the lock ends with the process."
 
 
 class PackageMissing(LoaderError, code="package.missing", status=107):
@@ -190,8 +188,8 @@ class RemoteFailed(LoaderError, code="remote.failed", status=108):
 
 class RemoteLocked(LoaderError, code="remote.locked", status=109):
     message = "{place} has been in use by a ditseed on {host} (process {pid}) since {made}"
-    hint = """Wait until it has finished. If that process is gone for good, the lock lapses {lapse} after its last
-    renewal. To continue earlier, remove {place}/{name}, and run the same command again."""
+    hint = """Wait until that process has finished. If it was killed, the lock lapses {lapse} after its last renewal.
+    To continue earlier, remove {place}/{name}, and run the same command again."""
 
 
 class RemoteFull(LoaderError, code="remote.full", status=115):
@@ -225,8 +223,8 @@ class SystemFailed(LoaderError, code="storage.failed", status=13):
 
 
 def of_system(error: OSError, about: object) -> SystemFailed:
-    """Returns an OSError as a LoaderError. `about`: what to name in the message if the error has no file name."""
-    is_named = isinstance(error.filename, str | bytes)  # it is a number after os.listdir(DESCRIPTOR)
+    """Returns an OSError as a LoaderError. If the OSError has no file name, the message names `about`."""
+    is_named = isinstance(error.filename, str | bytes)  # after os.listdir(DESCRIPTOR), `filename` is a number
     path = os.fsdecode(error.filename) if is_named else about
     return SystemFailed(path=path, reason=error.strerror or error)
 
@@ -242,7 +240,7 @@ class NotInstalled(LoaderError, code="package.incomplete", status=105):
 
 
 class CatalogueDamaged(LoaderError, code="run.damaged", status=14):
-    message = "{path}: the catalogue of this run cannot be read: {reason}"
+    message = "{path}: the log of this run cannot be read: {reason}"
     hint = "Start over with --restart. If that fails too, check the disk."
 
 
@@ -303,12 +301,12 @@ class Internal(LoaderError, code="internal", status=70):  # EX_SOFTWARE of sysex
 
 # --- slapd's configuration ---
 
-# Prefixes of names that no schema file defines -> the slapd module that defines them.
+# Prefix of attribute names that no schema file defines -> the slapd module that defines them.
 _MODULES = {"pwd": "ppolicy", "memberof": "memberof", "audit": "accesslog", "oath": "otp", "authtimestamp": "lastbind"}
 
 
 def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields the prefixes of names defined by a slapd module, each with the configuration that loads the module."""
+    """Yields each prefix of `names` that a slapd module defines, and the configuration that loads the module."""
     lower = [name.lower() for name in names]
     for prefix, module in _MODULES.items():
         if any(name.startswith(prefix) for name in lower):
@@ -317,7 +315,7 @@ def modules(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 class ConfigUnreadable(LoaderError, code="config.unreadable", status=20):
     message = "{path}: slapd's own tools cannot read this configuration: {reason}"
-    hint = "Correct it until `slaptest` accepts it; nothing was changed."
+    hint = "Correct the configuration until `slaptest` accepts it; nothing was changed."
 
     def advice(self) -> str:
         if "unrecognized database type" not in str(self.facts["reason"]).lower():
@@ -331,7 +329,7 @@ class ConfigUnreadable(LoaderError, code="config.unreadable", status=20):
 
 class ConfigValue(LoaderError, code="config.value", status=80):
     message = "{config}: {attribute} has the value '{value}': {reason}"
-    hint = "Correct it until `slaptest -u` accepts the configuration; nothing was changed."
+    hint = "Correct the value until `slaptest -u` accepts the configuration; nothing was changed."
 
 
 class SettingRefused(LoaderError, code="config.setting_refused", status=119):
@@ -359,7 +357,7 @@ class SchemaMissing(LoaderError, code="config.schema_missing", status=24):
     hint = "Load the schema that defines them into the server's configuration, then run the same command again."
 
     def advice(self) -> str:
-        """Returns the hint, and the slapd modules that define some of the names."""
+        """Returns the hint, and the configuration of slapd modules that define some of the names."""
         names = re.findall(r"(?:^|, )([^,;\s]+)", str(self.facts["names"]))
         more = (f" Names that begin with {prefix} come with {source}." for prefix, source in modules(names))
         return f"{super().advice()}{''.join(more)}"
@@ -371,9 +369,7 @@ class ConfigNotEditable(LoaderError, code="config.not_editable", status=25):
 
 class MaxsizeTooSmall(LoaderError, code="config.maxsize_too_small", status=26):
     message = "maxsize {maxsize} of {suffix} is too small: the data needs about {needed}"
-    hint = (
-        "Give a larger size ({enough}), or `auto` to have it computed (`ditseed tune maxsize` shows the present sizes)."
-    )
+    hint = "Give a larger size ({enough}), or `auto` to compute it; `ditseed tune maxsize` shows the present sizes."
 
 
 class ConfigHidden(LoaderError, code="config.hidden", status=27):
@@ -423,8 +419,8 @@ class AccountClosed(LoaderError, code="server.account_closed", status=103):
 
 
 class Referred(LoaderError, code="server.referral", status=104):
-    message = "{uri}: {operation}: the server does not do this itself, but refers to {provider}"
-    hint = "The server is a replica, or does not have that entry: give -H with the URI to which it refers."
+    message = "{uri}: {operation}: the server does not do this, and refers to {provider}"
+    hint = "The server is a replica, or does not have that entry: give -H with the URI in its referral."
 
 
 class KerberosFailed(LoaderError, code="server.kerberos", status=77):
@@ -444,7 +440,7 @@ class TooWeak(LoaderError, code="server.too_weak", status=79):
 
 class NoSuchBase(LoaderError, code="server.no_such_base", status=32):
     message = "{uri}: there is no entry {base}, or access control hides it from {who}"
-    hint = "Check -b (the server's suffixes are: {known}), and whether that account may read the entry (olcAccess)."
+    hint = "Check -b (suffixes of the server: {known}), and whether that account may read the entry (olcAccess)."
 
 
 class LimitTooLow(LoaderError, code="server.limit_too_low", status=33):
@@ -462,7 +458,7 @@ class ServerRefused(LoaderError, code="server.refused", status=34):
 
 class NoWriteAccess(LoaderError, code="server.no_write_access", status=76):
     message = "{uri}: {who} may not add entries below {where}: {reason}"
-    hint = "Bind as that database's root DN (-D, -y), or let the account write, with its first rule: olcAccess: {rule}"
+    hint = "Bind as that database's root DN (-D, -y), or begin its access rules with: olcAccess: {rule}"
 
 
 class TlsFailed(LoaderError, code="server.tls", status=35):
@@ -477,7 +473,7 @@ class ConnectionLost(LoaderError, code="server.connection_lost", status=36):
 
 
 class ServerSilent(ConnectionLost, code="server.silent", status=99):
-    """The server did not answer in time. Another server may be tried, but this one is not tried again."""
+    """The server did not answer in time. ditseed may try another server, but not this server again."""
 
     hint = "Check whether the server is running or overloaded; the same command resumes."
     hint_without_run = "Check whether the server is running or overloaded, then run the same command again."
@@ -485,7 +481,7 @@ class ServerSilent(ConnectionLost, code="server.silent", status=99):
 
 class NotLdap(LoaderError, code="server.not_ldap", status=93):
     message = "{uri} does not answer in LDAP: {reason}"
-    hint = "Check the host and the port in -H: a directory server has to listen there (389, or 636 with ldaps://)."
+    hint = "Check the host and the port in -H: LDAP servers listen on port 389, or on 636 for ldaps://."
 
 
 class SchemaUnreadable(LoaderError, code="server.schema", status=94):
@@ -507,7 +503,7 @@ class NotInSync(LoaderError, code="server.not_in_sync", status=38):
 
 class LdifTruncated(LoaderError, code="ldif.truncated", status=40):
     message = "{path}: the file ends in the middle of a record (line {line}): {reason}"
-    hint = "Copy the file again; if it is complete and only the last newline is missing, append one."
+    hint = "Copy the file again; if it is complete and lacks only the last newline, append a newline."
 
 
 class LdifSyntax(LoaderError, code="ldif.syntax", status=41):
@@ -527,23 +523,23 @@ class LdifEncoding(LoaderError, code="ldif.encoding", status=81):
 
 class IncludeRefused(LoaderError, code="ldif.include", status=83):
     message = "{path}, line {line}: {reason}"
-    hint = "Give both files on the command line, in their order, or use `ditseed build --allow-file-urls`."
+    hint = "Give both files on the command line in loading order, or use `ditseed build --allow-file-urls`."
 
 
 class MissingParents(LoaderError, code="ldif.missing_parents", status=43):
     message = "{count} parent entries are missing; the first is {first}"
-    hint = """Add them to the LDIF, or export from a base that contains them. If they are missing from a database:
-    `ditseed export` the database, add them to the LDIF, and `ditseed build` a new database from that."""
+    hint = """Add them to the LDIF, or export from a base that contains them. If a database lacks them, export it
+    (`ditseed export`), add them to the LDIF, and build a new database from that (`ditseed build`)."""
 
 
 class ManifestBroken(LoaderError, code="manifest.broken", status=44):
-    hint = "Make the export or backup again. To read LDIF files that you have changed, give the files instead."
+    hint = "Make the export or backup again. To read LDIF files that you have changed, name the files one by one."
 
 
 class EmptyInput(LoaderError, code="ldif.empty", status=45):
     message = "{path}: no entries"
-    hint = """Check that it is the right file, directory or base, and that a server lets the bind DN read its
-    entries. A database without entries needs no migration: slapd makes a new one."""
+    hint = """Check that this is the right file, directory or base, and that the bind DN may read the entries of the
+    server. A database without entries needs no migration: slapd creates a new database."""
 
 
 class EntryRefused(LoaderError, code="build.entry_refused", status=46):
@@ -563,10 +559,9 @@ class EntriesLost(LoaderError, code="build.entries_lost", status=47):
 
 class NotProven(LoaderError, code="build.not_proven", status=48):
     message = "the native engine cannot guarantee the same database as slapadd: {reason}"
-    hint = """Use --engine slapadd: then slapadd writes the database, more slowly; nothing was changed. With it, omit
-    --max-rejects and --rejects, because slapadd stops at the first entry that it refuses, and also --memory, --jobs,
-    --tmp and --allow-file-urls. For `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build -
-    --engine slapadd`."""
+    hint = """Give --engine slapadd: then slapadd writes the database, more slowly; nothing was changed. Omit --memory,
+    --jobs, --tmp and --allow-file-urls then, and --max-rejects and --rejects, because slapadd stops at the first entry
+    that it refuses. Instead of `ditseed migrate`: `ditseed export SOURCE -o - | ditseed build - --engine slapadd`."""
 
 
 class GlueRefused(LoaderError, code="build.glue", status=75):
@@ -584,7 +579,7 @@ class TemplateError(LoaderError, code="template.bad", status=61):
 
 class NoSuchTemplate(LoaderError, code="template.no_such", status=62):
     message = "there is no template {name}"
-    hint = "Give one of these, or the path of a file of your own; ditseed comes with these templates: {known}."
+    hint = "Give the name of a template of ditseed ({known}), or the path of your own file."
 
 
 class NothingToLearn(LoaderError, code="template.nothing_to_learn", status=74):
@@ -603,7 +598,7 @@ class AddLost(LoaderError, code="add.entries_lost", status=65):
 
 class SettingNotRestored(LoaderError, code="add.setting_not_restored", status=66):
     message = "{what} of {suffix} could not be restored: {reason}"
-    hint = "When the server is reachable, run: {undo}. The next `ditseed add` or `replica seed` to it does the same."
+    hint = "When the server is reachable, run: {undo}. The next `ditseed add` or `replica seed` there does the same."
 
 
 # --- LMDB databases, their copies and backups ---
@@ -611,7 +606,7 @@ class SettingNotRestored(LoaderError, code="add.setting_not_restored", status=66
 
 class NotLmdb(LoaderError, code="mdb.not_lmdb", status=50):
     message = "{path}: not an LMDB database of OpenLDAP ({reason})"
-    hint = "Check that this is slapd's olcDbDirectory. If it is, the file is damaged: use another copy or a backup."
+    hint = "Check that this is slapd's olcDbDirectory. If so, the file is damaged: use another copy or a backup."
 
 
 class MadeOtherwise(LoaderError, code="mdb.made_otherwise", status=113):
@@ -635,7 +630,7 @@ class TargetInUse(LoaderError, code="mdb.in_use", status=53):
 
 class LockUnused(LoaderError, code="mdb.lock_unheeded", status=110):
     message = "{path}: {reason}, so nothing keeps slapd from reusing pages while they are read"
-    hint = "Restart slapd (systemctl restart slapd), which lost its lock.mdb while it ran; then run the command again."
+    hint = "lock.mdb was removed while slapd ran. Restart slapd (systemctl restart slapd), and run the command again."
 
 
 class MdbDamaged(LoaderError, code="mdb.damaged", status=54):
@@ -645,8 +640,8 @@ class MdbDamaged(LoaderError, code="mdb.damaged", status=54):
 class NoEntry(LoaderError, code="mdb.no_entry", status=59):
     message = "{path}: there is no entry {dn}"
     hint = """Check the DN (-b, --dn) or the filter; without -b, `ditseed export` reads everything and reports the
-    suffix. Entries of a glued database are in its own files and backups. What was deleted before a backup was made
-    is in an older one (`ditseed backup list`)."""
+    suffix. Entries of a glued database are in its own files and backups. An entry that was deleted before a backup was
+    made is only in older backups (`ditseed backup list`)."""
 
 
 class NotStampable(LoaderError, code="mdb.not_stampable", status=55):
@@ -682,16 +677,16 @@ class StreamBroken(LoaderError, code="clone.stream_broken", status=67):
 
 class ReaderGone(LoaderError, code="export.reader_gone", status=82):
     message = "{path}: the process that was reading the {what} ended before the {what} was complete"
-    hint = "Look for the reason in that process's messages. The same two commands start over."
+    hint = "Look for the reason in that process's messages. The same pipeline starts over."
 
 
 class StreamRefused(LoaderError, code="clone.stream_refused", status=68):
-    hint = "Send the whole copy, without --skip, with the same version of ditseed on both sides."
+    hint = "Omit --skip to send the whole copy, and use the same version of ditseed on both sides."
 
 
 class NoReflink(LoaderError, code="mdb.no_reflink", status=73):
     message = "{path}: the file system cannot share blocks with {target}"
-    hint = "Copy the blocks, without `--reflink always`: they can be shared only within one xfs or btrfs file system."
+    hint = "Omit `--reflink always` to copy the blocks: only files of one xfs or btrfs file system can share blocks."
 
 
 class OtherFormat(LoaderError, code="mdb.other_format", status=56):
@@ -720,12 +715,12 @@ class LatestBroken(LoaderError, code="backup.latest_broken", status=111):
 
 class SetIncomplete(LoaderError, code="backup.set_incomplete", status=117):
     message = "{path}: {name} belongs to a set with {missing}, which does not exist any more"
-    hint = """Restore each database by itself (`ditseed backup restore ID`). Or take another set: `ditseed backup
-    list` shows the backups, `ditseed backup show ID` the other members of its set."""
+    hint = """Restore each database by itself (`ditseed backup restore ID`), or another set: `ditseed backup list`
+    shows the backups, `ditseed backup show ID` the other members of its set."""
 
 
 class NoCommonMoment(LoaderError, code="backup.no_common_moment", status=118):
-    message = "{path}: in {seconds} s this accesslog and {suffix} were never seen with the same last write"
+    message = "{path}: within {seconds} s, no two snapshots of this accesslog and of {suffix} had the same last write"
     hint = "Run the same command again when fewer entries are deleted, or back up each database by itself (-b SUFFIX)."
 
 
@@ -744,8 +739,8 @@ class LogUnsuitable(LoaderError, code="backup.log_unsuitable", status=106):
 
 
 class LogIncomplete(LoaderError, code="backup.log_incomplete", status=11):
-    message = "the log does not lead to {until}: {reason}"
-    hint = "{advice} --accept-gaps restores what the log has. Nothing was changed."
+    message = "the log cannot be replayed to {until}: {reason}"
+    hint = "{advice} --accept-gaps restores the changes that the log has. Nothing was changed."
 
 
 # --- seeding and refreshing a replica ---
@@ -753,15 +748,15 @@ class LogIncomplete(LoaderError, code="backup.log_incomplete", status=11):
 
 class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
     message = "{uri}: {what}"
-    hint = """On the provider, let the account read everything, with this first rule for the database (slapd.access(5)):
-    olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden.{commands}"""
+    hint = """To let the account read everything, begin the database's access rules on the provider with olcAccess:
+    {rule} (slapd.access(5)). To make a replica without the hidden data, give --allow-hidden.{commands}"""
 
 
 class NotAsStored(LoaderError, code="seed.not_as_stored", status=89):
     message = "{uri}: {what}"
-    hint = """A replica must hold the values as they are stored, and a search on this server does not return them.
-    Take the entries from the provider's database: --strategy clone, or --strategy ldif with the output of slapcat or
-    of `ditseed export DATABASE-DIRECTORY`. To make a replica of what the search returns, give --allow-hidden."""
+    hint = """A replica must hold the stored values, and a search on this server returns others. Read the entries from
+    the provider's database: --strategy clone, or --strategy ldif with the output of slapcat or of `ditseed export
+    DATABASE-DIRECTORY`. To make a replica of the values that the search returns, give --allow-hidden."""
 
 
 class OtherTree(LoaderError, code="server.other_tree", status=97):
@@ -781,15 +776,15 @@ class TreeRestless(LoaderError, code="server.tree_restless", status=39):
 
 class SharedUuid(LoaderError, code="server.shared_uuid", status=112):
     message = "{first} and {dn} share the entryUUID {uuid}"
-    hint = """Replication cannot tell them apart. Delete one of them on the provider and add it again, which gives it
-    an entryUUID of its own. To copy both as they are, export the database itself (`ditseed export
+    hint = """Replication cannot tell these two entries apart. Delete one of them on the provider and add it again, so
+    that it gets a new entryUUID. To copy both unchanged, export the database directory (`ditseed export
     DATABASE-DIRECTORY`), and load that export with `ditseed build`."""
 
 
 class NotAReplica(LoaderError, code="seed.is_consumer", status=71):
     message = "{where}: {suffix} is already a consumer: syncrepl writes to it, and slapd lets no other client write"
     hint = """Save the olcSyncrepl values (ldapsearch shows them), remove the attribute from the database's entry,
-    seed, and add the values again. This removes it: {undo}"""
+    seed, and add the values again. Command that removes the attribute: {undo}"""
 
 
 class ReplicaNotEmpty(LoaderError, code="seed.not_empty", status=72):
@@ -808,5 +803,5 @@ class RefreshUseless(LoaderError, code="refresh.useless", status=92):
 
 class ProviderNotPrepared(LoaderError, code="seed.provider_not_prepared", status=95):
     message = "{uri}: {suffix} was prepared, but a consumer would still be sent {answer}: {why}"
-    hint = """Configure the provider as docs/catch-up.md describes. To seed as it is, run the same command without
+    hint = """Configure the provider as docs/catch-up.md describes, or run the same command without
     --prepare-provider."""

@@ -1,10 +1,11 @@
-"""The program of the links slapadd, slapcat and slapindex, which `ditseed shims` makes.
+"""The program of the links slapadd, slapcat and slapindex, which `ditseed shims` makes. The original of a link is the
+tool of slapd with the same name.
 
-A link does what the native core is proven to do as the original does it. It hands everything else to the original:
-other options, configurations that are not proven, slapadd into a database with entries, slapindex while slapd runs, and
-input with an entry that is not accepted. The database is still empty then, so that the original's messages, exit status
-and kept entries are its own. This module imports only the standard library at first, so that a call that goes to the
-original starts quickly.
+A link does the work itself if the native core is proven to give the same result as the original. Otherwise, it runs the
+original: for other options, unproven configurations, slapadd into a database with entries, slapindex while slapd runs,
+and input with an entry that is not accepted. The link has not changed the database before, so that messages, exit
+status and stored entries are those of the original. At import, this module needs only the standard library, so that a
+call of the original starts quickly.
 """
 
 from __future__ import annotations
@@ -28,36 +29,37 @@ if TYPE_CHECKING:
     from loader.config import Config, Database
     from loader.storage import held
 
-# Tool -> its options as in slapcommon.c, and those with which the native core can do the work.
+# Tool -> all its options (slapcommon.c), and the options that the native core supports.
 _TOOLS = {
     "slapadd": ("b:cd:f:F:gj:l:n:o:qsS:uvw", "bcdfFglnoqsSw"),
     "slapcat": ("a:b:cd:f:F:gH:l:n:o:s:v", "bdfFglnoHs"),
     "slapindex": ("b:cd:f:F:gn:o:qtv", "bcdfFgnqt"),
 }
 _O_OPTIONS = {
-    # schema-check=no is not -s: slapadd 2.5 then stores no structuralObjectClass.
+    # schema-check=no differs from -s: with it, slapadd 2.5 stores no structuralObjectClass.
     "slapadd": re.compile("schema-check=yes|value-check=(yes|no)"),
     "slapcat": re.compile("ldif[-_]wrap=(no|[0-9]{1,6})"),
 }
 _SUBTREE = re.compile(r"ldap:///([^?]*)(\?\?(sub)?(\?(\(objectClass=\*\))?)?)?", re.IGNORECASE)
-_SMALL = 1 << 20  # bytes of LDIF; the original loads less in the time that the native core takes to start
-_MEMORY = 384 << 20  # bytes for sorting, so that a link stays below half a gigabyte
-_MOST_REJECTS = 100_000  # with -c; if there are more, the original loads everything
+_SMALL = 1 << 20  # bytes of LDIF or database; the original processes less before the native core has started
+_MEMORY = 384 << 20  # bytes for sorting, so that a link uses less than half a gigabyte
+_MOST_REJECTS = 100_000  # rejected entries with -c; if there are more, the original loads all entries
 _LINE = re.compile(rb"(slapadd: .*?\bline[= ])([0-9]+)")
 _ORPHAN = re.compile("its parent .* (is missing|was rejected)$")
-_WRAP = 78  # LDIF_LINE_WIDTH of OpenLDAP
+_WRAP = 78  # columns (LDIF_LINE_WIDTH of OpenLDAP)
 _PROGRAM = "ditseed-shim"
 _SCRATCH = ".ditseed-slapadd-"  # prefix of a directory in the database directory, so that publishing is a rename
+# In a program of slapd: the compiled-in paths of slapd.d and slapd.conf.
 _DEFAULTS = re.compile(rb"(/[!-~]+/slapd\.d)\0"), re.compile(rb"(/[!-~]+/slapd\.conf)\0")
 
 
 class Handed(Exception):
-    """The call goes to the original, for this reason."""
+    """The reason why the original has to do the work."""
 
 
 class Call:
-    """A command line. `options` maps letters to values; the last value counts, as in the tools. `directory`: that of
-    the database, once it is known. `note`: the original's message about the choice of the database."""
+    """A command line. `options`: letter -> value; the last value counts, as in the tools. `directory`: the database's,
+    as soon as the database is known. `note`: the original's message about the choice of the database."""
 
     def __init__(self, tool: str, arguments: list[str]) -> None:
         self.tool, self.arguments = tool, arguments
@@ -74,7 +76,7 @@ class Call:
         self.is_native_only = os.environ.get(ENV_SHIM) == "native"
 
     def require_native(self) -> None:
-        """Raises Handed if the command line alone shows that the original does this."""
+        """Raises Handed if the native core does not support the command line."""
         options, known = self.options, _O_OPTIONS.get(self.tool)
         has_operands = self.operands and self.tool != "slapindex"
         if self.is_usage_error or has_operands or {"b", "n"} <= options.keys():
@@ -117,24 +119,24 @@ class Call:
         settings = (value.replace("_", "-").partition("=") for option, value in self.pairs if option == "-o")
         return next((value for key, _, value in reversed([*settings]) if key == name), None)
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         os.write(2, plain.printable(f"{self.tool}: {text}").encode("utf-8", "surrogateescape") + b"\n")
 
-    def say_note(self) -> None:
+    def print_note(self) -> None:
         with suppress(OSError):  # stderr may be closed
             os.write(2, self.note.encode())
 
     def program(self, path: str) -> str:
-        """Returns argv[0] for the original at `path`: slapd is the tool by whose name it is called."""
+        """Returns argv[0] for the original at `path`. If that is slapd, argv[0] selects the tool."""
         return path if os.path.basename(path) == self.tool else self.tool
 
     def words(self, without: str) -> list[str]:
-        """Returns the options without some letters, as words."""
-        known = _TOOLS[self.tool][0]
-        pairs = (
-            (option, value, f"{option[1:]}:" in known) for option, value in self.pairs if option[1:] not in without
-        )
-        return [word for option, value, takes_value in pairs for word in ([option, value] if takes_value else [option])]
+        """Returns the options as words. Omits the letters in `without`."""
+        words: list[str] = []
+        for option, value in self.pairs:
+            if option[1:] not in without:
+                words += [option, value] if f"{option[1:]}:" in _TOOLS[self.tool][0] else [option]
+        return words
 
 
 def main() -> NoReturn:
@@ -143,16 +145,16 @@ def main() -> NoReturn:
     if tool not in _TOOLS:
         os.write(2, b"ditseed: a link of `ditseed shims` must be called slapadd, slapcat or slapindex\n")
         os._exit(1)
-    os.environ.pop("DITSEED_TOOLS", None)  # a link stands for the tool of this host
+    os.environ.pop(defaults.ENV_TOOLS, None)  # a link replaces the tool of this host
     call = Call(tool, sys.argv[1:])
     try:
         status = _run(call)
     except KeyboardInterrupt as stop:
         number = getattr(signal, str(stop), signal.SIGINT)
-        if tool != "slapcat":  # the other tools have no handlers
+        if tool != "slapcat":  # slapadd and slapindex have no signal handlers
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        call.say(f"the output is incomplete: {signal.Signals(number).name}")
+        call.print(f"the output is incomplete: {signal.Signals(number).name}")
         status = 1
     os._exit(status)
 
@@ -166,21 +168,13 @@ def _run(call: Call) -> int:
     except Handed as reason:
         return _original(call, str(reason))
     except OSError as error:  # such as a full disk while a pipe is read
-        call.say(f"{error.filename or 'LDIF'}: {error.strerror}")
+        call.print(f"{error.filename or 'LDIF'}: {error.strerror}")
         return 1
 
 
-def _handle_signals() -> None:
-    from loader import child
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, child.unwind)
-
-
 def make_links(directory: Path) -> None:
-    """Writes the program of the links into a directory, and a hard link to it for each tool. Raises DirectoryUnsafe
-    if another account could replace them, and OSError."""
+    """Writes the program of the links into a directory, and a hard link to the program for each tool. Raises
+    DirectoryUnsafe if another account could replace these files; UsageProblem, OSError."""
     from loader.errors import UsageProblem
     from loader.storage import files, held
 
@@ -211,33 +205,36 @@ def _link_program() -> bytes:
     return os.fsencode("\n".join(lines) + "\n")
 
 
-# --- what the original does ------------------------------------------------------------------------------------------
+# --- calls of the original -------------------------------------------------------------------------------------------
 
 
 def _original(call: Call, reason: str) -> int:
-    """Replaces this process by the original, or runs it where its way would lose data or leave files of root."""
+    """Replaces this process by the original. Runs slapcat as a child instead, because it can lose data, and the other
+    tools if this account is root, because they leave files of root."""
     path = defaults.find_tool(call.tool)
     if path is None:
-        call.say(f"the original is not in PATH ({reason}, so ditseed does not do this itself)")
+        call.print(f"the original is not in PATH ({reason}, so ditseed does not do this itself)")
         return 1
     if "v" in call.options:
-        call.say(f"{path} does this: {reason}")
+        call.print(f"{path} does this: {reason}")
     if os.environ.get(ENV_SHIM) != "original" and not call.is_usage_error:
         if call.tool == "slapcat" and "v" not in call.options:
             return _relayed(call, path)
         if call.tool != "slapcat" and os.geteuid() == 0:
             return _owned(call, path)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both, and the original would inherit that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both, and the original would inherit this
         signal.signal(number, signal.SIG_DFL)
     return os.execv(path, [call.program(path), *call.arguments])
 
 
 def _relayed(call: Call, path: str) -> int:
-    """Runs slapcat, and writes its output itself: slapcat may end with 0 after a failed write or a signal, and empties
-    the file of -l before it reads the configuration."""
+    """Runs slapcat, and writes its output to stdout or the file of -l. slapcat itself may end with 0 after a failed
+    write or a signal, and empties the file of -l before it reads the configuration."""
     import subprocess
 
-    _handle_signals()
+    from loader import child
+
+    child.handle_signals()
     command = [call.program(path), *call.words(without="l"), *call.operands]
     with subprocess.Popen(command, executable=path, stdout=subprocess.PIPE, bufsize=0) as process:
         assert process.stdout is not None
@@ -250,7 +247,7 @@ def _relayed(call: Call, path: str) -> int:
             status = process.wait()
         except OSError as error:
             process.kill()
-            call.say(f"error writing output. ({error.strerror})")
+            call.print(f"error writing output. ({error.strerror})")
             return 1
         except KeyboardInterrupt:
             process.kill()
@@ -285,10 +282,12 @@ def _owned(call: Call, path: str) -> int:
     """Runs the original as root, and gives its new files to the owner of the database directory."""
     import subprocess
 
+    from loader import child
+
     with suppress(Handed):
         if call.directory is None:
             _database(call)
-    _handle_signals()
+    child.handle_signals()
     with subprocess.Popen([call.program(path), *call.arguments], executable=path) as process:
         try:
             status = process.wait()
@@ -302,7 +301,7 @@ def _owned(call: Call, path: str) -> int:
 
 
 def _give_files(call: Call, directory: Path) -> None:
-    """Gives data.mdb and lock.mdb to the directory's owner if they are root's and the owner is another account."""
+    """Gives the data.mdb and lock.mdb of root to the directory's owner, if that is another account."""
     from loader.errors import LoaderError
     from loader.storage import held
     from loader.storage.files import Owner
@@ -310,35 +309,35 @@ def _give_files(call: Call, directory: Path) -> None:
     try:
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
-            names = [name for name in ("data.mdb", "lock.mdb") if owner.uid and open_dir.exists(name)]
-            given = []
-            for name in names:
+            changed = []
+            for name in [name for name in ("data.mdb", "lock.mdb") if owner.uid and open_dir.exists(name)]:
                 with held.closing_descriptor(open_dir.open(name)) as descriptor:
                     if os.fstat(descriptor).st_uid == 0:
                         owner.apply_to(descriptor)
-                        given.append(name)
+                        changed.append(name)
     except (LoaderError, OSError) as error:
-        call.say(f"the owner of the files stays root: {error}")
+        call.print(f"the owner of the files stays root: {error}")
         return
-    _say_owner(call, directory, given, owner.uid)
+    _print_owner(call, directory, changed, owner.uid)
 
 
-def _say_owner(call: Call, directory: Path, names: list[str], uid: int) -> None:
+def _print_owner(call: Call, directory: Path, names: list[str], uid: int) -> None:
     from loader.storage import files
 
     if names:
-        call.say(f"{' and '.join(names)} in {directory} belong to {files.account_name(uid)}, not to root")
+        call.print(f"{' and '.join(names)} in {directory} belong to {files.account_name(uid)}, not to root")
 
 
 # --- the database ----------------------------------------------------------------------------------------------------
 
 
 def _database(call: Call) -> tuple[Config, Database]:
-    """Returns the configuration, and the database that the tool would choose. Raises Handed."""
+    """Returns the configuration, and the database that the tool would choose. Afterwards, signals unwind the stack.
+    Raises Handed."""
     from pathlib import Path
 
+    from loader import child, dn
     from loader import config as configs
-    from loader import dn
     from loader.errors import LoaderError
     from loader.server import configuration
 
@@ -367,12 +366,13 @@ def _database(call: Call) -> tuple[Config, Database]:
             raise Handed("glued databases")
     except LoaderError as error:
         raise Handed(str(error)) from error
+    child.handle_signals()
     return config, database
 
 
 def _default_number(call: Call, config: Config) -> int:
-    """Returns the number of the database for a call without -n and -b: the first after cn=config that is neither
-    cn=Monitor nor subordinate (slapcommon.c). Each number has an entry in cn=config, also without a suffix."""
+    """Returns the number of the database for a call without -n and -b: the first database after cn=config that is
+    neither cn=Monitor nor subordinate (slapcommon.c). Even a database without a suffix has a number."""
     matches = (re.match(r"olcDatabase=\{([0-9]+)\}(?!monitor,)", name, re.IGNORECASE) for name, _ in config.entries)
     numbers = {int(match[1]): bool(config.values(match.string, "olcSubordinate")) for match in matches if match}
     first = min((number for number, is_subordinate in numbers.items() if number and not is_subordinate), default=1)
@@ -382,7 +382,7 @@ def _default_number(call: Call, config: Config) -> int:
 
 
 def _default_configuration() -> str:
-    """Returns the path that is compiled into slapd: its slapd.d, or its slapd.conf if there is no slapd.d."""
+    """Returns the compiled-in path of slapd.d, or of slapd.conf if there is no slapd.d. Raises Handed, OSError."""
     path = defaults.find_tool("slapcat")
     if path is not None:
         with open(path, "rb") as file:
@@ -400,7 +400,6 @@ def _default_configuration() -> str:
 def _slapadd(call: Call) -> int:
     is_pipe, path = _ldif(call)
     config, database = _database(call)
-    _handle_signals()
     import time
     from pathlib import Path
 
@@ -415,12 +414,12 @@ def _slapadd(call: Call) -> int:
 
     directory, options = database.directory, call.options
     assert directory is not None
-    place = TargetDatabase(config, database, directory)
+    target = TargetDatabase(config, database, directory)
     try:
-        place.require_free()
+        target.require_free()
         if is_pipe and not _spooled(directory) and not call.is_native_only:
             raise Handed("little input")
-        wanted = BuildOptions(
+        options_of_build = BuildOptions(
             config.path,
             inputs=(Path(path),),
             suffix=database.suffix,
@@ -442,22 +441,22 @@ def _slapadd(call: Call) -> int:
             _scratch(directory) as scratch,
             open_run(scratch.path / "run", "slapadd", {}, progress, resumable=False) as run,
         ):
-            publish = native.prepared(wanted, run, place)
+            publish = native.prepared(options_of_build, run, target)
             loaded = run.catalogue.facts_of("load", native.NativeLoaded)
             rejected = (loaded and loaded.rejections) or []
             if any(file != path or _ORPHAN.match(reason) for file, _, _, reason in rejected):
-                call.arguments = call.words(without="q")  # -q and a duplicate would damage the database
+                call.arguments = call.words(without="q")  # with -q, a duplicate would damage the database
                 raise Handed("a parent is missing, or a record of an included file is not accepted")
             rest = _only(path, {line or 0 for _, line, _, _ in rejected}, directory) if rejected else None
-            call.say_note()
+            call.print_note()
             publish()
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
-            # Else slapcat would make it as root, and slapd could not open it.
+            # Otherwise, slapcat of root would create lock.mdb, and slapd could not open it.
             with held.closing_descriptor(open_dir.open_or_create("lock.mdb", database.mode)) as descriptor:
                 owner.apply_to(descriptor)
         if os.geteuid() == 0 and owner.uid:
-            _say_owner(call, directory, ["data.mdb", "lock.mdb"], owner.uid)
+            _print_owner(call, directory, ["data.mdb", "lock.mdb"], owner.uid)
     except LoaderError as error:
         raise Handed(str(error)) from error
     if has_meter:
@@ -467,14 +466,15 @@ def _slapadd(call: Call) -> int:
 
 @contextmanager
 def _scratch(directory: Path) -> Iterator[held.Directory]:
-    """Creates a directory for the new database in `directory`, and removes those that killed links have left there."""
+    """Creates a directory for the new database in `directory`, and removes such directories of killed links."""
     import fcntl
 
     from loader.storage import files, held
 
     with held.opened(directory) as parent:
         with suppress(OSError):
-            fcntl.flock(parent.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the new directory is locked
+            # Until the new directory is locked, so that no other link removes it.
+            fcntl.flock(parent.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             files.sweep(parent.path, _SCRATCH)
         with held.scratch(directory, _SCRATCH) as scratch:
             fcntl.flock(scratch.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -484,7 +484,7 @@ def _scratch(directory: Path) -> Iterator[held.Directory]:
 
 def _only(path: str, lines: set[int], directory: Path) -> tuple[int, dict[bytes, bytes]]:
     """Returns a nameless file with the records that begin at these lines of the LDIF, and a map: line of a record in
-    that file -> line that slapadd names for it in the LDIF, which is the first after the previous record."""
+    that file -> line that slapadd names for this record in the LDIF, which is the first after the previous record."""
     from loader.storage import files
 
     named = dict[bytes, bytes]()
@@ -512,20 +512,20 @@ def _only(path: str, lines: set[int], directory: Path) -> tuple[int, dict[bytes,
 
 
 def _added_by_original(call: Call, rest: int, named: dict[bytes, bytes]) -> int:
-    """Runs the original with -c on the records that the native core did not accept: their messages, the exit status,
-    and what is stored of them nevertheless are the original's. Without -q, which would lose a batch of entries for each
-    duplicate, and leave a damaged database."""
+    """Runs the original with -c on the records that the native core did not accept. So the original decides about
+    messages, exit status and stored entries. Omits -q, with which each duplicate would lose a batch of entries and
+    damage the database."""
     import subprocess
 
     path = defaults.find_tool(call.tool)
-    assert path is not None  # it has printed the configuration
+    assert path is not None  # the original has printed the configuration
     command = [call.program(path), *call.words(without="lq")]
     with subprocess.Popen(command, executable=path, stdin=rest, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         for line in process.stderr:
             _write(2, _LINE.sub(lambda match: match[1] + named.get(match[2], match[2]), line))
         status = process.wait()
-    call.say(f"{len(named)} of the records were given to {path}, because they are not valid; all others are loaded")
+    call.print(f"{len(named)} of the records were given to {path}, because they are not valid; all others are loaded")
     return _status(status)
 
 
@@ -547,9 +547,9 @@ def _ldif(call: Call) -> tuple[bool, str]:
 
 
 def _spooled(directory: Path) -> bool:
-    """Puts the LDIF of a pipe into a file without a name in the database directory, and makes that stdin, so that the
-    original can read it from the beginning. Returns whether it is worth the native core's start. Raises SystemFailed
-    and other LoaderErrors before anything is read; OSError if the disk is full."""
+    """Copies the LDIF of a pipe into a nameless file in the database directory, and makes this file stdin, so that the
+    original can read the LDIF from its beginning. Returns whether the LDIF is large enough for the native core. Raises
+    LoaderError before the first read; OSError if the disk is full."""
     from loader.storage import files
 
     with files.explained(directory):
@@ -567,7 +567,6 @@ def _spooled(directory: Path) -> bool:
 
 def _slapcat(call: Call) -> int:
     _, database = _database(call)
-    _handle_signals()
     from loader import dn, log
     from loader.errors import LoaderError, MdbDamaged, NoSpace, ReaderGone, SystemFailed
     from loader.progress import Meter
@@ -589,17 +588,17 @@ def _slapcat(call: Call) -> int:
         if base is not None and not mdb.find(Part(directory), [base]):
             raise Handed("there is no such entry")
         output = _output(call)
-        call.say_note()
+        call.print_note()
         mdb.stream(part, output, defaults.processors(), Meter("read"), LdifFormat(as_slapcat=columns))
         os.close(output)
     except OSError as error:
-        call.say(f"error writing output. ({error.strerror})")
+        call.print(f"error writing output. ({error.strerror})")
         return 1
     except (ReaderGone, NoSpace, SystemFailed):
-        call.say("error writing output.")
+        call.print("error writing output.")
         return 1
     except MdbDamaged as error:
-        call.say(str(error))
+        call.print(str(error))
         return 1
     except LoaderError as error:
         raise Handed(str(error)) from error
@@ -611,7 +610,6 @@ def _slapcat(call: Call) -> int:
 
 def _slapindex(call: Call) -> int:
     config, database = _database(call)
-    _handle_signals()
     from loader import indexes, log
     from loader.errors import LoaderError
     from loader.mdb import meta
@@ -637,7 +635,7 @@ def _slapindex(call: Call) -> int:
         with _scratch(directory) as scratch:
             limits = defaults.Resources(_MEMORY, defaults.processors(), scratch.path)
             changing.rebuild(directory, target, names, limits, Meter("index"))
-        call.say_note()
+        call.print_note()
     except FileNotFoundError as error:
         raise Handed("there is no database") from error
     except LoaderError as error:

@@ -11,8 +11,8 @@ from tests.support import command
 
 def test_an_error_is_explained_by_its_code_and_by_its_status() -> None:
     shown = command.ditseed("explain", "backup.log_incomplete").ok().out
-    hint = "<advice> --accept-gaps restores what the log has. Nothing was changed."
-    assert f"message  the log does not lead to <until>: <reason>\nhint     {hint}\n" in shown
+    hint = "<advice> --accept-gaps restores the changes that the log has. Nothing was changed."
+    assert f"message  the log cannot be replayed to <until>: <reason>\nhint     {hint}\n" in shown
     assert shown.endswith("\nabout    LMDB databases, their copies and backups\n")
     assert {command.ditseed("explain", word).ok().out for word in ("[backup.log_incomplete]", 11)} == {shown}
     for facts in map(facts_of, errors.classes()):
