@@ -19,7 +19,7 @@ def server_id(csn: str) -> str | None:
 
 
 def by_server(csns: Iterable[str]) -> dict[str, str]:
-    """Returns server ID -> its greatest CSN. Ignores texts that are not CSNs."""
+    """Returns server ID -> greatest CSN of this server. Ignores texts that are not CSNs."""
     greatest: dict[str, str] = {}
     for text in map(str.strip, csns):
         sid = server_id(text)

@@ -2,15 +2,14 @@
 
 A field is an option of the command line if its type is `Annotated`. These items may follow the type:
 
-    "-j --jobs N"        the option's names (default: the field's name), and perhaps its metavar. Only the first text
-                         can be such a list; if it is anything else, it is the help text
-    IntRange(1)          click type of the value, unless it follows from the type
+    "-j --jobs N"        names of the option (default: the field's name), and perhaps its metavar; only the first text
+    IntRange(1)          click type of the value (default: from the type of the field)
     {"show_default": 0}  more arguments of click.Option
-    "Number of ..."      the help text
-    Argument("DIR")      an argument instead of an option
+    "Number of ..."      help text: any other text
+    Argument("DIR")      makes an argument instead of an option
 
-A later item overrides an earlier one of the same kind, so that a verb can reword a shared option. The default of the
-field is the default of the option. --help shows the default if "show_default" is not False. The end of this module has
+A later item overrides an earlier item of the same kind, so that a verb can reword a shared option. The default of the
+field is the default of the option; --help shows the default unless "show_default" is False. The end of this module has
 the options that several verbs share.
 """
 
@@ -54,15 +53,16 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
         groups = {key: _option_fields(hints[key]) for key in defaults if is_dataclass(hints[key])}
 
         def run(**values: object) -> int | None:
-            explicit = {key: value for key, value in values.items() if value is not None}
+            # Parameters and fields without a value get their defaults.
+            present = {key: value for key, value in values.items() if value is not None}
             arguments = {
-                key: explicit.get(key)
+                key: present.get(key)
                 for key, default in defaults.items()
-                if key in explicit or default is Parameter.empty
+                if key in present or default is Parameter.empty
             }
             for key, declared in groups.items():
-                names = [field.name for field, _ in declared if field.name in explicit]
-                arguments[key] = group = hints[key](**{field: explicit[field] for field in names})
+                names = [field.name for field, _ in declared if field.name in present]
+                arguments[key] = group = hints[key](**{name: present[name] for name in names})
                 getattr(group, "begin", lambda: None)()
             return function(**arguments)
 
@@ -72,11 +72,10 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
                 parameters += [_parameter(field.name, hint, field.default) for field, hint in groups[key]]
             else:
                 parameters.append(_parameter(key, hints[key], default))
-        # A hidden option is dropped if a visible option of the verb has the same name.
-        visible = {word for option in parameters if not getattr(option, "hidden", False) for word in option.opts}
-        parameters = [
-            option for option in parameters if not (getattr(option, "hidden", False) and visible & {*option.opts})
-        ]
+        # Drops a hidden option if a visible option of the verb has the same name.
+        hidden = [option for option in parameters if getattr(option, "hidden", False)]
+        visible = {word for option in parameters if option not in hidden for word in option.opts}
+        parameters = [option for option in parameters if option not in hidden or visible.isdisjoint(option.opts)]
         built = click.Command(name, callback=run, params=parameters, help=function.__doc__)
         if group is not None:
             group.add_command(built)
@@ -86,8 +85,8 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
 
 
 def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
-    """Returns the types of fields or parameters by name. Omits types that are imported only for type checkers, because
-    importing them is slow and no option has such a type."""
+    """Returns the types of fields or parameters by name. Omits types that are imported only for type checkers: their
+    import is slow, and no option has such a type."""
     hints: dict[str, Any] = {}
     for owner in reversed(declaring.__mro__) if isinstance(declaring, type) else [declaring]:
         for name, kind in get_annotations(owner).items():
@@ -97,7 +96,7 @@ def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
 
 
 def _option_fields(group: type[Any]) -> list[tuple[Field[Any], object]]:
-    """Returns the fields that are options, with their types: first those of the class, then those of its bases."""
+    """Returns the fields that are options, with their types: first the fields of the class, then those of its bases."""
     hints = _hints(group)
     names = dict.fromkeys(name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ()))
     by_name = {field.name: field for field in fields(group)}
@@ -148,7 +147,8 @@ def _option_arguments(metadata: list[object]) -> tuple[list[str], dict[str, Any]
 
 
 def _plain(kind: object) -> tuple[object, bool]:
-    """Returns the bare type, and whether the option is repeatable: `int | None` -> int, `tuple[Path, ...]` -> Path."""
+    """Returns the type of one value, and whether the option is repeatable: (int, False) for `int | None`, (Path, True)
+    for `tuple[Path, ...]`."""
     if get_origin(kind) is UnionType:
         return get_args(kind)[0], False
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
@@ -157,17 +157,17 @@ def _plain(kind: object) -> tuple[object, bool]:
 
 
 def _negated(context: click.Context, option: click.Parameter, value: bool) -> bool:
-    """Callback of a flag --no-SOMETHING, whose field is True by default."""
+    """Callback of a flag --no-SOMETHING, whose field has the default True."""
     return not value
 
 
 class ParsedType(click.ParamType[Any]):
-    """Base class of option types. A subclass's `parse` converts the text of the option to a value of type `kind`."""
+    """Base class of option types. `kind`: type of the values."""
 
     kind: type
 
     def parse(self, text: str) -> object:
-        """Returns the value of `text`. Raises LoaderError if the text is invalid."""
+        """Returns the value of the option's `text`. Raises LoaderError if the text is invalid."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -180,7 +180,7 @@ class ParsedType(click.ParamType[Any]):
 
 
 class Size(ParsedType):
-    """Bytes, written 250G or 64M. `auto`: also accept the word "auto"."""
+    """Bytes, written 250G or 64M. `auto`: accepts the word "auto", too."""
 
     name, kind = "size", int
 
@@ -192,7 +192,7 @@ class Size(ParsedType):
 
 
 class Share(ParsedType):
-    """A share, written 5% or 0.05, up to `most`. `zero`: also accept 0."""
+    """A share up to `most`, written 5% or 0.05. `zero`: accepts 0, too."""
 
     name, kind = "share", float
 
@@ -210,7 +210,7 @@ class Share(ParsedType):
 
 
 class Milliseconds(click.ParamType[float]):
-    """A time above 0, written in milliseconds; the parsed value is in seconds."""
+    """Seconds above 0, written in milliseconds."""
 
     name = "ms"
 
@@ -228,7 +228,7 @@ class Duration(ParsedType):
 
 
 def _require_safe(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Raises DirectoryUnsafe if another account could replace files in the directory. Accepts a missing directory."""
+    """Raises DirectoryUnsafe if another account could replace files in the directory; accepts a missing directory."""
     with suppress(OSError):
         if path is not None and path.is_dir():
             files.require_safe(path)
@@ -264,7 +264,7 @@ Scratch = Annotated[
     "Directory for temporary files (default: beside the database).",
 ]
 TemporaryDirectory = Annotated[Scratch, "Directory for temporary files (default: $TMPDIR or /tmp)."]
-Limit = Annotated[int, IntRange(0)]  # number of differences or problems to report
+Limit = Annotated[int, IntRange(0)]  # maximum number of differences or problems to report
 MaxRejects = Annotated[int, IntRange(0), "Maximum number of rejected entries before the build fails."]
 MaxRate = Annotated[int, "--max-rate N", IntRange(0), {"show_default": False}]
 Pieces = Annotated[
@@ -280,7 +280,7 @@ Page = Annotated[
 RunDir = Annotated[
     Path | None, "--run-dir DIR", "Directory for the state of the run (default: in the database directory)."
 ]
-Compress = Annotated[str | None, Choice(("zstd", "none"))]  # None: `compression` decides
+Compress = Annotated[str | None, Choice(("zstd", "none"))]
 AllowHidden = Annotated[
     bool, "Continue even if the account cannot read all values, or cannot read them as they are stored."
 ]
@@ -288,9 +288,9 @@ WriteContextCsn = Annotated[bool, "-w --write-context-csn"]
 Metrics = Annotated[Path | None, "--metrics FILE"]
 
 
-def compression(given: str | None, streamed: bool) -> str:
-    """Returns "zstd" or "none": what the option says, else plain for stdout and the default for a directory."""
-    return given or ("none" if streamed else COMPRESS)
+def compression(compress: str | None, streamed: bool) -> str:
+    """Returns "zstd" or "none": the value of --compress, or its default for stdout or for a directory."""
+    return compress or ("none" if streamed else COMPRESS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,7 +347,7 @@ class ExportLimits(Reading):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditResources(Sorting):
-    """Resources of an audit. `limit`: number of problems of each kind to report."""
+    """Resources of an audit."""
 
     limit: Annotated[Limit, IntRange(1), "Number of problems of each kind to show; all are counted."] = PROBLEMS
     scratch: TemporaryDirectory = None

@@ -1,8 +1,9 @@
 """Defaults, environment variables, and the memory and processors that this process may use: those of the host, within
-the limits of its control groups."""
+the limits of the control groups."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -12,33 +13,34 @@ from pathlib import Path
 ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and copies of settings from before `tune`
 ENV_TOOLS = "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time that a build uses instead of now, in seconds since 1970
-CONFIG_FILE = "~/.config/ditseed/config.toml"  # as shown in help texts; ~/.config stands for XDG_CONFIG_HOME
-ENV_SHIM = "DITSEED_SHIM"  # for links of `ditseed shims`: "original" or "native", which engine does all that it can
+CONFIG_FILE = "~/.config/ditseed/config.toml"  # in help texts, where ~/.config stands for XDG_CONFIG_HOME
+# For links of `ditseed shims`: "original" runs slapd's tools only; "native" uses the native core even for little input.
+ENV_SHIM = "DITSEED_SHIM"
 ENV_PROFILE = "DITSEED_PROFILE"  # profile in the configuration file, like --profile
-ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: name of a point at which the process dies
-ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated points at which the process stops until SIGCONT
+ENV_KILL_AT = "DITSEED_KILL_AT"  # tests only: name of the point at which the process kills itself
+ENV_STOP_AT = "DITSEED_STOP_AT"  # tests only: comma-separated names of points at which it stops until SIGCONT
 
-RETRIES = 20  # consecutive retries of a piece without any progress
+RETRIES = 20  # maximum consecutive retries of a piece without any progress
 SERVER_PATIENCE = 120.0  # seconds for which a load retries an unreachable server
-SILENCE_FACTOR = 20.0  # a step that pauses for longer than this factor times its longest pause so far is stuck
-SILENCE = 300.0  # seconds for which a server that has to answer may send nothing
-# Seconds for which every step may pause. Exceeds SILENCE, so that the error of a silent server comes first.
+SILENCE_FACTOR = 20.0  # a pause longer than this factor times the longest earlier pause of the step times out
+SILENCE = 300.0  # seconds after which a server that sends no answer is given up
+# Minimum seconds after which a pause of a step times out. Exceeds SILENCE, so that a silent server's error comes first.
 SILENCE_FLOOR = SILENCE + 60.0
-# A command with other options needs --restart to discard an earlier run that exceeds one of these limits.
+# If an earlier run exceeds one of these limits, a command with other options needs --restart to discard this run.
 KEPT_ENTRIES = 20_000  # entries in finished partitions
 KEPT_SECONDS = 60.0  # seconds spent on finished steps
 COMPRESS = "zstd"
-LADDER = ("quick", "pages", "tree", "indexes")  # levels of --verify; each includes the checks of those before it
-LEVELS = ("none", *LADDER[:-1])  # for a copy; the level "indexes" is left out because it needs the configuration
-PROBLEMS = 10  # problems of each kind that a check reports
-DIFFERENCES = 20  # entries that a comparison names
+LADDER = ("quick", "pages", "tree", "indexes")  # levels of --verify; each includes the checks of the levels before
+LEVELS = ("none", *LADDER[:-1])  # for copies, whose check has no configuration, which the level "indexes" needs
+PROBLEMS = 10  # maximum number of problems of each kind in the report of a check
+DIFFERENCES = 20  # maximum number of differing entries in the report of a comparison
 SHARD_ENTRIES = 1_000_000  # entries in a file of LDIF
 STDIN = "-"
 ENGINES = ("native", "slapadd")  # programs that write a database; the first is the default
 MAXSIZE_FACTOR = 3.0  # maxsize divided by the data's size: room for copy-on-write, growth and long readers
 
-# Attributes that a server computes for each answer. They are never stored and must not be loaded
-# (slapadd 2.6.14 even damages the attributes next to them). RFC 3045, RFC 4512 4.2, RFC 5020, X.501.
+# Attributes that a server computes for each answer and does not store (RFC 3045, RFC 4512 4.2, RFC 5020, X.501). They
+# must not be loaded: slapadd 2.6.14 even damages the attributes next to them.
 DYNAMIC_ATTRIBUTES = ("entryDN", "subschemaSubentry", "hasSubordinates", "numSubordinates", "numAllSubordinates")
 
 
@@ -68,16 +70,15 @@ def state_dir() -> Path:
 
 def _xdg(variable: str, default: str) -> Path:
     directory = os.path.expanduser(os.environ.get(variable) or default)
-    # A container's account may have neither HOME nor an entry in passwd. Then its home is /, not the working directory.
+    # The account of a container may have neither HOME nor an entry in passwd: then / is its home, instead of "~".
     return Path(f"/{directory[2:]}" if directory.startswith("~/") else directory, "ditseed")
 
 
 CGROUPS = Path("/sys/fs/cgroup")
-CONNECTIONS = 4
 _OWN = Path("/proc/self/cgroup")
+CONNECTIONS = 4  # default maximum number of connections to a server
 
-
-# Controller -> file. In cgroups(7) version 1 each controller has its own hierarchy; version 2 has a single one ("").
+# Controller -> file. In cgroups(7) version 1, each controller has its own hierarchy; version 2 has one, named "" here.
 _MEMORY = {"": "memory.max", "memory": "memory.limit_in_bytes"}
 
 
@@ -88,12 +89,12 @@ def memory() -> int:
 
 
 def sorting_memory() -> int:
-    """Returns the default amount of memory for sorting, in bytes: a quarter of `memory()`."""
+    """Returns the default memory for sorting in bytes: a quarter of `memory()`."""
     return memory() // 4
 
 
 def processors() -> int:
-    """Returns the processors this process may use, limited by its affinity and the quotas of its control groups."""
+    """Returns how many processors this process may use, by its affinity and the quotas of its control groups."""
     quotas = [_quota(text) for text in _limits({"": "cpu.max"})]
     version_1 = zip(_limits({"cpu": "cpu.cfs_quota_us"}), _limits({"cpu": "cpu.cfs_period_us"}), strict=False)
     quotas += [_quota(f"{quota} {period}") for quota, period in version_1]
@@ -102,7 +103,7 @@ def processors() -> int:
 
 
 def connections() -> int:
-    """Returns the default number of connections to a server. Each occupies a processor that other clients need, too."""
+    """Returns the default number of connections to a server; few, because each occupies a processor of the server."""
     return min(CONNECTIONS, processors())
 
 
@@ -115,8 +116,9 @@ def _quota(text: str) -> int:
 
 
 def _limits(files: dict[str, str]) -> Iterator[str]:
-    """Yields the contents of `files` (controller -> file name) in our control groups and in those above them."""
-    for controllers, path in _groups():
+    """Yields the contents of `files` (controller -> file name) in this process's control groups and their parents."""
+    groups = (re.findall(r"^\d+:([^:\n]*):(/.*)$", text, re.MULTILINE) for text in _content(_OWN))
+    for controllers, path in itertools.chain.from_iterable(groups):
         for controller in controllers.split(","):
             if controller in files:
                 top = CGROUPS / controller
@@ -124,11 +126,6 @@ def _limits(files: dict[str, str]) -> Iterator[str]:
                 for directory in (group, *group.parents):
                     if directory == top or top in directory.parents:
                         yield from _content(directory / files[controller])
-
-
-def _groups() -> list[tuple[str, str]]:
-    """Returns the controllers and the path of each control group of this process."""
-    return [group for text in _content(_OWN) for group in re.findall(r"^\d+:([^:\n]*):(/.*)$", text, re.MULTILINE)]
 
 
 def _content(path: Path) -> Iterator[str]:
@@ -141,7 +138,7 @@ def _content(path: Path) -> Iterator[str]:
 # --- slapd's tools ----------------------------------------------------------------------------------------------------
 
 SHIM_MARK = b"# A link of `ditseed shims`"  # the second line of a link's program
-# Directories that are searched after PATH: the PATH of an ordinary user or of cron often lacks sbin.
+# Searched after PATH, because the PATH of an ordinary user or of cron often lacks sbin.
 _SBIN = (
     "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/openldap/sbin:/usr/local/libexec:/usr/libexec/openldap:/opt/symas/sbin"
     ":/opt/symas/bin:/opt/bitnami/openldap/sbin:/opt/zimbra/openldap/sbin"
@@ -149,11 +146,10 @@ _SBIN = (
 
 
 def find_tool(name: str) -> str | None:
-    """Returns the path of the first program `name` in PATH, or in a directory where slapd's tools may be, that is not a
-    link of `ditseed shims`. It may be NAME.distrib of dpkg-divert(1), which becomes the server unless the caller starts
-    it with `name` as argv[0], or with -T."""
+    """Returns the path of the first program `name` in PATH or _SBIN; skips links of `ditseed shims`. The program may be
+    NAME.distrib of dpkg-divert(1), which starts the server unless argv[0] is `name` or the call has -T."""
     if name == "slapd" and (slapcat := find_tool("slapcat")):
-        # PATH may have another release: upstream installs slapcat in sbin as a link to slapd in libexec.
+        # A slapd in PATH may be of another release; upstream's slapcat in sbin is a link to its own slapd in libexec.
         beside = os.path.join(os.path.dirname(os.path.realpath(slapcat)), name)
         if os.access(beside, os.X_OK):
             return beside

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from loader import _native
 
-_ERRORS = "surrogateescape"  # for bytes of a command line that are not UTF-8
+_ERRORS = "surrogateescape"  # keeps the bytes of a command line that are not UTF-8
 
 
 def key(dn: str) -> str:
-    """Returns a text that is the same for equal DNs, "" for the empty DN. Every comma in it separates two RDNs.
+    """Returns the same text for equal DNs, "" for the empty DN. Every comma in this text separates two RDNs.
 
-    The key of a text that is not a DN is the text in lower case, which differs from every DN's key."""
+    For a text that is not a DN, returns it in lower case, which differs from the key of every DN."""
     normalized = _native.dn_key(dn.encode("utf-8", _ERRORS))
     return dn.strip().lower() if normalized is None else normalized.decode("utf-8", _ERRORS)
 

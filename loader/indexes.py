@@ -11,10 +11,10 @@ from loader.errors import UsageProblem
 
 # slapd 2.7 ignores all indexes of objectClass except the first; up to 2.6 it refuses a second one (back-mdb/attr.c).
 _FIRST_COUNTS = "objectclass"
-DEFAULT = "default"  # not an attribute: its kinds apply to attributes that are listed without kinds
+DEFAULT = "default"  # in place of an attribute: its kinds apply to attributes without kinds
 SYNC = ("entryCSN", "entryUUID")  # syncprov searches by both, so both need eq (slapo-syncprov(5))
 
-# slapd/index.c: kinds with two spellings.
+# Kinds with two spellings (slapd/index.c).
 _SAME_KIND = {"substr": "sub", "nolang": "notags"}
 _WHOLE_SUB = frozenset({"subinitial", "subany", "subfinal"})
 
@@ -31,7 +31,7 @@ class Index(Struct, frozen=True):
 
     @property
     def meaning(self) -> tuple[str, frozenset[str]]:
-        """A value that is the same for equal indexes, however they are spelt."""
+        """A value that is the same for equal indexes with different spellings."""
         kinds = frozenset(_SAME_KIND.get(kind.lower(), kind.lower()) for kind in self.kinds)
         return self.key, kinds - _WHOLE_SUB | {"sub"} if kinds >= _WHOLE_SUB else kinds
 
@@ -43,9 +43,9 @@ Indexes = dict[str, Index]  # attribute in lower case -> index, in the order of 
 
 
 def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
-    """Parses lines like "cn,sn eq,sub". If two lines name an attribute, it gets the kinds of both, except that only the
-    first line for objectClass counts. A line without kinds gets the kinds of `default`, from an earlier line or from
-    `present`. Raises UsageProblem."""
+    """Returns the indexes in lines like "cn,sn eq,sub". An attribute in two lines gets the kinds of both, but only the
+    first line of objectClass counts. A line without kinds gets the kinds of `default`, from an earlier line or from
+    `present`. Raises UsageProblem for other lines, and for a line without kinds if there is no `default`."""
     parsed: Indexes = {}
     for line in lines:
         if not line.strip():
@@ -62,7 +62,7 @@ def parse(lines: Iterable[str], present: Indexes | None = None) -> Indexes:
 
 
 def configured(lines: Iterable[str]) -> Indexes:
-    """Like `parse`, but leaves `default` out, because the attributes have its kinds already. Raises UsageProblem."""
+    """Like `parse`, but omits `default`, because the attributes already have its kinds. Raises UsageProblem."""
     return {key: index for key, index in parse(lines).items() if key != DEFAULT}
 
 
@@ -94,16 +94,16 @@ def removed(present: Indexes, lines: Iterable[str]) -> Indexes:
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in map(str.lower, names):
             index = remaining.get(name)
-            kinds_left = [kind for kind in index.kinds if kind not in kinds] if index and kinds else []
-            if index and kinds_left:
-                remaining[name] = Index(index.attribute, tuple(kinds_left))
+            other_kinds = [kind for kind in index.kinds if kind not in kinds] if index and kinds else []
+            if index and other_kinds:
+                remaining[name] = Index(index.attribute, tuple(other_kinds))
             else:
                 remaining.pop(name, None)
     return remaining
 
 
 def missing(present: Indexes, lines: Iterable[str]) -> list[str]:
-    """Returns what `lines` has and `present` lacks: an attribute, or an attribute with a kind, such as "mail sub"."""
+    """Returns the attributes ("mail") and kinds ("mail sub") that `lines` has and `present` lacks."""
     absent = []
     for names, kinds in map(_split, filter(str.strip, lines)):
         for name in names:
@@ -129,7 +129,7 @@ def attributes_to_reindex(before: Indexes, after: Indexes) -> list[str]:
 
 
 def with_stale_keys(before: Indexes, after: Indexes, rebuilt: Sequence[str]) -> list[str]:
-    """Returns the attributes that lose a kind and are not in `rebuilt`. Their tables keep the keys of that kind."""
+    """Returns the attributes that lose a kind and are not in `rebuilt`, so that their tables keep keys of that kind."""
     lose = attributes_to_reindex(after, before)
     return [name for name in lose if name.lower() in after and name not in rebuilt]
 

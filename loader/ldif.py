@@ -1,7 +1,7 @@
 """LDIF (RFC 2849) in bulk: calls the native core, and translates its errors.
 
-The core processes blocks of whole records without the GIL; Python sees only counts and checksums. An operator may name
-LDIF files, directories, and exports. The files of an export must match its manifest.json.
+The core processes blocks of whole records without the GIL; Python gets only counts and checksums. An operator may name
+LDIF files, directories and exports; the files of an export must match its manifest.json.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from loader.typed import Count, Csn, Digest32, Name, Unfit
 
 __all__ = ["Arrangement", "Counters", "Difference", "EntryDigests", "LearnResult", "ScanResult", "Shard"]
 
+# Code of a native error that names a line -> the error that it becomes.
 _AT_A_LINE: dict[str, type[LoaderError]] = {
     "ldif.truncated": LdifTruncated,
     "ldif.include": IncludeRefused,
-    # An LDIF file with another version than 1 is complete and readable, so its error names a line as well.
+    # A file of another LDIF version than 1 is complete and readable, so its error names a line, too.
     **dict.fromkeys(("ldif.syntax", "ldif.url", "ldif.changetype", "ldif.version"), LdifSyntax),
 }
 SUFFIXES = (".ldif", ".ldif.zst", ".ldif.gz", ".ldf")
@@ -53,8 +54,8 @@ Translate = Callable[[_native.NativeError], Exception | None]
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, and adds them to `meter`. An error of the call is converted by `translate`, or
-    by `as_loader_error` if `translate` is missing or returns None."""
+    """Yields counters for a native call, and adds them to `meter`. `translate` converts an error of the call; if it is
+    missing or returns None, `as_loader_error` does."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -71,7 +72,7 @@ def rejected(record: Rejection) -> Rejected:
 
 
 def is_disk_failure(error: _native.NativeError) -> bool:
-    """Returns whether the error is EIO, as from a failing disk."""
+    """Returns whether the error is EIO, which a failing disk causes."""
     return error.errno == errno.EIO
 
 
@@ -81,7 +82,7 @@ def as_loader_error(error: _native.NativeError, origin: str) -> LoaderError:
         return _AT_A_LINE[error.code](path=path, line=error.line or 0, reason=reason)
     match error.code:
         case "internal":
-            raise error  # a bug: the command line reports it as such, with its causes
+            raise error  # a bug, which the command line reports with its causes
         case "ldif.encoding":
             return LdifEncoding(path=path, reason=reason)
         case "build.empty":
@@ -119,9 +120,9 @@ def parents_first(descriptor: int, target: Path, scratch: Path, meter: Meter, or
 
 
 class ArrangeTask(Struct, frozen=True):
-    """The input of `arrange`. `paths`: shards to read in parallel. `again`: shards with newer versions of entries, read
-    afterwards in this order, so that the last version counts. `root`: DN of the entry that gets exactly `context_csns`.
-    `drop_orphans`: leave out orphans, and count them."""
+    """The input of `arrange`. `paths`: shards to read in parallel. `again`: shards with newer versions of entries. They
+    are read afterwards in this order, and the last version of an entry counts. `root`: DN of the entry that gets
+    exactly `context_csns`. `drop_orphans`: leave out orphans, and count them."""
 
     paths: Sequence[Path]
     again: Sequence[Path]
@@ -133,8 +134,8 @@ class ArrangeTask(Struct, frozen=True):
 
 
 def arrange(task: ArrangeTask, out: Path, meter: Meter) -> Arrangement:
-    """Writes shards into the empty directory `out`, with each entry once and parents first. slapadd can load them one
-    after another."""
+    """Writes shards with each entry once, parents first, into the empty directory `out`. slapadd can load these shards
+    in their order."""
     with with_counters(meter) as counters:
         return _native.arrange(task, out, counters)
 
@@ -149,9 +150,9 @@ def join(
 ) -> int:
     """Writes the records of all files to a descriptor. Returns their number. Raises LdifUnreadable if the reader ends.
 
-    The entry `root` gets `context_csns`. Newer entryCSNs are lowered to them, because a consumer ignores the deletion
-    of an entry that is newer than its cookie (claim.rs explains why). All values of an attribute are written together,
-    even if the record has them under several names. `aliases`: these names, from `loader.backmdb.synonyms`."""
+    The entry `root` gets `context_csns`. Newer entryCSNs are set back to `context_csns`, because a consumer ignores the
+    deletion of an entry that is newer than its cookie (claim.rs explains why). All values of an attribute are written
+    together, even if the record uses several names (`aliases`, from `loader.backmdb.synonyms`) of the attribute."""
     texts = [str(path) for path in paths]
     stamp = None if root is None or context_csns is None else (root, context_csns)
     with with_counters(meter) as counters:
@@ -159,7 +160,7 @@ def join(
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:
-    """Returns a template for trees like the one in the files and the descriptor. Raises NothingToLearn."""
+    """Returns a template for trees like that in the files and the descriptor. Raises NothingToLearn."""
     with with_counters(meter) as counters:
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
@@ -167,8 +168,8 @@ def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter
 def records(
     text: bytes | int, origin: str, names: Collection[str] | None = None, most: int = 0
 ) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
-    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: if given, returns only the
-    first record with each of these DNs. `most`: maximum number of records; 0: no limit."""
+    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: returns only the first
+    record with each of these DNs. `most`: maximum number of records; 0: no limit."""
     keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:
         records = _native.records(text, keys, most or len(keys or ()), counters)
@@ -183,23 +184,11 @@ def records(
 
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
-    """Yields an empty digest of a tree, which the body fills. Attributes in `ignore` do not count. A digest may use
-    half of the sorting memory, because a comparison has two digests. A larger digest also uses files in $TMPDIR."""
+    """Yields an empty digest of a tree for the body to fill, without the attributes in `ignore`. A digest may use half
+    of the sorting memory, because a comparison has two. A larger digest uses temporary files in $TMPDIR, too."""
     memory = defaults.sorting_memory() // 2
     with with_counters(meter, origin) as counters:
         yield _native.EntryDigests(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
-
-
-def files_of(paths: Sequence[Path]) -> list[Path]:
-    """Returns the files of paths on a command line: of a directory, the LDIF files in it, sorted by name. Does not read
-    manifests, as `input_files` does. Raises UsageProblem for a directory without LDIF files."""
-    files: list[Path] = []
-    for path in paths:
-        named = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES)) if path.is_dir() else [path]
-        if not named:
-            raise UsageProblem(reason=f"{path}: no LDIF files in this directory")
-        files += named
-    return files
 
 
 FORMAT = 3
@@ -207,8 +196,8 @@ MANIFEST = "manifest.json"
 
 
 class ShardFile(Struct, frozen=True):
-    """One LDIF file of an export. `checksum`: XXH3 (128 bits, `xxhsum -H2`) of the stored, perhaps compressed file. The
-    checksum reveals damage, not forgery. `content_checksum`: of the entries, independent of their order."""
+    """One LDIF file of an export. `checksum`: XXH3 (128 bits, `xxhsum -H2`) of the stored, perhaps compressed file, to
+    detect damage, not forgery. `content_checksum`: of the entries, independent of their order."""
 
     name: Name
     bytes: Count
@@ -218,8 +207,8 @@ class ShardFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """An export. `shards`: in loading order, parents first. `entries` and `content_checksum` are the sums of those of
-    the shards, so that a reader notices if a shard was removed from the list."""
+    """An export. `shards`: in loading order, parents first. `entries` and `content_checksum` are the sums over all
+    shards, so that a reader notices if a shard was removed from the list."""
 
     base: str
     entries: Count
@@ -229,7 +218,7 @@ class Manifest(Struct, frozen=True):
     source: str
     started: str  # UTC
     finished: str
-    partitions: str  # how the tree was partitioned, as text for people
+    partitions: str  # text for people: how the tree was partitioned
     duplicates: Count = 0
     dropped: Count = 0  # entries left out because their parent was gone at the end
     notes: tuple[str, ...] = ()  # text for people: data that may be missing
@@ -244,7 +233,7 @@ class Manifest(Struct, frozen=True):
 
 
 def checksum_of(path: Path) -> str:
-    """Returns the XXH3 of a file as stored, 32 hexadecimal digits."""
+    """Returns the XXH3 (128 bits) of the stored file, in hexadecimal digits."""
     digest = xxhash.xxh3_128()
     with files.reading(path) as file:
         while piece := file.read(1 << 20):
@@ -253,7 +242,7 @@ def checksum_of(path: Path) -> str:
 
 
 def total_of(checksums: Iterable[str]) -> str:
-    """Returns the content checksum of all entries of several shards: the sum of `checksums`, modulo 2^128."""
+    """Returns the content checksum of several shards: the sum of `checksums`, modulo 2^128."""
     return f"{sum(int(text, 16) for text in checksums) % (1 << 128):032x}"
 
 
@@ -306,20 +295,20 @@ def require_files(manifest: Manifest, directory: Path, which: Sequence[ShardFile
 
 # --- LDIF files that an operator names -------------------------------------------------------------
 #
-# All LDIF is read through these functions. Before the reading, they compare the names and sizes of the files with the
-# manifest; afterwards, the checksums that the core computed while it read the files.
+# All LDIF is read through these functions. They compare the manifest with the names and sizes of the files before the
+# files are read, and afterwards with the checksums that the core computed while it read.
 
 RUN_DIR = ".ditseed"  # run directory of an export, in the export directory
 
 
 def input_files(sources: Iterable[Path]) -> list[Path]:
-    """Returns the LDIF files in loading order. For a directory, these are the shards of its manifest. A directory
-    without a manifest has its LDIF files sorted by name. Raises ManifestBroken, UsageProblem."""
+    """Returns the LDIF files in loading order: for a directory with a manifest, its shards; for another directory, its
+    LDIF files, sorted by name. Raises ManifestBroken; UsageProblem for a directory without LDIF files."""
     return [path for source in sources for path in _files(source, _manifest(source))]
 
 
 def entries_of(sources: Sequence[Path]) -> int | None:
-    """Returns the number of entries according to the manifests; None if a source has no manifest."""
+    """Returns the number of entries in the manifests; None if a source has no manifest."""
     manifests = [manifest for manifest in map(_manifest, sources) if manifest]
     complete = manifests and len(manifests) == len(sources)
     return sum(manifest.entries for manifest in manifests) if complete else None
@@ -355,7 +344,12 @@ def verified_inputs(sources: Sequence[Path], meter: Meter) -> Iterator[list[Path
 
 
 def _files(path: Path, manifest: Manifest | None) -> list[Path]:
-    return manifest.paths(path) if manifest else files_of([path])
+    if manifest:
+        return manifest.paths(path)
+    ldif = sorted(file for file in path.iterdir() if file.name.endswith(SUFFIXES)) if path.is_dir() else [path]
+    if not ldif:
+        raise UsageProblem(reason=f"{path}: no LDIF files in this directory")
+    return ldif
 
 
 def _manifest(path: Path) -> Manifest | None:

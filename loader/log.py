@@ -1,4 +1,4 @@
-"""Logs messages to stderr, and with timestamps to a file. Blanks secrets in both."""
+"""Logs messages to stderr, and with timestamps to a file, both without secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loader import plain
 _NAMES = "userPassword|authPassword|olcRootPW|rootpw|credentials|bindpw|sambaNTPassword|sambaLMPassword"
 _VALUE = r'(?:"[^"]*"|\S+)'
 _SECRETS = [
-    # LDIF or a printed dictionary. A value may have spaces, so the pattern includes the whole line and folded lines.
+    # LDIF or a printed dictionary. Includes the whole line and its continuations, because a value may have spaces.
     re.compile(rf"((?:{_NAMES})(?:;[\w-]+)*['\"]?\s*::?\s*)\S[^\n]*(?:\n [^\n]*)*", re.IGNORECASE),
     re.compile(rf"((?:credentials|bindpw)\s*=\s*){_VALUE}", re.IGNORECASE),  # a syncrepl directive
     re.compile(rf"((?<![\w/.-])rootpw\s+){_VALUE}", re.IGNORECASE),  # slapd.conf; does not match file names
@@ -24,8 +24,8 @@ _SECRETS = [
 
 
 class SecretFormatter(logging.Formatter):
-    """Blanks the values of password attributes and of slapd's password settings, even in tracebacks, and escapes
-    control characters. Line breaks are escaped only in a record's arguments, because these contain foreign text."""
+    """Blanks the values of password attributes and of slapd's password settings, even in tracebacks. Escapes control
+    characters, but line breaks only in the arguments of a record, because only the arguments contain foreign text."""
 
     def format(self, record: logging.LogRecord) -> str:
         safe = copy.copy(record)
@@ -72,7 +72,7 @@ def redact(text: str) -> str:
     return text
 
 
-# `extra` of a record that only the log file gets, because stderr shows its text in another form.
+# `extra` of a record for the log file only, because stderr shows the text in another form.
 SHOWN = {"shown": True}
 _FILE_FORMAT = "%(asctime)s [%(process)d] %(levelname)s: %(message)s"
 _level = 0
@@ -87,7 +87,7 @@ class _Stderr(logging.StreamHandler[Any]):
 
 
 class _File(logging.StreamHandler[Any]):
-    """Writes to a log file. If that fails, as on a full disk, the run continues without the log file."""
+    """Writes to a log file. If that fails, for example on a full disk, the run continues without the log file."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         logging.getLogger().removeHandler(self)
@@ -95,7 +95,7 @@ class _File(logging.StreamHandler[Any]):
 
 
 def setup(verbosity: int) -> None:
-    """Logs to stderr. `verbosity`: -1: errors only, no progress; 0: also warnings; 1: also actions; 2: everything."""
+    """Logs to stderr. `verbosity`: -1: only errors, no progress; 0: warnings, too; 1: actions, too; 2: everything."""
     global _level
     _level = verbosity
     handler = _Stderr()
@@ -116,7 +116,7 @@ def has_file() -> bool:
 
 
 def add_file(file: Any) -> None:
-    """Appends the messages of -v, or of -vv if given, to an open text file."""
+    """Appends the messages of -v, or of -vv with that option, to an open text file."""
     handler = _File(file)
     formatter = SecretFormatter(_FILE_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
     formatter.converter = time.gmtime
@@ -127,7 +127,7 @@ def add_file(file: Any) -> None:
 
 
 def _adjust(root: logging.Logger) -> None:
-    """Sets the levels: a log file gets at least the messages of -v."""
+    """Sets the levels of the handlers; a log file gets at least the messages of -v."""
     least = {-1: logging.ERROR, 0: logging.WARNING, 1: logging.INFO}.get(_level, logging.DEBUG)
     for handler in root.handlers:
         handler.setLevel(min(logging.INFO, least) if isinstance(handler, _File) else least)
@@ -135,7 +135,7 @@ def _adjust(root: logging.Logger) -> None:
 
 
 def _log_thread_error(failure: threading.ExceptHookArgs) -> None:
-    """Logs an exception that ended a thread. Python itself would print the traceback with secrets in it."""
+    """Logs an exception that ended a thread, because Python's own hook would print a traceback with secrets."""
     if failure.exc_value is not None:
         error = (failure.exc_type, failure.exc_value, failure.exc_traceback)
         logging.getLogger(__name__).error("a thread ended with an error", exc_info=error)

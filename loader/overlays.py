@@ -1,8 +1,8 @@
-"""How the overlays of slapd change the answers of a search, and how ditseed deals with each.
+"""How the overlays of slapd change the answers of a search, and what ditseed does about each overlay.
 
-A replica must contain what its provider stores, but overlays can show more, less or other data. For each row of the
-table, the results of searches and of slapcat were compared on slapd 2.5.13 and 2.6.10
-(tests/integration/test_overlays.py). Rows of modules that Debian does not ship (`debian=False`) come from the source.
+A replica must contain the data that its provider stores, but overlays can show more, less or other data. For each row
+of the table, tests/integration/test_overlays.py compared searches with slapcat on slapd 2.5.13 and 2.6.10. Rows of
+modules that Debian does not ship (`debian=False`) are taken from the source of OpenLDAP.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loader.defaults import DYNAMIC_ATTRIBUTES
 
 
 class Shows(Enum):
-    """What ditseed's searches show if an overlay is configured, and the consequence."""
+    """What ditseed's searches show if an overlay is configured, and what follows from that."""
 
     STORED = "what is stored"
     LEFT_OUT = "computed attributes, which ditseed leaves out"
@@ -26,8 +26,9 @@ class Shows(Enum):
 
 
 class Overlay(Struct, frozen=True):
-    """One overlay. `attributes`: names of the attributes that `shows` is about (LEFT_OUT, MOVING). `local`: attributes
-    that each server maintains itself and does not replicate, so they may differ. `why`: the reason for OTHER."""
+    """One overlay. `attributes`: the computed or moving attributes, if `shows` is LEFT_OUT or MOVING. `local`:
+    attributes that may differ, because each server maintains its own and does not replicate them. `why`: the reason if
+    `shows` is OTHER."""
 
     name: str
     shows: Shows = Shows.STORED
@@ -45,9 +46,9 @@ _ALLOWED = ("allowedAttributes", "allowedAttributesEffective", "allowedChildClas
 _LOCKOUT = ("pwdFailureTime", "pwdAccountLockedTime", "pwdGraceUseTime", "pwdLastSuccess")
 _CONTRIB = ("adremap", "cloak", "datamorph", "dupent", "variant")
 
-# Their writes do not reach slapo-accesslog, and leave entryCSN as it was (autogroup is in contrib).
+# The writes of these overlays do not reach slapo-accesslog, and do not change entryCSN (autogroup is in contrib).
 UNLOGGED = ("memberof", "refint", "autogroup")
-# slapo-accesslog drops an operation whose reqStart is taken: that of all expired entries that dds deletes at once.
+# dds deletes all expired entries at once, with the same reqStart: slapo-accesslog logs only one of these operations.
 LOSING = ("dds",)
 
 OVERLAYS: tuple[Overlay, ...] = (
@@ -55,8 +56,8 @@ OVERLAYS: tuple[Overlay, ...] = (
     Overlay("accesslog", Shows.LEFT_OUT, ("auditContext",)),  # added to the suffix entry (accesslog_operational)
     Overlay("syncprov", Shows.LEFT_OUT, ("contextCSN",)),  # a search shows a newer value than the stored one
     Overlay("allowed", Shows.LEFT_OUT, _ALLOWED, debian=False),  # contrib/slapd-modules/allowed: aa_operational
-    # All searches send two controls. With ManageDsaIT, dynlist adds neither members of dynamic groups nor memberOf, and
-    # translucent shows only local entries. The control of valsort keeps the weights {n} of values.
+    # ditseed's searches send two controls. With ManageDsaIT, dynlist adds neither members of dynamic groups nor
+    # memberOf, and translucent shows only local entries. With the control of valsort, values keep their weights {n}.
     Overlay("dynlist", Shows.SWITCHED_OFF),
     Overlay("translucent", Shows.SWITCHED_OFF),
     Overlay("valsort", Shows.SWITCHED_OFF),
@@ -65,8 +66,8 @@ OVERLAYS: tuple[Overlay, ...] = (
     Overlay("rwm", Shows.OTHER, why="names of attributes and object classes, and DNs, are mapped"),
     Overlay("pcache", Shows.OTHER, why="entries are those of another server"),
     *(Overlay(name, Shows.OTHER, why=f"contrib/slapd-modules/{name}", debian=False) for name in _CONTRIB),
-    # Each server maintains these attributes itself (o_dont_replicate). A consumer with ppolicy_forward_updates forwards
-    # failed binds to its provider instead. A full refresh transfers memberOf.
+    # Each server maintains its own values of these attributes (o_dont_replicate). But a consumer with
+    # ppolicy_forward_updates forwards failed binds to its provider, and a full refresh transfers memberOf.
     Overlay("memberof", local=("memberOf",)),
     Overlay("ppolicy", local=_LOCKOUT),
     Overlay("lastbind", local=("authTimestamp",)),
@@ -79,25 +80,25 @@ def _attributes(shows: Shows) -> Iterator[str]:
 
 
 CONTEXT_CSN = "contextCSN"
-# Attributes that a server computes for an answer. No database should contain them, and none is loaded from any source
-# (slapadd 2.6.14 even damages the attributes next to them).
+# Attributes that a server computes for an answer. No database should contain them, so ditseed never loads them.
 COMPUTED = (*DYNAMIC_ATTRIBUTES, *(name for name in _attributes(Shows.LEFT_OUT) if name != CONTEXT_CSN))
 MOVING = tuple(_attributes(Shows.MOVING))
 # Attributes that may differ between a provider and a correct replica.
 LOCAL = tuple(dict.fromkeys(name for overlay in OVERLAYS for name in overlay.local if name != "memberOf"))
-# slapd generates these attributes (slapd-config(5) olcLastMod, RFC 4512 3.4), so they differ between two loads.
+# Attributes that slapd generates, so that they differ between two loads (slapd-config(5) olcLastMod, RFC 4512 3.4).
 SERVER_ATTRIBUTES = (
     *("structuralObjectClass", "entryUUID", "entryCSN"),
     *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
 )
-# In lower case: attributes of slapd and its overlays that no client may write (NO-USER-MODIFICATION), for use if no
-# schema can be read. Some are of slapo-ppolicy.
 _PPOLICY = ("pwdChangedTime", "pwdHistory", "pwdAccountTmpLockoutEnd")
+# In lower case: attributes of slapd and its overlays that no client may write (NO-USER-MODIFICATION). Used if no schema
+# can be read.
 PROTECTED = tuple(map(str.lower, (*SERVER_ATTRIBUTES, CONTEXT_CSN, *LOCAL, *_PPOLICY)))
 
 
-# When an entry is added, these overlays change the entries whose DNs it contains, or refuse it if those are missing.
+# When an entry is added, these overlays change the entries whose DNs are values of the new entry.
 _CHANGING = ("autogroup", "memberof")
+# These overlays may refuse a new entry if the entries whose DNs are its values are missing.
 _REQUIRING = (*_CHANGING, "constraint")
 
 
@@ -106,7 +107,7 @@ def change_named_entries(names: Iterable[str]) -> bool:
 
 
 def require_named_entries(names: Iterable[str]) -> bool:
-    """Returns whether one of these overlays may refuse an entry because an entry whose DN it contains is missing."""
+    """Returns whether one of these overlays may refuse an entry if an entry whose DN is among its values is missing."""
     return any(name in _REQUIRING or name not in BY_NAME for name in map(str.lower, names))
 
 

@@ -11,16 +11,16 @@ from typing import TypeVar
 
 from loader.errors import LoaderError, ReaderGone, StreamBroken
 
-_PIPE = 1 << 20  # bytes; the largest pipe that Linux allows every user
+_PIPE = 1 << 20  # bytes: the largest pipe that Linux allows every user
 Result = TypeVar("Result")
 
 
 @contextmanager
 def piped(write: Callable[[int], Result], name: str) -> Iterator[tuple[int, Future[Result]]]:
     """Runs `write` on a thread, with the writing end of a pipe. Yields the reading end, and a Future of the result of
-    `write`. `write` has ended when this context ends."""
+    `write`. At its end, this context waits for `write`."""
     reading, writing = os.pipe()
-    with suppress(OSError):  # beyond the user's limit: the pipe keeps its default size
+    with suppress(OSError):  # beyond the user's limit, a pipe keeps its default size
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
     with producing(lambda: _closing(write, writing), lambda: os.close(reading), name) as result:
         yield reading, result
@@ -30,7 +30,7 @@ def piped(write: Callable[[int], Result], name: str) -> Iterator[tuple[int, Futu
 def producing(make: Callable[[], Result], stop: Callable[[], None], name: str) -> Iterator[Future[Result]]:
     """Runs `make` on a thread while the body consumes its output. Yields a Future of the result of `make`.
 
-    When the body ends, even early, `stop` makes `make` end. An exception of `make` is raised after the body. It
+    When the body ends, even early, `stop` ends `make`. An exception of `make` is raised after the body. It
     replaces a LoaderError of the body, because the body may have failed only for lack of input."""
     with ThreadPoolExecutor(1, name) as pool:
         result = pool.submit(make)

@@ -1,9 +1,9 @@
 """Escapes text from outside (DNs, values, messages of servers and tools, file names), so that terminals and logs can
-show it. Also replaces paths through descriptors (/proc/PID/fd/N) by the names that operators know.
+show it. Also replaces paths through descriptors (/proc/PID/fd/N) by the paths that the operator gave.
 
 A terminal obeys control characters. Bidirectional characters can disguise a line, and a line break can forge a line of
-a log. This module escapes them as `\n`, `\x1b` or `\u202e`, and bytes that are not UTF-8 as `\xff`. Backslashes are not
-escaped, because DNs have many of them. So a text that is escaped twice stays the same.
+a log. This module escapes such characters as `\n`, `\x1b` or `\u202e`, and bytes that are not UTF-8 as `\xff`. It does
+not escape backslashes, which are frequent in DNs. So a second escaping does not change the text.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import re
 from pathlib import Path
 from typing import TypeVar
 
-VALUE = 200  # characters of a value, or of a word, shown in a message
-SENTENCE = 1000  # characters of a foreign message, such as the diagnostic message of a server
-WHOLE = 8000  # characters of a text that is useful only in full: paths, commands
+# Maximum characters that a message shows:
+VALUE = 200  # of a value or a word
+SENTENCE = 1000  # of a foreign message, such as the diagnostic message of a server
+WHOLE = 8000  # of a text that is useful only in full, such as a path or a command
 
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -36,7 +37,7 @@ def _escaped(char: str) -> str:
 
 
 def shortened(text: str, most: int = VALUE) -> str:
-    """Like `printable`, but cuts the middle out of a text much longer than `most` characters."""
+    """Like `printable`, but cuts the middle out of a text that is much longer than `most` characters."""
     return _cut(printable(_cut(text, most)), most)
 
 
@@ -59,7 +60,7 @@ def _cut(text: str, most: int) -> str:
 
 # --- the operator's names for paths through descriptors --------------------------------------------
 
-_names: dict[str, str] = {}  # path through a descriptor -> name that the operator knows
+_names: dict[str, str] = {}  # path through a descriptor -> the operator's name
 
 _PROC = "/proc/"
 _DESCRIPTOR = re.compile(r"/proc/(self|\d+)/fd/\d+")
@@ -77,7 +78,7 @@ def forget(path: Path) -> None:
 
 
 def with_operator_paths(text: str) -> str:
-    """Returns a text in which each path through a descriptor is replaced by the name that operators know."""
+    """Returns a text in which the operator's name replaces each path through a descriptor."""
     for path in sorted(_names.copy(), key=len, reverse=True):
         if path in text:
             text = text.replace(path, _names.get(path, path))
@@ -85,7 +86,7 @@ def with_operator_paths(text: str) -> str:
 
 
 def _path_of(descriptor: re.Match[str]) -> str:
-    """Returns the path that the kernel shows for a descriptor; if there is none, returns the text unchanged."""
+    """Returns the path that the kernel shows for a descriptor; the text unchanged if there is no such path."""
     if descriptor[1] not in ("self", str(os.getpid())):
         return descriptor[0]
     try:

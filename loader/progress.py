@@ -1,7 +1,7 @@
 """Displays the progress of a run (work done, rate, time left) on a terminal, as lines, or as JSON.
 
 A step passes its `Meter` to the functions that do the work. Native calls count entries and bytes in `Counters`, and the
-meter adds the counts up. Another thread reads the meter from time to time, so nothing here is called for every entry.
+meter adds up these counts. Another thread reads the meter at intervals, so no function here runs for every entry.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, TextIO
 
 from msgspec import Struct, structs
@@ -28,7 +29,7 @@ WIDTH = 80  # columns of a terminal
 SCHEMA_VERSION = 1  # version of the JSON records
 _log = logging.getLogger(__name__)
 
-WholeFile = tuple[str, int, str]  # path, bytes and XXH3 of 128 bits of a file that was read to its end
+WholeFile = tuple[str, int, str]  # path, bytes and XXH3 (128 bits) of a file that was read to its end
 
 
 class Counting(Protocol):
@@ -46,16 +47,16 @@ class Counting(Protocol):
 
 
 class Staged(Protocol):
-    """A native call that does more work, in several stages, after it has read its entries."""
+    """A native call that works in several stages after it has read its entries."""
 
     @property
     def stage(self) -> tuple[str, int, int]:
-        """Name of the current stage, parts that are done, and all parts (0 if unknown)."""
+        """Name of the current stage, number of finished parts, and number of all parts (0: unknown)."""
 
 
 @contextmanager
 def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Runs `watch` in a thread while the body runs. Its argument is an event that is set when the body has ended."""
+    """Runs `watch` in a thread while the body runs. The end of the body sets the event that `watch` gets."""
     ended = threading.Event()
     watcher = threading.Thread(target=watch, args=(ended,), daemon=True)
     watcher.start()
@@ -68,8 +69,8 @@ def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
 
 @dataclass
 class Meter:
-    """The work that one step has done so far. `total`: number of entries to process; None while unknown. `size`: number
-    of bytes to process, if the step counts bytes instead."""
+    """The work that one step has done so far. `total`: number of entries to process; None: unknown. `size`: number of
+    bytes to process, if the step counts bytes instead."""
 
     name: str
     total: int | None = None
@@ -77,7 +78,7 @@ class Meter:
     note: str = ""
     started: float = field(default_factory=time.monotonic)
     files: list[WholeFile] = field(default_factory=list)  # LDIF files read by native calls
-    open_ends: list[str] = field(default_factory=list)  # paths of LDIF files without a newline at the end
+    open_ends: list[str] = field(default_factory=list)  # paths of LDIF files whose last line has no newline
     _entries: int = 0
     _bytes: int = 0
     _running: list[Counting] = field(default_factory=list)
@@ -93,7 +94,7 @@ class Meter:
 
     @contextmanager
     def counting(self, counters: Counting) -> Iterator[None]:
-        """Adds the counts of the native call in the body to this meter. Subtracts them again if the call fails."""
+        """Adds the counts of the native call in the body to this meter; if the call fails, subtracts them again."""
         with self._lock:
             self._running.append(counters)
         if self.cancelled.is_set():
@@ -113,7 +114,7 @@ class Meter:
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
-        """Calls `cancel` if the step is cancelled while the body runs (to kill a child, or close a connection)."""
+        """Calls `cancel`, which kills a child or closes a connection, if the step is cancelled while the body runs."""
         self._cancels.append(cancel)
         if self.cancelled.is_set():
             cancel()
@@ -123,7 +124,7 @@ class Meter:
             self._cancels.remove(cancel)
 
     def cancel(self) -> None:
-        """Cancels the step: ends the calls that are running, and any that begin later."""
+        """Cancels the step: ends its running calls, and all calls that begin later."""
         self.cancelled.set()
         for cancel in [*(counters.cancel for counters in list(self._running)), *self._cancels]:
             cancel()
@@ -168,7 +169,7 @@ class Meter:
 
 
 class Sample(Struct, frozen=True):
-    """State of a meter. `recent`, `average`: entries per second, over RECENT seconds and over the whole step."""
+    """State of a meter. `recent` and `average`: entries per second over RECENT seconds, and over the whole step."""
 
     step: str
     note: str
@@ -190,7 +191,7 @@ class Sample(Struct, frozen=True):
         return max(0.0, (self.total - self.entries) / self.average)
 
     def _facts(self) -> Iterator[str]:
-        """Yields those of the counts, the rates and the time left that are known."""
+        """Yields the known counts, rates and time left, as texts."""
         if self.bytes and not self.entries and not self.total:  # the step counts bytes instead of entries
             of = f" of {units.size(self.size)} ({min(1.0, self.bytes / self.size):.0%})" if self.size else ""
             yield units.size(self.bytes) + of
@@ -211,49 +212,47 @@ class Sample(Struct, frozen=True):
     def lines(self) -> list[str]:
         """Returns the counts and the note as lines of at most WIDTH columns; a long note gets its own lines."""
         note = plain.sentence(self.note)
-        indent, done = "  ", f"{plain.sentence(self.step)}: {', '.join(self._facts())}"
-        together = f"{done} [{note}]"
+        indent, counts = "  ", f"{plain.sentence(self.step)}: {', '.join(self._facts())}"
+        together = f"{counts} [{note}]"
         if note and len(together) <= WIDTH:
             return [together]
         return [
-            *textwrap.wrap(done, WIDTH, subsequent_indent=indent),
+            *textwrap.wrap(counts, WIDTH, subsequent_indent=indent),
             *textwrap.wrap(note, WIDTH, initial_indent=indent, subsequent_indent=indent),
         ]
 
     def record(self) -> str:
-        return json.dumps(
-            {"schema_version": SCHEMA_VERSION, "event": "progress", **structs.asdict(self), "left": self.left}
-        )
+        return _json("progress", **structs.asdict(self), left=self.left)
 
 
-class Sampler:
-    """Samples one meter, and computes the recent rate."""
+def _json(event: str, **facts: object) -> str:
+    return json.dumps({"schema_version": SCHEMA_VERSION, "event": event, **facts})
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._history: deque[tuple[float, int]] = deque([(0.0, 0)])
 
-    def sample(self) -> Sample:
-        meter, seconds, entries = self._meter, self._meter.seconds, self._meter.entries
-        self._history.append((seconds, entries))
-        while len(self._history) > 2 and self._history[1][0] < seconds - RECENT:
-            self._history.popleft()
-        since, before = self._history[0]
-        # The count shrinks when a native call fails.
+def samples_of(meter: Meter) -> Iterator[Sample]:
+    """Yields the present state of the meter, again and again."""
+    history: deque[tuple[float, int]] = deque([(0.0, 0)])  # seconds since the start of the step, entries
+    while True:
+        seconds, entries = meter.seconds, meter.entries
+        history.append((seconds, entries))
+        while len(history) > 2 and history[1][0] < seconds - RECENT:
+            history.popleft()
+        since, before = history[0]
+        # A failed native call lowers the count.
         recent = max(0.0, (entries - before) / (seconds - since)) if seconds > since else 0.0
         average = entries / seconds if seconds > 0 else 0.0
-        return Sample(meter.name, meter.status, entries, meter.bytes, seconds, recent, average, meter.total, meter.size)
+        yield Sample(meter.name, meter.status, entries, meter.bytes, seconds, recent, average, meter.total, meter.size)
 
 
 # --- the history of a run's steps, for its report --------------------------------------------------
 
-MOST = 1000  # maximum points of all steps together, without the first and the last point of each step
-FIRST_INTERVAL = 0.05  # seconds between two points at first; the interval is doubled if there are too many points
+MOST = 1000  # maximum number of points of all steps together, not counting the first and the last point of each step
+FIRST_INTERVAL = 0.05  # seconds between two points at first; more than MOST points double the interval
 DONE, FAILED, DONE_BEFORE = "done", "failed", "done before"
 
 
 class Point(Struct, frozen=True):
-    """Counts of a step at one time. `at`: seconds since the run began."""
+    """Counts of a step at one time. `at`: seconds since the start of the run."""
 
     at: float
     entries: int
@@ -297,13 +296,11 @@ class Recorder:
 
         try:
             with alongside(watch):
-                try:
-                    yield
-                finally:
-                    step.seconds = meter.seconds
+                yield
             self.add_point(step, meter)
             step.state = DONE
         finally:
+            step.seconds = meter.seconds
             step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
 
     def skipped(self, name: str) -> None:
@@ -317,7 +314,7 @@ class Recorder:
         return step
 
     def add_point(self, step: StepRecord, meter: Meter) -> None:
-        """Adds a point. If there are too many points then, drops every second point of all steps."""
+        """Adds a point. If this makes too many points, drops every second point of all steps."""
         point = Point(self.seconds, meter.entries, meter.bytes)
         with self._lock:
             step.points.append(point)
@@ -332,14 +329,14 @@ class Recorder:
 
 class Progress:
     """Displays the steps of a run. `mode`: "terminal", "plain", "json" or "none"; "auto" depends on the stream.
-    `recorder`: records the steps, in every mode."""
+    `every`: seconds between two lines of the mode "plain". `recorder`: records the steps in every mode."""
 
     def __init__(
         self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0, recorder: Recorder | None = None
     ) -> None:
         self._recorder = recorder
         self._stream = stream or sys.stderr
-        self._reported_files: set[str] = set()  # files reported as lacking a newline at the end
+        self._open_ends: set[str] = set()  # files that were reported because their last line has no newline
         if mode == "auto":
             moves_cursor = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
             mode = "terminal" if moves_cursor else "plain"
@@ -351,7 +348,7 @@ class Progress:
         meter = Meter(name, total, size)
         _log.info("%s: started", name)
         recording = self._recorder.following(meter) if self._recorder else nullcontext()
-        display = nullcontext() if self._mode == "none" else alongside(lambda ended: self._watch(meter, ended))
+        display = nullcontext() if self._mode == "none" else alongside(partial(self._watch, meter))
         with recording, display:
             yield meter
         self._close(meter)
@@ -372,7 +369,7 @@ class Progress:
         print("\n".join(lines), file=self._stream, flush=True)
 
     def _watch(self, meter: Meter, ended: threading.Event) -> None:
-        sampler = Sampler(meter)
+        samples = samples_of(meter)
         if self._mode == "terminal":
             if ended.wait(self._every):
                 return  # a short step displays nothing
@@ -384,7 +381,7 @@ class Progress:
 
             with Live(console=Console(file=self._stream), transient=True, auto_refresh=False) as live:
                 while True:
-                    sample = sampler.sample()
+                    sample = next(samples)
                     text = Text("\n".join(sample.lines()))
                     total, done = (sample.size, sample.bytes) if sample.size else (sample.total, sample.entries)
                     bar = [ProgressBar(total, min(done, total))] if total else []
@@ -392,19 +389,18 @@ class Progress:
                     if ended.wait(self._every):
                         return
         while not ended.wait(self._every):
-            sample = sampler.sample()
+            sample = next(samples)
             self._print(*([sample.record()] if self._mode == "json" else sample.lines()))
 
     def _close(self, meter: Meter) -> None:
         for path in dict.fromkeys(meter.open_ends):
-            if path not in self._reported_files:
-                self._reported_files.add(path)
+            if path not in self._open_ends:
+                self._open_ends.add(path)
                 self.say(f"{path}: note: the last line has no newline; ditseed reads it as slapadd does")
         for path, size, _ in meter.files:
             _log.info("%s: read %s (%s)", meter.name, plain.with_operator_paths(path), units.size(size))
         if self._mode == "json":
-            facts = {"event": "step", "step": meter.name, "entries": meter.entries, "seconds": meter.seconds}
-            self._print(json.dumps({"schema_version": SCHEMA_VERSION, **facts}))
+            self._print(_json("step", step=meter.name, entries=meter.entries, seconds=meter.seconds))
         speed = f", {units.rate(meter.entries, meter.seconds)}" if meter.entries else ""
         count = f"{units.number(meter.entries)} entries in " if meter.entries else ""
         self.say(f"{meter.name}: {count}{units.duration(meter.seconds)}{speed}")

@@ -1,5 +1,5 @@
 """Reads the text of a slapd.conf, and finds the lines that an operator must change for a new setting. Joins lines and
-splits them into words as slapd does (servers/slapd/config.c, fp_getline and strtok_quote)."""
+splits lines into words as slapd does (servers/slapd/config.c, fp_getline and strtok_quote)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYWORDS = {
 
 
 class Statement(Struct, frozen=True):
-    """One directive. It is in the lines `first` to `last` - 1 of `file`, counted from 0."""
+    """One directive, in the lines `first` to `last` - 1 of `file`, counted from 0."""
 
     file: Path
     first: int
@@ -47,8 +47,8 @@ class Statement(Struct, frozen=True):
 
 
 def file_text(path: Path) -> str | None:
-    """Returns the text of a slapd.conf or an included file; None if it cannot be read. A byte that is not UTF-8, as in
-    an old comment, becomes a surrogate escape. Raises FileUnsafe if another account may have replaced the file."""
+    """Returns the text of a slapd.conf or an included file; None if the file cannot be read. Bytes that are not UTF-8,
+    as in an old comment, become surrogate escapes. Raises FileUnsafe if another account may have replaced the file."""
     try:
         return files.read(path).decode("utf-8", "surrogateescape")
     except OSError:
@@ -56,7 +56,7 @@ def file_text(path: Path) -> str | None:
 
 
 def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf = file_text) -> list[str]:
-    """Returns instructions for the operator. Each names a file and a line number; the lines to write there follow."""
+    """Returns instructions for the operator. Each names a file and a line number; then follow the lines to write."""
     directives = list(statements(main, text_of))
     for block in sections(directives):
         names = [name for directive in block if directive.keyword == "suffix" for name in directive.words[1:]]
@@ -78,7 +78,7 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
     old = [directive for directive in block if directive.keyword == keyword]
     texts, new = list[str | None]([None] * len(old)), list(change.after)  # None: remove the line
     if keyword == "index":
-        # The file may have indexes that slapd does not show, so only indexes that `change` drops are removed.
+        # Removes only indexes that `change` drops, because the file may have indexes that slapd does not show.
         before, after = indexes.parse(change.before), indexes.parse(change.after)
         removed = before.keys() - indexes.kept(before, after).keys()
         added = after.keys() - indexes.kept(after, before).keys()
@@ -102,7 +102,7 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
 
 
 def copies(main: Path, root: str, keyword: str) -> dict[Path, str]:
-    """Returns path below `root` -> text, for copies of a slapd.conf and of its included files without `keyword`."""
+    """Returns path below `root` -> text: copies of a slapd.conf and its included files, without `keyword`."""
     texts: dict[Path, str] = {}
     pending = [main]
     while pending:
@@ -122,7 +122,7 @@ def copies(main: Path, root: str, keyword: str) -> dict[Path, str]:
 
 
 def statements(path: Path, text_of: TextOf = file_text, within: tuple[Path, ...] = ()) -> Iterator[Statement]:
-    """Yields the directives as slapd reads them: in place of an `include`, those of the included file."""
+    """Yields the directives in the order of slapd: in place of an `include`, those of the included file."""
     text = text_of(path)
     if text is None or path in within:
         return
@@ -154,7 +154,8 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
 
 
 def sections(directives: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yields the directives of each section (`database` or `backend`). Omits those that belong to an overlay pcache."""
+    """Yields the directives of each section (`database` or `backend`) up to an overlay pcache, to which the others
+    belong."""
 
     def is_no_cache(directive: Statement) -> bool:
         return directive.keyword != "overlay" or directive.words[1:2] not in (("pcache",), ("proxycache",))
@@ -171,15 +172,14 @@ def _lines(text: str) -> list[str]:
 
 # --- conversion ------------------------------------------------------------------------------------------------------
 #
-# When slapd converts a slapd.conf to cn=config, some of the text is lost. slapd -f and slapadd -f follow the text, but
-# slapcat prints the conversion. This section restores from the text what differs in the conversion:
+# When slapd converts a slapd.conf to cn=config, some directives are lost or changed. slapd -f and slapadd -f use the
+# text, but slapcat prints the conversion. This section restores these directives from the text:
 #
 # - If an index has two of the kinds subinitial, subany and subfinal, the conversion has one of them, or all three
 #   (index.c, slap_index2bv).
 # - `attributeoptions` without an option, which removes "lang-", is missing (ad.c, ad_unparse_options).
 # - The definitions in the slapd.conf itself come first, even if they depend on definitions in included files.
 # - A path with spaces has no quotes (config.c, config_get_vals), so that slapd could not read its own conversion.
-
 
 _PATHS = ("olcdbdirectory", "olcpidfile", "olcargsfile", "olcmodulepath", "olclogfile")
 _NAMES = re.compile(r"\(\s*(\S+)\s+NAME\s+(?:'([^']*)'|\(([^)]*)\))")
@@ -191,7 +191,7 @@ def require_readable(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> list[Entry]:
-    """Returns `converted`, the entries that slapcat prints for the directives, with the lost parts restored."""
+    """Returns `converted`, the entries that slapcat prints for the directives, with the lost directives restored."""
     configured = _indexes(directives, converted)
     entries = []
     for name, attributes in converted:
@@ -199,7 +199,7 @@ def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> lis
         # The pattern does not match the database of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
-            # The text can lack indexes, because an included file may be unreadable. So the printed ones are used too.
+            # Printed indexes are used, too, because the text may lack indexes that are in an unreadable included file.
             printed = indexes.parse(value.decode() for value in attributes.get("olcDbIndex", ()))
             both = indexes.parse(map(str, (*printed.values(), *configured[number[1]])))
             new_attributes |= {"olcDbIndex": [str(index).encode() for index in both.values()]} if both else {}
@@ -207,20 +207,17 @@ def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> lis
             new_attributes.setdefault("olcAttributeOptions", [b""])
         entries.append((name, new_attributes))
 
-    # The definitions in cn=config move to a schema entry after the others. Macros stay: they depend on no definition.
+    # Moves the definitions in cn=config to a schema entry after the others. Macros stay: they use no definition.
     schemas = [at for at, (name, _) in enumerate(entries) if name.lower().endswith("," + ROOT)]
     definitions: dict[str, Sequence[bytes]] = {}
     for name, new_attributes in entries if schemas else ():
         if name.lower() == "cn=config":
             definitions |= {key: new_attributes.pop(key) for key in DEFINITIONS[1:] if key in new_attributes}
-    ordered: list[Entry] = list(entries)
     if definitions:
         name = f"{{{len(schemas)}}}slapd.conf"
-        ordered.insert(
-            schemas[-1] + 1,
-            (f"cn={name},{ROOT}", {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()], **definitions}),
-        )
-    return ordered
+        definitions |= {"objectClass": [b"olcSchemaConfig"], "cn": [name.encode()]}
+        entries.insert(schemas[-1] + 1, (f"cn={name},{ROOT}", definitions))
+    return [*entries]
 
 
 def _with_paths(attributes: Attributes, quoted: Callable[[str], str]) -> dict[str, Sequence[bytes]]:
@@ -231,8 +228,8 @@ def _with_paths(attributes: Attributes, quoted: Callable[[str], str]) -> dict[st
 
 
 def _indexes(directives: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
-    """Returns the indexes of each mdb database by the database's number; slapd numbers all databases except frontend
-    and config. Spells attributes as slapd does: with the first name of the type, and with sorted options."""
+    """Returns number of the database -> indexes, for each mdb database. slapd numbers all databases except frontend and
+    config. Spells attributes as slapd does: with the first name of the type, and with sorted options."""
     first: dict[str, str] = {}  # name or OID of an attribute type, in lower case -> its first name
     for _, attributes in entries:
         for value in attributes.get("olcAttributeTypes", ()):

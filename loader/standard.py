@@ -1,4 +1,4 @@
-"""Standard input, output and error: reserves them for data, and deals with closed streams and write errors."""
+"""Standard input, output and error: reserves these streams for data, and handles closed streams and write errors."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _closed: set[int] = set()
 
 
 def prepare() -> None:
-    """Prepares the standard streams. Call this before any file is opened. Opens /dev/null in place of a closed stream:
-    otherwise the next file would get the stream's descriptor, and libraries and children would write into that file.
-    Makes stdout and stderr tolerate write errors, so that a lost message does not end the run."""
+    """Prepares the standard streams, before any file is opened. Opens /dev/null in place of a closed stream: otherwise
+    the next file would get the stream's descriptor, and libraries and children would write into that file. Makes stdout
+    and stderr tolerate write errors, so that a lost message does not end the run."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             _closed.add(number)
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    # Python has no stream for a descriptor that was closed when it started.
+    # If a descriptor was closed when Python started, its stream is None.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = _tolerant(1, sys.stdout, "strict")
     sys.stderr = _tolerant(2, sys.stderr, "backslashreplace")
 
 
 class _Tolerant(io.FileIO):
-    """Records a write error in `failure` instead of raising it, except BrokenPipeError (`| head`)."""
+    """Records write errors in `failure` instead of raising them, except BrokenPipeError (`| head`)."""
 
     failure: OSError | None = None
 
@@ -46,7 +46,7 @@ class _Tolerant(io.FileIO):
 
 
 def _tolerant(number: int, stream: TextIO | None, errors: str) -> TextIO:
-    """Returns a tolerant replacement for Python's `stream`."""
+    """Returns a tolerant replacement for `stream`, Python's stream of descriptor `number`."""
     return io.TextIOWrapper(
         io.BufferedWriter(_Tolerant(number, "w", closefd=False)),
         encoding=stream.encoding if stream else "utf-8",
@@ -63,7 +63,7 @@ def failure() -> OSError | None:
 
 
 def reserve_output() -> None:
-    """Reserves stdout for data: from now on no report may be printed there."""
+    """Reserves stdout for data: afterwards, no report may be printed there."""
     global _for_data
     _for_data = True
 
@@ -82,7 +82,7 @@ def output(data: str, readable: bool = False) -> int:
 
 
 def input(data: str) -> int:
-    """Returns the descriptor of stdin, for `data`. Raises UsageProblem if it is closed or a terminal."""
+    """Returns stdin's descriptor. Raises UsageProblem, which names `data`, if stdin is closed or a terminal."""
     descriptor = require_input(data)
     if os.isatty(descriptor):
         raise UsageProblem(reason=f"{data} comes from stdin, which is a terminal: {_REDIRECT}")
@@ -90,7 +90,7 @@ def input(data: str) -> int:
 
 
 def require_input(data: str) -> int:
-    """Like `input`, but accepts a terminal. Without this check, a closed stdin (now /dev/null) would read as empty."""
+    """Like `input`, but accepts a terminal. Without this check, a closed stdin (now /dev/null) would appear empty."""
     return _require_open(0, f"{data} comes from stdin")
 
 

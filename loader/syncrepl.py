@@ -1,4 +1,4 @@
-"""Parses the syncrepl of a consumer's database, which says what data of the provider it replicates (slapd.conf(5),
+"""Parses the syncrepl of a consumer's database, which selects the data of the provider to replicate (slapd.conf(5),
 servers/slapd/syncrepl.c `parse_syncrepl_line`). Only `account` returns credentials."""
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SCOPES = {  # libldap's names (ldap_pvt_str2scope) -> scope of a Syncrepl
 }
 _REQUIRED = ("rid", "provider", "searchbase")
 _LISTS = ("attrs", "exattrs")
-# slapd compares only the beginning of these words, so "attrsonly" may be followed by anything.
+# slapd compares only the beginning of a word with these names, so that "attrsonlyx" means attrsonly.
 _FLAGS = ("attrsonly", "strictrefresh", "lazycommit")
 _OPTIONS = {
     *(*_REQUIRED, *_LISTS, *_FLAGS),
-    # Options that decide which data the consumer has, and from where it reads changes.
+    # Options that decide which data the consumer has, and from which log it reads changes.
     *("filter", "scope", "schemachecking", "suffixmassage", "type", "syncdata", "logbase"),
-    # Options of the connection, the account and the timing. They do not affect which data the consumer has.
+    # Options of the connection, the account and the timing, which do not affect the data of the consumer.
     *("uri", "version", "managedsait", "bindmethod", "binddn", "credentials", "timeout", "network-timeout"),
     *("saslmech", "secprops", "realm", "authcid", "authzid", "keepalive", "tcp-user-timeout", "starttls"),
     *("tls_cert", "tls_key", "tls_cacert", "tls_cacertdir", "tls_reqcert", "tls_reqsan", "tls_cipher_suite"),
@@ -88,8 +88,8 @@ class Syncrepl(Struct, frozen=True):
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
     """Returns the syncrepl of a database; None if the database is not a consumer.
 
-    If the database has several syncrepls that replicate different data, returns the one with the URI `provider`. Raises
-    SyncreplsDiffer if there is none, or if several with this URI differ. Raises SyncreplUnreadable."""
+    If several syncrepls replicate different data, returns that with the URI `provider`. Raises SyncreplsDiffer if none
+    has this URI, or if those with this URI differ. Raises SyncreplUnreadable if a value cannot be parsed."""
     candidates = configured = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
     if len({syncrepl.content for syncrepl in configured}) > 1:
         candidates = [syncrepl for syncrepl in configured if provider and _is_same(syncrepl.provider, provider)]
@@ -108,7 +108,7 @@ def parse(value: str, where: str) -> Syncrepl:
         if name in _LISTS and text.lower().startswith(":include:"):
             reason = f"{name}=:include: names a file, which only the host of slapd has"
             raise SyncreplUnreadable(where=where, reason=reason)
-        # If a list is given twice, slapd joins both lists.
+        # slapd joins the lists of an option that occurs twice.
         options[name] = f"{options[name]},{text}" if name in options and name in _LISTS else text
     missing = [name for name in _REQUIRED if name not in options]
     if missing:

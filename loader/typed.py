@@ -1,7 +1,5 @@
-"""Reads JSON files of earlier runs, and checks their types, version and size.
-
-A file that passes has all fields of its struct with the right types. The caller must check what the values mean.
-"""
+"""Reads JSON files of earlier runs, and checks their types, version and size. The caller must check the meaning of the
+values."""
 
 from __future__ import annotations
 
@@ -21,18 +19,17 @@ LARGEST = 64 << 20  # maximum bytes of a file; the manifest of an export of a bi
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^/\x00-\x1f\x7f]+\Z")]
-Digest32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]  # XXH3 of 128 bits, or a sum of such
+Digest32 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]  # XXH3 (128 bits), or a sum of XXH3s
 Digest64 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]  # SHA-256
 Csn = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[0-9A-Za-z.#+-]+\Z")]
 
 
 class Unfit(ValueError):
-    """The reason why a file is invalid, in lower case, for a message."""
+    """The reason why a file is invalid, in lower case, as part of a message."""
 
 
 def read(path: Path, kind: type[T], version: int) -> T:
-    """Returns the file as `kind`, a struct whose field `format` must be `version`. Raises Unfit, FileNotFoundError,
-    OSError."""
+    """Returns the file as `kind`, a struct whose field `format` must be `version`. Raises Unfit, OSError."""
     return parse(content(path), kind, version)
 
 
@@ -41,8 +38,8 @@ def content(path: Path) -> bytes:
     try:
         descriptor = held.reading(path, links=False)
     except FileUnsafe as error:
-        link = error.facts["kind"] == held.SYMBOLIC_LINK
-        raise Unfit(f"is {held.SYMBOLIC_LINK}" if link else "is not a regular file") from error
+        is_link = error.facts["kind"] == held.SYMBOLIC_LINK
+        raise Unfit(f"is {held.SYMBOLIC_LINK}" if is_link else "is not a regular file") from error
     with held.named(path), os.fdopen(descriptor, "rb") as file:
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:

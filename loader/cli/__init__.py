@@ -14,8 +14,8 @@ import click
 from loader import defaults, standard
 from loader.cli import ending, options
 
-# A copy of the entry points in setup.cfg; a test compares the two. The copy keeps the order of the help text. It also
-# saves a third of a verb's start time, which importlib.metadata takes to read the entry points.
+# A copy of the entry points in setup.cfg (a test compares both), in the order of the help text. To read them,
+# importlib.metadata takes a third of a verb's start time.
 OWN_VERBS = {
     "replica": "seeders.replica.replica_cmd:command",
     "export": "loader.cli.export_cmd:command",
@@ -56,19 +56,19 @@ class Verbs(click.Group):
 
 
 def location_of(name: str) -> str | None:
-    """Returns MODULE:FUNCTION of a verb; None if there is no such verb. Other packages cannot replace OWN_VERBS."""
+    """Returns MODULE:FUNCTION of a verb; None if there is no such verb. No other package can replace an OWN_VERB."""
     return OWN_VERBS.get(name) or verbs().get(name)
 
 
 def verbs() -> dict[str, str]:
-    """Returns MODULE:FUNCTION by verb for all installed verbs; verbs of other packages come last."""
+    """Returns verb -> MODULE:FUNCTION for all installed verbs; verbs of other packages come last."""
     from importlib.metadata import entry_points
 
     return OWN_VERBS | {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}
 
 
 def _summary(location: str, limit: int) -> str:
-    """Returns the first sentence of a verb's help. Searches the source file, because importing every verb is slow."""
+    """Returns the first sentence of a verb's help, from the source file, because the import of all verbs is slow."""
     from importlib.util import find_spec
 
     module, _, function = location.partition(":")
@@ -118,6 +118,6 @@ ditseed.params += options.options(defaults.ENV_PROFILE)
 def main() -> None:
     """Runs the command line, then ends the process."""
     standard.prepare()
-    # No other account may write to directories that ditseed creates, even if the inherited umask allows it.
+    # No other account may write to files that ditseed creates, even if the inherited umask allows this.
     os.umask(os.umask(0o022) | 0o022)
     ending.leave(ending.run(ditseed, "ditseed"))

@@ -1,4 +1,4 @@
-"""The connection options, with the letters that ldapsearch uses, and their conversion to Connection objects."""
+"""The connection options, with the letters of ldapsearch, and their conversion to Connection objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _no_secret(context: click.Context, option: click.Parameter, value: str | Non
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """The bind options, except -b and -R: some verbs use these letters for a suffix and a repository."""
+    """The bind options, without -b and -R, which some verbs use for a suffix and a repository."""
 
     simple: Annotated[bool, "-x --simple", "Simple bind; the default without -Y."] = False
     bind_dn: Annotated[str | None, "-D --bind-dn DN", "Bind as this DN."] = None
@@ -44,7 +44,7 @@ class Account:
     start_tls: Annotated[
         int, "-Z --start-tls", {"count": True, "show_default": False}, "Try StartTLS; with -ZZ it must succeed."
     ] = 0
-    # People know -w from ldapsearch. Here the option is hidden, and only raises an error that names the alternatives.
+    # For operators who know -w from ldapsearch: hidden, and raises an error that names the alternatives.
     refused_password: Annotated[
         None,
         "-w",
@@ -105,12 +105,12 @@ _SASL_OPTIONS = ("authcid", "authzid", "realm", "properties", "as_written")
 
 
 def connection_of(account: Account, uri: str | None = None) -> Connection:
-    """Returns the connection that the options describe. `keep_strongest` ensures that the account and its password come
-    from the same source. Raises UsageProblem if options contradict each other."""
+    """Returns the connection that the options describe. Raises UsageProblem if options contradict each other."""
+    # The account and its password must come from the same source.
     account = keep_strongest(account, ("mechanism", "simple"), _SASL_OPTIONS)
     account = keep_strongest(account, ("bind_dn", "mechanism"), (*_SASL_OPTIONS, "password_file", "ask"))
     account = keep_strongest(account, ("password_file", "ask"))
-    if account.mechanism is None:  # a simple bind would silently ignore SASL options
+    if account.mechanism is None:  # a simple bind would ignore SASL options without a message
         refuse_given(_SASL_OPTIONS, "SASL: give -Y MECH too")
     if account.simple and account.mechanism:
         raise UsageProblem(reason="-x requests a simple bind and -Y a SASL bind: give one of them")
@@ -119,7 +119,7 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
         if not sys.stdin.isatty():
             raise UsageProblem(reason="-W prompts on a terminal, and there is none; use -y FILE")
         password = click.prompt("Password", hide_input=True, err=True)
-    # If a bind DN comes without a password, some servers bind anonymously and others refuse (RFC 4513, 5.1.2).
+    # For a bind DN without a password, some servers bind anonymously, and others refuse (RFC 4513, 5.1.2).
     if account.bind_dn and not (account.mechanism or password or account.password_file):
         raise UsageProblem(reason=f"-D {account.bind_dn} needs a password: -y FILE, or -W for a prompt")
     options = {name: getattr(account, name) for name in Connection.__struct_fields__ if hasattr(account, name)}
@@ -135,7 +135,7 @@ def providers_of(servers: ServersOptions) -> tuple[Connection, tuple[Connection,
 
 
 def second_of(first: Connection, account: DataclassInstance, prefix: str = "consumer") -> Connection:
-    """Returns `first` with the account that --PREFIX-bind-dn, --PREFIX-mechanism or --PREFIX-password-file gives."""
+    """Returns `first` with the account of --PREFIX-bind-dn, --PREFIX-mechanism and --PREFIX-password-file, if given."""
     names = [f"{prefix}_{name}" for name in ("bind_dn", "mechanism", "password_file")]
     account = keep_strongest(account, names[:2], names[2:])
     bind_dn, mechanism, password_file = (getattr(account, name, None) for name in names)

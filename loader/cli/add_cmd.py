@@ -29,7 +29,7 @@ def command(
     durable. An entry may precede its parent. Entries that the server refuses are written to the file of rejects, with
     the reason; if there are more than --max-rejects, the load stops. Exit status 1: done, with rejects.
 
-    With --from, the tree of a template is generated and added in one go.
+    With --from, generates the tree of a template while it is added.
 
     After an interruption on either side, give the same command again: it resumes, and adds no entry twice.
 

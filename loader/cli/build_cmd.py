@@ -20,15 +20,15 @@ def command(
     """Load LDIF (plain, .zst, .gz, an export directory, - for stdin) into the database directory of a configuration.
 
     slapd must not be running on that database. The new database is built beside the old one, checked, and renamed into
-    place, so the directory holds the old one or the new one, never half of it. Its owner and mode follow the directory
-    and the configuration.
+    place, so the directory always has a complete database, old or new. Its owner and mode follow the directory and the
+    configuration.
 
-    With --from, the tree of a template is generated and loaded in one go, under the database's suffix, without LDIF on
-    disk. The same command makes the same file.
+    With --from, generates the tree of a template under the database's suffix while it is loaded, without LDIF on disk.
+    The same command makes the same file.
 
-    Databases that are glued to the database of -b (subordinate) are built as well, each from the entries that belong to
-    it; all are checked before the first is put into place. With --target or -g, only the database of -b is built, and
-    entries of the others are rejected.
+    Databases that are glued to the database of -b (subordinate) are built as well, each from its own entries; all are
+    checked before the first is put into place. With --target or -g, only the database of -b is built, and entries of
+    the others are rejected.
 
     Entries that slapd would not accept are written to the file of rejects, with the reason; if there are more than
     --max-rejects, the build fails and the target stays as it was. Exit status 1: done, with rejects.

@@ -18,11 +18,10 @@ _PIPE = Path("-")
 def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> None:
     """Copy the database in directory SOURCE into directory TARGET, while slapd is running or not.
 
-    The copy is a consistent snapshot and takes only the space that is in use, however large the file
-    looks. TARGET must not be in use. If the command is interrupted, TARGET is unchanged;
-    give the same command again.
+    The copy is a consistent snapshot, and takes only the space in use, even if the apparent size of the file
+    is larger. TARGET must not be in use. An interrupted command leaves TARGET unchanged; give it again.
 
-    TARGET - sends the copy to stdout, SOURCE - receives it from stdin: through ssh, for instance. Each block
+    TARGET - sends the copy to stdout, SOURCE - receives it from stdin, for example through ssh. Each block
     has a checksum, and after a broken stream only the rest needs to be sent.
 
     \b
@@ -30,22 +29,21 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
       ditseed clone /var/lib/ldap /srv/spare/ldap
     The space that this would take:
       ditseed clone /var/lib/ldap /srv/spare/ldap --dry-run
-    Replacing an older one, without the free pages:
+    Replace an older copy, and leave out the free pages:
       ditseed clone /var/lib/ldap /srv/spare/ldap --compact --replace --verify pages
-    To another host, and resuming after a broken stream (the receiver prints the token):
+    To another host, and resume after a broken stream (the receiver prints the token):
       ditseed clone /var/lib/ldap - | ssh ldap2 ditseed clone - /var/lib/ldap
       ditseed clone /var/lib/ldap - --skip TOKEN | ssh ldap2 ditseed clone - /var/lib/ldap
     The same without the free pages:
       ditseed clone /var/lib/ldap - --compact --tmp /srv/tmp | ssh ldap2 ditseed clone - /var/lib/ldap
     """
     sends, receives = options.target == _PIPE, options.source == _PIPE
+    is_piped = sends or receives
     if sends:
         standard.reserve_output()
     reasons = {
         "SOURCE or TARGET must be a directory": sends and receives,
-        "--reflink always is for a clone from directory to directory": (
-            (sends or receives) and options.reflink == "always"
-        ),
+        "--reflink always is for a clone from directory to directory": is_piped and options.reflink == "always",
         "--compact must be given on the sending side": options.compact and receives,
         "--dry-run works on the receiving side, or for a clone into a directory": sends and dry_run,
         "--tmp is for --compact with TARGET -": options.scratch is not None and not (options.compact and sends),

@@ -1,4 +1,4 @@
-"""`ditseed completion`: prints click's completion script of a shell. bin/make-docs writes the same for the packages."""
+"""`ditseed completion`: prints click's completion script for a shell. bin/make-docs writes these scripts to docs/."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loader.declared import command as declare
 def command(shell: Annotated[Literal["bash", "zsh", "fish"], Argument()]) -> None:
     """Print the script with which a shell completes the verbs, options and values of ditseed.
 
-    The Debian package installs it for all three. Elsewhere, type this once; the next shell completes:
+    The Debian package installs the scripts for all three shells. Elsewhere, type one of these once:
 
     \b
     Examples:

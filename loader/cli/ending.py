@@ -1,7 +1,7 @@
 """Runs a verb. Every error and signal becomes a message, a hint and an exit status; no traceback is printed.
 
-Signals unwind the stack, so that child processes end and settings are restored first. A killed run can leave server
-settings changed. The next ditseed command restores them at servers of this host, and prints a warning for the others.
+A signal unwinds the stack, which ends child processes and restores settings. A killed run can leave settings of servers
+changed. The next ditseed command restores them at servers of this host, and warns of those at other servers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ _at_end: list[Callable[[Ending], None]] = []
 _PYTHON_LDAP = ("ldap", "_ldap")
 _NO_VERB = re.compile(r"No such command '([^']*)'")  # click.Group.resolve_command
 _HELP = {"-h", "--help", "--version"}
-_SHOWING = {"completion", "explain", "follow", "learn", "list", "plan", "show", "status", "templates"}  # only print
+# Verbs whose only result is their output.
+_SHOWING = {"completion", "explain", "follow", "learn", "list", "plan", "show", "status", "templates"}
 _STDOUT = "standard output"
 _DISK_ERRORS = (errno.EIO, errno.EROFS, errno.ESTALE, errno.ENODEV, errno.ENXIO)
 _READER_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -77,27 +78,27 @@ def run(command: click.Command, name: str) -> int:
     child.handle_signals()
     try:
         status = _run(command, name)
-    except KeyboardInterrupt as stop:  # a signal during the error report
+    except KeyboardInterrupt as stop:  # a signal arrived during the error report
         status = 128 + getattr(signal, str(stop), signal.SIGINT)
     finally:
-        # An uncaught KeyboardInterrupt would end the interpreter by SIGINT.
+        # From now on, a KeyboardInterrupt would not be caught, and end the interpreter by SIGINT.
         child.handle_signals(lambda number, _: os._exit(128 + number))
     _log.info("ended with exit status %d", status, extra=log.SHOWN)
     return status
 
 
 def leave(status: int) -> NoReturn:
-    """Ends the process at once. A normal exit of the interpreter is slower. It would also free objects that a thread
-    may still use, if that thread waits in libldap for an answer."""
+    """Ends the process at once. A normal exit of the interpreter is slower, and would free objects that a thread may
+    still use while it waits in libldap for an answer."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # _require_written has reported the failure
+        with contextlib.suppress(OSError):  # `_require_written` has already reported the failure
             stream.flush()
     os._exit(status)
 
 
 def at_end(function: Callable[[Ending], None]) -> None:
-    """Registers a function to call after the run and its error report. If the function fails, the run fails too."""
+    """Registers a function that is called after the run and its error report. Its failure is a failure of the run."""
     _at_end.append(function)
 
 
@@ -119,14 +120,14 @@ def _run(command: click.Command, name: str) -> int:
 
 
 def _call(command: click.Command, name: str) -> int:
-    """Runs the verb; returns its exit status. Replaces click's `command.main`, which hides signals and broken pipes."""
+    """Runs the verb; returns its exit status. click's own `command.main` would hide signals and broken pipes."""
     files.sweep_temporary()
     variable = f"_{name.upper()}_COMPLETE"
     if variable in os.environ:
         return shell_completion.shell_complete(command, {}, name, variable, os.environ[variable])
     uses_leases = not _asks_for_help()
     if uses_leases and _has_leases() and _SHOW_LEASES.isdisjoint(sys.argv[1:]):
-        with contextlib.suppress(LoaderError, ImportError):  # verbs that need python-ldap report that it is missing
+        with contextlib.suppress(LoaderError, ImportError):  # verbs that need python-ldap report a missing python-ldap
             restore_local_leases()
     try:
         with command.make_context(name, sys.argv[1:]) as context:
@@ -140,8 +141,8 @@ def _call(command: click.Command, name: str) -> int:
 
 
 def _require_written(command: click.Command, status: int) -> None:
-    """Logs a warning if the report could not be written to stdout. Raises NoSpace or SystemFailed if the output was the
-    purpose of the run."""
+    """Handles a failure to write to stdout. Raises NoSpace or SystemFailed if the output was the purpose of the run;
+    otherwise, logs a warning."""
     failure = standard.failure()
     if failure is None:
         return
@@ -157,7 +158,7 @@ def _require_written(command: click.Command, status: int) -> None:
 
 
 def _options() -> list[str]:
-    """Returns the words of the command line before "--". The words after "--" are arguments, not options."""
+    """Returns the words of the command line before "--"; the words after "--" are arguments."""
     return list(takewhile(lambda word: word != "--", sys.argv[1:]))
 
 
@@ -165,10 +166,10 @@ def _asks_for_help() -> bool:
     return not _HELP.isdisjoint(_options()) or _options()[:1] == ["help"]
 
 
-# --- leases: records of settings that a run changed; a killed run leaves them behind ----------------
+# --- leases: records of the settings that a run changed at a server ----------------------------------
 
 _SESSION_LOG = "sessionlog"  # a lease of this kind lasts until `replica release`
-_SHOW_LEASES = {"tune", "doctor", "release"}  # these verbs restore settings only on request, so it is not done before
+_SHOW_LEASES = {"tune", "doctor", "release"}  # verbs that restore settings only on request
 
 
 def _has_leases() -> bool:
@@ -180,8 +181,8 @@ def _has_leases() -> bool:
 
 
 def restore_local_leases() -> list[str]:
-    """Restores the sync settings (nosync, envflags, checkpoint) that killed runs or expired leases left changed at
-    servers of this host. Returns a message for each lease. Raises ImportError if python-ldap cannot be loaded."""
+    """Restores the sync settings (nosync, envflags, checkpoint) of killed runs and expired leases at servers of this
+    host. Returns a message for each lease. Raises ImportError if python-ldap cannot be loaded."""
     from loader.operations.add import lending
     from loader.operations.tune import syncing
     from loader.run import lease
@@ -196,7 +197,7 @@ def restore_local_leases() -> list[str]:
 
 
 def _warn_of_leases() -> None:
-    """Warns of settings that killed runs left changed. Errors are ignored, so that the exit status stays the verb's."""
+    """Warns of settings that killed runs left changed. Ignores errors, so that the exit status is that of the verb."""
     from loader.run import lease
 
     with contextlib.suppress(LoaderError):
@@ -213,12 +214,12 @@ def _warn_of_leases() -> None:
 
 
 def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
-    """Reports an error; returns the run's ending. If `as_json` is None, --json on the command line decides."""
+    """Reports an error; returns the run's ending. `as_json`: None if --json on the command line decides."""
     leaves_a_run = any(map(is_resumable, chain(error)))
     stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt | click.Abort)), None)
     reported: LoaderError
     if stop is not None:
-        name = str(stop) or "SIGINT"  # the KeyboardInterrupt of Python itself has no text
+        name = str(stop) or "SIGINT"  # a KeyboardInterrupt of Python itself has no text
         reported = Cancelled(signal="Ctrl-C" if name == "SIGINT" else name)
         status = 128 + getattr(signal, name, signal.SIGINT)
     elif isinstance(error, BrokenPipeError) and _reader_has_ended():
@@ -240,13 +241,13 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
         raise error
     if leaves_a_run:
         mark_resumable(reported)
-    # click may have rejected the command line, so search its words for --json.
+    # Searches the words for --json, because click may have rejected the command line.
     show_failure(reported, status, as_json="--json" in _options() if as_json is None else as_json)
     return Ending(status, reported)
 
 
 def _refusal(error: click.ClickException) -> str:
-    """Returns click's message in ditseed's style. A word after -w may be a password, and is not repeated."""
+    """Returns click's message in ditseed's style, without a word after -w, which may be a password."""
     words = error.format_message().removesuffix(".")
     if isinstance(error, click.UsageError) and (unknown := _NO_VERB.match(words)):
         import difflib  # imported here because only errors need it
@@ -266,7 +267,7 @@ def _refusal(error: click.ClickException) -> str:
 
 
 def _reader_has_ended() -> bool:
-    """Returns whether the reader of stdout or stderr has ended. A broken pipe can also be that of a child process."""
+    """Returns whether the reader of stdout or stderr has ended; otherwise, a child process broke the pipe."""
     poll = select.poll()
     poll.register(1, select.POLLOUT)
     poll.register(2, select.POLLOUT)
@@ -274,14 +275,14 @@ def _reader_has_ended() -> bool:
 
 
 def _explained(error: Exception) -> LoaderError | None:
-    """Returns the error as a LoaderError, whose message is for operators; None if the error is unexpected."""
+    """Returns the error as a LoaderError; None if the error is a bug."""
     if isinstance(error, LoaderError):
         return error
     if isinstance(error, ImportError):
         return (LibldapMissing if error.name in _PYTHON_LDAP else NotInstalled)(reason=error)
     if not isinstance(error, OSError):
         return None
-    if isinstance(error, shutil.Error):  # has a list of (source, target, reason)
+    if isinstance(error, shutil.Error):  # its first argument is a list of (source, target, reason)
         path, _, reason = error.args[0][0]
         return SystemFailed(path=path, reason=reason)
     if isinstance(error.filename, str | bytes):
@@ -293,23 +294,19 @@ def _explained(error: Exception) -> LoaderError | None:
             return explained
         except OSError:
             return SystemFailed(path=path, reason=error.strerror)
-    # The error has no path: after os.listdir(DESCRIPTOR), for example, `filename` is a number.
+    # The error has no path. For example, `filename` is a number after os.listdir(DESCRIPTOR).
     if error.errno in FULL_ERRNOS:
         return NoSpace(path="a file", lack=FULL)
     return SystemFailed(path="a file", reason=error.strerror) if error.errno in _DISK_ERRORS else None
 
 
 def _internal(error: Exception) -> Internal:
-    """Writes the traceback to a file for a bug report. Uses the temporary directory if the state directory fails."""
-    # Imported here because the import takes a third of a verb's start time.
+    """Writes the traceback to a file for a bug report: in the state directory, or else in the temporary directory."""
+    # Imported here, because the import takes a third of a verb's start time.
     from importlib.metadata import version
 
-    lines = [
-        f"ditseed {version('ditseed')}, Python {sys.version.split()[0]}\n",
-        f"{' '.join(sys.argv)}\n\n",
-        *traceback.format_exception(error),
-    ]
-    text = printable(redact("".join(lines)))
+    versions = f"ditseed {version('ditseed')}, Python {sys.version.split()[0]}\n"
+    text = printable(redact(f"{versions}{' '.join(sys.argv)}\n\n{''.join(traceback.format_exception(error))}"))
     directory = defaults.state_dir() / "faults"
     prefix = f"ditseed-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-"
     try:
@@ -323,7 +320,7 @@ def _internal(error: Exception) -> Internal:
     return Internal(what=f"{type(error).__name__}: {first}", path=path)
 
 
-# --- commands of the operator: for monitoring, or to pin a backup -----------------------------------------------------
+# --- hooks: commands of the operator that run at the end -------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,14 +328,15 @@ class Hooks:
     on_success: Annotated[
         str | None,
         "--on-success COMMAND",
-        "Run COMMAND with /bin/sh at the end if all is well. Its environment has DITSEED_VERB, DITSEED_REPO, "
+        "Run COMMAND with /bin/sh after a run with exit status 0. Its environment has DITSEED_VERB, DITSEED_REPO, "
         "DITSEED_BACKUP (IDs), DITSEED_STATUS and DITSEED_ERROR.",
     ] = None
-    on_failure: Annotated[str | None, "--on-failure COMMAND", "The same, if the exit status is not 0."] = None
+    on_failure: Annotated[str | None, "--on-failure COMMAND", "The same after a run with another exit status."] = None
 
 
 class Outcomes:
-    """What the hooks of a verb report of each repository. Those without a result of their own ended as the verb did."""
+    """Runs the hooks of a verb, once for each repository. `add` sets the result of a repository; without it, the result
+    is that of the verb."""
 
     def __init__(self, verb: str, hooks: Hooks, repos: Sequence[object]) -> None:
         self._verb, self._hooks = verb, hooks
@@ -356,9 +354,8 @@ class Outcomes:
                 continue
             facts = {"VERB": self._verb, "REPO": repo, "BACKUP": ids, "STATUS": str(end.status)}
             facts["ERROR"] = log.redact(f"{end.error.code}: {end.error}") if end.error else ""
-            done = child.run_detached(
-                ["/bin/sh", "-c", command], {f"DITSEED_{name}": value for name, value in facts.items()}
-            )
-            tell(*done.stderr_lines)
-            if done.status:
-                _log.warning("%s ended with exit status %d", command, done.status)
+            variables = {f"DITSEED_{name}": value for name, value in facts.items()}
+            output = child.run_detached(["/bin/sh", "-c", command], variables)
+            tell(*output.stderr_lines)
+            if output.status:
+                _log.warning("%s ended with exit status %d", command, output.status)

@@ -17,7 +17,7 @@ from loader.declared import command as declare
 def command(code: Annotated[str, Argument("CODE")]) -> None:
     """Explain an error: CODE is the word in brackets at the end of its message, or an exit status.
 
-    Words in angle brackets stand for what an error fills in when it occurs, such as a path.
+    Words in angle brackets stand for the facts of an actual error, such as a path.
 
     \b
     Examples:
@@ -30,7 +30,7 @@ def command(code: Annotated[str, Argument("CODE")]) -> None:
 
 
 def facts_of(kind: type[errors.LoaderError]) -> dict[str, object]:
-    """`about`: the heading in loader/errors.py under which the error stands."""
+    """Returns the explanation of an error. `about`: the heading above its class in loader/errors.py."""
     before = inspect.getsource(errors).partition(f"class {kind.__name__}(")[0]
     about = re.findall("^# --- (.*) ---$", before, re.MULTILINE)[-1]
     message, hint = (re.sub(r"\{(\w+)\}", r"<\1>", text) for text in (kind.message, kind.general_hint()))
@@ -38,7 +38,7 @@ def facts_of(kind: type[errors.LoaderError]) -> dict[str, object]:
 
 
 def _facts_of_status(word: str) -> dict[str, object]:
-    """Raises UsageProblem if `word` is neither a code nor an exit status."""
+    """Returns the explanation of an exit status. Raises UsageProblem if `word` is not an exit status."""
     is_signal = word.isdecimal() and 128 < int(word) <= 192
     if word.isdecimal() and (meaning := errors.STATUSES.get("128 + n" if is_signal else word)):
         return {"status": word, "message": meaning, **({} if is_signal else {"note": errors.PLUGINS})}

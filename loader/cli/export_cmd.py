@@ -51,12 +51,12 @@ def command(
     """Export a running server, by several parallel searches, or the database in DIR: all user and operational
     attributes, as LDIF that loads in the order of the manifest (parents first).
 
-    From a server: the suffix entry carries the contextCSN that the server had when the export began, so that
-    syncrepl can continue from there. After an interruption the same command resumes with what is missing.
+    From a server: the suffix entry gets the contextCSN that the server had when the export began, so that
+    syncrepl can continue from there. After an interruption, the same command resumes with the missing parts.
 
-    DIR is a directory with a data.mdb (or mdb:DIR): that of a slapd, running or not, or a copy. No configuration
-    and no server are needed: --jobs workers read the pages of one snapshot. The suffix entry carries the contextCSN
-    that is stored.
+    DIR is a directory with a data.mdb (or mdb:DIR), of a slapd, running or not, or a copy. No configuration
+    and no server are needed: --jobs workers read the pages of one snapshot. The suffix entry has the stored
+    contextCSN.
 
     From a database, -o - writes LDIF to stdout, for slapadd or another `ditseed build`; the report goes to stderr.
 

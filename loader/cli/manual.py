@@ -22,7 +22,7 @@ from loader.cli import ditseed
 from loader.cli.completion_cmd import script
 
 DOCS = Path(__file__).parents[2] / "docs"
-# Shell -> name of the file in which it looks for the completion of `ditseed`.
+# Shell -> name of its completion script for `ditseed`.
 SHELLS = {"bash": "ditseed.bash", "zsh": "_ditseed", "fish": "ditseed.fish"}
 GENERATED = ("errors.md", "man/*", "completion/*")
 _ERRORS_HEAD = """\
@@ -99,7 +99,7 @@ def _man_page(context: click.Context) -> str:
     lines: list[str] = []
     for paragraph in text.split("\n\n"):
         first, *rest = paragraph.split("\n")
-        # click does not rewrap a paragraph that begins with \b, so troff must not fill it either.
+        # Neither click nor troff may rewrap a paragraph that begins with \b.
         filled = [".nf", *map(_escaped, rest), ".fi"] if first.strip() == "\b" else map(_escaped, [first, *rest])
         lines += [".PP", *filled]
     page.description = "\n".join(lines[1:])
@@ -112,13 +112,13 @@ def _man_page(context: click.Context) -> str:
 
 
 def _escaped(line: str) -> str:
-    """Escapes a line for troff. It must not start a control line, and its hyphens must be copied as ASCII hyphens."""
+    """Returns a line for troff that does not start a control line, and whose hyphens are copied as ASCII hyphens."""
     guard = "\\&" if line.startswith((".", "'")) else ""
     return guard + line.replace("\\", "\\e").replace("-", "\\-")
 
 
 def stale() -> dict[str, str | None]:
-    """Returns the stale documents by name, each with its new text. The text is None if the file must be removed."""
+    """Returns name -> new text of the stale documents; None instead of the text if the file must be removed."""
     expected = documents()
     present = {str(path.relative_to(DOCS)): path.read_text() for pattern in GENERATED for path in DOCS.glob(pattern)}
     names = sorted(expected.keys() | present.keys())

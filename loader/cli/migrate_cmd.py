@@ -13,19 +13,19 @@ from loader.operations.options import MigrateOptions
 def command(options: MigrateOptions, run: Run) -> int:
     """Rebuild the database in directory SOURCE in directory TARGET, for another release of OpenLDAP.
 
-    The databases of OpenLDAP 2.4 to 2.6 and of 2.7 have different formats, and neither slapd opens the other's. SOURCE
-    may be of either, and slapd may be running on it. TARGET gets the format of the slapd that is installed here (or
-    that DITSEED_TOOLS names), and the indexes of its configuration (--config). All entries with their operational
-    attributes and the contextCSN are kept, and compared at the end. SOURCE is not changed.
+    The databases of OpenLDAP 2.4 to 2.6 and of 2.7 have different formats, and neither slapd opens those of the other.
+    SOURCE may have either format, and slapd may be running on it. TARGET gets the format of the slapd that is installed
+    here (or that DITSEED_TOOLS names), and the indexes of its configuration (--config). All entries with their
+    operational attributes and the contextCSN are kept, and compared at the end. SOURCE is not changed.
 
-    Stop the old slapd before the migration that counts: changes that are made after the reading began are not in the
-    new database. To fill a consumer from a running provider, use `ditseed replica seed`.
+    Stop the old slapd before the final migration: the new database lacks changes that are made after the reading began.
+    To fill a consumer from a running provider, use `ditseed replica seed`.
 
     \b
     Examples:
       ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d --dry-run
       ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d
-    The slapd of 2.7 is not on the PATH:
+    If the slapd of 2.7 is not in PATH:
       DITSEED_TOOLS='env PATH=/opt/openldap/sbin:/opt/openldap/libexec:/usr/bin:/bin' \\
           ditseed migrate /var/lib/ldap /srv/ldap-2.7 --config /opt/openldap/etc/slapd.d
     """

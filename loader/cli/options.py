@@ -70,8 +70,8 @@ class Run(Shown):
     restart: Restart = False
 
     def timeouts_of(self, steps: Sequence[str]) -> dict[str, float]:
-        """Returns the timeout of each step: ("read=600", "90") becomes {"read": 600.0, "*": 90.0}. Raises UsageProblem
-        if a name is not in `steps`, the steps of the verb, or if a time is not positive."""
+        """Returns step -> timeout in seconds: {"read": 600.0, "*": 90.0} for ("read=600", "90"). Raises UsageProblem
+        for a step that is not in `steps`, the steps of the verb, and for a time that is not positive."""
         seconds_of: dict[str, float] = {}
         for text in self.timeouts:
             step, equals, value = text.rpartition("=")
@@ -98,9 +98,9 @@ class RecordedRun(Run):
     ] = None
 
     def begin(self) -> None:
-        """Starts recording. Even if the path of --report is rejected here, the metrics are written at the end.
+        """Starts the recording. The metrics are written at the end even if the path of --report is rejected here.
 
-        Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing."""
+        Raises NoSuchPath, NotPermitted, ReadOnly or UsageProblem for a path, PackageMissing for --report."""
         if self.dry_run:
             refuse_given(("report_path", "metrics_path"), "a run, not for --dry-run")
         elif self.report_path or self.metrics_path:
@@ -120,7 +120,7 @@ class RecordedRun(Run):
 
 
 class _Recording(Struct):
-    """Collects the content of the files of --metrics and --report during a run. `metrics` and `report`: their paths."""
+    """Collects the contents of the files `metrics` and `report` during a run."""
 
     verb: str
     metrics: Path | None = None
@@ -129,7 +129,7 @@ class _Recording(Struct):
     facts: Mapping[str, object] = {}
 
     def write(self, end: ending.Ending) -> None:
-        """Writes the files. The metrics come first, because the HTML page is more likely to fail."""
+        """Writes the files, first the metrics, because the HTML page is more likely to fail."""
         from loader.operations import monitoring, reports  # imported here, because few runs are recorded
 
         seconds = self.recorder.seconds
@@ -143,7 +143,8 @@ class _Recording(Struct):
 
 
 def _require_file(path: Path, option: str) -> Path:
-    """Returns the absolute path. Raises an error if no file can be created or replaced there."""
+    """Returns the absolute path. Raises NoSuchPath, NotPermitted, ReadOnly or UsageProblem if no file can be created or
+    replaced there."""
     path = path.absolute()
     if not path.parent.is_dir():
         raise NoSuchPath(path=path.parent)
@@ -154,7 +155,7 @@ def _require_file(path: Path, option: str) -> Path:
 
 
 def note(facts: Mapping[str, object]) -> None:
-    """Keeps the facts that --json prints, for the files of --report and --metrics."""
+    """Records the facts of the report for the files of --report and --metrics."""
     recording = click.get_current_context().meta.get(_RECORDING)
     if recording is not None:
         recording.facts = facts or recording.facts
@@ -170,7 +171,7 @@ def progress_of(mode: str) -> Progress:
 
 
 def refuse_given(names: Iterable[str], only: str) -> None:
-    """Raises UsageProblem if any of these parameters is on the command line. `only`: where they are allowed."""
+    """Raises UsageProblem if one of these parameters is on the command line. `only`: what the parameters are for."""
     spellings = {option.name: option.opts[0] for option in click.get_current_context().command.params}
     for name in names:
         if is_given(name):
@@ -183,8 +184,8 @@ def is_given(name: str) -> bool:
 
 
 def keep_strongest(options: Options, deciding: Sequence[str], following: Sequence[str] = ()) -> Options:
-    """Finds the strongest source of any `deciding` option: the command line, else variables, else the profile. Resets
-    all `deciding` and `following` options that come from weaker sources to their defaults."""
+    """Returns `options` with defaults for the `deciding` and `following` options of weaker sources than the strongest
+    source of a `deciding` option. The command line is stronger than variables, and variables than the profile."""
     context = click.get_current_context()
     defaults = {option.name: option.default for option in fields(options)}
     names = [name for name in (*deciding, *following) if getattr(options, name, None)]
@@ -193,7 +194,8 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})
 
 
-# Options that decide what a command does, and to what. They are accepted only on the command line, where they are seen.
+# Options that decide about the action and target of a command. They are accepted only on the command line, where the
+# operator sees them.
 TYPED = {
     name
     for words in (
@@ -204,7 +206,7 @@ TYPED = {
     for name in words.split()
 }
 
-COMMON = "default"  # the table of config.toml that is used with every profile
+COMMON = "default"  # the table of config.toml that applies with every profile
 _CHOSEN = "ditseed.profile"  # key of the chosen profile's name in a click context's meta
 _SECRETS = ("passw", "passphrase", "bindpw", "rootpw", "credential", "secret")
 _ACCOUNT = (
@@ -222,25 +224,16 @@ def name_of(option: click.Parameter) -> str | None:
 
 @cache
 def names_of_all_verbs() -> Mapping[str, str]:
-    """Returns option name -> letter or "", for the options of all verbs that ditseed itself has. Imports these verbs,
-    which takes 40 ms. So it is called only if the running verb does not have an option that somebody set."""
-    from loader import cli  # imported here because loader.cli imports this module
+    """Returns option name -> letter or "", for the options of all verbs of ditseed itself. The import of these verbs
+    takes 40 ms. So this is called only if a variable or profile sets an option that the running verb does not have."""
+    from loader import cli  # imported here, because loader.cli imports this module
 
-    options = [option for location in cli.OWN_VERBS.values() for option in _parameters(load(location))]
+    commands = (command for location in cli.OWN_VERBS.values() for command in _leaves(load(location)))
     letters: dict[str, str] = {}
-    for option in options:
+    for option in (option for command in commands for option in command.params):
         if name := name_of(option):
             letters[name] = letters.get(name) or "".join(word[1:] for word in option.opts if len(word) == 2)
     return letters
-
-
-def _parameters(command: click.Command) -> Iterator[click.Parameter]:
-    """Yields the parameters of a command, or of all commands of a group."""
-    if isinstance(command, click.Group):
-        for below in command.commands.values():
-            yield from _parameters(below)
-    else:
-        yield from command.params
 
 
 def variable(name: str) -> str:
@@ -248,7 +241,7 @@ def variable(name: str) -> str:
 
 
 def origin(context: click.Context, parameter: click.Parameter) -> str:
-    """Returns the source of an option's value for a message; empty for an option given on the command line."""
+    """Returns the source of an option's value for a message; "" for the command line."""
     source = context.get_parameter_source(parameter.name or "")
     if source is ParameterSource.ENVIRONMENT:
         return f" (from the variable {parameter.envvar})"
@@ -284,7 +277,7 @@ def _check_variables(command: click.Command) -> None:
 def settings(context: click.Context, name: str | None) -> dict[str, object]:
     """Returns parameter -> value, for the options of the verb that [default] or the profile `name` sets. Raises
     UsageProblem, FileUnsafe."""
-    from loader import cli  # imported here because loader.cli imports this module
+    from loader import cli  # imported here, because loader.cli imports this module
 
     path = defaults.config_file()
     document = _read(path)
@@ -301,7 +294,7 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
     for table in dict.fromkeys((COMMON, name or COMMON)):
         entries = _entries(document.get(table, {}), f"{path}, [{table}]", verbs, context)
         specific = {key: _click_value(by_name[key], value, where) for where, key, value in entries if key in by_name}
-        # An account in the more specific table replaces the whole account of the other table.
+        # An account in the profile replaces the whole account in [default].
         replaced = {
             f"{prefix}{key}"
             for prefix in ("", "consumer-")
@@ -315,15 +308,15 @@ def settings(context: click.Context, name: str | None) -> dict[str, object]:
 
 
 def _read(path: Path) -> Mapping[str, dict[str, object]]:
-    """Returns the tables of config.toml. Returns none if the file does not exist, or if its directory is not accessible
-    (as with `sudo -u` and root's HOME). Raises FileUnsafe, UsageProblem."""
+    """Returns the tables of config.toml; none if the file does not exist, or if this account may not enter its
+    directory (`sudo -u` with root's HOME). Raises FileUnsafe, UsageProblem."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     with files.explained(path), files.reading(path) as file:
         if os.geteuid() == 0:
-            # Other accounts may read the file, since it has no secrets. They may not write to it: root obeys it.
+            # Other accounts may read the file, which has no secrets, but not write to it, because root obeys it.
             with held.opened(path.parent) as directory:
                 held.require_private(directory.status, path.parent)
             status = os.fstat(file.fileno())
@@ -345,12 +338,12 @@ def _read(path: Path) -> Mapping[str, dict[str, object]]:
 def _entries(
     table: Mapping[str, object], where: str, verbs: list[str], context: click.Context, depth: int = 0
 ) -> Iterator[tuple[str, str, object]]:
-    """Yields position, key and value of each option: first those for all verbs, then those for the running verb.
+    """Yields position, key and value of each option: first the options for all verbs, then those for the running verb.
     Raises UsageProblem for an unknown option or verb."""
     from loader import cli
 
     own = {name for name in map(name_of, context.command.params) if name}
-    is_for_this_verb = depth > 0 and not verbs  # otherwise the table is for several verbs
+    is_for_this_verb = depth > 0 and not verbs  # otherwise, the table is for several verbs
     group = context.parent.command if context.parent is not None else None
     below = group.list_commands(context) if isinstance(group, click.Group) and depth else []
     for key, value in table.items():
@@ -399,34 +392,35 @@ def _suggestion(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def load(location: str) -> click.Command:
-    """Imports the command at `MODULE:NAME`, and adds the options that every verb has."""
+    """Imports the command at `MODULE:NAME`, and adds the options that every verb has, and the names of variables."""
     module, _, name = location.partition(":")
     command: click.Command = getattr(import_module(module), name)
-    return add_common_options(command)
-
-
-def add_common_options(command: click.Command) -> click.Command:
-    """Adds the options that every verb has, and the names of variables, to a command or to all commands of a group."""
-    if isinstance(command, click.Group):
-        for below in command.commands.values():
-            add_common_options(below)
-        return command
-    names = {word for option in command.params for word in option.opts}
-    command.params += [option for option in options() if not names.intersection(option.opts)]
-    for parameter in command.params:
-        name = name_of(parameter)
-        if name is not None and name not in TYPED and name != "profile":
-            parameter.envvar = variable(name)
-    command.epilog = (
-        "Options that are not given here are taken from variables (DITSEED_OPTION, such as DITSEED_JOBS for --jobs) "
-        f"and from {defaults.CONFIG_FILE}: docs/profiles.md."
-    )
+    for leaf in _leaves(command):
+        names = {word for option in leaf.params for word in option.opts}
+        leaf.params += [option for option in options() if not names.intersection(option.opts)]
+        for parameter in leaf.params:
+            name = name_of(parameter)
+            if name is not None and name not in TYPED and name != "profile":
+                parameter.envvar = variable(name)
+        leaf.epilog = (
+            "Options that are not given here are taken from variables (DITSEED_OPTION, such as DITSEED_JOBS for "
+            f"--jobs) and from {defaults.CONFIG_FILE}: docs/profiles.md."
+        )
     return command
 
 
+def _leaves(command: click.Command) -> Iterator[click.Command]:
+    """Yields the command, or all commands of a group."""
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            yield from _leaves(below)
+    else:
+        yield command
+
+
 def options(profile_variable: str | None = None) -> list[click.Option]:
-    """Returns the options that every verb has. --log-file is last, because a profile may set it. `profile_variable`:
-    the variable for --profile before the verb. After the verb, a variable would override --profile before the verb."""
+    """Returns the options that every verb has; --log-file is last, because a profile may set it. `profile_variable`:
+    variable of the --profile before the verb. After the verb, a variable would override a --profile before the verb."""
     option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
@@ -441,7 +435,7 @@ def options(profile_variable: str | None = None) -> list[click.Option]:
 
 
 def _set_verbosity(context: click.Context, option: click.Parameter, value: int) -> None:
-    """Adds the number of -v, or sets -1 for -q; either may come before or after the verb."""
+    """Adds the number of -v, or sets -1 for -q. Both may come before or after the verb."""
     if not value:
         return
     step = -1 if option.name == "quiet" else value
@@ -451,7 +445,7 @@ def _set_verbosity(context: click.Context, option: click.Parameter, value: int) 
 
 
 def _open_log(context: click.Context, option: click.Parameter, path: Path | None) -> None:
-    """Opens the log file. A log file given before the verb wins over one from a variable or profile."""
+    """Opens the log file. A --log-file before the verb wins over a log file from a variable or profile."""
     explicit = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
     if path is None or context.resilient_parsing or (log.has_file() and not explicit):
         return

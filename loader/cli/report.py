@@ -1,7 +1,7 @@
 """Prints errors and hints on stderr, and a verb's report on stdout, as a table or as JSON.
 
 Only this module and loader/progress.py print (tests/test_floors.py checks this). All text passes through
-loader/plain.py, because DNs, values and messages are untrusted. JSON has its own escapes, and is never shortened.
+loader/plain.py, because DNs, values and messages are untrusted. JSON has its own escapes, and is not shortened.
 """
 
 from __future__ import annotations
@@ -52,28 +52,27 @@ def tell(*lines: str) -> None:
         print(plain.printable(line), file=sys.stderr)
 
 
-REPORT = {"report": 1}  # version of the --json output; raised when a member is removed or changes its meaning
+REPORT = {"report": 1}  # version of the JSON; increases if a member is removed or changes its meaning
 
 
 def show_json(report: object) -> None:
-    """Prints a mapping, or a struct with its fields as members."""
+    """Prints a mapping or a struct as JSON."""
     print(json.dumps(_members(report), indent=2))
 
 
 def show_json_line(report: object) -> None:
-    """Prints one line and flushes it, for programs that follow the output."""
+    """Prints one line of JSON and flushes it, for programs that follow the output."""
     print(json.dumps(_members(report)), flush=True)
 
 
-def tell_json(report: object) -> None:
-    """Prints the report as one line on stderr, for verbs that write data to stdout."""
+def _tell_json(report: object) -> None:
     print(json.dumps(_members(report)), file=sys.stderr)
 
 
 def tell_report(report: msgspec.Struct, as_json: bool) -> None:
-    """Like `show_report`, but on stderr, for verbs that write data to stdout. -q leaves the facts out."""
+    """Like `show_report`, but on stderr, for verbs that write data to stdout. With -q, prints only JSON."""
     if as_json:
-        tell_json(report)
+        _tell_json(report)
     elif log.verbosity() >= 0:
         tell(*fact_lines(readable_facts(msgspec.structs.asdict(report))))
 
@@ -91,11 +90,11 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
         message, hint = log.redact(str(error)), log.redact(error.advice()) or None
         facts = {"error": {"code": error.code, "status": status, "message": message, "hint": hint}}
         missing = {"missing": error.missing} if error.missing else {}
-        (tell_json if standard.is_for_data() else show_json)({**facts, **missing})
+        (_tell_json if standard.is_for_data() else show_json)({**facts, **missing})
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
-    # Imported here because importing rich takes longer than printing --help or an error.
+    # Imported here, because the import takes longer than to print --help or an error.
     from rich.table import Table
     from rich.text import Text
 
@@ -124,8 +123,8 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
 
 @contextmanager
 def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Iterable[str]], None] | None]:
-    """Yields a function that redraws a table (headings, rows) with lines below it, and removes it at the end. Yields
-    None if stdout is no terminal that can move its cursor."""
+    """Yields a function that redraws a table (headings, rows) and the lines below. Yields None if stdout is no terminal
+    that can move its cursor. Removes the table at the end."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text
@@ -145,17 +144,14 @@ def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Itera
 
 _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
-
+# Facts that are bytes.
 _SIZES = {
     *("allocated", "bytes", "data_bytes", "estimate", "free", "grown", "have", "length", "map_size", "maxsize"),
     *("needed", "skipped", "source_allocated", "source_apparent", "stored_bytes"),
     *("target_allocated", "target_apparent"),
 }
 # Facts that are printed only with --json.
-_JSON_ONLY = {
-    *("identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes"),
-    "published",
-}
+_JSON_ONLY = {"identity", "databases", "forecast", "phases", "tables", "rejections", "rate", "attributes", "published"}
 # Fact -> its name in the printed report, if that differs.
 _NAMES = {
     "context_csns": "contextCSN",
@@ -165,14 +161,14 @@ _NAMES = {
     "read_twice": "  read twice",
     "without_parent": "  parent is gone",
 }
-_REJECTS_SHOWN = 10  # rejected entries that are printed; the file of rejects has all of them
+_REJECTS_SHOWN = 10  # maximum number of rejected entries that are printed; the file of rejects has all
 
 
 def show_report(
     report: object, as_json: bool, printed: Mapping[str, object] | Iterable[str] | Callable[[], None] | None = None
 ) -> None:
-    """Prints a report: as JSON, or else `printed` (facts, lines, or a function that prints). If `printed` is None, logs
-    the first rejected entries with their reasons, then prints the facts of the run."""
+    """Prints a report: as JSON, or else `printed`: facts, lines, or a function that prints. If `printed` is None, logs
+    the first rejected entries of the report with their reasons, then prints the facts of the report."""
     if as_json:
         show_json(report)
     elif isinstance(printed, Mapping):
@@ -190,13 +186,13 @@ def show_report(
 
 
 def show_check(check: Check, as_json: bool) -> int:
-    """Prints what a monitoring plugin found. Returns its exit status."""
+    """Prints the result of a monitoring plugin. Returns the plugin's exit status."""
     show_report({**msgspec.structs.asdict(check), "status": check.status.name}, as_json, check.text())
     return int(check.status)
 
 
 def readable_facts(facts: Mapping[str, object]) -> dict[str, object]:
-    """Returns the facts for a printed report, with readable names and values; --json has all facts unchanged."""
+    """Returns the facts of a printed report, with readable names and values; --json has all facts unchanged."""
     shown: dict[str, object] = {
         _NAMES.get(name, name.replace("_", " ")): _readable(name, value)
         for name, value in facts.items()
@@ -218,12 +214,8 @@ def _readable(name: str, value: object) -> object:
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.asdict(value)
     if isinstance(value, Mapping):
-        words = (
-            f"{name.replace('_', ' ')} {_readable(name, item)}"
-            for name, item in value.items()
-            if item not in (None, "")
-        )
-        return ", ".join(words) or "none"
+        items = ((name, item) for name, item in value.items() if item not in (None, ""))
+        return ", ".join(f"{name.replace('_', ' ')} {_readable(name, item)}" for name, item in items) or "none"
     if isinstance(value, list | tuple | set | frozenset):
         if any(isinstance(item, Mapping | msgspec.Struct) for item in value):
             return units.number(len(value))
@@ -248,9 +240,9 @@ def fact_lines(facts: Mapping[str, object]) -> list[str]:
 
 
 def findings(results: Sequence[Finding], unseen: Sequence[Unseen] = (), indent: str = "    ") -> Iterator[str]:
-    """Yields the lines of a check's findings, in the given order, each with its reason and the commands to fix it.
-    `indent`: of the commands; "" if a command may have several lines, which a shell reads only as they are."""
-    import textwrap  # imported here because few runs need it
+    """Yields the lines of a check's findings, in the given order, each with its reason and the commands that fix it.
+    `indent`: of the commands; "" if a command may have several lines, because a shell needs these unindented."""
+    import textwrap  # imported here, because few runs need it
 
     sound = [finding for finding in results if finding.severity.value == "ok"]
     for finding in results:

@@ -14,11 +14,11 @@ from loader.declared import command as declare
 
 @declare("shims")
 def command(directory: Annotated[Path, Argument("DIR")]) -> None:
-    """Make links slapadd, slapcat and slapindex in DIR, in place of slapd's own tools for scripts and operators.
+    """Make links slapadd, slapcat and slapindex in DIR, which scripts call instead of slapd's own tools.
 
-    With DIR first in PATH, scripts that call these tools use ditseed where it is proven to do the same, and the tools
-    of slapd for everything else: docs/drop-in.md. DIR must belong to root or to this account, and no other account may
-    write to it. To remove the links, remove DIR.
+    With DIR first in PATH, a call of these tools uses ditseed if ditseed is proven to give the same result, else the
+    tool of slapd: docs/drop-in.md. DIR must belong to root or to this account, and no other account may write to it. To
+    remove the links, remove DIR.
 
     \b
     Example:

@@ -32,7 +32,7 @@ class Tree:
         IntRange(min=1),
         "Number of entries of the kind whose count the template leaves open.",
     ] = None
-    seed: Annotated[int, "Random seed; a different seed makes different entries."] = 1
+    seed: Annotated[int, "Random seed; another seed makes other entries."] = 1
     defines: Annotated[
         tuple[str, ...], "--define NAME=VALUE", "Set a `define` of a makeldif template; may be repeated."
     ] = ()
@@ -60,7 +60,7 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeInput(Tree):
-    """Options of a tree that is loaded instead of LDIF."""
+    """Options of a generated tree that is loaded instead of LDIF."""
 
     template: Annotated[
         str | None, "--from TEMPLATE", "Use a template of `ditseed generate`, by name or path, instead of LDIF."
@@ -84,7 +84,7 @@ class TreeInput(Tree):
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOutput:
-    """Options that select a range of the tree, and where to write it."""
+    """Options that select a range of the tree, and its destination."""
 
     piece: Annotated[
         str | None,

@@ -15,14 +15,14 @@ def command(options: VerifyOptions, shown: Shown) -> int:
     """Check whether the database in directory DIR (or a data file) is sound; change nothing.
 
     \b
-    Levels, each with all of those before it:
+    Levels; each includes the levels before it:
       quick     the head of the file, its tables, their counts
       pages     every page: used once or free, keys in order
       tree      every entry and node: they decode, fit together, counts are right
       indexes   every index rebuilt from the entries and compared (needs --config)
 
-    slapd may be running: a snapshot is checked. Problems are collected, and the first of each kind are shown
-    with entry, attribute and page. Exit status: 0 sound, 1 problems; errors that prevent the check have their own.
+    slapd may be running: the check reads a snapshot. The report shows the first problems of each kind, with entry,
+    attribute and page. Exit status: 0 sound, 1 problems; errors that prevent the check have statuses of their own.
 
     \b
     Examples:

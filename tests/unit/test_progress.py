@@ -17,7 +17,7 @@ import pytest
 from fixtures.waiting import until
 from loader import progress
 from loader.ldif import Counters
-from loader.progress import Meter, Progress, Recorder, Sample, Sampler
+from loader.progress import Meter, Progress, Recorder, Sample, samples_of
 
 
 class Steady:
@@ -77,11 +77,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def samples(clock: list[float], paces: list[tuple[float, int]]) -> list[Sample]:
     """One look at the end of each (seconds, entries)."""
     meter = Meter("load", total=100_000, started=clock[0])
-    sampler, found = Sampler(meter), []
+    sampler, found = samples_of(meter), []
     for seconds, entries in paces:
         clock[0] += seconds
         meter.add(entries)
-        found.append(sampler.sample())
+        found.append(next(sampler))
     return found
 
 
@@ -95,20 +95,20 @@ def test_the_recent_rate_forgets_and_the_average_does_not(clock: list[float]) ->
 
 def test_a_rate_is_never_negative(clock: list[float]) -> None:
     meter = Meter("read", started=clock[0])
-    sampler = Sampler(meter)
+    sampler = samples_of(meter)
     with contextlib.suppress(OSError), meter.counting(Steady(500)):
         clock[0] += 20
-        assert sampler.sample().entries == 500
+        assert next(sampler).entries == 500
         raise OSError
     clock[0] += 1
-    assert sampler.sample().recent == 0
+    assert next(sampler).recent == 0
 
 
 def test_bytes_of_a_known_size(clock: list[float]) -> None:
     meter = Meter("fetch", size=400 << 20, started=clock[0])
     meter.add(size=100 << 20)
     clock[0] += 10
-    sample = Sampler(meter).sample()
+    sample = next(samples_of(meter))
     assert sample.left == pytest.approx(30)
     assert sample.lines() == ["fetch: 100.0 MiB of 400.0 MiB (25%), 10.0 MiB/s on average, 30.0 s left"]
 
@@ -117,7 +117,7 @@ def test_time_left_is_unknown_without_a_total_or_a_start(clock: list[float]) -> 
     (nothing_yet,) = samples(clock, [(1.0, 0)])
     assert nothing_yet.left is None
     clock[0] += 1
-    assert Sampler(Meter("copy", started=clock[0] - 1)).sample().left is None
+    assert next(samples_of(Meter("copy", started=clock[0] - 1))).left is None
     (over,) = samples(clock, [(1.0, 150_000)])
     assert (over.left, "(100%)" in over.lines()[0]) == (0, True)  # no more than all
 
@@ -136,9 +136,9 @@ class Stages:
 def test_a_stage_is_told(stage: tuple[str, int, int], note: str) -> None:
     meter = Meter("load")
     with meter.following(Stages(stage)):
-        assert Sampler(meter).sample().note == note
+        assert next(samples_of(meter)).note == note
         meter.note = "of the step's own"
-        assert Sampler(meter).sample().note == "of the step's own"
+        assert next(samples_of(meter)).note == "of the step's own"
     assert meter.stage == ("", 0, 0)
 
 
