@@ -1,7 +1,7 @@
 """Child processes, and the signals that end a run. A child gets its own process group and is killed when ditseed ends.
-A signal unwinds the stack of the main thread, but never in the middle of starting a child.
+A signal unwinds the stack of the main thread, but not while a child is started.
 
-Never pass passwords in `argv`; use an inherited descriptor."""
+Never pass passwords in `argv`, which every user of the host can read (ps); use stdin or a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -85,13 +85,7 @@ class Child:
     with the thread that started it, so this thread must wait for it. Default streams: /dev/null. Raises ToolMissing."""
 
     def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: int | IO[bytes] | None = None,
-        stdout: int | IO[bytes] | None = None,
-        pass_fds: Iterable[int] = (),
-        env: Mapping[str, str] | None = None,
+        self, argv: Sequence[str], *, stdin: int | IO[bytes] | None = None, stdout: int | IO[bytes] | None = None
     ) -> None:
         import subprocess  # imported here to keep --help fast
 
@@ -108,8 +102,6 @@ class Child:
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=subprocess.DEVNULL if stdout is None else stdout,
                 stderr=subprocess.PIPE,
-                pass_fds=tuple(pass_fds),
-                env={**os.environ, **(env or {})},
                 start_new_session=True,
             )
             cleanups.append(self._abandon)
@@ -124,10 +116,6 @@ class Child:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self._stderr.append(line.decode("utf-8", "replace").rstrip())
-
-    @property
-    def tool(self) -> str:
-        return _tool(self.argv)
 
     @property
     def stderr_lines(self) -> list[str]:
@@ -169,7 +157,7 @@ class Child:
         status = self.wait()
         if status != 0:
             reason = "; ".join(line for line in self.stderr_lines[-_SHOWN_LINES:] if line) or _NO_STDERR
-            raise ToolFailed(tool=self.tool, status=_status_name(status), reason=reason)
+            raise ToolFailed(tool=_tool(self.argv), status=_status_name(status), reason=reason)
 
     def kill(self) -> None:
         self._kill_group()

@@ -36,8 +36,7 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config into words. A quote inside a word does not end quoting, but slapd drops the last
-    quote inside."""
+    """Splits a value of cn=config into words. Quotes inside a word do not end quoting, but slapd drops the last."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
@@ -81,7 +80,7 @@ _SWITCH = {"on": True, "true": True, "yes": True, "off": False, "false": False, 
 
 
 class Values:
-    """The settings of some entries of cn=config. Names are case-insensitive; bytes that are not UTF-8 become surrogate
+    """The settings of some entries of cn=config, with case-insensitive names. Bytes that are not UTF-8 become surrogate
     escapes. Methods raise ConfigValue for values that slapd would refuse."""
 
     def __init__(self, where: str, *entries: Attributes) -> None:
@@ -285,7 +284,7 @@ class Config:
                 return database
         raise NoSuchSuffix(config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases))
 
-    def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None = None) -> Database:
+    def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None) -> Database:
         """Returns the mdb database for a data file with `suffixes`: the database of the suffix `chosen`, else that of
         any of `suffixes`, else the only one. Raises NoSuchSuffix if it cannot hold all; ManySuffixes, NotMdb."""
         if chosen is None:

@@ -85,8 +85,7 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
 
 
 def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
-    """Returns the types of fields or parameters by name. Omits types that are imported only for type checkers: their
-    import is slow, and no option has such a type."""
+    """Returns the types of fields or parameters by name, without those that are imported only for type checkers."""
     hints: dict[str, Any] = {}
     for owner in reversed(declaring.__mro__) if isinstance(declaring, type) else [declaring]:
         for name, kind in get_annotations(owner).items():
@@ -121,7 +120,8 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
     if kind is bool or more.get("count"):
         del more["type"]
     if kind is bool:
-        more |= {"is_flag": True, "callback": _negated if default is True else None}
+        # A flag --no-SOMETHING sets a field that is True by default to False.
+        more |= {"is_flag": True, "callback": (lambda *words: not words[-1]) if default is True else None}
     elif is_several:
         more["multiple"] = True
     elif isinstance(default, int | float | str) and more.get("show_default", True):
@@ -147,18 +147,12 @@ def _option_arguments(metadata: list[object]) -> tuple[list[str], dict[str, Any]
 
 
 def _plain(kind: object) -> tuple[object, bool]:
-    """Returns the type of one value, and whether the option is repeatable: (int, False) for `int | None`, (Path, True)
-    for `tuple[Path, ...]`."""
+    """Returns (int, False) for `int | None`, and (Path, True) for `tuple[Path, ...]`, a repeatable option."""
     if get_origin(kind) is UnionType:
         return get_args(kind)[0], False
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
         return get_args(kind)[0], True
     return kind, False
-
-
-def _negated(context: click.Context, option: click.Parameter, value: bool) -> bool:
-    """Callback of a flag --no-SOMETHING, whose field has the default True."""
-    return not value
 
 
 class ParsedType(click.ParamType[Any]):

@@ -1,5 +1,4 @@
-"""Defaults, environment variables, and the memory and processors that this process may use: those of the host, within
-the limits of the control groups."""
+"""Defaults, environment variables, the memory and processors that this process may use, and where slapd's tools are."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """All errors that an operator can see, each with a stable code, an exit status, a message and perhaps a hint.
-
-Exit status: 0 fine; 1 done with rejects or differences; 2 error; 3-125 a particular error; 128+n ended by signal n.
-`docs/errors.md` lists all errors; a test compares the list with this module.
-"""
+`bin/make-docs` writes docs/errors.md from this module."""
 
 from __future__ import annotations
 
@@ -31,8 +28,7 @@ PLUGINS = "`backup check` and `doctor --check`, monitoring plugins, exit with 0 
 
 
 class LoaderError(Exception):
-    """Base of all errors. Keyword arguments fill the placeholders of `message`, a phrase in lower case, and of `hint`,
-    whole sentences."""
+    """Base of all errors. Keyword arguments fill the placeholders of `message` (no sentence) and `hint` (sentences)."""
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = EXIT_ERROR

@@ -54,8 +54,8 @@ Translate = Callable[[_native.NativeError], Exception | None]
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, and adds them to `meter`. `translate` converts an error of the call; if it is
-    missing or returns None, `as_loader_error` does."""
+    """Yields counters for a native call, and adds them to `meter`. `translate`: converts an error of the call before
+    `as_loader_error`, or returns None."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -134,8 +134,7 @@ class ArrangeTask(Struct, frozen=True):
 
 
 def arrange(task: ArrangeTask, out: Path, meter: Meter) -> Arrangement:
-    """Writes shards with each entry once, parents first, into the empty directory `out`. slapadd can load these shards
-    in their order."""
+    """Writes shards for slapadd into the empty directory `out`: each entry once, parents first, also across shards."""
     with with_counters(meter) as counters:
         return _native.arrange(task, out, counters)
 
@@ -183,11 +182,11 @@ def records(
 
 
 @contextmanager
-def digesting(ignore: Sequence[str], meter: Meter, origin: str = "") -> Iterator[EntryDigests]:
+def digesting(ignore: Sequence[str], meter: Meter) -> Iterator[EntryDigests]:
     """Yields an empty digest of a tree for the body to fill, without the attributes in `ignore`. A digest may use half
     of the sorting memory, because a comparison has two. A larger digest uses temporary files in $TMPDIR, too."""
     memory = defaults.sorting_memory() // 2
-    with with_counters(meter, origin) as counters:
+    with with_counters(meter) as counters:
         yield _native.EntryDigests(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
 
 
@@ -279,9 +278,9 @@ def require_manifest(directory: Path) -> Manifest:
     return manifest
 
 
-def require_files(manifest: Manifest, directory: Path, which: Sequence[ShardFile] | None = None) -> None:
+def require_files(manifest: Manifest, directory: Path) -> None:
     """Raises ManifestBroken if a shard in `directory` is missing, not a regular file, or of another size."""
-    for shard in manifest.shards if which is None else which:
+    for shard in manifest.shards:
         path = directory / shard.name
         try:
             status = path.lstat()
@@ -324,10 +323,8 @@ def require_read(sources: Sequence[Path], read: int) -> None:
 
 @contextmanager
 def verified_inputs(sources: Sequence[Path], meter: Meter) -> Iterator[list[Path]]:
-    """Yields the LDIF files, which the body must read completely by native calls that count into `meter`.
-
-    Raises ManifestBroken after the body if a shard differed from its manifest, or was not read to its end.
-    """
+    """Yields the LDIF files. Native calls of the body that count into `meter` must read them completely. Raises
+    ManifestBroken after the body if a shard differed from its manifest, or was not read to its end."""
     manifests = {path: _manifest(path) for path in sources}
     before = len(meter.files)
     yield [file for path in sources for file in _files(path, manifests[path])]

@@ -27,8 +27,7 @@ class Shows(Enum):
 
 class Overlay(Struct, frozen=True):
     """One overlay. `attributes`: the computed or moving attributes, if `shows` is LEFT_OUT or MOVING. `local`:
-    attributes that may differ, because each server maintains its own and does not replicate them. `why`: the reason if
-    `shows` is OTHER."""
+    attributes that may differ, because each server has its own values of them. `why`: the reason for OTHER."""
 
     name: str
     shows: Shows = Shows.STORED
@@ -91,8 +90,7 @@ SERVER_ATTRIBUTES = (
     *("creatorsName", "createTimestamp", "modifiersName", "modifyTimestamp"),
 )
 _PPOLICY = ("pwdChangedTime", "pwdHistory", "pwdAccountTmpLockoutEnd")
-# In lower case: attributes of slapd and its overlays that no client may write (NO-USER-MODIFICATION). Used if no schema
-# can be read.
+# Attributes that no client may write (NO-USER-MODIFICATION), in lower case. Used if no schema can be read.
 PROTECTED = tuple(map(str.lower, (*SERVER_ATTRIBUTES, CONTEXT_CSN, *LOCAL, *_PPOLICY)))
 
 

@@ -69,8 +69,7 @@ def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
 
 @dataclass
 class Meter:
-    """The work that one step has done so far. `total`: number of entries to process; None: unknown. `size`: number of
-    bytes to process, if the step counts bytes instead."""
+    """The work that a step has done. `total`: entries to process; None: unknown. `size`: bytes to process instead."""
 
     name: str
     total: int | None = None
@@ -329,11 +328,9 @@ class Recorder:
 
 class Progress:
     """Displays the steps of a run. `mode`: "terminal", "plain", "json" or "none"; "auto" depends on the stream.
-    `every`: seconds between two lines of the mode "plain". `recorder`: records the steps in every mode."""
+    `recorder`: records the steps in every mode."""
 
-    def __init__(
-        self, mode: str = "auto", stream: TextIO | None = None, every: float = 15.0, recorder: Recorder | None = None
-    ) -> None:
+    def __init__(self, mode: str = "auto", stream: TextIO | None = None, recorder: Recorder | None = None) -> None:
         self._recorder = recorder
         self._stream = stream or sys.stderr
         self._open_ends: set[str] = set()  # files that were reported because their last line has no newline
@@ -341,7 +338,7 @@ class Progress:
             moves_cursor = self._stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
             mode = "terminal" if moves_cursor else "plain"
         self._mode = mode
-        self._every = {"terminal": 0.25, "json": 1.0}.get(mode, every)
+        self._every = {"terminal": 0.25, "json": 1.0}.get(mode, 15.0)  # seconds between two updates
 
     @contextmanager
     def step(self, name: str, total: int | None = None, size: int | None = None) -> Iterator[Meter]:

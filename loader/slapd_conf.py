@@ -154,8 +154,7 @@ def _own_statements(path: Path, text: str) -> Iterator[Statement]:
 
 
 def sections(directives: Sequence[Statement]) -> Iterator[list[Statement]]:
-    """Yields the directives of each section (`database` or `backend`) up to an overlay pcache, to which the others
-    belong."""
+    """Yields each section (`database` or `backend`) without directives that belong to its overlay pcache."""
 
     def is_no_cache(directive: Statement) -> bool:
         return directive.keyword != "overlay" or directive.words[1:2] not in (("pcache",), ("proxycache",))

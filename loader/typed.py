@@ -1,5 +1,4 @@
-"""Reads JSON files of earlier runs, and checks their types, version and size. The caller must check the meaning of the
-values."""
+"""Reads JSON files of earlier runs, and checks their types, version and size, but not the meaning of their values."""
 
 from __future__ import annotations
 

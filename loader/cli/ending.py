@@ -141,8 +141,8 @@ def _call(command: click.Command, name: str) -> int:
 
 
 def _require_written(command: click.Command, status: int) -> None:
-    """Handles a failure to write to stdout. Raises NoSpace or SystemFailed if the output was the purpose of the run;
-    otherwise, logs a warning."""
+    """Raises NoSpace or SystemFailed if the output is the purpose of the run, and could not be written to stdout. For
+    another run, logs a warning."""
     failure = standard.failure()
     if failure is None:
         return
@@ -335,8 +335,7 @@ class Hooks:
 
 
 class Outcomes:
-    """Runs the hooks of a verb, once for each repository. `add` sets the result of a repository; without it, the result
-    is that of the verb."""
+    """Runs the hooks of a verb for each repository, with the result from `add`, or else the verb's result."""
 
     def __init__(self, verb: str, hooks: Hooks, repos: Sequence[object]) -> None:
         self._verb, self._hooks = verb, hooks

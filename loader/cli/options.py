@@ -98,9 +98,8 @@ class RecordedRun(Run):
     ] = None
 
     def begin(self) -> None:
-        """Starts the recording. The metrics are written at the end even if the path of --report is rejected here.
-
-        Raises NoSuchPath, NotPermitted, ReadOnly or UsageProblem for a path, PackageMissing for --report."""
+        """Starts the recording. Raises NoSuchPath, NotPermitted, ReadOnly, UsageProblem, PackageMissing. The metrics
+        are written at the end even if the path of --report is rejected here."""
         if self.dry_run:
             refuse_given(("report_path", "metrics_path"), "a run, not for --dry-run")
         elif self.report_path or self.metrics_path:
@@ -143,8 +142,7 @@ class _Recording(Struct):
 
 
 def _require_file(path: Path, option: str) -> Path:
-    """Returns the absolute path. Raises NoSuchPath, NotPermitted, ReadOnly or UsageProblem if no file can be created or
-    replaced there."""
+    """Returns the absolute path. Raises a LoaderError if no file can be created or replaced there."""
     path = path.absolute()
     if not path.parent.is_dir():
         raise NoSuchPath(path=path.parent)
@@ -194,8 +192,7 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})
 
 
-# Options that decide about the action and target of a command. They are accepted only on the command line, where the
-# operator sees them.
+# Options that decide about the action and its target. They are accepted only on the command line, where they are seen.
 TYPED = {
     name
     for words in (

@@ -123,8 +123,8 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
 
 @contextmanager
 def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Iterable[str]], None] | None]:
-    """Yields a function that redraws a table (headings, rows) and the lines below. Yields None if stdout is no terminal
-    that can move its cursor. Removes the table at the end."""
+    """Yields a function that redraws a table (headings, rows) and the lines below, until the end of the body. Yields
+    None if stdout is no terminal that can move its cursor."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.text import Text

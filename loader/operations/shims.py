@@ -117,7 +117,7 @@ class Call:
     def set_by_o(self, name: str) -> str | None:
         """Returns the last value that -o gives to a name."""
         settings = (value.replace("_", "-").partition("=") for option, value in self.pairs if option == "-o")
-        return next((value for key, _, value in reversed([*settings]) if key == name), None)
+        return {key: value for key, _, value in settings}.get(name)
 
     def print(self, text: str) -> None:
         os.write(2, plain.printable(f"{self.tool}: {text}").encode("utf-8", "surrogateescape") + b"\n")
@@ -332,7 +332,7 @@ def _print_owner(call: Call, directory: Path, names: list[str], uid: int) -> Non
 
 
 def _database(call: Call) -> tuple[Config, Database]:
-    """Returns the configuration, and the database that the tool would choose. Afterwards, signals unwind the stack.
+    """Returns the configuration, and the database that the tool would choose. From then on, signals unwind the stack.
     Raises Handed."""
     from pathlib import Path
 
@@ -512,9 +512,8 @@ def _only(path: str, lines: set[int], directory: Path) -> tuple[int, dict[bytes,
 
 
 def _added_by_original(call: Call, rest: int, named: dict[bytes, bytes]) -> int:
-    """Runs the original with -c on the records that the native core did not accept. So the original decides about
-    messages, exit status and stored entries. Omits -q, with which each duplicate would lose a batch of entries and
-    damage the database."""
+    """Runs the original with -c on the records that the native core did not accept: messages and exit status are those
+    of the original. Omits -q, with which each duplicate would lose a batch of entries and damage the database."""
     import subprocess
 
     path = defaults.find_tool(call.tool)
@@ -547,9 +546,9 @@ def _ldif(call: Call) -> tuple[bool, str]:
 
 
 def _spooled(directory: Path) -> bool:
-    """Copies the LDIF of a pipe into a nameless file in the database directory, and makes this file stdin, so that the
-    original can read the LDIF from its beginning. Returns whether the LDIF is large enough for the native core. Raises
-    LoaderError before the first read; OSError if the disk is full."""
+    """Copies the LDIF of a pipe into a nameless file, and makes this file stdin, so that the original can read from the
+    beginning. Returns whether the LDIF is large enough for the native core. Raises LoaderError before the first read;
+    OSError if the disk is full."""
     from loader.storage import files
 
     with files.explained(directory):
