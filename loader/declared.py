@@ -232,15 +232,11 @@ def _require_safe(context: click.Context, option: click.Parameter, path: Path | 
 Config = Annotated[Path, "--config", "The server's slapd.d directory or slapd.conf."]
 OptionalConfig = Annotated[Path | None, "--config", "The server's slapd.d directory or slapd.conf."]
 Suffix = Annotated[str | None, "-b --suffix SUFFIX", "Suffix of the database (default: the only one)."]
-ConsumerSuffix = Annotated[
-    str | None, "--suffix SUFFIX", "Suffix of the consumer's database (default: -b, else its only database)."
-]
+ConsumerSuffix = Annotated[str | None, "--suffix SUFFIX", "Suffix at the consumer (default: -b, else the only suffix)."]
 Target = Annotated[
     Path | None, "--target DIR", "Write into DIR instead of the configured directory; the configuration is not changed."
 ]
-SpaceCheck = Annotated[
-    bool, "--no-space-check", "Continue even if the file system seems too full for the new database."
-]
+SpaceCheck = Annotated[bool, "--no-space-check", "Continue even if the file system seems too full for the database."]
 Engine = Annotated[str, Choice(ENGINES), "Program that writes the database: native is ditseed itself."]
 VerifyNew = Annotated[str, Choice(LEVELS), "How thoroughly to check the new database, as `ditseed verify`."]
 VerifyCopy = Annotated[
@@ -252,12 +248,9 @@ VerifyCopy = Annotated[
 Jobs = Annotated[int | None, "-j --jobs", IntRange(1), "Number of threads (default: one per processor)."]
 Memory = Annotated[int | None, Size(), "Memory for sorting (default: a quarter of the available memory)."]
 Scratch = Annotated[
-    Path | None,
-    "--tmp DIR",
-    {"callback": _require_safe},
-    "Directory for temporary files (default: beside the database).",
+    Path | None, "--tmp DIR", {"callback": _require_safe}, "Temporary directory (default: beside the database)."
 ]
-TemporaryDirectory = Annotated[Scratch, "Directory for temporary files (default: $TMPDIR or /tmp)."]
+TemporaryDirectory = Annotated[Scratch, "Temporary directory (default: $TMPDIR or /tmp)."]
 Limit = Annotated[int, IntRange(0)]  # maximum number of differences or problems to report
 MaxRejects = Annotated[int, IntRange(0), "Maximum number of rejected entries before the build fails."]
 MaxRate = Annotated[int, "--max-rate N", IntRange(0), {"show_default": False}]
@@ -268,16 +261,12 @@ Pieces = Annotated[
     "Number of searches into which the tree is divided; 0: as many as jobs. If a connection breaks, only its current "
     "search is repeated.",
 ]
-Page = Annotated[
-    int, IntRange(0), {"show_default": False}, "Entries per page; 0: no paging unless a limit requires it."
+Page = Annotated[int, IntRange(0), {"show_default": False}, "Entries per page; 0: only if a limit requires paging."]
+RunDir = Annotated[Path | None, "--run-dir DIR", "Directory for the run's state (default: in the database directory)."]
+Compress = Annotated[
+    str | None, Choice(("zstd", "none")), "How to compress shards (default: zstd for a directory, none for stdout)."
 ]
-RunDir = Annotated[
-    Path | None, "--run-dir DIR", "Directory for the state of the run (default: in the database directory)."
-]
-Compress = Annotated[str | None, Choice(("zstd", "none"))]
-AllowHidden = Annotated[
-    bool, "Continue even if the account cannot read all values, or cannot read them as they are stored."
-]
+AllowHidden = Annotated[bool, "Continue even if the account cannot read all values, or not in their stored form."]
 WriteContextCsn = Annotated[bool, "-w --write-context-csn"]
 Metrics = Annotated[Path | None, "--metrics FILE"]
 
@@ -313,9 +302,7 @@ class Rejecting:
     """Options for rejected entries. `rejects`: the LDIF file for them; None: a file in the run directory."""
 
     max_rejects: MaxRejects = 0
-    rejects: Annotated[
-        Path | None, "--rejects FILE", "File for rejected entries, as LDIF (default: in the run directory)."
-    ] = None
+    rejects: Annotated[Path | None, "--rejects FILE", "LDIF of the rejects (default: in the run directory)."] = None
 
 
 @dataclass(frozen=True, kw_only=True)

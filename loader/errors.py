@@ -250,10 +250,10 @@ class ChangedSince(LoaderError, code="run.changed_since", status=87):
 
 class DirectoryUnsafe(LoaderError, code="storage.directory_unsafe", status=18):
     message = "{path} {reason}"
-    hint = """ditseed keeps its own files only in directories in which no other account can create files. If you ran
-    ditseed under another account before, use that account again, or remove the directory. For --run-dir, --tmp,
-    TMPDIR and similar settings, give a directory that the present account owns and that no other account can write
-    to; for --tmp and TMPDIR, /tmp with its sticky bit is good enough."""
+    hint = """ditseed keeps its own files only in directories in which no other account can create files. If ditseed ran
+    under another account before, use that account, or remove the directory. For --run-dir, --tmp, TMPDIR and similar,
+    give a directory of this account to which no other account can write; for --tmp and TMPDIR, /tmp with its sticky bit
+    is good enough."""
 
 
 class FileUnsafe(LoaderError, code="storage.file_unsafe", status=19):

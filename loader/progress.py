@@ -195,16 +195,14 @@ class Sample(Struct, frozen=True):
             of = f" of {units.size(self.size)} ({min(1.0, self.bytes / self.size):.0%})" if self.size else ""
             yield units.size(self.bytes) + of
             yield f"{units.size(self.bytes / self.seconds if self.seconds > 0 else 0.0)}/s on average"
-            if self.left is not None:
-                yield f"{units.duration(self.left)} left"
-            return
-        if self.total:
-            part = min(1.0, self.entries / self.total)
-            yield f"{units.brief(self.entries)} of {units.brief(self.total)} ({part:.0%})"
         else:
-            yield f"{units.brief(self.entries)} entries"
-        yield f"{units.brief(self.recent)}/s"
-        yield f"average {units.brief(self.average)}/s"
+            if self.total:
+                part = min(1.0, self.entries / self.total)
+                yield f"{units.brief(self.entries)} of {units.brief(self.total)} ({part:.0%})"
+            else:
+                yield f"{units.brief(self.entries)} entries"
+            yield f"{units.brief(self.recent)}/s"
+            yield f"average {units.brief(self.average)}/s"
         if self.left is not None:
             yield f"{units.duration(self.left)} left"
 

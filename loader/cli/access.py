@@ -48,8 +48,7 @@ class Account:
     refused_password: Annotated[
         None,
         "-w",
-        {"metavar": "PASSWORD", "hidden": True, "is_eager": True, "expose_value": False},
-        {"callback": _no_secret},
+        {"metavar": "PASSWORD", "hidden": True, "is_eager": True, "expose_value": False, "callback": _no_secret},
         "Not accepted; use -y or -W.",
     ] = None
 

@@ -26,9 +26,7 @@ class _Output:
     output: Annotated[
         Path, "-o --output", "Directory for shards and manifest; for a database also -, plain LDIF to stdout."
     ]
-    compress: Annotated[
-        Compress, f"How to compress shards (default: {defaults.COMPRESS} for a directory, none for stdout)."
-    ] = None
+    compress: Compress = None
 
     @property
     def directory(self) -> Path | None:

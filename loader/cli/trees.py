@@ -27,10 +27,7 @@ class Tree:
     """Options that determine a tree, in addition to its template."""
 
     entries: Annotated[
-        int | None,
-        "-n --entries N",
-        IntRange(min=1),
-        "Number of entries of the kind whose count the template leaves open.",
+        int | None, "-n --entries N", IntRange(1), "Number of entries of the kind whose count the template leaves open."
     ] = None
     seed: Annotated[int, "Random seed; another seed makes other entries."] = 1
     defines: Annotated[
@@ -77,8 +74,7 @@ class TreeInput(Tree):
             refuse_given((*Tree.__dataclass_fields__, "tree_suffix"), "--from TEMPLATE")
             return ldif_inputs(inputs), None
         if inputs:
-            reason = f"give either --from {self.template} or LDIF files ({inputs[0]}), not both"
-            raise UsageProblem(reason=reason)
+            raise UsageProblem(reason=f"give either --from {self.template} or LDIF files ({inputs[0]}), not both")
         return (), Synthetic(self.spec(self.template, suffix))
 
 
@@ -92,14 +88,11 @@ class TreeOutput:
         "Generate only entries A to B-1 of the tree, counted from 0; all ranges joined are the whole tree.",
     ] = None
     output: Annotated[
-        str,
-        "-o --output DIR|-",
-        {"show_default": False},
-        "Directory for shards and a manifest; -: plain LDIF to stdout.",
+        str, "-o --output DIR|-", {"show_default": False}, "Directory for shards and a manifest; -: LDIF to stdout."
     ] = STDIN
-    compress: Annotated[Compress, "How to compress shards (default: zstd for a directory, none for stdout)."] = None
+    compress: Compress = None
     jobs: Jobs = None
-    shard_entries: Annotated[int, IntRange(min=1), "Entries per file."] = SHARD_ENTRIES
+    shard_entries: Annotated[int, IntRange(1), "Entries per file."] = SHARD_ENTRIES
     restart: Restart = False
 
 
@@ -120,12 +113,12 @@ def generate(recipe: TreeSpec, to: TreeOutput, shown: Shown) -> None:
         if int(end) > template.entries:
             raise UsageProblem(reason=f"--range {to.piece}: ends after the {units.number(template.entries)} entries")
         part = dit.Range(int(first), int(end))
-    chosen = compression(to.compress, streamed)
-    threads = to.jobs or defaults.processors()
-    options = GenerateOptions(recipe, template, part, threads, chosen, to.shard_entries)
+    compress = compression(to.compress, streamed)
+    jobs = to.jobs or defaults.processors()
+    options = GenerateOptions(recipe, template, part, jobs, compress, to.shard_entries)
     if streamed:
-        plain = chosen == "none"
-        stdout = standard.output("LDIF" if plain else "compressed LDIF", readable=plain)
+        is_plain = compress == "none"
+        stdout = standard.output("LDIF" if is_plain else "compressed LDIF", readable=is_plain)
         to_stream(options, stdout, shown.progress)
         return
     done = to_directory(options, Path(to.output), shown.progress, to.restart)
