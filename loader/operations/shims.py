@@ -77,14 +77,14 @@ class Call:
 
     def require_native(self) -> None:
         """Raises Handed if the native core does not support the command line."""
-        options, known = self.options, _O_OPTIONS.get(self.tool)
+        options, o_options = self.options, _O_OPTIONS.get(self.tool)
         has_operands = self.operands and self.tool != "slapindex"
         if self.is_usage_error or has_operands or {"b", "n"} <= options.keys():
             raise Handed("its arguments")
         for letter, value in ((option[1:], value) for option, value in self.pairs):
             if letter not in _TOOLS[self.tool][1] or (letter == "d" and value != "0"):  # -d 0: no lines of libraries
                 raise Handed(f"option -{letter}")
-            if letter == "o" and not (known and known.fullmatch(value)):
+            if letter == "o" and not (o_options and o_options.fullmatch(value)):
                 raise Handed(f"option -o {value}")
         if {"f", "F"} <= options.keys():
             raise Handed("both -f and -F")
@@ -344,13 +344,13 @@ def _database(call: Call) -> tuple[Config, Database]:
     name = call.options.get("F") or call.options.get("f") or _default_configuration()
     try:
         config = configuration.read(Path(name))
-        wanted, number = call.options.get("b", call.subtree), call.number
-        if number is not None or wanted is None:
+        base, number = call.options.get("b", call.subtree), call.number
+        if number is not None or base is None:
             number = _default_number(call, config) if number is None else number
             matches = [each for each in config.databases if each.entry_dn.startswith(f"olcDatabase={{{number}}}")]
         else:
             suffixes = ((suffix, each) for each in config.databases for suffix in each.suffixes)
-            above = [(dn.key(suffix).count(","), each) for suffix, each in suffixes if dn.is_below(wanted, suffix)]
+            above = [(dn.key(suffix).count(","), each) for suffix, each in suffixes if dn.is_below(base, suffix)]
             deepest = max((depth for depth, _ in above), default=0)
             matches = [each for depth, each in above if depth == deepest]
         if len(matches) != 1 or matches[0].backend != "mdb" or matches[0].directory is None:
@@ -620,8 +620,8 @@ def _slapindex(call: Call) -> int:
     directory = database.directory
     assert directory is not None
     configured = indexes.configured(database.indexes)
-    wanted = {name.lower() for name in call.operands} or configured.keys()
-    if not wanted or not wanted <= configured.keys():
+    keys = {name.lower() for name in call.operands} or configured.keys()
+    if not keys or not keys <= configured.keys():
         raise Handed("an attribute without an index")
     log.setup(-1)
     try:
@@ -630,7 +630,7 @@ def _slapindex(call: Call) -> int:
             raise Handed("a small database")
         holders.require_unused(directory)
         target = core_target_of(config, database, directory)
-        names = tuple(index.attribute for key, index in configured.items() if key in wanted)
+        names = tuple(index.attribute for key, index in configured.items() if key in keys)
         with _scratch(directory) as scratch:
             limits = defaults.Resources(_MEMORY, defaults.processors(), scratch.path)
             changing.rebuild(directory, target, names, limits, Meter("index"))
