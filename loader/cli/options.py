@@ -390,8 +390,8 @@ def _suggestion(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
 
 def load(location: str) -> click.Command:
     """Imports the command at `MODULE:NAME`, and adds the options that every verb has, and the names of variables."""
-    module, _, name = location.partition(":")
-    command: click.Command = getattr(import_module(module), name)
+    module, _, attribute = location.partition(":")
+    command: click.Command = getattr(import_module(module), attribute)
     for leaf in _leaves(command):
         names = {word for option in leaf.params for word in option.opts}
         leaf.params += [option for option in options() if not names.intersection(option.opts)]
