@@ -293,11 +293,13 @@ class Recorder:
 
         try:
             with alongside(watch):
-                yield
+                try:
+                    yield
+                finally:
+                    step.seconds = meter.seconds
             self.add_point(step, meter)
             step.state = DONE
         finally:
-            step.seconds = meter.seconds
             step.entries, step.bytes = step.points[-1].entries, step.points[-1].bytes
 
     def skipped(self, name: str) -> None:

@@ -70,7 +70,7 @@ USAGE = UsageProblem.exit_status
         (
             ["poeple", "-n", "1"],
             NoSuchTemplate.exit_status,
-            "comes with these templates: accounts, campus, people, worst",
+            "a template of ditseed (accounts, campus, people, worst)",
         ),
         (["people"], USAGE, "say how many entries"),
         (["people", "-n", "0"], USAGE, "0 is not in the range"),

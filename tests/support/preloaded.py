@@ -303,7 +303,7 @@ class _Started(_Forked):
     def _execute_child(self, *given: Any) -> None:
         asked = _GIVEN.bind(self, *given).arguments
         forks = os.getpid() == _here and isolated.START in asked["args"]
-        if forks and fits(asked["env"]):
+        if forks and fits(asked["env"] or os.environ):
             super()._execute_child(*given)
         else:
             super(_Forked, self)._execute_child(*given)

@@ -163,18 +163,6 @@ def test_kill_9_of_the_parent_ends_the_child() -> None:
     until(lambda: not alive(orphan))
 
 
-def test_inherited_descriptors_and_environment() -> None:
-    reader, writer = os.pipe()
-    try:
-        script = f'echo "$WORD" >/proc/self/fd/{writer}'
-        with Child(["sh", "-c", script], pass_fds=[writer], env={"WORD": "hello"}) as one:
-            one.check()
-        assert os.read(reader, 100) == b"hello\n"
-    finally:
-        os.close(reader)
-        os.close(writer)
-
-
 def test_what_a_short_lived_tool_says() -> None:
     answer = child.run(["sh", "-c", "cat; echo why >&2; exit 3"], stdin=b"in")
     assert (answer.status, answer.out, answer.stderr_lines) == (3, b"in", ["why"])
