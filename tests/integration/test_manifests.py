@@ -115,5 +115,5 @@ def test_with_other_files_too(target: Slapd, export: Path, tmp_path: Path, engin
     one_letter(export)
     refused(ditseed("build", export, more, *where, "--replace"))
     assert "\ndn: ou=more," not in target.slapcat()
-    assert "give the files instead" in (ManifestBroken.hint or "")
+    assert "name the files one by one" in (ManifestBroken.hint or "")
     ditseed("build", *sorted(export.glob("*.ldif")), more, *where, "--replace").ok()
