@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from loader.errors import LoaderError, ReaderGone, StreamBroken
+from loader.storage import held
 
 _PIPE = 1 << 20  # bytes: the largest pipe that Linux allows every user
 Result = TypeVar("Result")
@@ -22,7 +23,12 @@ def piped(write: Callable[[int], Result], name: str) -> Iterator[tuple[int, Futu
     reading, writing = os.pipe()
     with suppress(OSError):  # beyond the user's limit, a pipe keeps its default size
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE)
-    with producing(lambda: _closing(write, writing), lambda: os.close(reading), name) as result:
+
+    def write_and_close() -> Result:
+        with held.closing_descriptor(writing):
+            return write(writing)
+
+    with producing(write_and_close, lambda: os.close(reading), name) as result:
         yield reading, result
 
 
@@ -49,13 +55,6 @@ def producing(make: Callable[[], Result], stop: Callable[[], None], name: str) -
         failure = result.exception()
         if failure is not None and not _is_broken_pipe(failure):
             raise failure
-
-
-def _closing(write: Callable[[int], Result], descriptor: int) -> Result:
-    try:
-        return write(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_broken_pipe(failure: BaseException) -> bool:

@@ -18,8 +18,6 @@ VALUE = 200  # of a value or a word
 SENTENCE = 1000  # of a foreign message, such as the diagnostic message of a server
 WHOLE = 8000  # of a text that is useful only in full, such as a path or a command
 
-_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
 
 def printable(text: str) -> str:
     """Returns `text` on one line. Escapes all characters that a terminal does not show."""
@@ -29,11 +27,9 @@ def printable(text: str) -> str:
 def _escaped(char: str) -> str:
     if char.isprintable():
         return char
-    number = ord(char)
-    if 0xDC80 <= number <= 0xDCFF:  # a byte that is not UTF-8 (PEP 383)
-        number -= 0xDC00
-    short = f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
-    return _NAMED.get(char, short if number < 0x10000 else f"\\U{number:08x}")
+    if "\udc80" <= char <= "\udcff":  # a byte that is not UTF-8 (PEP 383)
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    return repr(char)[1:-1]
 
 
 def shortened(text: str, most: int = VALUE) -> str:

@@ -24,7 +24,7 @@ _KINDS = {"only-a": "only in A", "only-b": "only in B", "changed": "changed"}
 
 @dataclass(frozen=True, kw_only=True)
 class _SideB(ConsumerAccount):
-    """B is the second server."""
+    """Options of B, if it is a server."""
 
     consumer_base: Annotated[str | None, "--consumer-base BASE", "Base DN at the second server (default: -b)."] = None
 
