@@ -67,11 +67,7 @@ USAGE = UsageProblem.exit_status
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (
-            ["poeple", "-n", "1"],
-            NoSuchTemplate.exit_status,
-            "a template of ditseed (accounts, campus, people, worst)",
-        ),
+        (["poeple", "-n", "1"], NoSuchTemplate.exit_status, "a template of ditseed (accounts, campus, people, worst)"),
         (["people"], USAGE, "say how many entries"),
         (["people", "-n", "0"], USAGE, "0 is not in the range"),
         (["people", "--range", "5:6"], USAGE, "say how many entries"),
