@@ -153,7 +153,7 @@ _USE_SLAPADD = "Load with slapadd of that OpenLDAP itself."
 
 @cache
 def effects() -> dict[str, dict[str, str]]:
-    """Returns object class of cn=config -> setting -> effect, from slapd_settings.txt."""
+    """Returns the effect of each setting in slapd_settings.txt: object class of cn=config -> setting -> effect."""
     classes: dict[str, dict[str, str]] = {}
     for line in Path(__file__).with_name("slapd_settings.txt").read_text().splitlines():
         if not line.startswith("#"):

@@ -227,8 +227,8 @@ def _with_paths(attributes: Attributes, quoted: Callable[[str], str]) -> dict[st
 
 
 def _indexes(directives: Sequence[Statement], entries: Sequence[Entry]) -> dict[str, list[Index]]:
-    """Returns number of the database -> indexes, for each mdb database. slapd numbers all databases except frontend and
-    config. Spells attributes as slapd does: with the first name of the type, and with sorted options."""
+    """Returns the indexes of each mdb database, by its number. slapd numbers all databases except frontend and config.
+    Spells attributes as slapd does: with the first name of the type, and with sorted options."""
     first: dict[str, str] = {}  # name or OID of an attribute type, in lower case -> its first name
     for _, attributes in entries:
         for value in attributes.get("olcAttributeTypes", ()):

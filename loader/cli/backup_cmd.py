@@ -512,11 +512,11 @@ def _change(change: Logged) -> tuple[str, ...]:
 
 @declare("undo", command)
 def undo_command(options: UndoOptions, download: Download, progress_mode: ProgressMode = "auto") -> int:
-    """Write LDIF to standard output that takes back changes of the accesslog, newest first, for ldapmodify.
+    """Write LDIF for ldapmodify that takes back changes recorded in the accesslog, newest first.
 
-    The server keeps running. A change is not taken back, but reported, if a later change that stays concerns the same
-    entry and attributes, or if the log lacks the old values (logold). Exit status: 0 all changes are taken back, 1 some
-    are not.
+    The LDIF goes to standard output; the server keeps running. A change is reported instead of taken back if a later
+    change that is not taken back concerns the same entry and attributes, or if the log lacks the old values (logold).
+    Exit status: 0 all changes are taken back, 1 some are not.
 
     \b
       ditseed backup undo --log /var/lib/ldap/accesslog --since 2026-11-25T16:18:00 \\

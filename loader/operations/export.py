@@ -182,7 +182,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
 
 
 def _hidden(server: Session, base: str, sample: FirstEntries, narrowing: Narrowing | None) -> list[str]:
-    """Returns notes on data that the server hides from a sample of its entries."""
+    """Returns notes on what the server hides from us, judged by a sample of its entries."""
     with suppress(LimitTooLow, ServerRefused):
         report = visibility.compare_sample(server, base, narrowing.may_store if narrowing else None)
         if report is not None:

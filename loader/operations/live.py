@@ -259,7 +259,7 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
 
 
 def topmost(names: Sequence[str]) -> list[str]:
-    """Returns the DNs that are below no other of the DNs."""
+    """Returns the DNs that are not below another DN of the list."""
     return [name for name in names if not any(other != name and dn.is_below(name, other) for other in names)]
 
 

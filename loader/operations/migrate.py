@@ -279,7 +279,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return loaded, reading.result()
 
     def lacking(self, classes: Sequence[str]) -> list[str]:
-        """Returns those of `classes` and of the attributes in the source's ad2i that the new schema lacks."""
+        """Returns the object classes in `classes` and attributes in the source's ad2i that the new schema lacks."""
         attributes = list(contents.attributes(self.options.source))
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 

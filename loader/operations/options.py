@@ -185,9 +185,9 @@ class DeclaredAdd(declared.Rejecting):
     keep_operational: Annotated[
         bool, "Send entryUUID, creatorsName, createTimestamp ... as well, with the relax control."
     ] = False
-    run_dir: Annotated[declared.RunDir, "Directory for the state of the run (default: below the state directory)."] = (
-        None
-    )
+    run_dir: Annotated[
+        declared.RunDir, "Directory for the run's state (default: a new one in ditseed's state directory)."
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,7 +259,7 @@ def object_classes(server: Session) -> Iterator[str]:
 
 
 def _definitions(server: Session, root: Attributes, kind: str) -> Iterator[tuple[str, str]]:
-    """Yields the DN of the subschema and the text of each definition of that kind."""
+    """Yields the DN of the subschema and the text of each definition of the given kind."""
     for value in root.get("subschemasubentry", []):
         name = value.decode("utf-8", "replace")
         for text in server.read(name, [kind], "(objectClass=subschema)").get(kind.lower(), []):

@@ -76,7 +76,7 @@ def fetch_part(
     pace: RateLimit | None = None,
     retries: int = defaults.RETRIES,
 ) -> Part:
-    """Writes a search's entries to files of about 64 MiB of LDIF and `.rows` files. Retries after lost connections."""
+    """Writes the entries to LDIF files of up to 64 MiB, each with a `.rows` file. Retries after lost connections."""
 
     def search(reader: Reader, query: Search) -> Part:
         with pace.limiting(reader.counters) if pace else nullcontext():

@@ -224,8 +224,8 @@ EVENLY = UuidDistribution("spread evenly")
 
 
 def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
-    """Estimates the distribution from the first entryUUIDs, in the server's order. `entries`: the tree's entry count;
-    None if unknown."""
+    """Estimates the distribution of the tree's entryUUIDs from the first that the server returns, in its order.
+    `entries`: number of entries in the tree; None if unknown."""
     timed = [each for each in uuids if each.version == 1]
     rest = [each for each in uuids if each.version != 1]
     rare_count = len(uuids) // _RARE

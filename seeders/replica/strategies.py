@@ -416,7 +416,7 @@ class Clone(StoppedConsumer):
 
     @cached_property
     def conversion(self) -> str | None:
-        """Both data formats in words; None if the LMDB of the installed slapd has the same format as the source."""
+        """Describes the data formats of the source and of the installed slapd; None if they are the same."""
         before = meta.read_meta(self.source).format
         after = tools.lmdb_format() or before
         return None if before == after else f"data format {before} to {after}"

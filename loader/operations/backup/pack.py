@@ -374,8 +374,8 @@ class StoredPages(msgspec.Struct, frozen=True):
 
 
 def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: Packing, meter: Meter) -> StoredPages:
-    """Writes a map, and a pack with the pages of a snapshot that the previous backup lacks, to a private directory.
-    Raises NoSpace, MdbDamaged."""
+    """Writes two files to a private directory: a map of the snapshot's pages, and a pack of those pages that are not in
+    the previous backup.     Raises NoSpace, MdbDamaged."""
     facts, pieces, index = stream.facts, list[PagePiece](), bytearray(_MAGIC)
     # In a compacted copy, page headers have a transaction ID one less than that of the meta pages.
     transaction = None if facts.format == 1 else max(0, facts.txnid - 1)

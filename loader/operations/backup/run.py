@@ -179,7 +179,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
         }
 
     packing, needed = options.packing, 0
-    if packing.ldif:  # the sample raises EmptyInput if there are no entries
+    if packing.ldif:  # without entries, taking the sample raises EmptyInput
         sample = sampling.of_database(members[0].directory, _SAMPLE, Meter("sample"))
         needed = len(zstandard.ZstdCompressor(packing.level).compress(sample.text)) * sample.total // len(sample.names)
     elif not (options.incremental and repo.packs()):  # the first is a full one; later sizes are unknown

@@ -159,7 +159,7 @@ class _Sizing(BuildSteps):
     """The bodies of the steps before the load."""
 
     def schema(self, scan: Scanned) -> dict[str, str]:
-        """Checks that the schema has all names of the LDIF. Returns the synonyms, as in `_sized`."""
+        """Checks that the schema has all names of the LDIF. Returns later -> earlier name of the same attribute."""
         self.require_schema(scan)
         config = self.place.config
         schema_definitions = definitions(config, configuration.read_compiled_schema(config))

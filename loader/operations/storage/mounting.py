@@ -168,7 +168,7 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
     lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
         start, has_new = _where(lines, old), _where(lines, new) is not None
-        # If `new` is longer than `old`, it may contain the old lines, so their presence proves nothing.
+        # Whether the edit is made already. A longer `new` may contain the lines of `old`, so only `new` shows that.
         if has_new if len(new) > len(old) else start is None and (not new or has_new):
             continue
         if start is None:

@@ -201,7 +201,7 @@ impl Database {
 }
 
 argument!(
-    /// `loader.defaults.Resources`.
+    /// The Python class `loader.defaults.Resources`.
     Resources for VerifyMeans { memory: usize, jobs: usize, scratch: PathBuf }
 );
 

@@ -32,7 +32,7 @@ const CHUNK: usize = 256 << 10;
 const STREAM_PIECE: u64 = 2 << 20;
 /// Maximum number of ranges of a stream.
 const STREAM_MOST: usize = 100_000;
-/// LDIF in bytes that a worker buffers before it waits for its turn to write to a stream.
+/// Bytes of LDIF that a worker buffers before it waits for its turn to write to a stream.
 const BUFFER_BYTES: usize = 4 << 20;
 /// Maximum number of zstd threads.
 const THREADS: usize = 200;

@@ -26,7 +26,7 @@ impl Run {
 /// The end of the last run of each pack.
 type Ends = FxHashMap<u32, u32>;
 
-/// Encodes added pages as runs.
+/// Encodes the pages that are added to it as runs.
 pub struct RunWriter {
     bytes: Vec<u8>,
     ends: Ends,

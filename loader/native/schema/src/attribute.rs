@@ -199,8 +199,8 @@ fn build(
     Ok(kind)
 }
 
-/// Returns slapd's own syntax with this OID. If `X-SUBST` defines the syntax, returns the substitute of the last
-/// definition.
+/// Returns slapd's own syntax with this OID, or the one that `X-SUBST` substitutes for it. Returns
+/// [`Syntax::UNCHECKED`] if the configuration defines the syntax without a substitute.
 fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax> {
     let mut oid = oid;
     for _ in 0..MAX_CHAIN {

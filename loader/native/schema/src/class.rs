@@ -201,8 +201,8 @@ const BUILTIN: u32 = 0x1_0000;
 const OPERATIONAL: u32 = 0x4000;
 const HIDDEN: u32 = 0x8000;
 
-/// Flag words without [`BUILTIN`] (`SLAP_OC_*` in `servers/slapd/slap.h`), as set by `schema_prep.c`, `syncrepl.c`, the
-/// monitor parts of the backends, and overlays.
+/// The flags of object classes (`SLAP_OC_*` in `servers/slapd/slap.h`), with the bit [`BUILTIN`] left out, as set by
+/// `schema_prep.c`, `syncrepl.c`, the monitor parts of the backends, and overlays.
 const FLAGS: [(&str, u32); 28] = [
     ("extensibleObject", OPERATIONAL),
     ("OpenLDAProotDSE", OPERATIONAL),

@@ -33,7 +33,8 @@ pub fn normalise_logged(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends a time as `YYYYmmddHHMMSS[.f]Z`. Like slapd, writes the fraction of an hour or minute as that of a second.
+/// Appends a time as `YYYYmmddHHMMSS[.f]Z`. Like slapd, copies the digits of a fraction of an hour or minute as if they
+/// were a fraction of a second.
 pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write(Time::read(value).ok_or(REFUSAL)?, out);
     Ok(())

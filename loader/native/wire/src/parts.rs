@@ -13,8 +13,8 @@ use crate::message::Entry;
 use crate::record::Recorder;
 use crate::{Channel, Result, Search, search};
 
-/// Number of LDIF bytes of a file before compression. The first file is smaller, and each file has twice the size of
-/// the previous one, because the first files have most containers, and arranging rewrites files with containers.
+/// Number of LDIF bytes of a file before compression. The first file is smaller, and each following one
+/// has twice the size of the previous one up to this limit, because the first files have most containers, and arranging rewrites files with containers.
 const PIECE: u64 = 64 << 20;
 const FIRST_PIECE: u64 = 2 << 20;
 

@@ -91,7 +91,7 @@ impl<'a> IndexComparison<'a> {
 
     /// Checks a key that no entry requires. A range remains when its entries are deleted, and does no harm.
     fn other_key(&mut self) -> Result<(), StopReason> {
-        // slapd generates no keys of more than 8 bytes, but the file may have some.
+        // Unless olcIndexIntLen is larger, slapd generates no keys of more than 8 bytes; but the file may have some.
         let bytes = self.rows.key().unwrap_or_default();
         self.key = Key::new(&bytes[..bytes.len().min(8)]);
         if self.key != Key::PRESENCE {

@@ -18,7 +18,7 @@ pub struct LastValues {
     pub flags: u32,
     /// The names of the cached object classes and of their superiors, for index keys.
     pub class_names: Vec<Vec<u8>>,
-    /// The attribute numbers of the last entry that had only valid attribute numbers.
+    /// The attribute numbers of the last entry; empty if one of them was invalid.
     pub numbers: Vec<u32>,
 }
 

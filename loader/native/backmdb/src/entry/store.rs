@@ -34,7 +34,7 @@ pub(super) struct StoredLayout {
 /// A part of the draft that is copied at once.
 #[derive(Debug)]
 struct Piece {
-    /// Index in [`EntryLines::pairs`].
+    /// Index in `EntryLines::pairs`.
     pair: usize,
     part: Part,
     /// Index of the word in the head for the piece's length; [`Part::Both`] has a second length in the next word.

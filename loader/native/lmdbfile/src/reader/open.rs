@@ -25,8 +25,8 @@ impl Reader {
         Self::open_at(path, None)
     }
 
-    /// Opens a file whose tables are scattered over the file and mostly in the page cache: reads page by page, with little
-    /// memory.
+    /// Opens a file in which keys are looked up in no order, and which is mostly in the page cache: reads page by page,
+    /// with little memory.
     pub fn open_scattered(path: &Path) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;

@@ -139,7 +139,7 @@ fn dotted(bytes: &[u8]) -> Option<String> {
             continue;
         }
         if oid.is_empty() {
-            // The first number in BER stands for two numbers.
+            // In BER, the first number of an OID encodes its first two arcs.
             let first = (number / 40).min(2);
             (oid, number) = (first.to_string(), number - 40 * first);
         }
