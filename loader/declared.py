@@ -232,7 +232,9 @@ def _require_safe(context: click.Context, option: click.Parameter, path: Path | 
 Config = Annotated[Path, "--config", "The server's slapd.d directory or slapd.conf."]
 OptionalConfig = Annotated[Path | None, "--config", "The server's slapd.d directory or slapd.conf."]
 Suffix = Annotated[str | None, "-b --suffix SUFFIX", "Suffix of the database (default: the only one)."]
-ConsumerSuffix = Annotated[str | None, "--suffix SUFFIX", "Suffix at the consumer (default: -b, else the only suffix)."]
+ConsumerSuffix = Annotated[
+    str | None, "--suffix SUFFIX", "Suffix of the consumer's database (default: -b, else its only database)."
+]
 Target = Annotated[
     Path | None, "--target DIR", "Write into DIR instead of the configured directory; the configuration is not changed."
 ]

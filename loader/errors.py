@@ -184,8 +184,8 @@ class RemoteFailed(LoaderError, code="remote.failed", status=108):
 
 class RemoteLocked(LoaderError, code="remote.locked", status=109):
     message = "{place} has been in use by a ditseed on {host} (process {pid}) since {made}"
-    hint = """Wait until that process has finished. If it was killed, the lock lapses {lapse} after its last renewal.
-    To continue earlier, remove {place}/{name}, and run the same command again."""
+    hint = """Wait until that process has finished. If it or its host is gone for good, the lock lapses {lapse} after
+    its last renewal. To continue earlier, remove {place}/{name}, and run the same command again."""
 
 
 class RemoteFull(LoaderError, code="remote.full", status=115):
@@ -477,7 +477,7 @@ class ServerSilent(ConnectionLost, code="server.silent", status=99):
 
 class NotLdap(LoaderError, code="server.not_ldap", status=93):
     message = "{uri} does not answer in LDAP: {reason}"
-    hint = "Check the host and the port in -H: LDAP servers listen on port 389, or on 636 for ldaps://."
+    hint = "Check the host and the port in -H: an LDAP server must listen there (389, or 636 for ldaps://)."
 
 
 class SchemaUnreadable(LoaderError, code="server.schema", status=94):
@@ -744,8 +744,8 @@ class LogIncomplete(LoaderError, code="backup.log_incomplete", status=11):
 
 class HiddenFromAccount(LoaderError, code="seed.hidden", status=88):
     message = "{uri}: {what}"
-    hint = """To let the account read everything, begin the database's access rules on the provider with olcAccess:
-    {rule} (slapd.access(5)). To make a replica without the hidden data, give --allow-hidden.{commands}"""
+    hint = """To let the account read everything, begin the access rules of the provider's database with this one
+    (slapd.access(5)): olcAccess: {rule}. To make a replica without the hidden data, give --allow-hidden.{commands}"""
 
 
 class NotAsStored(LoaderError, code="seed.not_as_stored", status=89):

@@ -16,7 +16,7 @@ from loader.declared import command as declare
 def command(shell: Annotated[Literal["bash", "zsh", "fish"], Argument()]) -> None:
     """Print the script with which a shell completes the verbs, options and values of ditseed.
 
-    The Debian package installs the scripts for all three shells. Elsewhere, type one of these once:
+    The Debian package installs it for all three. Elsewhere, type one of these once; the next shell completes:
 
     \b
     Examples:

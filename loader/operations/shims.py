@@ -209,8 +209,8 @@ def _link_program() -> bytes:
 
 
 def _original(call: Call, reason: str) -> int:
-    """Replaces this process by the original. Runs slapcat as a child instead, because it can lose data, and the other
-    tools if this account is root, because they leave files of root."""
+    """Replaces this process by the original; or, without DITSEED_SHIM=original, runs it as a child: slapcat without -v,
+    because it can lose data, and the other tools if this account is root, because they leave files of root."""
     path = defaults.find_tool(call.tool)
     if path is None:
         call.print(f"the original is not in PATH ({reason}, so ditseed does not do this itself)")

@@ -99,7 +99,7 @@ def paced(pieces: Iterable[Data], rate: int) -> Iterator[Data]:
 
 
 def predicted(directory: Path, level: int) -> int:
-    """Returns the expected bytes of a full backup of a database, computed from samples of its data file."""
+    """Returns the expected bytes of a full backup, computed from samples of data.mdb. Free pages do not count."""
     page, free_pages = readers.free_list(directory)
     compressor, data, stored = zstandard.ZstdCompressor(level=level), 1, 1
     with files.reading(meta.data_file(directory)) as file:
