@@ -24,7 +24,7 @@ __all__ = ["Contents", "IndexCost", "IndexCosts"]
 CONTEXT, ENTRY = "contextCSN", "entryCSN"
 ENTRIES = "id2e"
 _NO_INDEXES = {"ad2i", "dn2i", "id2e", "id2v", "ixck"}
-_SUMMARY_ENTRIES = 5000  # maximum number of entries that `summarise` reads for newest_csns, in a quarter of a second
+_SUMMARY_ENTRIES = 5000  # `summarise` reads at most this many entries for newest_csns, in a quarter of a second
 
 
 @contextmanager
@@ -98,13 +98,13 @@ def _stored_csns(contents: Contents, suffix: str | None, env: Path) -> list[str]
 
 
 def newest_csns(env: Path, suffix: str | None = None, whole: bool = True, most: int | None = None) -> dict[str, str]:
-    """Returns server ID -> greatest CSN, from the stored contextCSN and from the entries that changed later.
+    """Maps each server ID to its greatest CSN in the stored contextCSN and in the entries that changed later.
 
     No returned CSN is too great. A late change from another server can be missed; syncrepl then sends the change again.
     Reads the index of entryCSN backwards, down to the stored contextCSN. Without this index or a contextCSN, reads all
     entries, which takes minutes for ten million; but if the contextCSN is missing and `whole` is false, reads only the
-    entries of the last second. `most`: maximum number of entries that are read through the index. Of the entries of a
-    second, those with the highest IDs are read, because a bulk load adds the newest entries last."""
+    entries of the last second. `most`: maximum number of entries that are read through the index. If only a part of a
+    second's entries is read, it has the highest IDs, because a bulk load adds the newest entries last."""
     with reading(env) as contents:
         return _newest_by_server(contents, _stored_csns(contents, suffix, env), whole, most)
 
@@ -115,7 +115,7 @@ def _newest_by_server(contents: Contents, stored: list[str], whole: bool, most: 
 
 
 class DatabaseSummary(Struct, frozen=True):
-    """`context_csns`: the stored contextCSN. `newest_csns`: see that function. Both ascend by server ID."""
+    """`context_csns`: the stored contextCSN. `newest_csns`: as the function returns it. Both ascend by server ID."""
 
     entries: int
     suffixes: tuple[str, ...]
@@ -152,7 +152,7 @@ def _indexes(tables: dict[str, TableRecord]) -> dict[str, TableRecord]:
 
 
 def indexes(env: Path) -> dict[str, int]:
-    """Returns attribute type -> number of records in its index table; empty if there is no database yet."""
+    """Maps each indexed attribute type to the number of records in its index table; empty without a database."""
     if not meta.data_file(env).exists():
         return {}
     with reading(env) as contents:
@@ -160,21 +160,21 @@ def indexes(env: Path) -> dict[str, int]:
 
 
 def table_bytes(env: Path) -> dict[str, int]:
-    """Returns table -> bytes, without the sub-databases of duplicate values, which LMDB's statistics omit."""
+    """Maps each table to its size in bytes, without sub-databases of duplicates: LMDB's statistics omit them."""
     page_size = meta.read_meta(env).page_size
     with reading(env) as contents:
         return {name: record.pages * page_size for name, record in contents.tables.items()}
 
 
 class IndexCounts(Struct, frozen=True):
-    """`keys`: number of entry IDs -> number of index keys with this number of IDs. `key_bytes`: bytes of a key."""
+    """`keys`: maps a number of entry IDs to the number of keys that have so many IDs. `key_bytes`: size of a key."""
 
     keys: dict[int, int]
     key_bytes: int
 
 
 class TableSizes(Struct, frozen=True):
-    """The sizes in a data file. `tables`: table -> pages, counted as in `table_bytes`."""
+    """The sizes in a data file. `tables`: number of pages of each table, counted as in `table_bytes`."""
 
     pages: int
     page_size: int
@@ -183,8 +183,8 @@ class TableSizes(Struct, frozen=True):
 
 
 def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
-    """Returns the sizes in a data file that no process writes. The entry IDs in the data file `without` are subtracted
-    from the counts of each index key, so that a forecast excludes the ancestors of sampled entries."""
+    """Returns the sizes in a data file that no process writes. From each index key's number of entry IDs, subtracts the
+    number in the data file `without`, so that a forecast excludes the ancestors of sampled entries."""
     facts = meta.read_meta(data)
     tables, counts = _key_counts(data)
     subset_counts = _key_counts(without)[1] if without else {}
@@ -197,7 +197,7 @@ def table_sizes(data: Path, without: Path | None = None) -> TableSizes:
 
 
 def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]]:
-    """Returns two mappings: table -> pages, and index -> key -> number of entry IDs."""
+    """Returns the number of pages of each table, and the number of entry IDs of each key of each index."""
     with reading(data) as contents:
         tables = contents.tables
         counts = {name: dict(contents.index_counts(name)) for name in _indexes(tables)}
@@ -205,7 +205,7 @@ def _key_counts(data: Path) -> tuple[dict[str, int], dict[str, dict[bytes, int]]
 
 
 def index_costs(env: Path, meter: Meter) -> IndexCosts:
-    """Returns the space of each index of an environment directory. Raises the errors of `reading`."""
+    """Returns the space that each index takes in an environment directory. Raises the errors of `reading`."""
     path = meta.data_file(env)
     with snapshot.protected(env) as view, with_counters(meter, str(path)) as counters, meta.explained(path, view.path):
         return _native.index_costs(view.path, counters, txn=view.txn)

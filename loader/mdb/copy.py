@@ -51,7 +51,7 @@ class Sizes(Struct, frozen=True):
 
 class Copied(Struct, frozen=True):
     """A finished copy, which the caller renames to its final name. `mode`: permissions of the source file. `seen`: the
-    core's record of the pages, with which a check need not read them. `sound`: whether the copy checked the pages."""
+    core's record of the pages, so that a check need not read them. `sound`: whether the copy checked the pages."""
 
     path: Path
     facts: meta.MetaPage
@@ -124,7 +124,7 @@ def _share(snapshot: Snapshot, partial: Path) -> bool:
 
 
 def require_space(source: Path, target: Path) -> int:
-    """Returns the number of bytes for a copy of `source` without holes. Raises NoSpace if `target` has less space."""
+    """Returns the number of bytes that a copy of `source` without holes needs. Raises NoSpace if `target` has fewer."""
     needed = min(meta.read_meta(source).used, Sizes.of(meta.data_file(source)).allocated)
     files.require_space(target, needed)
     return needed
@@ -140,9 +140,9 @@ def require_space(source: Path, target: Path) -> int:
 def send(
     source: Path, descriptor: int, token: str | None, meter: Meter, file: Path | None = None
 ) -> tuple[meta.MetaPage, int, int]:
-    """Sends the environment in `source` to `descriptor`, or `file` if `compacted` has written this file from `source`.
-    If `token` names the same copy, skips the bytes that the receiver has. Returns the meta page, the bytes of the file,
-    and the skipped bytes. Raises StreamBroken if the receiver has ended, StreamRefused if `token` is invalid."""
+    """Sends the environment in `source` to `descriptor`; or sends `file`, which `compacted` has written from `source`.
+    If `token` names the same copy, skips the bytes that the receiver has. Returns the meta page, the size of the file,
+    and the number of skipped bytes. Raises StreamBroken if the receiver ended, StreamRefused for an invalid `token`."""
     with ExitStack() as stack:
         compacted = file is not None
         if file is None:
@@ -223,20 +223,20 @@ def advice(run_dir: Path, target: Path) -> str:
 
 
 def plain(source: Path, target: Path, head: bytes, length: int, seen: Seen | None, meter: Meter) -> None:
-    """Copies the first `length` bytes of a data file page by page, without its holes. `head`: both meta pages of the
+    """Copies the first `length` bytes of a data file page by page, and skips its holes. `head`: both meta pages of the
     copy. Records the copied pages in `seen`."""
     with _core_call(meter, source, target) as counters:
         _native.clone_plain(source, target, head, length, counters, seen=seen)
 
 
 def page_record(source: Path, page: bytes) -> Seen:
-    """Returns an empty record of the pages of the snapshot with meta page `page`. `plain` fills the record."""
+    """Returns an empty record, in which `plain` records the pages of the snapshot with meta page `page`."""
     with meta.explained(source):
         return Seen(source, page)
 
 
 def compact(source: Path, target: Path, page: bytes, meter: Meter) -> None:
-    """Writes a compacted copy of the snapshot with meta page `page`. Finds the same damage as level pages."""
+    """Writes a compacted copy of the snapshot with meta page `page`. Finds the same damage as verify's level pages."""
     with _core_call(meter, source, target) as counters:
         _native.clone_compact(source, target, page, counters)
 

@@ -1,6 +1,6 @@
 """Makes small changes to a database that no process has open, each in one durable transaction of a child process.
 
-`stamp` writes the contextCSN that the provider had before a copy began into the copy. `cap_entry_csns` lowers each
+`stamp` writes a contextCSN into a copy: the provider's contextCSN before the copy began. `cap_entry_csns` lowers each
 entryCSN that is newer than this contextCSN. A consumer sends its contextCSN as a cookie, and ignores the deletion of
 entries newer than the cookie (OpenLDAP's syncrepl.c, nonpresent_callback). So if the provider deleted such an entry
 before the consumer starts, the consumer would keep the entry for ever. With the lower entryCSN the consumer deletes the
@@ -26,8 +26,8 @@ _YEAR_0 = 365  # days; back-mdb counts from 0000-01-01, and date.toordinal from 
 
 
 def stamp(env: Path, suffix: str, csns: Sequence[str]) -> None:
-    """Replaces the contextCSN of a suffix entry as slapadd -w does: no normalised values, no index. Raises NotStampable
-    if there is no such entry, if `csns` is empty, or if two different CSNs have the same server ID."""
+    """Replaces the contextCSN of a suffix entry as slapadd -w does: without normalised values and index. Raises
+    NotStampable if there is no such entry, if `csns` is empty, or if two different CSNs have the same server ID."""
     path = meta.data_file(env)
     values = contents.ordered(csn.by_server(csns).values())
     if not values or len(values) != len(set(csns)):
@@ -74,7 +74,7 @@ def _stamp(env: Path, suffix: str, owner: int | None, number: int | None, glue: 
 
 
 def cap_entry_csns(env: Path, claimed: Sequence[str], idlexp: int, meter: Meter) -> int:
-    """Lowers every entryCSN that is greater than the CSN of the same server ID in `claimed` to this CSN, in the entry
+    """If an entryCSN is greater than the CSN with the same server ID in `claimed`, lowers it to this CSN, in the entry
     and in the index. Returns the number of changed entries. `idlexp`: setting of the slapd that will use the copy."""
     limits = csn.by_server(claimed)
     if not limits:
@@ -112,7 +112,7 @@ def _cap(env: Path, number: int, changes: list[tuple[int, str, str]], longest: i
 
 def _move(transaction: Transaction, index: Handle, owner: int, keys: tuple[bytes, bytes], longest: int) -> None:
     """Moves an ID from the first index key in `keys` to the second. If the second key would have more than `longest`
-    IDs, they are replaced by a range, whose first value is 0, as in back-mdb (idl.c)."""
+    IDs, all its IDs are replaced by a range, whose first value is 0, as in back-mdb (idl.c)."""
     before, after = keys
     cursor = transaction.cursor(index)
     if not cursor.set_key(before) or ID.unpack(cursor.value()) != (0,):

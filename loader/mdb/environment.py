@@ -39,7 +39,7 @@ from loader.storage.files import Owner
 LOCK = "lock.mdb"
 ID = struct.Struct("=Q")  # an entry ID, as a key and as a value in a table
 MANY = 512  # maximum number of named tables in an environment; slapd allows 128 or 256
-_LAG = 1.0  # maximum seconds between a writer's meta page and its update of lock.mdb
+_LAG = 1.0  # maximum seconds from a writer's write of a meta page to its update of lock.mdb
 
 LOCK_UNUSED = "a process that does not use its lock.mdb wrote to it while ditseed read it"
 
@@ -141,7 +141,7 @@ def exclusive(directory: Path) -> Iterator[Path]:
 
 
 def _prepare_lock(directory: held.Directory, data: Path) -> None:
-    """Creates a missing lock.mdb with the owner of data.mdb: slapd could not open the lock.mdb of a root process."""
+    """Creates a missing lock.mdb with the owner of data.mdb, because slapd could not open a lock.mdb owned by root."""
     try:
         descriptor = directory.create(LOCK)
     except FileExistsError:

@@ -81,8 +81,8 @@ def started(work: Callable[..., Any], *arguments: Any) -> Iterator[Child]:
     call = pickle.dumps([_METER if isinstance(argument, Meter) else argument for argument in arguments])
     with ExitStack() as stack:
         child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))
-        # LMDB identifies a reader by its PID only, and a slapd in another container may have the same PID. Then another
-        # child is started, while this one still has its PID.
+        # LMDB identifies a reader by its PID only, and a slapd in another container may have the same PID. If so,
+        # another child is started, while this one still has its PID.
         with contextlib.suppress(LoaderError, OSError):  # the child reports why lock.mdb cannot be opened
             while holders.locker(arguments[0], child.process.pid) is not None:
                 child = stack.enter_context(Child(command, stdin=PIPE, stdout=PIPE))
@@ -188,7 +188,7 @@ def _sending(meter: Meter) -> Iterator[None]:
 
 @contextmanager
 def afterwards(check: Callable[[], None], errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Runs `check` after the body, also after one of `errors`, whose cause `check` may raise instead."""
+    """Runs `check` after the body, even if it raises one of `errors`; `check` may then raise the cause instead."""
     try:
         yield
     except errors:

@@ -49,7 +49,7 @@ def is_data_file(path: Path) -> bool:
         return True
     with files.reading(path) as file:
         head = file.read(28)
-    return _MAGIC in (head[16:20], head[24:28])  # after the page header of LMDB 0.9 or 1.0
+    return _MAGIC in (head[16:20], head[24:28])  # the magic number follows the page header of LMDB 0.9 or 1.0
 
 
 def read_meta(source: Path) -> MetaPage:

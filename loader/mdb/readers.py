@@ -34,7 +34,7 @@ _LINE = 64  # bytes of a processor's cache line; each mutex and each slot is pad
 _MUTEX = {"aarch64": 48}.get(platform.machine(), 40)  # bytes of a pthread_mutex_t
 _HEAD, _SLOT = struct.Struct("=II"), struct.Struct("=QI")
 _IDLE_SLOT = 2**64 - 1  # transaction ID in a slot whose thread has no read transaction
-_READ_BYTES = 4 << 20  # maximum bytes of a lock.mdb that are read, which has room for 65,000 slots
+_READ_BYTES = 4 << 20  # maximum number of bytes read from a lock.mdb; they have room for 65,000 slots
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ _TRIES = 20
 
 
 def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
-    """Returns the newest meta page, and transaction -> number of pages that it freed and that are still free.
+    """Returns the newest meta page, and maps each transaction to the number of its freed pages that are still free.
 
     LMDB overwrites the pages of a snapshot only from the third transaction after the snapshot. So the result is
     consistent if at most one transaction ended meanwhile. On a busier server, takes a reader slot, which clears the
@@ -133,7 +133,7 @@ def free_list(directory: Path) -> tuple[MetaPage, dict[int, int]]:
 
 
 def _pages_freed(directory: Path, facts: MetaPage, since: int = 0) -> dict[int, int]:
-    """Returns transaction -> number of pages that it freed, from transaction `since` on."""
+    """Maps each transaction from `since` on to the number of its freed pages that are still free."""
     path = meta.data_file(directory)
     with held.checked_file(path) as pin, meta.explained(path, pin):
         page = facts.page(facts.txnid % 2, facts.txnid, facts.map_size)

@@ -188,7 +188,7 @@ def _has_csn_index(snapshot: Snapshot) -> bool:
 
 
 def _agrees(log: AccessLog, snapshots: dict[Path, Snapshot]) -> bool:
-    """Returns whether both snapshots have the same last write. Waits up to `_LOG_DELAY` seconds for another."""
+    """Returns whether both snapshots have the same last write. Waits up to `_LOG_DELAY` seconds for a later write."""
     database = snapshots[log.database]
     if not _has_csn_index(database):
         return True

@@ -30,7 +30,7 @@ from loader.storage.held import checked_file
 
 DEEPER = ("pages", "tree")  # levels deeper than quick
 PAGES_UP_TO = 16 << 30  # bytes in use; the default level of larger databases is quick
-MEMORIES = 8  # factor; the default level is quick above this multiple of the memory, because level pages needs 1/30
+MEMORIES = 8  # the default level is quick above this multiple of the memory, because level pages needs 1/30
 # Kinds of problems that `verify` accepts, because slapd tolerates them.
 _HARMLESS = {"pages.lost", "tree.scattered", "tree.hole"}
 
@@ -63,7 +63,7 @@ class Finding(Struct, frozen=True):
 
 
 class Problem(Struct, frozen=True):
-    """All problems of one kind. `count`: their number. `examples`: the first of them."""
+    """All problems of one kind. `count`: number of problems. `examples`: the first problems."""
 
     kind: str
     count: int
@@ -72,7 +72,7 @@ class Problem(Struct, frozen=True):
 
 class AuditReport(Struct, frozen=True):
     """`entries`, `txn`: 0 if they cannot be read. `notes`: on parts that were not checked, and on harmless problems.
-    `drifted`: index tables with which searches miss entries. `left_out`: unchecked index tables."""
+    `drifted`: index tables that make searches miss entries. `left_out`: unchecked index tables."""
 
     entries: int
     txn: int
@@ -165,8 +165,8 @@ def shared_uuids(path: Path, bounds: AuditResources, meter: Meter, limit: int = 
 
 
 def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -> None:
-    """Raises SharedUuid if two entries share an entryUUID: on a replica, syncrepl could change or delete the wrong one.
-    Also raises the errors of `shared_uuids`."""
+    """Raises SharedUuid if two entries share an entryUUID: on a replica, syncrepl could change or delete the wrong
+    entry. Also raises the errors of `shared_uuids`."""
     for uuid, first, other in shared_uuids(env, AuditResources(scratch=scratch), meter, limit=1):
         raise SharedUuid(uuid=uuid, first=first, dn=other)
 
@@ -174,7 +174,7 @@ def require_unique_uuids(env: Path, meter: Meter, scratch: Path | None = None) -
 @contextmanager
 def _reading(env: Path, meter: Meter) -> Iterator[tuple[Path, int | None, _native.Counters]]:
     """Yields a path to the open data file, the transaction of the reader slot, and counters for a call of the core.
-    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. The core reports damaged ones."""
+    Takes a reader slot if `env` is a directory with lock.mdb and sound meta pages. The core reports damaged pages."""
     path, txn, is_readable = meta.data_file(env), None, False
     with suppress(MdbDamaged):
         is_readable = env.is_dir() and bool(meta.read_meta(env))
