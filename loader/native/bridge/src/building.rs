@@ -102,7 +102,7 @@ pub fn reported<P>(all: Vec<ldif::rejects::Rejection<P>>) -> Vec<Rejection> {
     all.into_iter().take(100).map(converted).collect()
 }
 
-/// An attribute description, its syntax, and the number of values that the syntax forbids.
+/// Attribute descriptions, each with its syntax and the number of its values that violate this syntax.
 pub type Misfits = Vec<(String, String, u64)>;
 
 pub fn misfits_of(all: Vec<backmdb::InvalidValues>) -> Misfits {
@@ -150,7 +150,7 @@ pub struct Target {
 }
 
 argument!(
-    /// `loader.backmdb.Settings`.
+    /// The fields of `loader.backmdb.Settings`.
     Configured for Settings {
         suffixes: Vec<String>,
         foreign: Vec<String>,
@@ -201,11 +201,11 @@ impl Database {
 }
 
 argument!(
-    /// The Python class `loader.defaults.Resources`.
+    /// The fields of `loader.defaults.Resources`.
     Resources for VerifyMeans { memory: usize, jobs: usize, scratch: PathBuf }
 );
 
-/// Maximum number of blocks in the queue, which take about 10 MB.
+/// Maximum number of blocks in a queue; so many blocks take about 10 MB.
 const CAPACITY: usize = 24;
 
 /// A queue of LDIF blocks between connections and a build.
@@ -270,7 +270,7 @@ impl From<Input> for Source {
 }
 
 argument!(
-    /// `loader.sinks.mdb.BuildRules`.
+    /// The fields of `loader.sinks.mdb.BuildRules`.
     BuildRules for Options {
         now: String,
         #[pyo3(attribute("rejects_path"))]
@@ -317,7 +317,7 @@ pub fn build(
             callbacks.as_ref().map(|(head, read_again, renamed)| LiveSource { head: *head, read_again, renamed });
         backmdb::build(sources, live, &out_path, schema, settings, &options, counters)
     });
-    // The exception of a callback explains more than the error that it caused.
+    // A callback's exception explains more than the core's error that results from it.
     let exception = lock(&exception).take();
     built.map_err(|error| exception.unwrap_or(error))
 }

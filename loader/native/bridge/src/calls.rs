@@ -93,7 +93,7 @@ pub fn parents_first(fd: Descriptor, out_path: PathBuf, scratch: PathBuf, counte
 }
 
 argument!(
-    /// `loader.ldif.ArrangeTask`.
+    /// The fields of `loader.ldif.ArrangeTask`.
     ArrangeTask for tree::Task {
         paths: Vec<PathBuf>,
         again: Vec<PathBuf>,

@@ -76,7 +76,7 @@ fn watch(counters: &common::Counters) -> impl Fn(u64) -> bool {
     }
 }
 
-/// Size of LMDB's largest page in bytes; every piece contains whole pages.
+/// Size of LMDB's largest page in bytes. Piece sizes are multiples of it, so that every piece contains whole pages.
 const LARGEST_PAGE: usize = 64 << 10;
 
 /// Consecutive whole pages of a data file.

@@ -1,4 +1,4 @@
-//! Reads meta pages and single facts of a data file. Changes and makes id2e values.
+//! Reads meta pages and single facts of a data file. Changes and creates id2e values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

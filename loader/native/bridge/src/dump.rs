@@ -49,7 +49,7 @@ impl Dump {
 }
 
 argument!(
-    /// `loader.sources.mdb.LdifFormat`.
+    /// The fields of `loader.sources.mdb.LdifFormat`.
     LdifFormat for dump::LdifFormat { compress: bool, as_slapcat: Option<usize> }
 );
 

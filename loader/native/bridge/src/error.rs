@@ -54,7 +54,7 @@ pub fn raised<T>(result: Result<T, impl Raise>) -> PyResult<T> {
     })
 }
 
-/// Returns the value that `text` stands for. If `value` is `None`, the `ValueError` says that `text` is not a `kind`.
+/// Returns `value`, the result of parsing `text`. If it is `None`, the `ValueError` says that `text` is not a `kind`.
 pub fn one_of<T>(value: Option<T>, text: &str, kind: &str) -> PyResult<T> {
     value.ok_or_else(|| PyValueError::new_err(format!("{text} is not a {kind}")))
 }

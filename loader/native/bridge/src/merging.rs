@@ -101,7 +101,7 @@ pub fn find_name(ldif: SlicedLdif, dn: &str, counters: &Counters) -> PyResult<Ve
 }
 
 argument!(
-    /// `loader.sinks.slapadd.MergeOptions`.
+    /// The fields of `loader.sinks.slapadd.MergeOptions`.
     MergeOptions for ::merge::Options {
         shared: u64,
         map_size: u64,

@@ -12,10 +12,10 @@ use crate::cloning::PageBlock;
 use crate::error::raised;
 use crate::gate::{Counters, Descriptor, detached};
 
-/// The runs, the number of the first page that is new in this backup, and the number of pages.
+/// A segment: its runs, the number of the first page that is new in this backup, and the number of pages.
 type SegmentFields = (Vec<u8>, u32, u64);
 
-/// The runs, the frames, the index entries and the XXH3 checksum; the number of new pages.
+/// A segment after sifting: its runs, frames, index entries and XXH3 checksum; and the number of new pages.
 type SiftedFields<'py> = ([Bound<'py, PyBytes>; 4], u32);
 
 fn segment((runs, first, pages): SegmentFields) -> Segment {

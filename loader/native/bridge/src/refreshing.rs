@@ -61,7 +61,7 @@ pub fn refresh(
 }
 
 argument!(
-    /// `loader.sinks.changing.ReplayTask`.
+    /// The fields of `loader.sinks.changing.ReplayTask`.
     ReplayOptions for ::replay::Options {
         reached: Vec<String>,
         window: String,
@@ -113,7 +113,7 @@ pub fn replay(
 }
 
 argument!(
-    /// `loader.sinks.changing.LogQuery`.
+    /// The fields of `loader.sinks.changing.LogQuery`.
     LogQuery for ::replay::query::Query {
         since: String,
         since_start: String,

@@ -170,7 +170,7 @@ impl EntryDigests {
             return Ok(tree::Difference::default().into());
         }
         self.counters.run(|_| {
-            // Locks in the same order for a.diff(b) as for b.diff(a), so that these cannot deadlock.
+            // Locks in the same order for a.diff(b) as for b.diff(a), so that these two calls cannot deadlock.
             let swaps = std::ptr::from_ref(self) > std::ptr::from_ref(other);
             let (first, second) = if swaps { (other, self) } else { (self, other) };
             let (first, second) = (lock(&first.digest), lock(&second.digest));

@@ -91,7 +91,7 @@ record!(SearchesFound from Found {
     others: u64,
 });
 
-/// The suffix; attribute and kinds of each index; `substr` of `loader.backmdb.Settings`.
+/// A database: its suffix; the attribute and kinds of each index; `substr` of `loader.backmdb.Settings`.
 type IndexedDatabase = (String, Vec<(String, Vec<String>)>, (usize, usize, usize));
 
 #[pyfunction]

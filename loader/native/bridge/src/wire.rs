@@ -16,7 +16,7 @@ use crate::gate::{Counters, Descriptor};
 use crate::results::{EntryDigests, argument, record};
 
 argument!(
-    /// `loader.server.wire.Link`.
+    /// The fields of `loader.server.wire.Link`.
     Link for wire::ConnectionOptions {
         uri: Option<String>,
         bind_dn: Option<String>,
@@ -39,7 +39,7 @@ fn seconds(value: f64) -> PyResult<Duration> {
 }
 
 argument!(
-    /// `loader.server.options.Search`.
+    /// The fields of `loader.server.options.Search`.
     Search for wire::Search {
         base: String,
         #[pyo3(attribute("where"))]
@@ -182,7 +182,7 @@ record!(Loaded from load::Loaded {
 });
 
 argument!(
-    /// `loader.sinks.ldap.LoadOptions`.
+    /// The fields of `loader.sinks.ldap.LoadOptions`.
     LoadOptions for load::Options {
         jobs: usize = jobs.max(1),
         batch: usize,
