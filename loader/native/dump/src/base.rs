@@ -58,7 +58,7 @@ fn step(tables: &Tables<'_>, here: &Found, wanted: &[u8]) -> Result<Option<Found
     Ok(found)
 }
 
-/// Calls `go_on` for each child of a node until it returns false.
+/// Calls `go_on` for each child of a node until `go_on` returns false.
 fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> bool) -> Result<()> {
     let key = of.id.to_ne_bytes();
     let mut cursor = tables.dn2i.cursor()?;
@@ -76,7 +76,7 @@ fn children(tables: &Tables<'_>, of: &Found, mut go_on: impl FnMut(Found) -> boo
     Ok(())
 }
 
-/// Returns the entries with these DNs as LDIF; DNs without an entry are skipped.
+/// Returns the entries with the DNs `names` as LDIF; skips DNs without an entry.
 pub fn pick(source: &Source, names: &[String], counters: &Counters) -> Result<Vec<u8>> {
     let snapshot = open(&source.path, source.txn)?;
     let tables = Tables::of(&snapshot)?;

@@ -18,17 +18,17 @@ pub struct Contents(Reader);
 
 /// Length of a CSN in the form of slapd 2.4 and later, in bytes.
 const CSN_LENGTH: usize = 40;
-/// Number of digits of a CSN up to the second; these decide its index key.
+/// Number of digits of a CSN up to the second. The index key of a CSN depends on these digits only.
 const SECOND_DIGITS: usize = 14;
 
 impl Contents {
-    /// Opens the snapshot `txn`, as for [`Source::txn`](crate::Source::txn). `None` may also mean that the caller
-    /// detects changes from the meta pages.
+    /// Opens the snapshot of transaction `txn` (see [`Source::txn`](crate::Source::txn)). `None` may also mean that the
+    /// caller detects changes from the meta pages.
     pub fn open(path: &Path, txn: Option<u64>) -> Result<Self> {
         open(path, txn).map(Self)
     }
 
-    /// Opens the snapshot of this meta page, for which the caller must have a reader slot.
+    /// Opens the snapshot with the meta page `page`, for which the caller must have a reader slot.
     pub fn open_meta(path: &Path, page: &[u8]) -> Result<Self> {
         Ok(Self(tables::with_orders(Reader::open_meta(path, page)?)))
     }
@@ -51,7 +51,7 @@ impl Contents {
         Ok(self.0.freed(since)?)
     }
 
-    /// Returns the attribute descriptions by their numbers.
+    /// Maps the numbers in ad2i to attribute descriptions.
     pub fn attributes(&self) -> Result<BTreeMap<u32, String>> {
         let (mut names, mut cursor) = (BTreeMap::new(), self.table("ad2i")?.cursor()?);
         while let Some((key, name)) = cursor.next()? {
@@ -67,7 +67,7 @@ impl Contents {
         Ok(names.into_iter().find(|(_, text)| text.eq_ignore_ascii_case(name)).map(|one| one.0))
     }
 
-    /// Returns the suffixes in dn2i, in normal form, with their entry IDs. Each suffix is one node, whatever its RDNs.
+    /// Returns the suffixes in dn2i, in normal form, with their entry IDs. Each is one node, even with several RDNs.
     pub fn suffixes(&self) -> Result<Vec<(String, u64)>> {
         let mut suffixes = Vec::new();
         for record in self.table("dn2i")?.get_all(&0_u64.to_ne_bytes())? {
@@ -147,7 +147,7 @@ impl Contents {
         Ok(later)
     }
 
-    /// Calls `see` with entry IDs and entryCSNs from the index, from its last second back to the second of `stop`, for
+    /// Calls `see` with the ID and entryCSN of entries, from the index's last second back to the second of `stop`, for
     /// at most `most` entries: within a second, those with the highest IDs. Without an index, visits all entries.
     fn each_csn(
         &self,

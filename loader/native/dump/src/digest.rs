@@ -11,7 +11,7 @@ use crate::tables::{Tables, open};
 use crate::walk::{Plan, Worker};
 use crate::{Result, Source};
 
-/// Size of the pages in a range, in bytes.
+/// Size of a range of pages, in bytes.
 const PIECE: u64 = 16 << 20;
 const MOST: usize = 10_000;
 /// Number of fingerprints that a worker adds to the shared digest at a time, so that it rarely waits for the lock.
@@ -33,7 +33,7 @@ pub fn digest(source: &Source, digest: &mut Digest, counters: &Counters) -> Resu
 struct DigestWorker<'a, 'd> {
     all: &'a Mutex<&'d mut Digest>,
     printer: Fingerprinter,
-    /// Each fingerprint, with the end of its DN in `names`.
+    /// Each fingerprint, with the offset in `names` at which its DN ends.
     batch: Vec<(Fingerprint, usize)>,
     names: Vec<u8>,
 }

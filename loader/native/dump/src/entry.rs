@@ -74,7 +74,7 @@ impl Entry<'_> {
         Ok(printer.end(&self.place.dn).combined())
     }
 
-    /// Appends the entry as LDIF. `ended` is called after each line with the start of that line.
+    /// Appends the entry as LDIF. Calls `ended` after each line, with the offset at which the line starts.
     #[inline]
     pub(crate) fn ldif(&self, text: &mut Vec<u8>, ended: impl Fn(&mut Vec<u8>, usize)) -> Result<()> {
         let start = text.len();
@@ -151,7 +151,7 @@ impl Entry<'_> {
         Ok(())
     }
 
-    /// Passes the values in id2v. As in slapd, a number of values other than the recorded number means corruption.
+    /// Passes the values in id2v. As in slapd, the entry is corrupt if their number differs from the recorded number.
     fn apart(
         &self,
         stored: &Stored<'_>,
@@ -196,7 +196,7 @@ impl SeenDescriptions {
     }
 }
 
-/// Reorders attributes so that those with the same number follow the first of them.
+/// Reorders attributes: all attributes with the same number are moved to the position of the first of them.
 fn bring_together(all: &mut [Stored<'_>]) {
     let mut firsts = FxHashMap::default();
     for (at, one) in all.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Exports a database as LDIF: to files, or to one stream, to which the workers write in the order of entry IDs.
 //!
-//! A rename (modrdn) below a newer entry gives an entry a lower ID than its parent's. Such entries, and all entries
+//! An entry that was moved (modrdn) below a newer entry has a lower ID than its parent. Such entries, and all entries
 //! below them, are held back until all other entries are written.
 
 use std::fs::File;
@@ -22,13 +22,13 @@ use crate::tables::{Tables, open};
 use crate::walk::{Plan, WalkCounts, Worker};
 use crate::{Result, Source};
 
-/// Size of the pages whose entries go to one file, in bytes.
+/// Size in bytes of the pages whose entries go to one file.
 const PIECE: u64 = 64 << 20;
-/// Maximum number of files, without those of held-back entries.
+/// Maximum number of files, not counting the files of held-back entries.
 const MOST: usize = 2000;
 /// Size of a write to a file, in bytes.
 const CHUNK: usize = 256 << 10;
-/// Size of the pages in one range of a stream, in bytes.
+/// Size in bytes of a range of pages in a stream.
 const STREAM_PIECE: u64 = 2 << 20;
 /// Maximum number of ranges of a stream.
 const STREAM_MOST: usize = 100_000;
@@ -52,17 +52,17 @@ pub struct LdifFormat {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
     pub entries: u64,
-    /// Entries that have children but were never added themselves, so that the export omits them.
+    /// Number of entries that have children but were never added themselves. The export omits them.
     pub holes: u64,
-    /// Entries with a lower ID than their parent, and the entries below these. They are written last, parents first.
+    /// Number of entries with a lower ID than their parent, and of those below. They are written last, parents first.
     pub late: u64,
     /// Size of the LDIF before compression, in bytes.
     pub bytes: u64,
-    /// Checksum of all files, as of a [`tree::Digest`] that ignores no attribute.
+    /// Checksum of the entries in all files, as of a [`tree::Digest`] that ignores no attribute.
     pub checksum: String,
     /// The files in the order in which they must be loaded; empty for a stream.
     pub files: Vec<Finished>,
-    /// The base DN, otherwise the suffix, as spelled in the database; empty if there are several suffixes and no base.
+    /// The base DN or, without a base, the suffix, as spelled in the database; empty if there are several suffixes.
     pub base: String,
     /// The values of contextCSN in the suffix entry.
     pub context_csns: Vec<String>,
@@ -223,7 +223,7 @@ pub struct ShardTarget {
 }
 
 impl ShardTarget {
-    /// Returns the name of a file; names have the order of the numbers.
+    /// Returns the name of a file. Names sort in the order of their numbers.
     fn name(&self, number: usize) -> String {
         let suffix = if self.format.compress { "ldif.zst" } else { "ldif" };
         format!("{number:04}.{suffix}")
@@ -260,7 +260,7 @@ impl Shard {
         Self { name, path, output: None, text, bytes: 0, tally: Totals::default() }
     }
 
-    /// Writes `text` if it is long enough; it must consist of complete entries.
+    /// Writes `text`, which must consist of complete entries, if it has at least [`CHUNK`] bytes.
     #[inline]
     fn written(&mut self) -> Result<()> {
         if self.text.len() < CHUNK { Ok(()) } else { self.flush() }

@@ -35,12 +35,12 @@ pub use sample::{Sample, SampleSize, sample};
 pub struct Source {
     /// The data file.
     pub path: PathBuf,
-    /// The transaction for which the caller has a slot in LMDB's reader table, so that its pages are not reused while
-    /// they are read. `None` means that no process writes to the database.
+    /// The transaction for which the caller has a reader slot, so that LMDB does not reuse the pages of its snapshot
+    /// during the read. `None` means that no process writes to the database.
     pub txn: Option<u64>,
     /// DN of the subtree to read; `None` reads all entries.
     pub base: Option<String>,
-    /// Entries with this ID or a lower one are not read; 0 reads all entries.
+    /// Only entries with a greater ID are read; 0 reads all entries.
     pub after: u64,
     /// Number of worker threads.
     pub jobs: usize,

@@ -23,7 +23,7 @@ pub(crate) struct ParentDn {
     pub(crate) dn: Vec<u8>,
     /// Number of nodes on the path from the root.
     pub(crate) depth: u32,
-    /// Whether the entry or one of its ancestors has a lower ID than its parent.
+    /// Whether the entry has a lower ID than its parent, or an ancestor has a lower ID than its own parent.
     pub(crate) late: bool,
     /// Whether the entry is at or below the base.
     pub(crate) inside: bool,

@@ -72,8 +72,8 @@ fn wanted(size: SampleSize, records: u64) -> u64 {
     size.least.max((records as f64 * size.share) as u64).min(size.most)
 }
 
-/// Places each window in the middle of its part of the IDs. Parts of the pages would favour large entries over small
-/// ones. Returns `None` if all entries must be read.
+/// Divides the IDs into equal parts, and places a window in the middle of each; dividing the pages instead would favour
+/// large entries over small ones. Returns `None` if all entries must be read.
 fn windows(tables: &Tables<'_>, records: u64, wanted: u64) -> Result<Option<Vec<Range>>> {
     let mut cursor = tables.id2e.cursor()?;
     let ends = (cursor.next()?.map(|(key, _)| id(key)), tables.id2e.last_key()?);

@@ -16,7 +16,7 @@ const STEP: u64 = 256;
 /// A range of IDs: the first (inclusive) and the end (exclusive); `None` means no bound.
 pub(crate) type Range = (Option<u64>, Option<u64>);
 
-/// Numbers of what a walk has read.
+/// The numbers of records, entries and ranges that a walk has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WalkCounts {
     /// Number of records in id2e.
@@ -29,7 +29,7 @@ pub(crate) struct WalkCounts {
     pub(crate) ranges: usize,
 }
 
-/// Processes the entries of one thread.
+/// Processes the entries that one thread reads.
 pub(crate) trait Worker {
     /// Begins a range; called with the number of the range before its first entry.
     fn begin(&mut self, _range: usize) -> Result<()> {
@@ -57,7 +57,7 @@ pub(crate) struct Plan<'p> {
     /// Only greater IDs are read; 0 selects all.
     pub(crate) after: u64,
     pub(crate) ignore: &'p Names,
-    /// Size of the pages in a range, in bytes.
+    /// Size of a range of pages, in bytes.
     pub(crate) piece: u64,
     /// Maximum number of ranges.
     pub(crate) most: usize,
@@ -65,8 +65,8 @@ pub(crate) struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    /// Processes all ranges. Returns an error if all were read and their number is not the number that id2e claims. If a
-    /// worker fails, `stop` is called, which must wake workers that wait.
+    /// Processes all ranges. If `after` is 0, the number of records read must be the number that id2e claims; otherwise
+    /// an error is returned. If a worker fails, `stop` is called, which must wake workers that wait.
     pub(crate) fn run<W: Worker>(
         &self,
         snapshot: &Reader,
