@@ -134,8 +134,8 @@ fn again(place: &Place, settings: &Settings, options: &Options) {
     assert!(same, "rejected records between entries must not affect the file");
 }
 
-/// Inserts a record that is rejected before each record but the first, after some of its lines were read: entries
-/// similar to the previous one are read and stored on another path.
+/// Inserts, before each record but the first, a record that is rejected after some of its lines were read. Entries
+/// similar to the previous entry are read and stored by other code.
 fn parted(text: &[u8]) -> Vec<u8> {
     let odd = b"dn: cn=odd,dc=example,dc=com\nuid: odd\nnowhere: odd\n\n";
     let mut out = Vec::new();

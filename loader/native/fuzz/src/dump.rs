@@ -10,7 +10,7 @@ use tree::{Digest, Names};
 use crate::lmdb_reader::{PIECE, damage};
 
 /// The first byte chooses a format, the other bytes damage a small sound database. It must be exported or refused. The
-/// records and the digest of an export must equal those reported, and the digest of the pages.
+/// records and the digest of an export must equal the reported ones, and the digest must equal the digest of the pages.
 ///
 /// # Panics
 /// If the sound database is refused, or any of this does not hold.
@@ -43,7 +43,7 @@ fn check(source: &Source, report: &Exported, out: &Path) {
     let digested = dump::digest(source, &mut pages, &Counters::default());
     digested.expect("an exported database has a digest");
     assert_eq!((pages.entries(), pages.checksum()), (report.entries, report.checksum.clone()));
-    // A damaged RDN may exceed the size of a record, or look like a changetype line.
+    // Reading may fail: a damaged RDN may exceed the size of a record, or look like a `changetype` line.
     if read.is_ok() {
         assert_eq!((files.entries(), files.checksum()), (report.entries, report.checksum.clone()));
     }

@@ -7,7 +7,7 @@ use ::ldif::{Code, Counters};
 use ::learn::{Learned, Source};
 use synth::{Maker, Options, compile, toml};
 
-/// A text that must not get into a template as a value or a part of one; names of attribute types and classes may.
+/// A text that no value in a template may contain; names of attribute types and classes may contain it.
 const SECRET: &str = "zq4711";
 /// A placeholder for the number of the copy, so that a short input yields many entries.
 const NUMBER: &str = "@";

@@ -12,8 +12,8 @@ const PAGE: usize = 4096;
 /// Bytes that describe one damage: kind (1), page (1), offset in the page (2), value (2).
 pub(crate) const PIECE: usize = 6;
 
-/// The first byte chooses a sound file, the other bytes damage it. The reader must read it to its end or refuse it, and
-/// the audit must report in either case whether the database is sound.
+/// The first byte chooses a sound file, the other bytes damage it. The reader must read the file to its end or refuse
+/// it. In both cases the audit must report whether the database is sound.
 ///
 /// # Panics
 /// If a sound file is refused, or an error has no message.
@@ -55,7 +55,7 @@ pub(crate) fn damage(bytes: &mut Vec<u8>, piece: &[u8]) {
         return;
     }
     let page = usize::from(piece[1]) % pages * PAGE;
-    // The header and the pointers are at the beginning of a page.
+    // With a small limit, the damage is in the page's header or pointers.
     let place = usize::from(half(2)) % if piece[0] & 0x80 == 0 { PAGE } else { 64 };
     let at = page + place / 2 * 2;
     match piece[0] & 7 {
@@ -126,7 +126,7 @@ fn write(path: &Path, format: Format, rows: u64) -> Result<()> {
     let mut fixed = TreeWriter::new(Flags::DUPFIXED | Flags::INTEGERDUP, file.layout());
     let mut dups = TreeWriter::new(Flags::DUPSORT, file.layout());
     for row in 1..=rows {
-        // Some values go to overflow pages, others just not.
+        // Some values go to overflow pages, others are just small enough for a leaf page.
         let size = [20, 2030, 9000, 100, 0, 2040][usize::try_from(row % 6).unwrap_or(0)];
         let size = if row < 13 { size } else { 8 };
         plain.put(&mut file, &row.to_ne_bytes(), &vec![7; size])?;

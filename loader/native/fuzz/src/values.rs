@@ -108,7 +108,7 @@ fn repeat(by: Normaliser, value: &[u8]) -> [Vec<u8>; 2] {
     out
 }
 
-/// Checks that the order of two values does not depend on their sequence, and that three values form no circle.
+/// Checks that the order of two values is antisymmetric, and that the order of three values is transitive.
 fn order(value: &[u8], cut: usize) {
     let (a, rest) = value.split_at(cut.min(value.len()));
     let (b, c) = rest.split_at(cut.min(rest.len()));
