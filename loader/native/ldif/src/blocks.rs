@@ -16,7 +16,7 @@ pub const MAX_RECORD: usize = 256 * 1024 * 1024;
 #[derive(Debug)]
 pub struct Blocks<R> {
     source: R,
-    /// Input in the first `filled` bytes, then old data: clearing the rest would cost as much as reading.
+    /// The first `filled` bytes are input, the rest is old data: clearing the rest would cost as much as reading.
     buffer: Vec<u8>,
     filled: usize,
     /// Number of bytes at the beginning of `buffer` that the last call returned.

@@ -33,7 +33,7 @@ struct State {
 enum FeedEnd {
     /// All blocks have been pushed.
     Closed,
-    /// One side failed, so that the other no longer waits.
+    /// One side failed, so the other side no longer waits.
     Broken,
 }
 

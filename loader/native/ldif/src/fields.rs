@@ -409,7 +409,7 @@ fn url_refused(description: &[u8], line: u64) -> Error {
     Error::new(Code::Url, format!("the value of {name} is a URL; {advice}")).at(line)
 }
 
-/// Returns the error for a NUL in a value: slapadd ends the line there, and takes the next line for its continuation.
+/// Returns the error for a NUL in a value: slapadd ends the line at the NUL, and continues it with the next line.
 fn nul_in_value(description: &[u8], line: u64) -> Error {
     let name = String::from_utf8_lossy(description);
     syntax(format!("the value of {name} contains a NUL, which LDIF requires in base64"), line)

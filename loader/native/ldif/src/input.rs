@@ -144,7 +144,7 @@ fn decompress<'a>(compression: Compression, reader: impl Read + Send + 'a) -> Re
     })
 }
 
-/// Returns an error if the name indicates compression but the content is not compressed: empty, truncated, or replaced.
+/// Returns an error if the name indicates compression, but the file is not compressed: empty, truncated or replaced.
 fn expect_name_kept(path: &Path, found: Compression) -> Result<()> {
     let promised = match extension(path) {
         "zst" => Compression::Zstd,

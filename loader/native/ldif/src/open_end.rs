@@ -59,7 +59,7 @@ impl<R: Read> Read for LineEnder<'_, R> {
     }
 }
 
-/// Whether the line is an incomplete stamp, which is one of the last lines in a server's entry.
+/// Whether the line is an incomplete stamp. A server's entry has its stamps in its last lines.
 fn is_cut_stamp(line: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(line) else { return false };
     let Some((name, value)) = text.split_once(':') else { return false };

@@ -1,4 +1,4 @@
-//! Writes a file that is durable once finished: as zstd if its name ends in .zst, otherwise without the page cache.
+//! Writes a file and syncs it at the end: with zstd if its name ends in .zst, otherwise without the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// Turns a failed write into an error of the system; the stream itself is not damaged.
+/// Reports a failed write as [`Code::Io`], because the written stream itself is not damaged.
 fn located<T>(done: io::Result<T>, path: &Path) -> Result<T> {
     done.in_file(Some(path)).map_err(|error| match error.code {
         Code::Corrupt | Code::Truncated => Error { code: Code::Io, ..error },

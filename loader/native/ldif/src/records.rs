@@ -128,7 +128,7 @@ impl<'a> Records<'a> {
 
     /// Returns the number of bytes before the next empty line, which is between two LFs unless a line ends in CRLF.
     fn record_length(&mut self) -> usize {
-        // The next pair of LFs is searched only once, however many records before it end in CRLF.
+        // Searches the next pair of LFs only once, even if many records before the pair end in CRLF.
         if self.after_blank >= self.rest.len() {
             let blank = self.blank.find(self.rest);
             self.after_blank = blank.map_or(0, |at| self.rest.len() - at - 1);

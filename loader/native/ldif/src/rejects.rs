@@ -14,15 +14,15 @@ use crate::Result;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection<P> {
     pub position: P,
-    /// `None` for a stream.
+    /// Path of the input; `None` for a stream.
     pub path: Option<Arc<PathBuf>>,
-    /// Its first line, from 1.
+    /// Number of the entry's first line, counted from 1.
     pub line: u64,
     pub dn: String,
     pub reason: String,
     /// Whether the reason is that the parent is missing or was rejected.
     pub orphan: bool,
-    /// The parent, if it is known to be missing.
+    /// DN of the parent, if the parent is known to be missing.
     pub missing: Option<String>,
     /// The record as read, without the blank line after it.
     pub text: Vec<u8>,

@@ -79,7 +79,7 @@ pub fn is_cut(record: &Record<'_>, open_end: bool) -> bool {
     }
 }
 
-/// Returns an error if the last record is `empty`, or alone lacks one of the [`STAMPS`]: the file was truncated.
+/// Returns an error for a truncated file: its last record is `empty`, or is the only one without one of the [`STAMPS`].
 pub fn judge(empty: bool, missing: [bool; 2]) -> Result<()> {
     let stamp = STAMPS.iter().zip(missing).find(|(_, missing)| *missing);
     let message = match stamp {
