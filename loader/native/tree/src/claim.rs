@@ -3,8 +3,8 @@
 //! A consumer that starts with a cookie ignores the deletion of an entry whose entryCSN is newer than the cookie
 //! (OpenLDAP's syncrepl.c, `nonpresent_callback`), because it takes the entry for a later change of its own. So if an
 //! entry was read that the provider changed after the claimed CSN, and the provider deletes it before the consumer
-//! starts, the consumer would keep it forever. If its entryCSN is lowered to the claim, it is deleted like any other;
-//! and if it still exists, it is newer at the provider, and syncrepl sends it again.
+//! starts, the consumer would keep it forever. If its entryCSN is lowered to the claim, the consumer deletes the entry;
+//! and if the entry still exists, the provider has a newer entryCSN, and syncrepl sends the entry again.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ impl Claim {
         Self { by_server }
     }
 
-    /// Returns the `entryCSN` line that must replace the record's own line, if that is newer than the claim.
+    /// Returns the `entryCSN` line that must replace the record's line, if the record's CSN is newer than the claim.
     pub fn held_back(&self, record: &Record<'_>) -> Result<Option<&[u8]>> {
         for field in record.entry()?.fields {
             let field = field?;
@@ -48,7 +48,7 @@ impl Claim {
         self.older(entry_csn).map(|(csn, _)| csn)
     }
 
-    /// Whether a consumer with the claimed contextCSN has seen the change; false if the claim lacks its server ID.
+    /// Whether a consumer with the claimed contextCSN has seen the change; false if the claim has no CSN of its server.
     pub fn covers(&self, entry_csn: &[u8]) -> bool {
         let sid = csn::sid(entry_csn);
         let claimed = sid.and_then(|sid| self.by_server.get(&sid));

@@ -24,7 +24,7 @@ pub struct Description {
     /// The description and `: `, padded to at least `COPIED` bytes.
     prefix: Vec<u8>,
     length: usize,
-    /// Equal for all spellings of the description.
+    /// Hash that is the same for all spellings of the description.
     pub hash: u64,
     /// Whether the attribute is omitted from the output.
     pub dropped: bool,

@@ -223,7 +223,7 @@ impl Collector {
     }
 }
 
-/// The entries below a child of the base; `dn` is the child's. The subtree without a DN has the base and its children.
+/// The entries below a child of the base; `dn` is the child's DN. `None` stands for the base and all its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subtree {
     pub dn: Option<String>,
@@ -233,7 +233,7 @@ pub struct Subtree {
     pub changes: u64,
 }
 
-/// Maximum number of subtrees; entries of further subtrees are counted in none.
+/// Maximum number of subtrees; the entries of further subtrees are counted in the first subtree, which is not reported.
 const MOST: usize = 1 << 17;
 /// Maximum number of cached parents.
 const PARENTS: usize = 1 << 17;
@@ -242,10 +242,10 @@ const PARENTS: usize = 1 << 17;
 struct Subtrees {
     /// Number of RDNs of the base DN.
     base: usize,
-    /// Indexes in `found`: by the parent's DN as spelled, and by the normalized DN of the subtree.
+    /// `parents` maps a parent's DN as spelled, `keys` a subtree's normalized DN, to an index in `found`.
     parents: FxHashMap<Vec<u8>, usize>,
     keys: FxHashMap<Vec<u8>, usize>,
-    /// The subtrees; the first has the entries that are counted in no other.
+    /// The subtrees. The first is not reported, and has the entries that are counted in no other.
     found: Vec<Subtree>,
 }
 

@@ -29,7 +29,7 @@ impl Editor {
         Self { drop, ..Self::default() }
     }
 
-    /// Groups values also if they are under different names of one attribute type.
+    /// Also groups values that are under different names of one attribute type.
     #[must_use]
     pub fn with_aliases(self, aliases: Aliases) -> Self {
         Self { aliases, ..self }
@@ -46,7 +46,7 @@ impl Editor {
         self.end(record, extra, out)
     }
 
-    /// Begins a record whose fields the caller reads: then call `see` with every field, and `end`.
+    /// Begins a record whose fields the caller reads. The caller then calls `see` with every field, and `end`.
     pub fn begin(&mut self) {
         self.lines.clear();
         self.descriptions.clear();

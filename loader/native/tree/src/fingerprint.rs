@@ -24,7 +24,7 @@ impl Fingerprint {
     }
 }
 
-/// A sum modulo 2^128, which does not depend on the order; sums of parts can be added.
+/// Sum of fingerprints modulo 2^128. It does not depend on the order, and sums of parts can be added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Checksum(u128);
 
@@ -74,7 +74,7 @@ pub struct Fingerprinter {
     sum: u128,
     /// Sum of the values that need no check for duplicates.
     singles: u128,
-    /// A bitmap indexed by the low bits of the values so far: a value whose bit is already set may be a duplicate.
+    /// A bitmap indexed by low bits of the hashed values so far: a value whose bit is already set may be a duplicate.
     met: [u64; WORDS],
     again: bool,
 }
@@ -124,7 +124,7 @@ impl Fingerprinter {
         Ok(self.end(&entry.dn))
     }
 
-    /// Begins an entry that is not a record: then call `add` with the hash of every value that counts, and `end`.
+    /// Begins an entry that is not a record. The caller then calls `add` for every value that counts, and `end`.
     pub fn begin(&mut self) {
         self.values.clear();
         self.met = [0; WORDS];

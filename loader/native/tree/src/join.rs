@@ -82,7 +82,7 @@ impl ContextCsnStamp {
         }
     }
 
-    /// Groups values also if they are under different names of one attribute type.
+    /// Also groups values that are under different names of one attribute type.
     #[must_use]
     pub fn with_aliases(self, aliases: Aliases) -> Self {
         Self { newer: self.newer.with_aliases(aliases), ..self }
@@ -152,7 +152,7 @@ pub struct Shard {
     pub entries: u64,
     /// Number of uncompressed bytes written.
     pub bytes: u64,
-    /// Checksum of the written file, as of a tree digest that ignores no attribute.
+    /// Checksum of the entries in the written file, as of a tree digest that ignores no attribute.
     pub checksum: String,
 }
 

@@ -132,7 +132,7 @@ fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     pieces(text, move |text| unescaped(text, separator))
 }
 
-/// Splits the text at each separator, whose position `end` returns; yields at least one piece.
+/// Splits the text at each separator; `end` returns the position of the next one. Yields at least one piece.
 pub fn pieces(text: &[u8], end: impl Fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

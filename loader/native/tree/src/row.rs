@@ -22,7 +22,7 @@ pub struct EntryRecord {
     pub uuid: u128,
     /// The packed entryCSN. 0 if there is none; such an entry is older than all others.
     pub csn: u128,
-    /// The entry's contribution to the checksum of the tree, without contextCSN.
+    /// The entry's contribution to the checksum of the tree, computed without contextCSN.
     pub print: u128,
     /// Length of the record in LDIF, in bytes.
     pub length: u32,

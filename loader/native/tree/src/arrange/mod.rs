@@ -32,7 +32,7 @@ pub struct Arrangement {
     pub duplicates: u64,
     /// Entries omitted by `drop_orphans` because an ancestor is missing.
     pub dropped: u64,
-    /// Checksum of all written files, as of a tree digest that ignores no attribute.
+    /// Checksum of the entries in all written files, as of a tree digest that ignores no attribute.
     pub checksum: String,
     /// The written files in loading order, each with its totals.
     pub files: Vec<(String, Totals)>,
@@ -40,7 +40,7 @@ pub struct Arrangement {
     pub taken: Vec<(String, String)>,
     /// The missing parents, each with the first child that refers to it.
     pub orphans: Vec<Orphan>,
-    /// entryUUIDs that occurred under several DNs, of which one entry was kept. A UUID may be listed repeatedly.
+    /// entryUUIDs that occurred with several DNs; one entry of each was kept. A UUID may be listed repeatedly.
     pub renamed: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// The input and options of an arrangement.
 pub struct Task {
-    /// Shards from a parallel read: of two entries with the same DN or entryUUID, the greater CSN is newer.
+    /// Shards from a parallel read. Of two entries with the same DN or entryUUID, the newer one has the greater CSN.
     pub paths: Vec<PathBuf>,
     /// Shards that were read after `paths`, in this order: an entry in a later shard is newer.
     pub again: Vec<PathBuf>,
@@ -89,13 +89,13 @@ pub struct Task {
     pub compress: bool,
     /// Whether to omit entries without a parent, instead of only reporting the parent.
     pub drop_orphans: bool,
-    /// Whether to report missing parents. In a part of a tree they may be as many as the entries.
+    /// Whether to report missing parents. A part of a tree may have as many missing parents as entries.
     pub name_orphans: bool,
 }
 
 /// Arranges shards in `out_dir`, which must be empty, and syncs the files. The same input gives identical files.
 ///
-/// If all records of a shard with a file of rows stay where they are, the shard is linked unchanged; `paths` remain.
+/// A shard with a row file is linked unchanged if all its records stay where they are. The files in `paths` are kept.
 pub fn arrange(task: &Task, out_dir: &Path, counters: &Counters) -> Result<Arrangement> {
     expect_empty(out_dir)?;
     let stamp = RootStamp::new(&task.root, &task.context_csns);

@@ -11,7 +11,7 @@ use ldif::Output;
 
 use crate::fingerprint::Totals;
 
-/// Number of threads that compress leaves, which have most bytes. The output does not depend on it.
+/// Number of threads that compress leaves, which are most of the data. The output does not depend on this number.
 const LEAF_THREADS: u32 = 1;
 
 #[derive(Debug)]

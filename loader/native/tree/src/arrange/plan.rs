@@ -130,8 +130,8 @@ impl Plan<'_> {
         Ok(([uuids, dns], parents))
     }
 
-    /// Omits each row that is not the newest with its entryUUID and with its DN, and returns whether there was one. If
-    /// a newer entry has taken the DN of an entry, the entry no longer exists, even if the newer one was renamed later.
+    /// Keeps only the rows that are the newest both by entryUUID and by DN. Returns whether any row was omitted. If a
+    /// newer entry has taken an entry's DN, the older entry no longer exists, even if the newer one was renamed later.
     /// Rows from number `again` on are newer than all others: an entry that moves with its parent keeps its CSN.
     fn drop_older(&mut self, keys: &mut [Key], again: usize) -> bool {
         let mut any = false;
@@ -150,7 +150,7 @@ impl Plan<'_> {
         any
     }
 
-    /// Marks interior entries and the first entry below each missing parent, and passes the latter to `see`.
+    /// Marks interior entries. Marks the first entry below each missing parent, and passes it to `see`.
     fn mark_parents(
         &mut self,
         root: &ParsedDn,
@@ -230,7 +230,7 @@ fn forget_above(root: &ParsedDn, missing: &mut FxHashSet<u128>) {
     missing.remove(&hash(b""));
 }
 
-/// Finds the hashes that may occur twice: all duplicates and a few others, so that little must be sorted. Takes 4 to 8
+/// Finds the hashes that may occur twice: all duplicates and a few others, so that few must be sorted. Takes 4 to 8
 /// bytes per hash.
 struct PossibleDuplicates {
     /// Two bitmaps indexed by the upper bits of a hash: seen once, and seen twice.
