@@ -53,7 +53,7 @@ def composites() -> Iterator[tuple[int, int, int]]:
 
 
 def two_levels(values: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Cuts values into blocks; equal blocks are kept once."""
+    """Cuts values into blocks. Returns the number of each block among the distinct blocks, and the distinct blocks."""
     blocks: dict[tuple[int, ...], int] = {}
     index = []
     for at in range(0, len(values), BLOCK):
@@ -89,7 +89,7 @@ def tables() -> Iterator[array[int]]:
 
 
 def content() -> bytes:
-    """The arrays of src/text/tables.rs, in the order in which they stand there."""
+    """Returns the arrays of src/text/tables.rs, in the order in which that file declares them."""
     found = list(tables())
     if sys.byteorder == "big":
         for one in found:

@@ -18,7 +18,7 @@ fn is_current(value: &[u8]) -> bool {
     marks == 3 && [22, 29, 33].iter().all(|at| head[*at] == b'#')
 }
 
-/// Whether a CSN is valid and in normal form. All CSNs that slapd generates are.
+/// Whether a CSN is valid and in normal form, as all CSNs are that slapd generates.
 pub fn is_normal_csn(value: &[u8]) -> bool {
     is_current(value) && !value[30..].iter().any(u8::is_ascii_uppercase)
 }
@@ -58,7 +58,7 @@ pub fn normalise(value: &[u8], out: &mut Vec<u8>) -> Result<()> {
         _ => return Err(REFUSAL),
     };
     out.extend(parts.concat());
-    // slapd's validator checks a converted CSN.
+    // slapd passes a converted CSN to its validator.
     let is_valid = fields(&out[start..]).is_some_and(|[stamp, count, sid, change]| {
         time::check(stamp).is_ok() && is_hex(count, 6) && is_sid(sid) && is_hex(change, 6)
     });

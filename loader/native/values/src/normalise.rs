@@ -32,7 +32,7 @@ pub enum Normaliser {
     Csn,
     /// The server ID of a change sequence number: three digits in lower case.
     CsnSid,
-    /// A time logged by slapo-accesslog: UTC, with all zeros of the fraction.
+    /// A time logged by slapo-accesslog: UTC, with the zeros at the end of the fraction.
     LogTime,
 }
 
@@ -106,7 +106,7 @@ fn collapse_spaces(out: &mut Vec<u8>, start: usize) {
     out.truncate(end);
 }
 
-/// Whether the text has no spaces at its ends and no two adjacent spaces. A fold, unlike a search, is vectorized.
+/// Whether the text has no spaces at its ends and no two adjacent spaces. The compiler vectorizes a fold, not a search.
 fn is_tidy(text: &[u8]) -> bool {
     let [first, .., last] = text else { return text != b" " };
     let pairs = text.iter().zip(&text[1..]);

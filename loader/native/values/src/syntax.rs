@@ -50,8 +50,8 @@ impl Syntax {
         }
     }
 
-    /// Accepts the same values as `slapadd -o value-check=yes` and LDAP operations, but all values of
-    /// [`Unchecked`](Self::Unchecked).
+    /// Accepts the same values as `slapadd -o value-check=yes` and LDAP operations, except that it accepts all values
+    /// of [`Unchecked`](Self::Unchecked).
     pub fn check(self, value: &[u8]) -> Result<()> {
         let (holds, clause) = match self {
             Self::OctetString | Self::Unchecked => return Ok(()),

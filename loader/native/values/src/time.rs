@@ -108,7 +108,7 @@ impl<'a> Time<'a> {
     }
 }
 
-/// Consumes two digits, and returns their value below `ceiling`.
+/// Consumes two digits. Returns their value, less 1 for a month or day, if the result is below `ceiling`.
 fn part(rest: &mut &[u8], at: usize, ceiling: i8) -> Option<i8> {
     let (&[tens, ones], tail) = rest.split_first_chunk()?;
     if !tens.is_ascii_digit() || !ones.is_ascii_digit() {

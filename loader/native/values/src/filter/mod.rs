@@ -175,7 +175,7 @@ fn extended(left: &str, value: &str) -> Result<Item> {
     }
 }
 
-/// Returns the name. A name that has other characters than attribute descriptions is refused (`ldap_is_desc`).
+/// Returns the name, or an error if it has characters that attribute descriptions cannot have (`ldap_is_desc`).
 fn described(name: &str) -> Result<String> {
     if name.starts_with(|sign: char| sign.is_ascii_alphanumeric()) && is_name(name.as_bytes()) {
         Ok(name.to_owned())

@@ -32,7 +32,7 @@ impl Seed {
         self.width
     }
 
-    /// Returns the key of a value, for both widths.
+    /// Returns the key of a value, in either width.
     pub fn key(self, value: &[u8]) -> Key {
         match self.width {
             Width::Four => Key::new(&self.key32(value).to_be_bytes()),

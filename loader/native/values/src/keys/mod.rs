@@ -57,7 +57,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Returns the part of a value of Name and Optional UID that keys hash: the value without `#'bits'B` at its end.
+/// Returns the part of a Name and Optional UID value that is hashed for keys: the value without `#'bits'B` at its end.
 pub fn name_uid_part(value: &[u8]) -> &[u8] {
     order::split(value).0
 }

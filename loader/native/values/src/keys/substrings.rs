@@ -32,13 +32,13 @@ impl Substrings {
         self.emit_all(seeds.map(Seed::state64), value, emit);
     }
 
-    /// Returns the keys of [`Self::each`] for the seed of any. The iterator has an exact size hint.
+    /// Returns the keys that [`Self::each`] computes with the seed for any. The iterator has an exact size hint.
     #[inline]
     pub fn any_keys(&self, seed: Seed, value: &[u8]) -> impl Iterator<Item = u32> {
         self.any_of(seed.state32(), value)
     }
 
-    /// Calls `emit` for each length with the keys of [`Self::each`] for the seeds of initial and final.
+    /// Calls `emit` for each length of a piece, with the keys that [`Self::each`] computes for initial and final.
     #[inline]
     pub fn each_end(&self, [initial, _, last]: &[Seed; 3], value: &[u8], emit: impl FnMut([u32; 2])) {
         self.emit_ends([initial.state32(), last.state32()], value, emit);

@@ -153,7 +153,7 @@ fn compose(text: &mut Vec<u32>) {
     text.truncate(end);
 }
 
-/// Returns the composite of two characters in the table.
+/// Returns the composite of two characters, if the table has one.
 fn pair(first: u32, second: u32) -> Option<u32> {
     let first = u16::try_from(first).ok()?;
     // The second characters of all pairs are in this range.
