@@ -17,10 +17,10 @@ from loader.server.options import Connection
 
 __all__ = ["MEMORY", "WINDOW", "WINDOW_SLAPD", "LoadOptions", "Loaded", "add"]
 
-# Maximum number of pending requests on a connection: on a fast network, and on any network. slapd logs a line for each
-# request that it must defer: a connection gets 8 of 16 threads, and a thread stays busy for a moment after its answer.
-# With 4 pending requests slapd deferred 3 to 14 of 2,000 adds, with 6 it deferred 110 to 278. slapd closes a connection
-# with 100 waiting requests (conn_max_pending in slapd.conf(5)).
+# Limit of pending requests on a connection, to slapd and to other servers: on a fast network, and on the slowest. slapd
+# logs a line for each request that it must defer: a connection gets 8 of 16 threads, and a thread stays busy for a
+# moment after its answer. With 4 pending requests slapd deferred 3 to 14 of 2,000 adds, with 6 it deferred 110 to 278.
+# slapd closes a connection with 100 waiting requests (conn_max_pending in slapd.conf(5)).
 WINDOW_SLAPD = (4, 64)
 WINDOW = (48, 64)
 MEMORY = 64 << 20  # bytes for entries that wait for their parents or for the entries that they name

@@ -88,7 +88,7 @@ class BuildRules(Struct, frozen=True):
 
 
 class LiveSource(Struct, frozen=True):
-    """Callbacks for a server that changes during the build. `head`: the first input; the others repeat its entries.
+    """Callbacks for a server that changes during the build. `head`: the first input; other inputs repeat its entries.
 
     `read_again` returns LDIF files with entries that were read again. A thread of the core calls it after all inputs,
     first without orphans, then with the orphans. If it then returns no files, the orphans are omitted. `renamed` is

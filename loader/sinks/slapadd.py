@@ -155,7 +155,7 @@ class MergeOptions(Struct, frozen=True):
 
 
 class SlicedLdif(Struct, frozen=True):
-    """The LDIF for several slapadds. `suffixes`: those of the database. `shared`: file for the shared entries."""
+    """The LDIF for several slapadds. `suffixes`: the database's suffixes. `shared`: file for the shared entries."""
 
     paths: Sequence[Path]
     suffixes: Sequence[str]
@@ -185,9 +185,9 @@ class SlicedLdif(Struct, frozen=True):
 class Slice(Struct, frozen=True):
     """A slice of a plan: the shared entries, then `own` other entries from `cut` on. The core reads these fields.
 
-    `now` is the time in generated entryUUIDs, timestamps and entryCSNs; if it is None, none are generated. `first` is
-    the counter of the first generated entryCSN. `stamp`: the suffix and its contextCSNs, which no entryCSN may exceed.
-    `aliases` is as in `ldif.join`."""
+    `now` is the time in generated entryUUIDs, timestamps and entryCSNs; if it is None, none of these are generated.
+    `first` is the counter of the first generated entryCSN. `stamp`: the suffix and its contextCSNs, which no entryCSN
+    may exceed. `aliases` is as in `ldif.join`."""
 
     ldif: SlicedLdif
     shared: int
