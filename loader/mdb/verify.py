@@ -87,7 +87,7 @@ class AuditReport(Struct, frozen=True):
 
 
 def default_level(env: Path) -> str:
-    """Returns "pages" if that takes only seconds and little memory, otherwise "quick"."""
+    """Returns "pages" if that level takes only seconds and little memory, otherwise "quick"."""
     size = meta.read_meta(env).used
     return "pages" if size < min(PAGES_UP_TO, defaults.memory() * MEMORIES) else "quick"
 
