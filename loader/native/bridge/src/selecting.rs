@@ -13,7 +13,7 @@ use crate::error::{one_of, raised};
 use crate::gate::Counters;
 use crate::results::record;
 
-/// A consumer's syncrepl configuration, parsed with its schema.
+/// A consumer's syncrepl configuration, and the schema with which it was parsed.
 #[pyclass(frozen, module = "loader._native")]
 pub struct Selection {
     schema: Py<Schema>,

@@ -76,7 +76,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Runs a search; closes the channel if it fails.
+    /// Runs a search; closes the channel if the search fails.
     fn search<T: Send, R: From<T>>(
         &self,
         search: Search,
