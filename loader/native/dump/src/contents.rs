@@ -102,8 +102,8 @@ impl Contents {
         values.collect::<Option<_>>().map(Some).ok_or_else(|| damaged("a value in id2v"))
     }
 
-    /// Reads at most `most` entries after the ID `after`. Returns for each its ID and the first values of the
-    /// attributes `names`; a value is empty if the entry does not have the attribute.
+    /// Reads at most `most` entries after the ID `after`. Returns each entry's ID, and the first value of each
+    /// attribute in `names`; this value is empty if the entry does not have the attribute.
     pub fn first_values(&self, after: u64, names: &[String], most: usize) -> Result<Vec<(u64, Vec<String>)>> {
         let numbers: Vec<_> = names.iter().map(|name| self.number(name)).collect::<Result<_>>()?;
         let (mut entries, mut cursor) = (Vec::new(), self.table("id2e")?.cursor()?);

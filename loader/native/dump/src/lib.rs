@@ -2,8 +2,7 @@
 //!
 //! The table id2e contains the attributes of an entry, dn2i its RDN and its parent's ID, and id2v the values of
 //! attributes that exceed the `multival` threshold. Each worker takes ranges of entry IDs, and reads id2e and dn2i in
-//! parallel ([`walk`]). The DNs of parents are cached ([`parents`]). Neither a schema nor slapd's configuration is
-//! needed.
+//! step ([`walk`]). The DNs of parents are cached ([`parents`]). Neither a schema nor slapd's configuration is needed.
 //!
 //! [`export`](export()) writes the entries to LDIF files, [`stream`](stream()) writes them to one stream, [`digest`]
 //! adds their fingerprints to a digest, [`sample`](sample()) reads some of them, and [`pick`] returns the entries with

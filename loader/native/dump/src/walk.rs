@@ -156,8 +156,8 @@ impl<'w> Walker<'w> {
         })
     }
 
-    /// Calls `see` for every entry of the range that is at or below the base; the bytes that it returns are added to
-    /// `counters`. `go_on` is called at intervals; its error ends the walk.
+    /// Calls `see` for every entry of the range that is at or below the base; the number of bytes that `see` returns is
+    /// added to `counters`. `go_on` is called at intervals; its error ends the walk.
     pub(crate) fn range(
         &mut self,
         range: Range,
