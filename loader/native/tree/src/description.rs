@@ -56,7 +56,7 @@ struct CachedValue {
 }
 
 impl Description {
-    /// Returns `None` if `text` is not a description (RFC 4512, 2.5).
+    /// Prepares a description for writing. Returns `None` if `text` is not a description (RFC 4512, 2.5).
     pub fn learn(text: &[u8], drop: &Names, ignore: &Names) -> Option<Self> {
         let mut prefix = [text, b": "].concat();
         prefix.resize(prefix.len().max(COPIED), 0);

@@ -48,7 +48,7 @@ impl Digest {
         Self::within(usize::MAX, &temp_dir(), ignore, &Counters::default())
     }
 
-    /// Returns a digest that keeps at most `memory` bytes in memory; the rest goes to a temporary file in `scratch`.
+    /// Returns a digest that keeps at most `memory` bytes in memory; further rows go to a temporary file in `scratch`.
     pub fn within(memory: usize, scratch: &Path, ignore: Names, counters: &Counters) -> Self {
         Self {
             rows: Buckets::new(BUCKETS, memory, scratch, counters.flag()),
