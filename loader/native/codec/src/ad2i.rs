@@ -5,7 +5,7 @@
 //! value: | description, without a NUL |
 //! ```
 
-/// Returns the number; `None` if the key does not have exactly 4 bytes.
+/// Returns the number in `key`; `None` unless the key has exactly 4 bytes.
 pub fn read(key: &[u8]) -> Option<u32> {
     key.try_into().ok().map(u32::from_ne_bytes)
 }
@@ -14,7 +14,7 @@ pub const fn key(number: u32) -> [u8; 4] {
     number.to_ne_bytes()
 }
 
-/// Returns whether the number of `key` is the one after `before`: the numbers have no gaps.
+/// Returns whether `key` has the number `before` + 1: the numbers in ad2i have no gaps.
 pub fn follows(key: &[u8], before: usize) -> bool {
     read(key).is_some_and(|number| before.checked_add(1) == usize::try_from(number).ok())
 }

@@ -61,14 +61,14 @@ fn name(out: &mut Vec<u8>, mark: u16, normal: &[u8], pretty: &[u8]) {
     out.push(0);
 }
 
-/// Compares two records with the same key (`mdb_dup_compare`): the node's own record is first, then its children's by
-/// length and bytes of their normalised RDNs. The rest of a record does not count.
+/// Compares two records with the same key, as `mdb_dup_compare` does: first the node's own record, then the records of
+/// its children by the length and then the bytes of their normalised RDNs. Other fields are ignored.
 pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
     name_of(left).cmp(name_of(right))
 }
 
-/// Returns the part of a record that [`compare`] compares: the length with its mark, and the normalised RDN. Among the
-/// children of a node it is unique.
+/// Returns the part of a record that [`compare`] compares: the length with its highest bit, and the normalised RDN. No
+/// two children of the same node have the same part.
 #[inline]
 pub fn name_of(record: &[u8]) -> &[u8] {
     let length = record.first_chunk().map_or(0, |length| u16::from_be_bytes(*length) & !CHILD);
@@ -87,7 +87,7 @@ pub struct Node<'a> {
     pub pretty: &'a [u8],
     /// In a node's own record, the ID of its parent; in a child's record, the ID of the child.
     pub id: u64,
-    /// In a child's record, the number of entries in its subtree.
+    /// In a child's record, the number of entries in its subtree; `None` in a node's own record.
     pub child: Option<u64>,
 }
 

@@ -10,7 +10,7 @@ pub fn read(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_ne_bytes)
 }
 
-/// Returns the ID in the first 8 bytes of a key, which may be longer, as those of id2v are.
+/// Returns the ID in the first 8 bytes of a key. The keys of id2v are longer than that.
 #[inline]
 pub fn first(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|id| u64::from_ne_bytes(*id))

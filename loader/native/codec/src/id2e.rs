@@ -10,9 +10,9 @@
 //! | padding to 8 bytes |                                              slapd leaves it uninitialised; here it is zero
 //! ```
 //!
-//! Words are little-endian. `slots` is the number of values for which slapd allocates memory: for each attribute one more
-//! than it has values, and as many again if it has normal forms. An attribute with values in id2v (APART) has no lengths
-//! and no values here. An ID without an entry between other IDs has an empty record.
+//! Words are little-endian. `slots` is the number of values for which slapd allocates memory: for each attribute one
+//! more than it has values, and as many again if it has normal forms. An attribute with values in id2v (APART) has no
+//! lengths and no values here. An unused ID between used IDs has an empty record.
 
 use smallvec::SmallVec;
 
@@ -24,7 +24,7 @@ pub const APART: u32 = 0x4000_0000;
 pub const NORMAL: u32 = 0x8000_0000;
 /// Mask of an attribute's number without its flags.
 pub const NUMBER: u32 = 0x3fff_ffff;
-/// Bound of an attribute's number of values, so that the slots fit in 32 bits. A record with more is invalid.
+/// Limit on an attribute's number of values, so that the slots fit in 32 bits. A record with more values is invalid.
 const MOST_VALUES: u32 = 1 << 28;
 
 /// Values of an attribute. A single value, which most attributes have, needs no allocation.
@@ -40,7 +40,7 @@ pub struct Attribute<'a> {
     /// See [`APART`].
     pub apart: bool,
     pub has_normals: bool,
-    /// Number of values, also if these are in id2v.
+    /// Number of values, even if the values are in id2v.
     pub count: u32,
     /// Empty if the values are in id2v.
     pub values: ValueList<'a>,
@@ -48,12 +48,12 @@ pub struct Attribute<'a> {
     pub normals: ValueList<'a>,
 }
 
-/// Returns the number of words that an attribute takes before the values.
+/// Returns the number of words that an attribute takes in the head of a record, before all values.
 pub const fn words(count: usize, apart: bool, normals: bool) -> usize {
     2 + if apart { 0 } else { count * if normals { 2 } else { 1 } }
 }
 
-/// Appends an entry's record to a buffer, of which the number of words must be known beforehand.
+/// Appends an entry's record to a buffer. The number of words in its head must be known beforehand.
 #[derive(Debug)]
 pub struct Writer<'o> {
     out: &'o mut Vec<u8>,
@@ -116,7 +116,7 @@ impl<'o> Writer<'o> {
     }
 }
 
-/// Returns the number of bytes of a head, the part of a record before its values, with this number of [`words`].
+/// Returns the size in bytes of a record's head, the part before the values, if it has this number of [`words`].
 pub const fn head_size(words: usize) -> usize {
     16 + 4 * words
 }
@@ -176,13 +176,13 @@ pub struct StoredEntry<'a> {
 }
 
 impl<'a> StoredEntry<'a> {
-    /// Does the same as [`read`], but makes no lists of values.
+    /// Parses a record as [`read`] does, but builds no lists of values.
     pub fn read(blob: &'a [u8]) -> Option<Self> {
         Self::rest(&mut attributes(blob)?)
     }
 
-    /// Does the same as [`Self::read`], but also rejects a record with wrong slots, which slapd trusts, with bytes that no
-    /// attribute needs, or with a value that no NUL follows.
+    /// Does the same as [`Self::read`], but also rejects a wrong number of slots (slapd trusts that number), bytes that
+    /// belong to no attribute, and a value without a NUL after it.
     pub fn read_whole(blob: &'a [u8]) -> Option<Self> {
         let mut rest = attributes(blob)?;
         let entry = Self::rest(&mut rest)?;
@@ -206,7 +206,7 @@ impl<'a> StoredEntry<'a> {
     }
 }
 
-/// Returns an iterator over the attributes of a record, which allocates no memory.
+/// Iterates over the attributes of a record without allocating memory. Returns `None` if the head is incomplete.
 pub fn attributes(blob: &[u8]) -> Option<Attributes<'_>> {
     let [attributes, _, flags, words] = [0, 1, 2, 3].map(|at| word(blob, at));
     let size = (words? as usize).checked_mul(4)?;
@@ -252,8 +252,8 @@ pub fn each<'a, E>(
     if rest.words.is_empty() { Ok(()) } else { Err(damaged()) }
 }
 
-/// Replaces the number of each attribute by `new` of that number, and sets the padding to zero. `damaged` returns the
-/// error for an invalid record.
+/// Replaces the number of each attribute by what `new` returns for it, and sets the padding to zero. `damaged` returns
+/// the error for an invalid record.
 pub fn renumber<E>(
     blob: &mut [u8],
     damaged: impl Fn() -> E,
@@ -268,7 +268,7 @@ pub fn renumber<E>(
     Ok(())
 }
 
-/// Returns the offset and the content of each word with an attribute's number, and the offset of the padding.
+/// Returns the offset and the content of each word that holds an attribute's number, and the offset of the padding.
 fn heads(blob: &[u8]) -> Option<(Vec<(usize, u32)>, usize)> {
     let (mut rest, mut stored, mut heads) = (attributes(blob)?, Stored::default(), Vec::new());
     let first_value = 16 + rest.words.len();
@@ -326,7 +326,7 @@ impl<'a> Iterator for Attributes<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
-            // Words that no attribute needs are damage, too.
+            // Words after those of the last attribute mean that the record is damaged.
             return (!std::mem::take(&mut self.words).is_empty()).then_some(None);
         }
         self.left -= 1;
@@ -368,7 +368,7 @@ impl<'a> Attributes<'a> {
         Some(words)
     }
 
-    /// Consumes the bytes of `values`, whose lengths are set.
+    /// Splits off the bytes of `values`. The lengths in `values` must already be set.
     #[inline]
     fn data(&mut self, values: &mut Values<'a>) -> Option<()> {
         let mut size = 0;
@@ -382,12 +382,12 @@ impl<'a> Attributes<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Returns the values; none if they are in id2v.
+    /// Returns the values, or an empty iterator if they are in id2v.
     pub fn values(&self) -> Values<'a> {
         self.values.clone()
     }
 
-    /// Returns the normal forms, or the values if there are no normal forms; none if the values are in id2v.
+    /// Returns the normal forms, or the values if there are none. The iterator is empty if the values are in id2v.
     pub fn compared(&self) -> Values<'a> {
         if self.has_normals { self.normals.clone() } else { self.values.clone() }
     }
@@ -486,7 +486,7 @@ mod tests {
         assert!(StoredEntry::read_whole(&blob).is_some());
         let longer = [&blob[..], &[0; 8]].concat();
         assert!(read(&longer).is_some() && StoredEntry::read_whole(&longer).is_none());
-        // The slots, and the NUL after the first value.
+        // Changes the number of slots, then the NUL after the first value.
         for at in [4, 16 + 4 * 4 + 3] {
             let mut other = blob.clone();
             other[at] ^= 1;

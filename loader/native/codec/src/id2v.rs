@@ -36,9 +36,9 @@ pub fn compare_keys(left: &[u8], right: &[u8]) -> Ordering {
     read_key(left).cmp(&read_key(right))
 }
 
-/// Returns the normal form and the value of a row, or the value twice if the attribute has no normal forms; `None` if the
-/// row is invalid. The row itself does not show whether it has a normal form, because its length is 0 also for an empty
-/// value: id2e says so.
+/// Returns the normal form and the value of a row, or the value twice if the attribute has no normal forms; `None` if
+/// the row is invalid. id2e tells whether there are normal forms; the row does not, because its length field is also 0
+/// if the value is empty.
 pub fn read_row(row: &[u8], has_normals: bool) -> Option<(&[u8], &[u8])> {
     let (rest, length) = row.split_last_chunk::<2>()?;
     let length = usize::from(u16::from_le_bytes(*length));

@@ -10,7 +10,7 @@
 
 use crate::id;
 
-/// The kind of the row of a key.
+/// The kind of an index row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexRecord {
     List,
@@ -20,8 +20,8 @@ pub enum IndexRecord {
     Damaged,
 }
 
-/// Returns the kind of the row with this `first` value. If that is a range, `next` must return the other values, and
-/// `None` after the last; for a list `next` is not called.
+/// Returns the kind of the row whose first value is `first`. For a range, `next` must return the other values and then
+/// `None`; for a list, `next` is not called.
 pub fn begin<E>(first: u64, mut next: impl FnMut() -> Result<Option<u64>, E>) -> Result<IndexRecord, E> {
     if first != 0 {
         return Ok(IndexRecord::List);

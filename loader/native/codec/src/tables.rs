@@ -41,7 +41,7 @@ impl Table {
         Self { name, flags, key_order, value_order, required: true }
     }
 
-    /// Returns a writer of the table. It cannot check the order of id2v's values; dn2i's must ascend by their bytes.
+    /// Returns a writer for the table. It cannot check the value order of id2v; values of dn2i must ascend by bytes.
     pub fn writer(&self, layout: Layout) -> TreeWriter {
         let tree = TreeWriter::new(self.flags, layout);
         if matches!(self.key_order, Order::Custom(_)) { tree.in_own_order() } else { tree }
@@ -68,7 +68,7 @@ pub fn with_orders(mut reader: Reader) -> Reader {
     reader
 }
 
-/// Accepts values in any order: those of id2v have the order of their attribute's equality rule, which only the schema
+/// Accepts values in any order: id2v has them in the order of the attribute's equality rule, which only the schema
 /// shows.
 fn in_any_order(left: &[u8], right: &[u8]) -> Ordering {
     if left == right { Ordering::Equal } else { Ordering::Less }

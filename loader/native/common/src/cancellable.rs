@@ -10,7 +10,7 @@ use rustix::pipe::fcntl_setpipe_size;
 
 use crate::Counters;
 
-/// Longest wait between two checks whether the call was cancelled.
+/// Longest time between two checks for a cancellation.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// `PIPE_BUF` of Linux: a write of at most this many bytes to a pipe that polls writable never blocks.
@@ -70,13 +70,13 @@ impl Write for CancellablePipe<'_> {
     }
 }
 
-/// Reopens the writing end of a pipe as non-blocking; setting that flag on `fd` would affect other processes that share
-/// it. Returns `None` if `fd` is not the writing end of a pipe, or cannot be reopened.
+/// Reopens the writing end of a pipe as non-blocking; setting `O_NONBLOCK` on `fd` itself would affect processes that
+/// share it. Returns `None` if `fd` is not the writing end of a pipe, or cannot be reopened.
 fn nonblocking_writer(fd: &OwnedFd) -> Option<OwnedFd> {
     if FileType::from_raw_mode(fstat(fd).ok()?.st_mode) != FileType::Fifo {
         return None;
     }
-    // The kernel refuses this beyond `/proc/sys/fs/pipe-user-pages-soft`; the pipe then keeps its capacity.
+    // The kernel refuses this size beyond `/proc/sys/fs/pipe-user-pages-soft`; the pipe then keeps its capacity.
     let _ = fcntl_setpipe_size(fd, PIPE);
     if fcntl_getfl(fd).ok()? & OFlags::RWMODE != OFlags::WRONLY {
         return None;

@@ -132,7 +132,7 @@ impl Counters {
         u128::from(self.entries().saturating_sub(before)) > due
     }
 
-    /// Fails after [`Self::cancel`]. Long calls check once per block.
+    /// Returns an error once [`Self::cancel`] was called. Long calls check once per block.
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }

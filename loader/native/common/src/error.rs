@@ -52,7 +52,7 @@ crate::named!(
         MissingParents = "build.missing_parents",
         /// Two databases that were built separately have an entry with the same DN.
         Duplicate = "build.duplicate",
-        /// Data of a database, stream or temporary file that is damaged: by a bug or by a bad disk.
+        /// A database, stream or temporary file is damaged, by a bug or by a bad disk.
         Damaged = "build.damaged",
         /// The database has no entry with the DN of the search base.
         NoSuchBase = "mdb.no_such_base",
@@ -138,7 +138,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// This error is never shown, because the crew reports the failure that it follows from.
+/// This error is never shown, because the crew reports the original failure instead.
 impl From<workers::GivenUp> for Error {
     fn from(_: workers::GivenUp) -> Self {
         Self::new(Code::Cancelled, "given up")
@@ -180,7 +180,7 @@ impl<T, E: Into<Error>> InFile<T> for std::result::Result<T, E> {
     }
 }
 
-/// For errors that are only a message, and whose code depends on the caller.
+/// Converts errors that have only a message. Their code depends on the caller.
 pub trait WithCode<T> {
     /// Converts the error to an [`Error`] with this code.
     fn with_code(self, code: Code) -> Result<T>;

@@ -43,7 +43,7 @@ pub fn killpoint(name: &str) {
     }
 }
 
-/// The scope of a search, with LDAP's numbers.
+/// The scope of a search, numbered as in LDAP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     Base = 0,

@@ -14,19 +14,19 @@ use crate::memory;
 /// 4 KiB, and reaches its full speed at 128 KiB.
 const WINDOW: u64 = 256 << 10;
 
-/// The requests count as scattered if windows of more than `SAMPLE` bytes and of more than 1/`SHARE` of the file were
-/// read, and less than 1/`SHARE` of their bytes were requested.
+/// The requests count as scattered if the windows read so far exceed `SAMPLE` bytes and 1/`SHARE` of the file, although
+/// less than 1/`SHARE` of their bytes were requested.
 const SAMPLE: u64 = 64 << 20;
 const SHARE: u64 = 8;
 
-/// Readahead for a reader that goes through a whole file, but not from its beginning to its end.
+/// Readahead for a reader that needs the whole file, but not in the order of the file.
 ///
 /// If the file fits in memory, it is read in windows, each once, because in the end all bytes are needed. Otherwise only
 /// the requested bytes are read, because their neighbours would be evicted before they are needed.
 #[derive(Debug)]
 pub struct Readahead {
     file: File,
-    /// Bytes from the beginning of the file that may be read.
+    /// Readahead stays within this number of bytes from the beginning of the file.
     length: u64,
     /// A bit for each requested window; `None` if the file does not fit in memory.
     requested: Option<Box<[AtomicU64]>>,
@@ -40,7 +40,7 @@ pub struct Readahead {
 impl Readahead {
     pub fn new(file: &File, length: u64) -> io::Result<Arc<Self>> {
         let length = length.min(file.metadata()?.len());
-        // A quarter is left for other processes.
+        // A quarter of the memory is left for other processes.
         let fits = length <= memory::available() / 4 * 3;
         let words = usize::try_from(length.div_ceil(WINDOW).div_ceil(64)).unwrap_or(0);
         let requested = fits.then(|| (0..words).map(|_| AtomicU64::new(0)).collect());
@@ -83,13 +83,13 @@ impl Readahead {
                     own.request_window(window);
                 }
             };
-            // If no thread can be started, there is only less readahead.
+            // If the thread cannot be started, there is only less readahead.
             let _ = Builder::new().name("sweep".into()).spawn(sweep);
         }
     }
 
-    /// Starts readahead of these bytes alone, because their neighbours are read past the cache; of whole windows if the
-    /// requests are scattered.
+    /// Starts readahead of these bytes alone, because the bytes around them are read past the cache. If the requests
+    /// are scattered, starts readahead of whole windows instead.
     pub fn request_run(self: &Arc<Self>, start: u64, length: u64) {
         if self.scattered.load(Relaxed) {
             self.request(start, length);

@@ -21,8 +21,8 @@ pub struct PieceWriter {
 }
 
 impl PieceWriter {
-    /// Creates both ends. `size` is the size of each piece except the last in bytes, a multiple of 64 KiB. The memory of
-    /// a dropped piece is reused.
+    /// Creates both ends. Each piece except the last has `size` bytes, which must be a multiple of 64 KiB. The memory
+    /// of a dropped piece is reused.
     pub fn new(size: usize) -> (Self, Receiver<Buffer>) {
         let (receiver, pieces) = sync_channel(WAITING);
         let pool = Arc::new(BufferPool::default());

@@ -1,4 +1,4 @@
-//! The available memory, including the page cache: that of the host, or less if control groups limit this process.
+//! The memory available to this process, including the page cache. Control groups may limit it below that of the host.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};

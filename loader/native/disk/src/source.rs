@@ -42,8 +42,8 @@ impl Source {
         Ok(done)
     }
 
-    /// Fills buffers in order and returns the number of bytes read. Reads through the page cache if that has all bytes or
-    /// `into_cache` is set. Buffer sizes and `offset` must be multiples of 4096.
+    /// Fills buffers in order and returns the number of bytes read. Reads through the page cache if all bytes are
+    /// cached or `into_cache` is set. Buffer sizes and `offset` must be multiples of 4096.
     pub fn read_rooms(&self, rooms: &mut [IoSliceMut<'_>], offset: u64, into_cache: bool) -> io::Result<usize> {
         let size = rooms.iter().map(|room| room.len()).sum();
         if into_cache || self.has(offset, size) {

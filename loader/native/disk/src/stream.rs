@@ -68,7 +68,7 @@ impl DirectWriter {
             for (offset, mut buffer) in filled {
                 disk.write_at(&buffer, offset)?;
                 buffer.clear();
-                // Sending fails if the other end has been dropped, which needs no more buffers.
+                // Sending fails only if the writing end was dropped, which then needs no more buffers.
                 let _ = emptied.send(buffer);
             }
             if must_sync.load(Relaxed) {

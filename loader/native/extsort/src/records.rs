@@ -63,7 +63,7 @@ struct Location {
     len: u32,
 }
 
-/// Both halves of a prefix, the high one first. They take less memory than a `u128`, which is aligned to 16 bytes.
+/// A prefix as two halves, the high one first: they take less memory than a `u128`, which is aligned to 16 bytes.
 type Prefix = [u64; 2];
 
 #[allow(clippy::cast_possible_truncation, reason = "splits the number")]
@@ -179,7 +179,7 @@ impl Source for RecordPart {
     }
 }
 
-/// Makes the window have the complete next record.
+/// Reads until the window has the complete next record.
 fn load(window: &mut Window, resources: &Resources) -> Result<()> {
     let header = window.peek(HEADER, &resources.scratch)?;
     if header.is_empty() {

@@ -65,7 +65,7 @@ impl TempFile {
         self.checked(self.file()?.read_exact_at(bytes, offset))
     }
 
-    /// Returns the error for contents that are not those that were written.
+    /// Returns the error for a file whose contents have changed since they were written.
     pub fn damaged(&self) -> Error {
         self.failed(io::Error::new(io::ErrorKind::InvalidData, "its contents have changed"))
     }
@@ -124,7 +124,7 @@ impl Window {
         Ok(self.buffered())
     }
 
-    /// Returns the bytes of the last [`Self::peek`] that have not been passed since.
+    /// Returns the bytes read by [`Self::peek`] that have not been passed yet.
     #[inline]
     pub fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..]

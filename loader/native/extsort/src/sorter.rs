@@ -155,7 +155,7 @@ pub trait Source: Sized {
 
     /// Returns the key of the current item, and `None` at the end.
     fn key(&self) -> Option<Self::Key>;
-    /// Returns whether the current item of source `left` sorts before that of source `right`; their keys are equal.
+    /// Called if the keys are equal. Returns whether the current item of source `left` sorts before that of `right`.
     fn is_before(_sources: &[Self], _left: usize, _right: usize) -> bool {
         false
     }
@@ -183,7 +183,7 @@ impl<S: Source> Merge<S> {
         merge
     }
 
-    /// Returns the source with the least item, which the next call skips; `None` at the end.
+    /// Returns the source whose current item is the least; `None` at the end. The next call skips that item.
     pub fn next_source(&mut self) -> Result<Option<&S>> {
         let returned = mem::replace(&mut self.returned, 1);
         if returned > 0 {
@@ -227,7 +227,7 @@ impl<S: Source> Merge<S> {
     }
 }
 
-/// Sorted items whose key is the whole item: all are in memory, or those that were read last from a run.
+/// Sorted items, each of which is its own key: all of them in memory, or those that were last read from a run.
 pub struct Part<'a, T: Clone> {
     items: Cow<'a, [T]>,
     /// Number of consumed `items`.
@@ -237,7 +237,7 @@ pub struct Part<'a, T: Clone> {
 
 /// A run in the temporary file.
 pub trait Run<T>: Debug {
-    /// Appends the next items, and none only at the end.
+    /// Appends the next items: at least one, except at the end.
     fn read(&mut self, items: &mut Vec<T>) -> Result<()>;
 }
 
@@ -277,7 +277,7 @@ impl<T: Copy + Ord + Debug> Source for Part<'_, T> {
 }
 
 impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
-    /// Returns the next items in order, as many as the same source has next; `None` at the end.
+    /// Returns the next items in order: the longest sequence in memory from a single source. Returns `None` at the end.
     pub fn next(&mut self) -> Result<Option<&[T]>> {
         self.next_source()?;
         let Some(&(_, least)) = self.heads.first() else { return Ok(None) };
@@ -297,7 +297,7 @@ impl<T: Copy + Ord + Debug> Merge<Part<'_, T>> {
     }
 }
 
-/// Returns how many of the sorted `items` are at most `bound`; the first item must be.
+/// Returns how many of the sorted `items` are not greater than `bound`. The first item must not be greater.
 fn count_up_to<T: Ord>(items: &[T], bound: &T) -> usize {
     let mut step = 1;
     while step < items.len() && items[step] <= *bound {

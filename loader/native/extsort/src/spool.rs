@@ -88,7 +88,7 @@ pub struct SpoolReader<'a> {
     window: Window,
     last: &'a [u8],
     calls: u64,
-    /// Bytes of the window that the record returned last takes.
+    /// Bytes that the record returned last takes in the window.
     passed: usize,
 }
 
@@ -114,11 +114,11 @@ impl SpoolReader<'_> {
     }
 }
 
-/// Bytes of a bucket at which its open block is complete.
+/// Size in bytes at which the open block of a bucket is complete.
 const BLOCK: usize = 64 << 10;
 
-/// Keeps byte records in buckets, in memory up to a limit, then in a temporary file. The open blocks, of up to 64 KiB for
-/// each bucket, do not count for the limit.
+/// Keeps byte records in buckets, in memory up to a limit, then in a temporary file. The open blocks, of up to 64 KiB
+/// for each bucket, do not count towards the limit.
 ///
 /// ```
 /// # use extsort::{Buckets, bucket_records};
@@ -202,7 +202,7 @@ impl Buckets {
     }
 }
 
-/// Returns the records in the bytes that [`Buckets::read`] returned.
+/// Splits bytes from [`Buckets::read`] into records.
 pub fn bucket_records(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || split_record(&mut bytes))
 }

@@ -7,7 +7,7 @@ use crate::{FileWriter, Flags, Layout, Result, Table};
 pub(crate) struct Bulk {
     layout: Layout,
     pub leaf: Page,
-    /// From the lowest level up.
+    /// The open branch of each level, from the lowest level up.
     branches: Vec<Branch>,
     /// The record of the tree, with the counts so far.
     pub table: Table,
@@ -15,7 +15,7 @@ pub(crate) struct Bulk {
 
 struct Branch {
     page: Page,
-    /// The key of the first child. LMDB requires that the first node's key is empty, so the branch above gets this key.
+    /// The key of the first child, for the branch above. In its own branch, LMDB requires an empty first key.
     first: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl Bulk {
         self.table.pad = u32::try_from(fixed).unwrap_or(0);
     }
 
-    /// Adds a node to the open leaf, or to a new leaf if the open one is full. `value` is the value or its large pointer.
+    /// Adds a node to the open leaf, or if that is full to a new leaf. `value` may be a `LargePointer` instead.
     #[inline]
     pub fn add(&mut self, file: &mut FileWriter, header: [u8; 8], key: &[u8], value: &[u8]) -> Result<()> {
         let pad = self.layout.key_pad(key.len());
@@ -55,7 +55,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Adds and writes a leaf page that the caller built. `first` is its first key, or value on a LEAF2 page.
+    /// Adds and writes a leaf page that the caller built. `first` is its first key, or on a LEAF2 page its first value.
     pub fn attach_leaf(&mut self, file: &mut FileWriter, page: &mut [u8], first: &[u8]) -> Result<()> {
         let number = file.append(page)?;
         self.table.leaf_pages += 1;
@@ -160,7 +160,7 @@ pub(crate) struct Page {
     /// Start of the nodes.
     upper: usize,
     count: usize,
-    /// Size of each value of a LEAF2 page in bytes, else 0.
+    /// On a LEAF2 page, the size of each value in bytes; otherwise 0.
     fixed: usize,
 }
 
@@ -217,7 +217,7 @@ impl Page {
         (child, key)
     }
 
-    /// Returns the child of a branch that has exactly one.
+    /// Returns the child if the branch has exactly one.
     pub fn only_child(&self) -> Option<u64> {
         (self.count == 1).then(|| Layout::child(&self.bytes, self.upper))
     }
@@ -237,7 +237,7 @@ impl Page {
         &mut self.bytes[start..self.lower]
     }
 
-    /// Returns the first key, or value on a LEAF2 page.
+    /// Returns the first key, or on a LEAF2 page the first value.
     pub fn first_value(&self) -> &[u8] {
         if self.fixed > 0 {
             let start = self.layout.page_header();
@@ -266,7 +266,7 @@ impl Page {
         if self.fixed > 0 { even(self.lower) } else { self.lower + self.layout.page_size - self.upper }
     }
 
-    /// Replaces `sub_page` by a sub-page with the values of this page, for the node of their key.
+    /// Overwrites `sub_page` with a sub-page that has the values of this page. It belongs in the node of their key.
     pub fn sub_page(&self, sub_page: &mut Vec<u8>) {
         let flags = self.layout.sub_page_flags();
         sub_page.clear();
@@ -279,7 +279,7 @@ impl Page {
             self.move_pointers(sub_page);
             self.node_header(self.lower, flags)
         };
-        // LMDB never reads the number of a sub-page, which only must not be that of a meta page.
+        // LMDB never reads the number of a sub-page; it must only differ from the numbers of the meta pages.
         self.layout.put_number(sub_page, META_PAGES, 0);
         self.layout.put_header(sub_page, header);
     }

@@ -23,9 +23,9 @@ pub enum ErrorKind {
     TooLong,
     /// An empty key, or an empty DUPSORT value.
     Empty,
-    /// A call in the wrong state, such as a second value for a key of a table without DUPSORT, or with a wrong argument.
+    /// A call with a wrong argument or in the wrong state, such as a second value for a key of a table without DUPSORT.
     Misuse,
-    /// The file is not of a released 64-bit LMDB.
+    /// The file was not written by a released 64-bit LMDB.
     Foreign,
     /// An environment of LMDB 1.0 with encryption.
     Encrypted,
@@ -77,8 +77,8 @@ pub(crate) fn used_twice(page: u64) -> Error {
     Error::corrupt(page, "a page is used twice")
 }
 
-/// Refuses `next` unless it sorts after `last`, which is empty before the first key or value. Without an order, refuses
-/// only the same bytes again.
+/// Fails unless `next` sorts after `last`, which is empty before the first key or value. Without an order, fails only
+/// if both have the same bytes.
 #[inline]
 pub(crate) fn check_order(what: &str, order: Option<Order>, last: &[u8], next: &[u8]) -> Result<()> {
     let ascending = match order {

@@ -41,7 +41,7 @@ pub struct FileWriter {
     map_size: u64,
     /// The transaction number of the new snapshot.
     txn: u64,
-    /// The transaction number on the pages, which only format 3 stores.
+    /// The transaction number that pages get. Only format 3 stores it.
     page_txn: u64,
     /// Number of pages of the file so far.
     pages: u64,
@@ -88,7 +88,7 @@ impl FileWriter {
         })
     }
 
-    /// Continues the numbering of transaction `txn`; call it before any page is written.
+    /// Gives the new snapshot the transaction number `txn`. Call it before any page is written.
     #[must_use]
     pub(crate) fn of_transaction(self, txn: u64) -> Self {
         // The meta pages have the transactions `txn - 1` and `txn`, and the pages must be valid for both.
@@ -108,7 +108,7 @@ impl FileWriter {
         Ok(Self { layout, output, map_size, txn, page_txn, pages, room, rooms, unused, late })
     }
 
-    /// Continues after the last page, and returns the free pages that were not written.
+    /// Writes only after the last page from now on, and returns the free pages that were not written.
     pub(crate) fn leave_free(&mut self) -> Result<Vec<Range<u64>>> {
         while let Some(next) = self.rooms.pop() {
             self.unused.push(std::mem::replace(&mut self.room, next));
@@ -191,7 +191,7 @@ impl FileWriter {
         Ok(pointer)
     }
 
-    /// Returns the number of the first of `pages` consecutive pages.
+    /// Allocates `pages` consecutive pages, and returns the number of the first.
     fn allocate(&mut self, pages: u64) -> Result<u64> {
         while self.room.end.saturating_sub(self.room.start) < pages {
             let Some(next) = self.rooms.pop() else {
@@ -253,7 +253,7 @@ impl FileWriter {
         Ok(Summary { pages: self.pages, bytes: self.pages * size })
     }
 
-    /// Writes a table of free pages without free pages.
+    /// Writes the table of free pages for a file without free pages.
     ///
     /// LMDB 1.0 looks for free pages while it saves the first list of free pages. If that list goes to overflow pages and
     /// the table was empty, LMDB mistakes a root without keys for a record and refuses the commit (`mdb_page_alloc`),
@@ -376,7 +376,7 @@ fn written(stream: DirectWriter, late: &[LatePage]) -> std::io::Result<DirectFil
     Ok(file)
 }
 
-/// Returns the first error of an output.
+/// Returns the first error of an output, which is `error` unless `failure` has an earlier error.
 fn fail(failure: &mut Option<Error>, path: &Path, error: std::io::Error) -> Error {
     failure.get_or_insert_with(|| Error::from(error).of_file(path)).clone()
 }

@@ -10,7 +10,7 @@ pub(crate) const MAX_VALUE: usize = u32::MAX as usize;
 pub(crate) const META_PAGES: u64 = 2;
 /// Bytes of a node before its key.
 pub(crate) const NODE_HEADER: usize = 8;
-/// Bytes of the longer page header of both formats.
+/// Bytes of the page header in the format with the longer page header.
 pub(crate) const MAX_PAGE_HEADER: usize = 24;
 
 /// Flags of a page header.
@@ -29,7 +29,7 @@ pub(crate) mod page {
 
 /// Flags of a node.
 pub(crate) mod node {
-    /// The value is on overflow pages, and the node has a large pointer instead.
+    /// The value is on overflow pages, and the node has a `LargePointer` instead.
     pub const BIGDATA: u16 = 0x01;
     /// The value is a table's record.
     pub const SUBDATA: u16 = 0x02;
@@ -66,7 +66,7 @@ pub(crate) struct Header {
     pub flags: u16,
     /// `lower` as an offset within the page, in both formats.
     pub lower: usize,
-    /// `upper` likewise.
+    /// `upper` as an offset within the page, in both formats.
     pub upper: usize,
 }
 
@@ -107,8 +107,8 @@ impl Format {
         self.of_nodes().0 as usize
     }
 
-    /// Returns the size of the page header in bytes; the offset from which bounds and pointers count (`PAGEBASE`); and 1
-    /// if values after their keys are aligned to even offsets, else 0.
+    /// Returns the size of the page header in bytes, the offset to which `lower`, `upper` and pointers are relative
+    /// (`PAGEBASE`), and whether values are aligned to even offsets (1 or 0).
     const fn of_nodes(self) -> (u8, u8, u8) {
         match self {
             Self::V1 => (16, 0, 0),
@@ -116,8 +116,8 @@ impl Format {
         }
     }
 
-    /// Returns the size of a `LargePointer` in bytes. It has the number of the first page (`pgno_t`), or this number, the
-    /// transaction and the number of pages (`MDB_ovpage`).
+    /// Returns the size of a `LargePointer` in bytes. In format 1 it is the number of the first page (`pgno_t`); in
+    /// format 3 the transaction and the number of pages follow (`MDB_ovpage`).
     #[inline]
     pub(crate) const fn large_pointer_size(self) -> usize {
         match self {
@@ -168,7 +168,7 @@ impl Layout {
         self.page_header as usize
     }
 
-    /// Returns the offset on a page from which bounds and pointers count.
+    /// Returns the offset on a page to which `lower`, `upper` and pointers are relative.
     #[inline]
     const fn base(&self) -> usize {
         self.base as usize
@@ -209,7 +209,7 @@ impl Layout {
         page[end - 8..end].copy_from_slice(&halves(fields));
     }
 
-    /// Returns the header of a value's first overflow page, padded to the longer header of both formats.
+    /// Returns the header of a value's first overflow page, padded to `MAX_PAGE_HEADER` bytes.
     pub(crate) fn overflow_header(&self, number: u64, txn: u64, pages: u32) -> [u8; MAX_PAGE_HEADER] {
         let (mut header, end) = ([0; MAX_PAGE_HEADER], self.page_header());
         self.put_number(&mut header, number, txn);
@@ -223,7 +223,7 @@ impl Layout {
         self.header(header).flags & page::KINDS == page::OVERFLOW
     }
 
-    /// Returns the large pointer to a value on `pages` overflow pages, the first of which is page `number`.
+    /// Returns the `LargePointer` to a value on `pages` overflow pages, the first of which is page `number`.
     pub(crate) fn large_pointer(&self, number: u64, txn: u64, pages: u64) -> LargePointer {
         let mut bytes = [0; 24];
         for (place, field) in bytes.chunks_exact_mut(8).zip([number, txn, pages]) {
@@ -306,7 +306,7 @@ impl Layout {
         part(0) | part(2) << 16 | part(4) << 32
     }
 
-    /// Returns the key of a table in the main table. In format 3 it ends with a NUL.
+    /// Returns the key under which the main table has the table `name`. In format 3 the key ends with a NUL.
     pub(crate) fn stored_name(&self, name: &[u8]) -> Vec<u8> {
         match self.format {
             Format::V1 => name.to_vec(),

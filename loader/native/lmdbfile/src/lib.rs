@@ -1,4 +1,4 @@
-//! LMDB files: written bottom-up in one pass, and read with every offset checked.
+//! Writes LMDB files bottom-up in one pass, and checks every offset when it reads them.
 //!
 //! This crate does not interpret tables. Keys and values must be added in order. Full pages are written in sequence,
 //! children before their parents, and never read back.

@@ -6,10 +6,10 @@ use crate::layout::{Header, MAX_PAGE_HEADER, page, read_u16, read_u32, read_u64}
 use crate::reader::PageCheck;
 use crate::{Error, ErrorKind, Flags, Format, Layout, Result};
 
-/// Number of bytes at the beginning of a meta page that are in use, in the longer of both formats.
+/// Bytes in use at the beginning of a meta page, in the format with the longer page header.
 pub(crate) const META_SIZE: usize = MAX_PAGE_HEADER + 136;
 const MAGIC: u32 = 0xBEEF_C0DE;
-/// A flag of an environment of LMDB 1.0 in the record of the table of free pages.
+/// Flag in the record of the table of free pages: the environment of LMDB 1.0 is encrypted.
 const ENCRYPTED: u16 = 0x2000;
 
 /// The content of a meta page.
@@ -41,8 +41,8 @@ impl Head {
         })
     }
 
-    /// Does the same as [`Self::newer`]. `read` fills a buffer from an offset of the file and returns the number of bytes,
-    /// which is smaller only at the end of the file.
+    /// Does the same as [`Self::newer`]. `read` fills a buffer from an offset of the file and returns the number of
+    /// bytes read, which is less than requested only at the end of the file.
     pub(crate) fn read_newer(read: impl Fn(&mut [u8], u64) -> io::Result<usize>) -> Result<Self> {
         let at = |offset, number| {
             let mut page = [0; META_SIZE];
@@ -74,7 +74,7 @@ impl Head {
         Ok(if second.meta.txn > first.meta.txn { second } else { first })
     }
 
-    /// Parses a meta page, of which only the first bytes are needed.
+    /// Parses a meta page, of which `page` must have at least the first `META_SIZE` bytes.
     pub fn of_page(page: &[u8]) -> Result<Self> {
         let start = page.first_chunk::<META_SIZE>();
         let start = start.ok_or_else(|| Error::new(ErrorKind::Misuse, "no meta page"))?;

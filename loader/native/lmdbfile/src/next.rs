@@ -18,17 +18,17 @@ pub struct NextSnapshot<'r> {
     reader: &'r Reader,
     file: FileWriter,
     tables: BTreeMap<Vec<u8>, Table>,
-    /// Free pages that remain free: those in short runs, and later those that were not written.
+    /// Free pages that remain free: those in short runs, and in the end those in long runs that were not written.
     free: Runs,
     leftover: Leftover,
 }
 
-/// Minimum number of pages of a run of free pages that is written to, because each run needs a separate write.
+/// Minimum number of pages in a run of free pages. Shorter runs are not written to: each run needs a separate write.
 const LONG_RUN: u64 = 32;
 
 impl<'r> NextSnapshot<'r> {
-    /// Opens the file for writing. `reader` must have the newest snapshot, and nobody else may have the file open. The
-    /// file gets this map size in bytes if that is larger than its own.
+    /// Opens the file for writing. `reader` must have the newest snapshot, and nobody else may have the file open.
+    /// `map_size` (in bytes) replaces that of the file if it is larger.
     pub fn begin(reader: &'r Reader, path: &Path, map_size: u64) -> Result<Self> {
         let begin = || {
             let leftover = Leftover::of(path)?;
@@ -66,7 +66,7 @@ impl<'r> NextSnapshot<'r> {
         let last_page = file.pages() - 1;
         let map_size = old.map_size.max(file.map_size());
         let meta = Meta { map_size, free, main, last_page, txn: old.txn + 1 };
-        // From the write of the meta page on, the file may need the new pages.
+        // Once the meta page is being written, the file may need the new pages, so it is no longer truncated.
         file.switch(&meta, &mut || leftover.length = None)
     }
 
@@ -104,7 +104,7 @@ impl<'r> NextSnapshot<'r> {
     }
 }
 
-/// Returns the record of these free pages.
+/// Returns the record of the free pages `pages`.
 fn listed(pages: &Runs) -> Vec<u8> {
     let mut list = vec![0; size_of::<u64>()];
     list.extend(pages.descending().flat_map(u64::to_ne_bytes));

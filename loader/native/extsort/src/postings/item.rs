@@ -1,5 +1,5 @@
-//! Postings as numbers that sort like the postings, and a radix sort of such numbers from the most significant digit on.
-//! For hashed keys with ascending positions, one digit nearly suffices.
+//! Encodes postings as numbers in the order of the postings, and sorts the numbers by radix from the most significant
+//! digit on. For hashed keys with ascending positions, one digit nearly suffices.
 
 use std::fmt::Debug;
 use std::ops::{BitOr, BitXor, Shl, Shr, Sub};

@@ -19,7 +19,7 @@ use store::Store;
 /// Maximum size of a writer's buffer in bytes. The buffer and its buckets fit in the cache of a core.
 const BUFFER: usize = 512 << 10;
 
-/// Whether all keys of an index have four bytes, or one to eight. Keys of four bytes take half the memory.
+/// Length of an index's keys: always four bytes, or one to eight. Keys of four bytes take half the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeySize {
     Four,

@@ -38,7 +38,7 @@ pub(crate) fn spill<I: Item>(chunks: &[Chunk<I>], resources: &Resources) -> Resu
         item::sort(&mut items, &mut spare);
         let start = bytes.len();
         encode(&items, &mut bytes);
-        // Until `bytes` are written, the offset is the position in them.
+        // Until `bytes` is written to the file, the offset of the extent is relative to `bytes`.
         let len = bytes.len() - start;
         extents[bucket] = Extent { offset: start as u64, len, items: items.len() };
         if bytes.len() >= resources.write_size() || bucket + 1 == BUCKETS {
@@ -132,8 +132,8 @@ impl<I: Item> Run<I> for Reader<'_, I> {
 pub(crate) const BUCKETS: usize = 256;
 const BUCKET_BITS: u32 = BUCKETS.ilog2();
 
-/// The bounds of the buckets, computed from the first items of an index, after which the buckets are mostly of similar
-/// size. Buckets are in the order of items, so any bounds are correct.
+/// The bounds of the buckets, computed from the first items of an index, so that most buckets have a similar size. Any
+/// bounds are correct, because the buckets together are in the order of the items.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BucketBounds<I> {
     base: I,
@@ -206,10 +206,10 @@ impl<I: Item> Chunk<I> {
     }
 }
 
-/// Appends the items of a bucket of `chunks`, which are sorted by writer. If the positions of each writer ascend, all
-/// appended positions do, which is half of the sorting.
+/// Appends the items of one bucket from all `chunks`, which must be sorted by writer. If the positions of each writer
+/// ascend, the appended positions ascend too, and half of the sorting is done.
 pub(crate) fn gather<I: Item>(chunks: &[Chunk<I>], bucket: usize, items: &mut Vec<I>) {
-    // For each writer: the remaining items of a chunk, and the later chunks.
+    // For each writer: the remaining items of the current chunk, and the chunks after it.
     let mut streams = Vec::new();
     for chunks in chunks.chunk_by(|left, right| left.writer == right.writer) {
         let mut later = chunks.iter();
@@ -239,7 +239,7 @@ fn least(positions: impl Iterator<Item = u32>) -> (usize, u32) {
     (least, bound)
 }
 
-/// Returns the items of a bucket in the next chunk that has any.
+/// Finds the next chunk that has items in `bucket`, and returns these items.
 fn next<'c, I: Item>(later: &mut Iter<'c, Chunk<I>>, bucket: usize) -> Option<&'c [I]> {
     later.map(|chunk| chunk.bucket(bucket)).find(|items| !items.is_empty())
 }

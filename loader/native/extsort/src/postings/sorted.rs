@@ -21,8 +21,8 @@ pub trait Visitor {
 
     /// Begins a key, which is the first `len` bytes of `bits`, big-endian. Keys ascend like byte strings.
     fn key(&mut self, bits: u64, len: u8) -> std::result::Result<(), Self::Error>;
-    /// Adds positions of this key. They ascend, also from one call to the next. A position that was pushed several times
-    /// for this key comes as often.
+    /// Adds positions of the current key. They ascend, also from one call to the next. A position that was pushed
+    /// several times for the key is repeated as often.
     fn positions(&mut self, positions: &[u32]) -> std::result::Result<(), Self::Error>;
     /// Ends the key.
     fn end(&mut self) -> std::result::Result<(), Self::Error>;
@@ -87,7 +87,7 @@ pub(crate) struct Batch {
 pub(crate) struct Grouper<'a, I> {
     outlet: &'a TaskSender,
     batch: Batch,
-    /// An item of the last key.
+    /// An item of the key that was added last.
     last: I,
 }
 
@@ -126,8 +126,8 @@ impl<'a, I: Item> Grouper<'a, I> {
     }
 }
 
-/// Returns the number of consecutive items that have the key of `first`, the first item. It looks in doubling steps,
-/// because many keys have many positions.
+/// Returns the number of items at the beginning that have the key of `first`, the first item. Searches in doubling
+/// steps, because many keys have many positions.
 fn of_one_key<I: Item>(items: &[I], first: I) -> usize {
     let mut step = 1;
     while items.get(step).is_some_and(|item| item.same_key(first)) {

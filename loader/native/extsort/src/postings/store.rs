@@ -16,7 +16,7 @@ use crate::sorter::{Merge, Part};
 
 #[derive(Debug)]
 pub(crate) struct Store<I> {
-    /// Set by the first items.
+    /// Computed from the first items that arrive.
     bounds: OnceLock<BucketBounds<I>>,
     buffered: Mutex<Buffered<I>>,
 }
@@ -35,7 +35,7 @@ impl<I: Item> Store<I> {
         Self { bounds: OnceLock::new(), buffered: Mutex::default() }
     }
 
-    /// Moves the items out of the `buffer` of a writer, which has at least one.
+    /// Moves the items out of a writer's `buffer`, which must not be empty.
     pub fn take(&self, buffer: &mut Vec<I>, writer: usize) {
         let bounds = self.bounds.get_or_init(|| BucketBounds::new(buffer));
         let chunk = Chunk::new(*bounds, buffer, writer);

@@ -53,8 +53,8 @@ impl Branches {
         Ok(Self { rules, depth: record.depth, unvisited: root.into_iter().collect(), count: 0 })
     }
 
-    /// Returns the next group of leaves. Adds visited pages and the leaves to `seen`, and refuses a page that is there
-    /// already.
+    /// Returns the next group of leaves. Adds the visited pages and the leaves to `seen`; fails if a page is already in
+    /// it.
     pub fn next(&mut self, pages: &PageSource, seen: &mut Runs) -> Result<Option<Siblings>> {
         while let Some((number, level, within)) = self.unvisited.pop() {
             mark(seen, &[number])?;
@@ -78,7 +78,7 @@ impl Branches {
     }
 }
 
-/// Adds pages to `seen`, and refuses a page that is there already.
+/// Adds pages to `seen`; fails if a page is already in it.
 pub(super) fn mark(seen: &mut Runs, numbers: &[u64]) -> Result<()> {
     runs(numbers).try_for_each(|(first, count)| mark_run(seen, first, count as u64))
 }
@@ -106,7 +106,7 @@ impl Pointer {
     }
 }
 
-/// Returns the number of the root if this is the only branch of the tree.
+/// Returns the page number of the root if the root is the only branch of the tree.
 pub(super) fn only_branch(record: &Table) -> Option<u64> {
     (record.depth == 2).then_some(record.root)
 }

@@ -47,7 +47,7 @@ impl Tree {
         Self { rules, bulk, overflow_pages: 0, leaf_pages: 0 }
     }
 
-    /// Counts the values of a copied tree of values, and returns its encoded record.
+    /// Counts the values of a copied tree of values, and returns the encoded record of the copy.
     fn values(&mut self, record: &Table, copy: &Table) -> Vec<u8> {
         self.bulk.table.entries += record.entries - 1; // The leaf has counted one.
         copy.encode().to_vec()

@@ -32,7 +32,7 @@ impl Reader {
         self.copied(FileWriter::create(target, &self.options())?, watch, FileWriter::seal)
     }
 
-    /// Sends all pages of a copy to `pieces`, except for the meta pages, which are complete at the end and returned.
+    /// Sends all pages of a copy to `pieces` except the meta pages, which are complete only at the end. Returns those.
     pub fn compact_in_pieces(&self, pieces: PieceWriter, watch: ProgressCallback<'_>) -> Result<Vec<u8>> {
         self.copied(FileWriter::in_pieces(pieces, &self.options())?, watch, FileWriter::end)
     }

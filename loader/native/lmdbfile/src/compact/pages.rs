@@ -10,8 +10,8 @@ use crate::source::{PageSource, runs};
 
 /// Runs of pages of at least this many bytes are read past the page cache.
 pub(super) const LONG_RUN: usize = 128 << 10;
-/// Gaps between runs of up to this many pages are read with the runs, which takes a device no longer than a second
-/// request.
+/// Gaps of up to this many pages between runs are read with the runs, because that takes a device no longer than
+/// another request.
 const MAX_GAP: u64 = 8;
 
 impl PageSource {
@@ -27,7 +27,7 @@ impl PageSource {
         self.view_in(Arc::clone(block), at * size..(at + 1) * size, number)
     }
 
-    /// Starts readahead of branches, which lie between leaves that are read past the page cache.
+    /// Starts readahead of branches alone, because the leaves around them are read past the page cache.
     pub fn prefetch_branches(&self, numbers: &[u64]) {
         runs(numbers).for_each(|run| self.prefetch_run(run));
     }
@@ -65,7 +65,7 @@ impl PageSource {
     }
 }
 
-/// Merges runs between which there are small gaps, including the gaps.
+/// Merges runs that have only small gaps between them. The result includes the gaps.
 fn merge_near(runs: Vec<(u64, usize)>) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for (first, count) in runs {

@@ -1,4 +1,4 @@
-//! Reads the small data that leaves refer to in batches: trees of values, and values on overflow pages.
+//! Reads in batches the small data that leaves refer to: trees of values, and values on overflow pages.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -56,7 +56,7 @@ impl<'a> ReferencedDataOfLeaves<'a> {
         }
     }
 
-    /// Returns the data of `pointer`, which must be the next one; `None` if the data are too large for a batch.
+    /// Returns the data of `pointer`; `None` if they are too large for a batch. Pass the pointers in their order.
     pub fn next(&mut self, pointer: &Pointer) -> Result<Option<ReferencedData>> {
         if page_count_if_small(self.pages, pointer).is_none() {
             return Ok(None);
@@ -72,8 +72,8 @@ impl<'a> ReferencedDataOfLeaves<'a> {
     }
 }
 
-/// Returns the number of pages of the data, if the pointer shows that these fit into a quarter of a batch. The root of a
-/// tree with two levels does not count.
+/// Returns the number of pages of the data that `pointer` refers to, if they fit into a quarter of a batch. The root of
+/// a tree with two levels does not count.
 fn page_count_if_small(pages: &PageSource, pointer: &Pointer) -> Option<u64> {
     let count = match pointer {
         Pointer::Large(node) => pages.layout.overflow_pages(node.size),
@@ -131,8 +131,8 @@ fn read_batch(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Re
     data.collect()
 }
 
-/// Returns the first page and the number of pages of these trees if they seem to have been written one after the other,
-/// each with its root last.
+/// Returns the first page and the number of pages of the trees that `pointers` refer to, if the trees seem to have been
+/// written one after the other, each with its root last.
 fn contiguous_pages(pages: &PageSource, pointers: &[Pointer]) -> Option<(u64, u64)> {
     let (mut start, mut end, mut sum) = (u64::MAX, 0, 0);
     for pointer in pointers {
@@ -160,8 +160,8 @@ fn siblings(pages: &PageSource, rules: &TreeRules, pointers: &[Pointer]) -> Resu
     pointers.iter().map(of).collect()
 }
 
-/// Returns the leaves of a tree with a single branch. Refuses another number of leaves than the record says, because more
-/// leaves would not fit into the batch.
+/// Returns the leaves of a tree with a single branch. Fails if their number differs from that in the record, because
+/// more leaves might not fit into the batch.
 fn leaves_below(record: &Table, rules: &TreeRules, branch: Option<View>) -> Result<Siblings> {
     let branch = branch.ok_or_else(|| programming_error("a branch that was not read"))?;
     let within = Within::default();
@@ -170,7 +170,7 @@ fn leaves_below(record: &Table, rules: &TreeRules, branch: Option<View>) -> Resu
     if fits { Ok(Siblings::below(branch, within)) } else { Err(other_counts(record)) }
 }
 
-/// Parses the data of a pointer. `start` is the index of its first page in the block.
+/// Parses the data that `pointer` refers to. `start` is the index of their first page in `block`.
 fn referenced_data(
     pages: &PageSource,
     rules: &TreeRules,

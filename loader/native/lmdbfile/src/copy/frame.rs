@@ -23,11 +23,11 @@ const END: u64 = 2;
 /// The header of the stream, which describes the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Identifies the image: the XXH3 of its meta pages, with whether it is compacted as the seed.
+    /// Identifies the image: the XXH3 of its meta pages. The seed is 1 for a compacted copy, otherwise 0.
     pub image: u64,
     /// Bytes of the file.
     pub length: u64,
-    /// Offset of the first data sent. The receiver has all data before.
+    /// Offset of the first data sent. The receiver has all data before this offset.
     pub from: u64,
 }
 
@@ -76,7 +76,7 @@ impl Header {
 /// Reads or writes frames.
 pub(super) struct Frames<T> {
     stream: T,
-    /// The XXH3 of the checksums of all frames, which the end frame has.
+    /// The XXH3 of the checksums of all frames so far. The end frame contains it.
     sum: Xxh3,
 }
 

@@ -33,7 +33,7 @@ pub struct Image<'i> {
     pub compacted: bool,
 }
 
-/// Copies `source` to the new file `target`, syncs it, and returns its number of bytes. `seen` records the contents of
+/// Copies `source` to the new file `target`, syncs it, and returns its size in bytes. `seen` records the contents of
 /// pages for a check of the copy.
 pub fn copy(
     source: &Path,
@@ -62,8 +62,8 @@ pub fn copy(
     Ok(end)
 }
 
-/// Sends `source` to `out`. Begins at the end of the data that the receiver already has (`part`), or at 0 if these are of
-/// another image. Returns the offset of the beginning.
+/// Sends `source` to `out`. Begins after the data that the receiver already has (`part`), or at 0 if `part` is of
+/// another image. Returns the offset at which it begins.
 pub fn send(
     source: &Path,
     image: &Image<'_>,

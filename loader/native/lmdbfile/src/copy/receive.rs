@@ -32,7 +32,7 @@ struct Receiver<'r> {
     durable: u64,
 }
 
-/// Receives a file into `target`, syncs it, and returns its number of bytes.
+/// Receives a file into `target`, syncs it, and returns its size in bytes.
 ///
 /// If the stream breaks off, the file `journal` has a [`ResumePoint`] for [`super::send()`]. A finished transfer removes
 /// the journal.
@@ -48,7 +48,7 @@ pub fn receive(input: &mut dyn Read, target: &Path, journal: &Path, watch: Progr
     let mut receiver = Receiver { file, journal, header, have, durable };
     let result = receiver.frames(input, watch).and_then(|()| receiver.end());
     if result.is_err() {
-        // The error of the stream is reported rather than one of the journal.
+        // The error of the stream is reported, not an error of the journal.
         let _ = receiver.checkpoint();
     }
     result.map_err(|error| error.of_file(target)).map(|()| header.length)

@@ -18,7 +18,7 @@ pub(crate) struct Orders<'o> {
     pub values: &'o [Order],
 }
 
-/// The orders, of those in a list, in which keys or values ascend. Bit N is for order N of the list.
+/// The orders in which keys or values ascend. Bit N stands for order N in the list of orders that were checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ascending(u32);
 
@@ -38,7 +38,7 @@ pub(crate) enum Contents {
     Overflow([u8; MAX_PAGE_HEADER]),
 }
 
-/// The children of a branch and their keys, of which the first has no meaning.
+/// The children of a branch and their keys. The first key has no meaning.
 pub(crate) struct Branch {
     pub ascending: Ascending,
     /// Each child, and the offset of its key in `keys`.
@@ -58,7 +58,7 @@ pub(crate) struct Leaf {
     pub others: Option<Box<Others>>,
 }
 
-/// The contents of a leaf except for keys with a single value in their node.
+/// The contents of a leaf, except for keys whose only value is in their node.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     /// Each pointer with the index of its node.
@@ -69,7 +69,7 @@ pub(crate) struct Others {
     pub fixed: bool,
     /// Some sub-pages hold nodes.
     pub nodes: bool,
-    /// A defect, which is refused in any tree.
+    /// A defect that makes the page invalid in any tree.
     pub wrong: Option<&'static str>,
 }
 
@@ -144,7 +144,7 @@ impl Branch {
         Self { ascending, children: children.into(), keys: keys.into() }
     }
 
-    /// Returns the separators before the second child and before the last.
+    /// Returns the separators before the second child and before the last child.
     pub fn ends(&self) -> (&[u8], &[u8]) {
         let last = self.len() - 1;
         (self.key(last.min(1)), self.key(last))
@@ -266,13 +266,13 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Prepares for a page-for-page copy of the snapshot of `of`.
+    /// Prepares for a page-for-page copy of the snapshot that `of` reads.
     pub fn new(of: &Reader) -> Self {
         Self { layout: of.layout(), txn: of.txn(), orders: of.orders(), pieces: Mutex::default() }
     }
 
-    /// Records the pages in a piece of the file, which begins at offset `start`, and returns the piece. Skips pages that
-    /// no tree can have, because a free page may have any content.
+    /// Records the pages in a piece of the file, which begins at offset `start`, and returns the piece. Skips pages
+    /// that are invalid in any tree, because a free page may have any content.
     pub fn look(&self, start: u64, bytes: Buffer) -> Buffer {
         let size = self.layout.page_size as u64;
         let block = Arc::new(bytes);
@@ -304,7 +304,7 @@ impl Seen {
         Some(Contents::new(&view, self.orders()))
     }
 
-    /// Returns the contents of a page at the first call for this page.
+    /// Returns the contents of page `number`, at the first call for this page only.
     pub(super) fn take(&self, number: u64) -> Option<Contents> {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, piece) = pieces.range_mut(..=number).next_back()?;

@@ -154,7 +154,7 @@ impl<'r> Cursor<'r> {
         self.at_key(more)
     }
 
-    /// Makes the key at the position of `keys` the current key. `found` says whether there is one.
+    /// Makes the key at the position of `keys` the current key. `found` is false if there is no such key.
     fn at_key(&mut self, found: bool) -> Result<()> {
         self.state = if found { State::Found } else { State::End };
         self.values = None;
