@@ -15,11 +15,11 @@ use crate::layout::META_PAGES;
 use crate::reader::View;
 use crate::{Error, Layout, Result};
 
-/// Look-ups of single pages may read blocks until these have 1/`LOOKUP_SHARE` of the bytes of the file; then the whole
-/// file is read, and these blocks are read again. An earlier switch would cost more than it saves.
+/// Look-ups of single pages read blocks until these amount to 1/`LOOKUP_SHARE` of the file. Then the whole file is
+/// read, including these blocks. An earlier switch would cost more than it saves.
 const LOOKUP_SHARE: u64 = 8;
 
-/// Reads cached pages from the page cache. Of the other pages, contiguous ones are read past the page cache, and single
+/// Reads cached pages from the page cache. Other pages are read past the page cache if they are contiguous; single
 /// pages are read into it ahead.
 #[derive(Debug)]
 pub(crate) struct PageSource {
@@ -32,7 +32,7 @@ pub(crate) struct PageSource {
     pub layout: Layout,
     /// The transaction of the snapshot.
     txn: u64,
-    /// Number of pages of the snapshot that the file has; all page numbers must be below.
+    /// Number of pages of the snapshot that the file has. All page numbers must be less than this number.
     pub pages: u64,
 }
 
@@ -76,7 +76,7 @@ impl PageSource {
         Err(Error::corrupt(number, "a page that is outside of the file"))
     }
 
-    /// Returns a view of page `number`, which is in `range` of a block. Fails if the block ends before.
+    /// Returns a view of page `number`, which is in `range` of a block. Fails if the block ends before the page does.
     pub fn view_in(&self, block: Arc<Buffer>, range: Range<usize>, number: u64) -> Result<View> {
         let page = block.get(range.clone()).ok_or_else(|| cut(number))?;
         let checked = self.layout.check_number(page, number, self.txn);
@@ -84,8 +84,8 @@ impl PageSource {
         View::page(block, range, self.layout).map_err(|what| Error::corrupt(number, what))
     }
 
-    /// Checks a value whose first page has this `header`. The value may have more pages than it needs, because LMDB leaves
-    /// it the pages of a longer value that it replaced.
+    /// Checks a value whose first page has this `header`. The value may have more pages than it needs, because LMDB
+    /// keeps all pages of a longer value that it has replaced.
     pub fn large(&self, header: &[u8], node: LargeNode) -> Result<Large> {
         let LargeNode { first, size, pages: stored } = node;
         self.check(first)?;
@@ -122,8 +122,8 @@ impl PageSource {
         }
     }
 
-    /// Fills buffers of whole pages in order, and returns the number of bytes, which is smaller only at the end of the
-    /// file. Reads past the page cache unless that has all bytes or `scattered` is set.
+    /// Fills buffers of whole pages in order, and returns the number of bytes read, which is less than requested only
+    /// at the end of the file. Reads past the page cache unless all bytes are cached or `scattered` is set.
     pub fn read(&self, rooms: &mut [IoSliceMut<'_>], offset: u64, scattered: bool) -> Result<usize> {
         Ok(self.source.read_rooms(rooms, offset, scattered)?)
     }
@@ -153,7 +153,7 @@ impl PageSource {
         Ok(buffer)
     }
 
-    /// Starts readahead of pages that are read soon.
+    /// Starts readahead of pages that will be read soon.
     pub fn prefetch(&self, first: u64, count: u64) {
         let size = self.layout.page_size as u64;
         if let Some(ahead) = &self.ahead {
@@ -169,8 +169,8 @@ impl PageSource {
         }
     }
 
-    /// Counts a block of this many bytes, which is read to look up a single page. Returns whether the whole file should be
-    /// read into the page cache now, for which there must be memory.
+    /// Counts a block of this many bytes, which is read to look up a single page. Returns whether the whole file should
+    /// now be read into the page cache, which also requires enough memory.
     pub fn count_lookup(&self, block: usize) -> bool {
         let lookup_bytes = self.lookup_bytes.fetch_add(block as u64, Relaxed);
         let length = self.pages * self.layout.page_size as u64;

@@ -183,7 +183,7 @@ impl TreeWriter {
     }
 }
 
-/// The values of a key, collected on the first leaf of their tree. Most keys need no second leaf, and then no tree.
+/// The values of a key, collected on the first leaf of their tree. Most keys need no second leaf, and thus no tree.
 struct Values {
     flags: Flags,
     /// Maximum size of a value in bytes.

@@ -1,4 +1,4 @@
-//! Restores the pages of a backup from its packs, in parallel, each at its offset.
+//! Restores a backup from its packs. Threads write its pages in parallel, each page at its offset.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ use crate::page::{self, FIRST, Place, Shape};
 /// All packs that a backup needs.
 #[derive(Debug, Default)]
 pub struct Assembly {
-    /// By pack number.
+    /// The packs by their numbers.
     packs: FxHashMap<u32, Pack>,
     shape: Shape,
     cache: Cache<Frame>,
@@ -53,7 +53,7 @@ impl Assembly {
         Ok((place.pack, self.pack(place.pack)?.find(place.page)?.0))
     }
 
-    /// Returns the number of bytes of a segment's pages.
+    /// Returns the size in bytes of all pages of a segment.
     pub fn bytes(&self, segment: &Segment) -> Result<usize> {
         let pages = usize::try_from(segment.pages).ok();
         let bytes = pages.and_then(|pages| pages.checked_mul(self.shape.page_size));
@@ -65,8 +65,8 @@ impl Assembly {
         number.checked_mul(self.shape.page_size as u64).ok_or_else(page::wrong)
     }
 
-    /// Fills `data` with the pages of a segment. `own` is the number of the backup's own pack, `first` that of the
-    /// segment's first page in the database.
+    /// Fills `data` with the pages of a segment. `own` is the number of the backup's own pack; `first` is the number of
+    /// the segment's first page in the database.
     pub fn fill(&self, segment: &Segment, own: u32, first: u64, data: &mut [u8]) -> Result<()> {
         let (mut at, mut differing) = (0, Vec::new());
         for run in page::read_runs(&segment.runs, own, segment.first, segment.pages)? {
@@ -80,7 +80,7 @@ impl Assembly {
                             page.copy_from_slice(bytes);
                             Ok(())
                         })?,
-                        // Decompressed last, because the bases must outlive the decompressor.
+                        // Differences are decompressed last, because the bases must outlive the decompressor.
                         Content::Difference(base, packed) => {
                             let (packed, base) = (packed.to_vec(), self.whole(base)?);
                             differing.push(Differing { at, packed, base, masked });
@@ -196,7 +196,7 @@ fn starts(pieces: &[Piece]) -> Result<(Vec<u64>, u64)> {
     Ok((starts, end))
 }
 
-/// Writes `data` from offset `start` on, except blocks of zeros. The bytes between two such blocks are one write.
+/// Writes `data` from offset `start` on, except blocks of zeros. All bytes between two such blocks are written at once.
 fn write(file: &File, data: &[u8], start: u64) -> io::Result<()> {
     let (mut from, mut to) = (0, 0);
     for block in data.chunks(BLOCK) {

@@ -23,7 +23,7 @@ pub struct Cache<T>(Mutex<Slots<T>>);
 struct Slots<T> {
     frames: FxHashMap<FrameKey, Slot<T>>,
     bytes: usize,
-    /// Number of calls.
+    /// Number of look-ups, by which `Slot::used` is measured.
     clock: u64,
 }
 
@@ -77,7 +77,7 @@ impl<T: Cached> Slots<T> {
         }
     }
 
-    /// Evicts the values that were used least recently, more than necessary, because finding them takes a pass over all.
+    /// Evicts the least recently used values, a quarter of the cache at once, because it takes a pass over all values.
     fn evict(&mut self) {
         let mut ages: Vec<_> = self.frames.iter().map(|(key, slot)| (slot.used, *key)).collect();
         ages.sort_unstable();

@@ -1,4 +1,4 @@
-//! Compression with zstd: of frames, and of pages as differences, which have their base as the prefix of zstd.
+//! Compresses with zstd: frames, and pages as differences to a base, which zstd gets as the prefix.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,7 +12,7 @@ use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound, get_error_name};
 /// time; level 4 takes 6 % more bytes and is hardly faster.
 const LEVEL: i32 = 5;
 
-/// The magic number of a zstd frame (RFC 8878, 3.1.1), which differences are stored without.
+/// The magic number of a zstd frame (RFC 8878, 3.1.1). Differences are stored without it.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Compresses pages. `'a` is the lifetime of the bases, which must outlive zstd's context.
@@ -49,7 +49,7 @@ impl<'a> Unpacker<'a> {
         Self { context: DCtx::create(), frame: Vec::new() }
     }
 
-    /// Decompresses a difference into `page`, which it must fill.
+    /// Decompresses a difference into `page`. Fails unless the result has exactly the size of `page`.
     pub fn unpack(&mut self, packed: &[u8], base: &'a [u8], page: &mut [u8]) -> Result<()> {
         self.frame.clear();
         self.frame.extend_from_slice(&MAGIC);
@@ -105,7 +105,7 @@ pub fn compressed_piece(plain: &[u8], level: i32) -> Result<Vec<u8>> {
     compressed(plain, level, true)
 }
 
-/// Decompresses a zstd frame. Fails if it has more than `most` bytes.
+/// Decompresses a zstd frame. Fails if the content has more than `most` bytes.
 pub fn decompressed(packed: &[u8], most: usize) -> Result<Vec<u8>> {
     let plain = with(&DECOMPRESSOR, Decompressor::new, |context| context.decompress(packed, most));
     plain.map_err(|error| Error::damaged(format!("a frame cannot be unpacked: {error}")))

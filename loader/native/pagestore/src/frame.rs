@@ -1,9 +1,9 @@
 //! A frame stores some pages of a pack together. It has a bit for each page (whether the page is stored without its
 //! number), then the pages, all compressed together. The ids of the pages follow, which the next backup reads.
 //!
-//! A frame with differences begins with the lengths of its next two parts, which are compressed separately: its head, and
-//! its whole pages. The head has a bit for each page whether it is stored without its number, a bit for each page whether
-//! it is a difference, the length of each difference, and the bases as runs. The differences follow the whole pages.
+//! A frame with differences begins with the lengths of its next two parts, which are compressed separately: its head,
+//! and its whole pages. The head has one bit per page that marks pages without their numbers, one bit per page that
+//! marks differences, the length of each difference, and the bases as runs. The differences follow the whole pages.
 
 use std::ops::Range;
 
@@ -17,13 +17,13 @@ use crate::page::{self, ID, PageId, Place, RunWriter};
 /// How a page is stored.
 #[derive(Debug, Clone)]
 enum Form {
-    /// At this offset of the whole pages.
+    /// Whole, at this offset of the whole pages.
     Whole(usize),
     /// As the difference to this base, at this range of the differences.
     Difference(Place, Range<usize>),
 }
 
-/// What a frame says about its pages, for which they need not be decompressed.
+/// What a frame says about its pages. To read it, the pages need not be decompressed.
 #[derive(Debug)]
 pub struct Head {
     masked: Vec<u8>,
@@ -171,7 +171,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Returns the range of each difference. Fails unless their lengths have the sum `total`.
+/// Returns the range of each difference. Fails unless the lengths add up to `total`.
 fn ranges(lengths: &[u8], total: usize) -> Result<Vec<Range<usize>>> {
     let mut end = 0_usize;
     let range = |length: &[u8]| {

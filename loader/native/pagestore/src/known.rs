@@ -1,5 +1,5 @@
-//! The pages of the previous backup by id and in order, and the retired frames: the few used pages of these frames are
-//! stored again, so that a restore need not decompress them.
+//! The pages of the previous backup by id and in order, and the retired frames. A retired frame has few used pages;
+//! these are stored again, so that a restore need not decompress the frame.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use crate::page::{self, PageId, Place};
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub runs: Vec<u8>,
-    /// Number of pages of the backup's own pack that earlier segments have.
+    /// Number of pages that earlier segments have in the backup's own pack.
     pub first: u32,
     /// Number of pages.
     pub pages: u64,
@@ -42,7 +42,7 @@ impl StoredPage {
 pub struct Known {
     pub(crate) packs: Arc<Assembly>,
     pages: Vec<StoredPage>,
-    /// Indexes in `pages`, by id.
+    /// The index in `pages` of the page with this id.
     ids: FxHashMap<PageId, u32>,
     retired: FxHashSet<FrameKey>,
     pub(crate) uses: Uses,
@@ -102,7 +102,7 @@ impl Known {
         stored.place
     }
 
-    /// Returns the base for a difference to a later version of the page; `None` if the base would be in a retired frame.
+    /// Returns the base to which a later version of the page can be a difference; `None` if its frame is retired.
     pub(crate) fn base(&self, number: u32) -> Option<Place> {
         let stored = self.pages.get(number as usize)?;
         let base = stored.base.unwrap_or(stored.place);
@@ -116,7 +116,7 @@ impl Known {
     }
 }
 
-/// The frame head that was used last of each pack.
+/// For each pack, the frame head that was used last.
 struct Heads<'a> {
     packs: &'a Assembly,
     cache: &'a Cache<Head>,
@@ -128,7 +128,7 @@ impl<'a> Heads<'a> {
         Self { packs, cache, last: FxHashMap::default() }
     }
 
-    /// Returns the head of the page's frame, and the page's index in it.
+    /// Returns the head of the page's frame, and the page's index in the frame.
     fn at(&mut self, place: Place) -> Result<(&Head, usize)> {
         let pack = self.packs.pack(place.pack)?;
         let (frame, within) = pack.find(place.page)?;
@@ -167,9 +167,9 @@ struct Use {
 /// The number of a pack, and the index of a frame in the pack.
 pub type FrameKey = (u32, usize);
 
-/// Returns the frames to retire, as many as needed until all other frames have at most 1.5 times the used pages, but not
-/// more than `again` pages must be stored again. Nearly empty frames come first, because they cost a restore most per
-/// page; then the frames of the least used packs, so that these packs can be removed.
+/// Returns the frames to retire. They are so many that the other frames have at most 1.5 times the used pages, but so
+/// few that at most `again` pages must be stored again. Nearly empty frames come first, because they cost a restore
+/// most per page; then the frames of the least used packs, so that these packs can be removed.
 pub fn retired(packs: &Assembly, pages: &[StoredPage], mut again: u64) -> Result<FxHashSet<FrameKey>> {
     let (frames, used_in_pack) = used(packs, pages)?;
     let mut order = Vec::with_capacity(frames.len());
@@ -220,7 +220,7 @@ fn share(used: u64, pages: u64) -> u64 {
 pub struct Uses(FxHashMap<u32, Vec<AtomicU64>>);
 
 impl Uses {
-    /// Marks no page as used.
+    /// Returns the bits for all pages of `packs`. No page is marked as used yet.
     pub fn of(packs: &Assembly) -> Self {
         let words = |pages: u32| (0..pages.div_ceil(u64::BITS)).map(|_| AtomicU64::new(0));
         Self(packs.packs().map(|(number, pack)| (number, words(pack.pages()).collect())).collect())

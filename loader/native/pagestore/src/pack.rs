@@ -99,7 +99,7 @@ pub const fn pages_of_frame(page_size: usize) -> usize {
     }
 }
 
-/// Maximum size of the head of a frame with differences in bytes, before compression.
+/// Maximum size in bytes of the head of a frame with differences, before compression.
 pub const LARGEST_HEAD: usize = PAGES * 20;
 
 /// A flag in the stored number of pages: the frame has differences. A version of ditseed that does not know the flag
@@ -162,7 +162,7 @@ impl Entry {
     }
 }
 
-/// Returns the number of bytes for one bit per page.
+/// Returns the number of bytes that hold one bit per page.
 pub fn flags(pages: usize) -> usize {
     pages.div_ceil(8)
 }

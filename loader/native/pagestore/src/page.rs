@@ -34,7 +34,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// In pack `own`, the segment's pages are numbered from 0, because the number of earlier pages is not known yet.
+    /// The segment's pages in pack `own` are numbered from 0, because the number of earlier pages is not known yet.
     pub fn new(own: u32) -> Self {
         Self { bytes: Vec::new(), ends: Ends::from_iter([(own, 0)]), open: None }
     }
@@ -64,7 +64,7 @@ impl RunWriter {
     }
 }
 
-/// Decodes the runs of a segment of `pages` pages, of which the pages in pack `own` begin at `first`.
+/// Decodes the runs of a segment with `pages` pages. Its pages in pack `own` begin at page `first` of that pack.
 pub fn read_runs(mut bytes: &[u8], own: u32, first: u32, pages: u64) -> Result<Vec<Run>> {
     let (mut runs, mut ends, mut remaining) = (Vec::new(), Ends::from_iter([(own, first)]), pages);
     while !bytes.is_empty() {
@@ -146,7 +146,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the first bytes of the page with this number, and how many of these bytes the format has.
+    /// Returns the bytes with which page `number` begins, and how many of them are in use in the file format.
     fn beginning(self, number: u64) -> ([u8; 2 * NUMBER], usize) {
         let mut bytes = [0; 2 * NUMBER];
         bytes[..NUMBER].copy_from_slice(&number.to_ne_bytes());
@@ -177,7 +177,7 @@ impl Shape {
 pub(crate) struct PageHasher(Vec<u8>);
 
 impl PageHasher {
-    /// Returns the id of a page, which ignores the page number, and whether the page begins with that number.
+    /// Returns the id of a page, which does not depend on `number`, and whether the page begins with that number.
     pub fn masked_id(&mut self, page: &[u8], number: u64, shape: Shape) -> (PageId, bool) {
         self.0.clear();
         self.0.extend_from_slice(page);

@@ -18,11 +18,11 @@ const THOROUGH_LEVEL: i32 = 9;
 /// Bytes that each difference takes in the head of its frame, for its length and its base.
 const OVERHEAD: usize = 8;
 
-/// A difference of at most 1/`SHORT_PART` of a page is used without compressing the page by itself for comparison, which
-/// would cost more time than it saves space.
+/// A difference of at most 1/`SHORT_PART` of a page is used at once. To compress the page by itself for comparison
+/// would take too much time for the space that it saves.
 const SHORT_PART: usize = 8;
 
-/// The result for consecutive pages.
+/// The result of [`sift`] for consecutive pages.
 #[derive(Debug, Default)]
 pub struct Sifted {
     /// The runs of all pages.

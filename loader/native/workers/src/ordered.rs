@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::{GivenUp, lock};
 
-/// Number of unconsumed results per task; beyond that, the task waits.
+/// Maximum number of unconsumed results per task. With that many, the task waits.
 const WAITING: usize = 2;
 
 /// Counts the consumed tasks. Threads too far ahead of that count wait, which bounds the memory.

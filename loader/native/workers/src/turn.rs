@@ -5,14 +5,14 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::{GivenUp, lock};
 
-/// Number of parts that may pass before an unfinished part. The bound is needed because their results wait in memory.
+/// Number of later parts that may pass while a part is unfinished. Bounded because their results wait in memory.
 const AHEAD: u64 = 16;
 
 /// A value that the parts change one after the other.
 pub struct Turn<T> {
     state: Mutex<State>,
     passed: Condvar,
-    /// Has its own lock, so that a thread that only passes does not wait while another changes or writes the value.
+    /// Has its own lock, so that a thread that only calls `pass` does not wait while another thread uses the value.
     value: Mutex<T>,
 }
 

@@ -191,7 +191,7 @@ pub struct Peekable<'r> {
     pub value: Vec<u8>,
     /// Whether the cursor is at a record. If not, it is at the end.
     pub live: bool,
-    /// Whether the value is the first one of its key.
+    /// Whether the value is the first value of its key.
     pub is_first: bool,
 }
 
@@ -258,7 +258,7 @@ pub struct KeyValues<'k> {
 }
 
 impl<'r> TableReader<'r> {
-    /// Returns an iterator over keys, before the first.
+    /// Returns an iterator that stands before the first key.
     pub fn keys(&self) -> Result<Keys<'r>> {
         let path = Path::new(&self.record, self.rules, self.store.source.pages);
         let path = path.map_err(|error| error.of_table(self.name))?;
@@ -302,7 +302,7 @@ impl Keys<'_> {
     }
 }
 
-/// Returns the number of pages of a tree as its record says. Fails if the file, of `file_pages` pages, has fewer.
+/// Returns the number of a tree's pages according to its record. Fails if that exceeds `file_pages`, those of the file.
 fn tree_pages(tree: &Table, file_pages: u64) -> Result<u64> {
     let counts = [tree.branch_pages, tree.leaf_pages, tree.overflow_pages];
     let sum = counts.into_iter().try_fold(0_u64, u64::checked_add);

@@ -33,7 +33,7 @@ pub struct Reader {
 
 #[derive(Debug, Clone)]
 pub(crate) struct NamedTable {
-    /// The name for messages.
+    /// The name of the table in messages.
     name: String,
     record: Table,
     rules: TreeRules,
@@ -95,7 +95,7 @@ impl Reader {
         }
     }
 
-    /// Returns the rules of the table with this name, or those that `flags` imply if there is none.
+    /// Returns the rules of the table with this name, or the rules that `flags` imply if there is no such table.
     pub(crate) fn rules_of(&self, name: &[u8], flags: Flags) -> TreeRules {
         let table = self.tables.get(self.layout().name(name));
         table.map_or_else(|| TreeRules::of_flags(flags), |table| table.rules)

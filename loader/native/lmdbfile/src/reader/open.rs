@@ -1,4 +1,4 @@
-//! Opens a snapshot of a file: the newest, as `mdb_env_read_header` does.
+//! Opens a snapshot of a file: usually the newest one, as `mdb_env_read_header` does.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,8 +25,8 @@ impl Reader {
         Self::open_at(path, None)
     }
 
-    /// Opens a file in which keys are looked up in no order, and which is mostly in the page cache: reads page by page,
-    /// with little memory.
+    /// Opens a file in which keys are looked up in no particular order, and which is mostly in the page cache: reads
+    /// page by page, with little memory.
     pub fn open_scattered(path: &Path) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;
@@ -85,7 +85,7 @@ impl Reader {
     }
 }
 
-/// Returns the number of pages of the snapshot that the file has. It may lack the last pages if these are free.
+/// Returns how many of the snapshot's pages the file has. It may lack the last pages if these are free.
 fn pages_of(file: &File, layout: Layout, meta: &Meta) -> Result<u64> {
     let in_file = file.metadata()?.len() / layout.page_size as u64;
     let pages = in_file.min(meta.last_page + 1);

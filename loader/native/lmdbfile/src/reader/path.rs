@@ -17,7 +17,7 @@ pub(crate) struct Path {
     root: Option<u64>,
     depth: usize,
     rules: TreeRules,
-    /// From the root down to the leaf.
+    /// The pages of the path, from the root down to the leaf.
     levels: Vec<Level>,
     /// Number of pages that may still be visited. The budget ends endless loops: in an intact file no page is visited twice.
     pub budget: u64,
@@ -163,7 +163,7 @@ impl Path {
         self.levels.last().map_or(NO_PAGE, |level| level.number)
     }
 
-    /// Subtracts pages from the budget.
+    /// Subtracts pages from the budget. Fails if the budget is smaller.
     pub fn count_visited(&mut self, pages: u64) -> Result<()> {
         let budget = self.budget.checked_sub(pages);
         self.budget = budget.ok_or_else(|| used_twice(self.page()))?;
@@ -208,7 +208,7 @@ impl Path {
 }
 
 impl Level {
-    /// Returns the first index from `from` on whose key is not `before`, by binary search.
+    /// Finds by binary search the first index, from `from` on, for whose key `before` returns false.
     fn bound(&self, from: usize, before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (from, self.view.count);
         while low < high {

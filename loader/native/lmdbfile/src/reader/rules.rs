@@ -24,11 +24,11 @@ enum Role {
     /// The table of tables.
     Main,
     Table,
-    /// The values of one key, each of which is a key of the tree; `Kind` is the kind of its leaves.
+    /// A tree of the values of one key, where each value is a key of the tree. `Kind` is the kind of the tree's leaves.
     Values(Kind),
 }
 
-/// What the tree above a page says about it.
+/// What the branches above a page determine about the page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'k> {
     /// The page is on the lowest level.
@@ -187,7 +187,7 @@ impl TreeRules {
         require(fits && record.entries > 0 && record.depth > 0, what)
     }
 
-    /// Refuses a record whose counts differ from `seen`, those of its tree.
+    /// Fails if the counts in `record` differ from `seen`, the counts of the tree itself.
     ///
     /// The page counts of a DUPSORT table are not checked: since LMDB 0.9.36 (OpenLDAP 2.6.14) they also include changes to
     /// the number of pages of its trees of values (`mdb_subdb_adjust`), but not the pages from before the upgrade.

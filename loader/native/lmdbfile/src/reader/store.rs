@@ -32,7 +32,7 @@ type Slot = Option<Block>;
 struct Block {
     number: u64,
     bytes: Arc<Buffer>,
-    /// The pages of the block that have passed the rules of a tree, with these rules.
+    /// For each page of the block that has passed the rules of a tree, these rules and the page's view.
     checked: Vec<Option<(TreeRules, View)>>,
 }
 
@@ -40,11 +40,11 @@ struct Block {
 pub(crate) struct BlockCache {
     pub source: Arc<PageSource>,
     slots: RefCell<Vec<Slot>>,
-    /// Bytes of a block.
+    /// Bytes of a block: `BLOCK`, or the page size if `scattered` is set.
     block: Cell<usize>,
     /// The pages of trees are scattered over the file, so that blocks are single pages.
     scattered: Cell<bool>,
-    /// Blocks of a tree that did not follow the previously read block, minus those that did.
+    /// Number of blocks read whose previous block was not cached, minus the number of those whose previous block was.
     jumps: Cell<u32>,
 }
 
@@ -164,15 +164,15 @@ impl BlockCache {
         Ok((value, large.pages))
     }
 
-    /// Checks and returns the overflow pages of a value, and reads only the first of them.
+    /// Returns the location of a value on overflow pages. Reads and checks only the first of these pages.
     pub fn large(&self, node: LargeNode) -> Result<Large> {
         let (block, range) = self.page(node.first, true)?;
         let page = block.get(range).ok_or_else(|| cut(node.first))?;
         self.source.large(page, node)
     }
 
-    /// Returns the block of a page, and the range of the page in the block, which is shorter at the end of the file.
-    /// `in_order` as in `checked`.
+    /// Returns the block of a page, and the range of the page in the block. At the end of the file, the block may end
+    /// before the range. `in_order` is that of [`Self::checked`].
     fn page(&self, number: u64, in_order: bool) -> Result<(Arc<Buffer>, Range<usize>)> {
         self.source.check(number)?;
         let (block, at) = self.place(number);
@@ -221,8 +221,8 @@ impl BlockCache {
     }
 }
 
-/// Returns the index of the first of the two slots for a block; of these, the first has the block that was used last. With
-/// two slots, a root that is used again and again is not evicted by each leaf with the same slots.
+/// Returns the index of the first of the two slots for a block. The first slot has the block that was used last. With
+/// two slots, a root that is used again and again is not evicted by each leaf that shares its slots.
 fn pair(number: u64, slots: &[Slot]) -> usize {
     usize::try_from(number % (slots.len() as u64 / 2)).unwrap_or(0) * 2
 }
@@ -235,7 +235,7 @@ fn cached(slots: &mut [Slot], number: u64) -> Option<&mut Block> {
     slots[at].as_mut().filter(|block| block.number == number)
 }
 
-/// Returns a buffer for block `number`: that of the block in its slot, unless a view still refers to that block.
+/// Returns a buffer for block `number`: that of the block it evicts, unless a view still refers to the evicted block.
 fn reused(slots: &mut [Slot], number: u64, size: usize) -> Buffer {
     let at = pair(number, slots);
     if cached(slots, number).is_none() {
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Bytes that this thread has caused to be read from the disk.
+    /// Returns the number of bytes that were read from the disk for this thread.
     fn read_from_disk() -> u64 {
         let statistics = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         let line = statistics.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();

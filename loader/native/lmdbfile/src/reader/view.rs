@@ -34,7 +34,7 @@ pub(crate) struct Node<'a> {
     /// Size of the value in bytes, also if the value is on overflow pages.
     pub size: usize,
     pub key: &'a [u8],
-    /// The value, or its large pointer.
+    /// The value, or the `LargePointer` to it.
     pub data: &'a [u8],
 }
 
@@ -76,8 +76,8 @@ impl View {
         Self::page(Arc::clone(&self.block), range, self.layout)
     }
 
-    /// Checks that all nodes lie between `upper` and the end of the page, and that the sum of their sizes is at most this
-    /// room: so nodes that overlap cannot make reading a page slow.
+    /// Checks that all nodes lie between `upper` and the end of the page, and that their sizes together do not exceed
+    /// this space: otherwise, overlapping nodes could make reading a page slow.
     fn check_nodes(&self, lower: usize, upper: usize) -> PageCheck<()> {
         let end = self.range.len();
         if lower > upper || upper > end {
@@ -173,7 +173,7 @@ impl View {
 }
 
 impl Node<'_> {
-    /// Returns the large pointer, if the value is on overflow pages.
+    /// Returns the reference to the value if that is on overflow pages.
     pub fn large(&self) -> Option<LargeNode> {
         (self.flags & node::BIGDATA != 0).then(|| {
             // Format 3 stores the number of pages after the transaction.

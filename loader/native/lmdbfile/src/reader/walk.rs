@@ -59,9 +59,9 @@ impl Reader {
         damage.into_iter().next().map_or(Ok(usage), Err)
     }
 
-    /// Does the same as [`walk`](Self::walk), but continues with the next table after damage. Returns the pages visited,
-    /// and the first damage of each table. Unreachable pages are listed only if there is no damage. If `visit` returns
-    /// false, the walk ends, and the last damage is the cancellation.
+    /// Does the same as [`walk`](Self::walk), but continues with the next table after damage. Returns the usage of the
+    /// visited pages, and the first damage of each table. Unreachable pages are listed only if there is no damage. If
+    /// `visit` returns false, the walk ends, and the last damage is the cancellation.
     ///
     /// `seen` has the contents of pages that were recorded while this file was copied; these pages are not read again.
     pub fn survey(&self, seen: Option<&Seen>, visit: &mut dyn FnMut(&PageUse<'_>) -> bool) -> (PageUsage, Vec<Error>) {
@@ -90,7 +90,7 @@ impl Reader {
         (walk.usage, damage)
     }
 
-    /// Returns the pages of the tables of these names, of the main table, and of the table of free pages (but not the free
+    /// Returns the pages of the tables `names`, of the main table, and of the table of free pages (but not the free
     /// pages). Ignores names without a table. Checks these tables as [`walk`](Self::walk) does.
     pub(crate) fn pages_of<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Result<Runs> {
         let mut walk = Walk { seen: None, visit: &mut |_| true, used: Runs::default(), usage: PageUsage::default() };
@@ -105,7 +105,7 @@ impl Reader {
         NamedTable::new(b"free", self.meta.free)
     }
 
-    /// Returns each transaction from `since` on that has freed pages which are still free, with the number of these pages.
+    /// Returns for each transaction from `since` on the number of pages that it freed and that are still free.
     pub fn freed(&self, since: u64) -> Result<Vec<(u64, u64)>> {
         let (free, mut freed) = (self.free_table(), Vec::new());
         let mut cursor = free.reader(&self.store).cursor()?;
@@ -168,7 +168,7 @@ struct Walk<'v> {
 /// A tree that is being visited.
 struct Tree<'r> {
     table: TableReader<'r>,
-    /// The record of the tree, which may be a tree of values of the table.
+    /// The record of the tree: the tree of the table itself, or one of its trees of values.
     record: Table,
     rules: TreeRules,
     /// The counts of the pages and values visited.
