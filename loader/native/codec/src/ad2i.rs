@@ -1,4 +1,4 @@
-//! The table ad2i: attribute descriptions by their numbers, which begin at 1.
+//! The table ad2i, which maps numbers from 1 on to attribute descriptions.
 //!
 //! ```text
 //! key:   | number: 4 bytes, native byte order |

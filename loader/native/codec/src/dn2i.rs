@@ -13,13 +13,13 @@
 
 use std::cmp::Ordering;
 
-/// The own record of the root above all suffixes, whose key is the ID 0.
+/// The own record of the root above all suffixes. The root has the ID 0.
 pub const ROOT: [u8; 12] = [0; 12];
 
 /// Bytes of a child's record in addition to its two names.
 const AROUND_NAMES: usize = 20;
 
-/// Bytes of the longest name: slapd aborts when it reads a longer one (`mdb_id2name`).
+/// Maximum size of a name in bytes: slapd aborts when it reads a longer name (`mdb_id2name`).
 const LONGEST_NAME: usize = 1023;
 
 /// Returns whether LMDB and slapd accept a record with these names. `longest` is the maximum size of a DUPSORT value in
@@ -29,7 +29,7 @@ pub const fn fits(longest: usize, normal: &[u8], pretty: &[u8]) -> bool {
     normal <= LONGEST_NAME && pretty <= LONGEST_NAME && normal + pretty + AROUND_NAMES <= longest
 }
 
-/// Returns the maximum length in bytes of an RDN whose normalised form has the same length.
+/// Returns the maximum length in bytes of an RDN that is as long as its normalised form. `longest` as in [`fits`].
 pub const fn longest_name(longest: usize) -> usize {
     let half = (longest - AROUND_NAMES) / 2;
     if half < LONGEST_NAME { half } else { LONGEST_NAME }
@@ -91,7 +91,7 @@ pub struct Node<'a> {
     pub child: Option<u64>,
 }
 
-/// Parses a record in the format of [`own`] or [`child`].
+/// Parses a record in the format of [`own`] or [`child`]. Returns `None` if the record is invalid.
 pub fn read(record: &[u8]) -> Option<Node<'_>> {
     let (length, rest) = record.split_first_chunk::<2>()?;
     let length = u16::from_be_bytes(*length);

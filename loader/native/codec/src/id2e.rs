@@ -128,7 +128,7 @@ pub fn put_length(head: &mut [u8], word: usize, length: usize) {
     head[4 * word..4 * word + 4].copy_from_slice(&(length as u32).to_le_bytes());
 }
 
-/// Finishes a record that begins at `start` and whose head was copied from a record with other object class flags.
+/// Finishes the record that begins at `start` and has a copied head: sets the object class flags and adds padding.
 #[inline]
 pub fn end(out: &mut Vec<u8>, start: usize, flags: u32) {
     out[start + 8..start + 12].copy_from_slice(&flags.to_le_bytes());
@@ -235,7 +235,7 @@ fn word(blob: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// Calls `see` with each attribute, faster than the iterator. `damaged` returns the error for an invalid record.
+/// Calls `see` with each attribute. Faster than the iterator. `damaged` returns the error for an invalid record.
 #[inline]
 pub fn each<'a, E>(
     blob: &'a [u8],
@@ -291,7 +291,7 @@ pub fn numbers(blob: &[u8]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// An iterator over the attributes of an entry. Yields `None` where the record is invalid, and then ends.
+/// An iterator over the attributes of an entry. In an invalid record, the last item that it yields is `None`.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
     /// The object class flags.

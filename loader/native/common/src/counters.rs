@@ -12,7 +12,7 @@ use crate::{Error, Result, lock};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WholeFile {
     pub path: PathBuf,
-    /// Bytes of the file itself: compressed bytes if it is compressed.
+    /// Size of the file itself in bytes: the compressed size if the file is compressed.
     pub bytes: u64,
     /// XXH3 (128 bits) of the file's bytes.
     pub checksum: u128,

@@ -1,4 +1,4 @@
-//! What all crates of the core share: the [`Error`], the [`Counters`] of a call, and pipes whose waits can be cancelled.
+//! Shared by all crates of the core: the [`Error`], the [`Counters`] of a call, and pipes whose waits can be cancelled.
 
 /// Declares an enum with a name for each variant. Programs outside of the core use these names, so they never change.
 #[macro_export]

@@ -28,7 +28,7 @@ pub struct Readahead {
     file: File,
     /// Readahead stays within this number of bytes from the beginning of the file.
     length: u64,
-    /// A bit for each requested window; `None` if the file does not fit in memory.
+    /// A bit for each window, set once the window was requested; `None` if the file does not fit in memory.
     requested: Option<Box<[AtomicU64]>>,
     /// Whether the requests count as scattered over the whole file.
     scattered: AtomicBool,

@@ -51,7 +51,7 @@ impl PageCacheMap {
         missing.map_or(end, |block| block * BLOCK).saturating_sub(offset)
     }
 
-    /// Returns whether `size` bytes from `offset` on, or all up to the end of the file, are cached.
+    /// Returns whether all bytes from `offset` on are cached, up to `size` bytes or to the end of the file.
     pub fn has(&self, offset: u64, size: usize) -> bool {
         let rest = (self.length as u64).saturating_sub(offset);
         self.bytes(offset, size) as u64 == rest.min(size as u64)

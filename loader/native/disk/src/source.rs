@@ -28,8 +28,8 @@ impl Source {
         &self.file.file
     }
 
-    /// Fills `room` from `offset` and returns the number of bytes read, which is smaller only at the end of the file. Fast
-    /// if `room`, its size and `offset` are multiples of 4096.
+    /// Fills `room` from `offset` and returns the number of bytes read, which is less than requested only at the end of
+    /// the file. Fast if `room`, its size and `offset` are multiples of 4096.
     pub fn read(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let cached = self.resident.as_ref().map_or(0, |map| map.bytes(offset, room.len()));
         let mut done = if cached > 0 { self.cached(&mut room[..cached], offset)? } else { 0 };

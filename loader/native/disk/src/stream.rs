@@ -48,13 +48,13 @@ impl Syncing {
 }
 
 impl DirectWriter {
-    /// Creates or empties `path`. `mode` is for a new file. `size` is the size of each buffer in bytes, a multiple of
-    /// 4096.
+    /// Creates or empties `path`. `mode` is the mode of a new file. `size` is the size of each buffer in bytes, a
+    /// multiple of 4096.
     pub fn create(path: &Path, mode: u32, size: usize) -> io::Result<Self> {
         Self::start(DirectFile::create(path, mode)?, 0, size)
     }
 
-    /// Writes to an existing file from `offset` on, a multiple of 4096.
+    /// Writes to an existing file from `offset` on, which must be a multiple of 4096.
     pub fn append(path: &Path, offset: u64, size: usize) -> io::Result<Self> {
         Self::start(DirectFile::existing(path)?, offset, size)
     }
@@ -187,7 +187,7 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// Creates or empties `path`. `mode` is for a new file.
+    /// Creates or empties `path`. `mode` is the mode of a new file.
     pub fn create(path: &Path, mode: u32) -> io::Result<Self> {
         Self::open(path, mode, true)
     }

@@ -60,7 +60,7 @@ impl TempFile {
         Ok(offset)
     }
 
-    /// Fills `bytes` from `offset`.
+    /// Fills `bytes` with the contents of the file from `offset` on.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         self.checked(self.file()?.read_exact_at(bytes, offset))
     }
@@ -92,7 +92,7 @@ impl TempFile {
     }
 }
 
-/// Creates the file. Its mode does not depend on the umask, because other users could open the file under `/proc`.
+/// Creates the file with a mode that ignores the umask, because other users could open the file under `/proc`.
 fn create(dir: &Path) -> io::Result<File> {
     let file = tempfile::tempfile_in(dir)?;
     file.set_permissions(Permissions::from_mode(0o600))?;

@@ -17,7 +17,7 @@ use crate::{PATIENCE, Result};
 pub trait Block: Default + Send {
     /// A source of sorted items: a sorted block or a run.
     type Part: Source;
-    /// Number of quarters of the memory that full blocks may use; then they are spilled.
+    /// Full blocks are spilled once they use this number of quarters of the memory.
     const QUARTERS: usize;
     /// Minimum size of a full block in bytes.
     const LEAST: usize;

@@ -46,7 +46,7 @@ impl Spool {
         self.append_parts(&[record])
     }
 
-    /// Appends a record that consists of `parts`, of less than 4 GiB together.
+    /// Appends a record that consists of `parts`. Together, these must have less than 4 GiB.
     pub fn append_parts(&mut self, parts: &[&[u8]]) -> Result<()> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let in_memory = self.resources.memory - self.resources.memory / 8;
@@ -157,7 +157,7 @@ impl Buckets {
         Self { resources: Resources::new(memory, dir, stop), all, in_memory: 0 }
     }
 
-    /// Appends a record that consists of `parts`, of less than 4 GiB together.
+    /// Appends a record that consists of `parts`. Together, these must have less than 4 GiB.
     pub fn append(&mut self, bucket: usize, parts: &[&[u8]]) -> Result<()> {
         let open = &mut self.all[bucket].open;
         push_record(open, parts)?;

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::scratch::{Appender, Resources, Window};
 use crate::sorter::{Block, Merge, Merged, Part, Run, Sorter};
 
-/// Tuples of a run that are read at a time.
+/// Number of tuples of a run that are read at a time.
 const DECODED: usize = 256;
 
 /// Sorts tuples such as `[u64; 4]`. Two tuples must compare as equal only if all their bytes are equal.

@@ -16,7 +16,7 @@ const ENCRYPTED: u16 = 0x2000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meta {
     pub map_size: u64,
-    /// The record of the table of free pages, whose `pad` is the page size.
+    /// The record of the table of free pages. Its `pad` is the page size.
     pub free: Table,
     /// The record of the main table.
     pub main: Table,

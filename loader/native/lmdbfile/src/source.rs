@@ -107,7 +107,7 @@ impl PageSource {
         Err(Error::corrupt(first, what))
     }
 
-    /// Fills `room` with the bytes of a value from its byte `from` on.
+    /// Fills `room` with the bytes of a value from offset `from` on.
     pub fn part(&self, value: Large, from: usize, room: &mut [u8]) -> Result<()> {
         let first_page = value.first * self.layout.page_size as u64;
         let offset = first_page + (self.layout.page_header() + from) as u64;

@@ -88,7 +88,7 @@ impl Known {
         Ok(true)
     }
 
-    /// Returns the number of a page with this id: `expected` if that page is stored at the same place, else any.
+    /// Returns the number of a page with this id: that of page `expected` if it is at the same place, else any.
     pub(crate) fn find(&self, id: &PageId, expected: Option<u32>) -> Option<u32> {
         let number = *self.ids.get(id)?;
         let place = |number: u32| self.pages.get(number as usize).map(|stored| stored.place);

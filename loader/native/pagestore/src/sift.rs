@@ -133,11 +133,11 @@ impl Sifted {
 pub enum Nearest {
     /// The page is known, with this number in the previous backup.
     Same(u32),
-    /// The page is new. The possible bases are counted on from the last known page, and back from the next known page.
+    /// The page is new. Possible bases: counted on from the last known page, and counted back from the next known page.
     New([Option<Place>; 2]),
 }
 
-/// Returns for each of these consecutive pages whether it is known. `first` is the number of the first page.
+/// Returns for each of the consecutive pages with these `ids` whether it is known. `first` is the first page's number.
 pub fn nearest<'a>(known: &Known, ids: impl Iterator<Item = &'a PageId>, first: u64) -> Vec<Nearest> {
     let mut expected = first.checked_sub(FIRST).and_then(|number| u32::try_from(number).ok());
     let mut nearest: Vec<_> = ids

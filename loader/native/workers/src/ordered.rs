@@ -46,7 +46,7 @@ impl Drop for OpenOnDrop<'_> {
 pub struct Outlet<T, E>(SyncSender<Result<T, E>>);
 
 impl<T, E> Outlet<T, E> {
-    /// Waits until fewer than `WAITING` results are unconsumed. Fails if the consumer has ended.
+    /// Waits until fewer than `WAITING` results are unconsumed, then sends `result`. Fails if the consumer has ended.
     pub fn send(&self, result: T) -> Result<(), GivenUp> {
         self.0.send(Ok(result)).map_err(|_| GivenUp)
     }

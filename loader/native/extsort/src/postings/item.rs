@@ -103,7 +103,7 @@ macro_rules! item {
 item!(u64, |item| Key { bits: item >> POSITION << POSITION, len: 4 });
 item!(u128, |item| Key { bits: (item >> 64) as u64, len: (item >> POSITION) as u8 });
 
-/// Fewer items than this are sorted by comparing, which is then faster than by digits.
+/// Fewer items than this are sorted by comparison, which is faster for so few than sorting by digits.
 const FEW: usize = 256;
 /// Maximum width of a digit in bits, so that the counters of its values stay in the fastest cache.
 const WIDEST: u32 = 11;

@@ -148,7 +148,7 @@ impl Writer {
         self.shared.spill()
     }
 
-    /// Passes on all buffers of at least `bytes` bytes that are not empty.
+    /// Passes on all buffers that are not empty and have at least `bytes` bytes.
     fn hand_over(&mut self, bytes: usize) {
         let indexes = self.shared.indexes.iter().zip(&mut self.four).zip(&mut self.long);
         for ((index, four), long) in indexes {

@@ -64,7 +64,7 @@ fn encode<I: Item>(items: &[I], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Returns the item after `last`, and the remaining bytes; `None` if the item is incomplete.
+/// Decodes the item after `last`. Returns it with the remaining bytes; `None` if the item is incomplete.
 #[inline]
 fn decode_one<I: Item>(bytes: &[u8], last: I) -> Option<(I, &[u8])> {
     let (mut difference, mut shift) = (I::zeroed(), 0);

@@ -83,7 +83,7 @@ impl Reader {
         self.tables.keys().map(Vec::as_slice)
     }
 
-    /// Returns the tables by name, in order.
+    /// Returns the name and the record of each table, in the order of the names.
     pub(crate) fn records(&self) -> impl Iterator<Item = (&[u8], Table)> {
         self.tables.iter().map(|(name, table)| (name.as_slice(), table.record))
     }
@@ -161,7 +161,7 @@ impl<'r> TableReader<'r> {
         Ok(values)
     }
 
-    /// Returns the value of the key that compares as equal to `like`, even if its bytes differ.
+    /// Finds the value of the key `key` that compares as equal to `like`, even if the bytes of the two differ.
     pub fn find(&self, key: &[u8], like: &[u8]) -> Result<Option<Vec<u8>>> {
         self.cursor()?.find(key, like)
     }
@@ -181,8 +181,8 @@ impl<'r> TableReader<'r> {
         Ok(self.find(key, value)?.is_some_and(|found| found == value))
     }
 
-    /// Returns ascending keys that divide the table into parts of similar size, also before the first key. The keys are from
-    /// the highest level of branches that has at least `wanted` keys, or else from the lowest level of branches.
+    /// Returns ascending keys that divide the table into parts of similar size; the first part ends at the first key.
+    /// The keys are from the highest level of branches that has at least `wanted` keys, or else from the lowest level.
     pub fn cuts(&self, wanted: usize) -> Result<Vec<Vec<u8>>> {
         self.find_cuts(wanted).map_err(|error| error.of_table(self.name))
     }

@@ -1,5 +1,5 @@
-//! A cache of blocks of the file. They are read, not mapped, because access to a mapped file that is truncated raises
-//! SIGBUS.
+//! A cache of blocks of the file. Blocks are read, not mapped, because access to a mapped file raises SIGBUS once the
+//! file is truncated.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSliceMut;
@@ -42,7 +42,7 @@ pub(crate) struct BlockCache {
     slots: RefCell<Vec<Slot>>,
     /// Bytes of a block: `BLOCK`, or the page size if `scattered` is set.
     block: Cell<usize>,
-    /// The pages of trees are scattered over the file, so that blocks are single pages.
+    /// The pages of trees are scattered over the file, so blocks are single pages.
     scattered: Cell<bool>,
     /// Number of blocks read whose previous block was not cached, minus the number of those whose previous block was.
     jumps: Cell<u32>,
@@ -262,7 +262,7 @@ mod tests {
 
     const ROWS: u64 = 60_000;
 
-    /// Writes 12 MiB of leaves with LMDB as slapadd does: with keys in no order (`mixed`), or in order.
+    /// Writes 12 MiB of leaves with LMDB as slapadd does, with keys in random order (`mixed`) or in ascending order.
     fn make(directory: &Path, mixed: bool) {
         let mut options = EnvOpenOptions::new();
         options.map_size(1 << 28).max_dbs(1);
