@@ -56,7 +56,7 @@ pub struct Built {
 /// A server that keeps changing while its entries are read.
 #[derive(Clone, Copy)]
 pub struct LiveSource<'a> {
-    /// The input that is read first: parents of many entries. They come again later.
+    /// The input that is read first. It has the parents of many entries; they come again later.
     pub head: Option<&'a Path>,
     pub read_again: &'a Reread<'a>,
     pub renamed: &'a Renamed<'a>,
@@ -153,7 +153,7 @@ impl Build<'_> {
         Ok(FileWriter::create(self.out, &self.shared.settings.file_options())?)
     }
 
-    /// Assigns the IDs. Rewrites what was written in the order of the input, if the IDs do not follow that order.
+    /// Assigns the IDs. If they do not follow the order of the input, rewrites id2e, names and rows in their order.
     fn number(&self, gathered: &mut EncodedInput, joined: &ParentTable) -> Result<Numbering> {
         self.fill_context(gathered)?;
         let keeps_order = match self.live {
@@ -172,7 +172,7 @@ impl Build<'_> {
         Ok(numbering)
     }
 
-    /// Writes the reject file if entries were rejected. Fails if they are too many.
+    /// Writes the reject file if entries were rejected. Fails if more entries were rejected than allowed.
     pub(crate) fn write_rejects(&self, gathered: &mut EncodedInput) -> Result<()> {
         let rejections = &mut gathered.rejections;
         if rejections.is_empty() {
@@ -186,7 +186,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Writes the suffix entry with its contextCSN, if it waits for that.
+    /// If writing the suffix entry was deferred, writes it now with its contextCSN, which follows from all entries.
     fn fill_context(&self, gathered: &mut EncodedInput) -> Result<()> {
         let Some((pending, value)) = gathered.pending.take() else { return Ok(()) };
         let number = self.shared.columns.number_of(b"contextCSN")?;

@@ -96,7 +96,7 @@ impl<'a> Chunks<'a> {
         crate::lock(&self.state).repeated
     }
 
-    /// Adds inputs, after all chunks of the previous inputs were handed out.
+    /// Adds inputs. Call it only after all chunks of the previous inputs were handed out.
     pub fn add(&self, sources: Vec<Source>) {
         crate::lock(&self.state).waiting = sources.into_iter();
     }
@@ -132,7 +132,7 @@ impl<'a> Chunks<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Returns a block of the feed as a chunk. It never ends an input: the readers of the feed detect truncation.
+    /// Returns a block of the feed as a chunk that never ends an input: the readers of the feed detect truncation.
     fn fed(&mut self, bytes: Vec<u8>) -> Chunk {
         let number = self.next;
         self.next += 1;
@@ -183,7 +183,7 @@ impl<'a> State<'a> {
         top.include = if self.includes { Records::find_include(&block) } else { None };
         let end = block.bytes.len();
         let span = top.include.as_ref().map_or(end..end, |include| include.span.clone());
-        // The end of an included file is no end of an input: the lines after it show whether it was complete.
+        // The end of an included file does not end the input: the lines after `include:` show whether it was complete.
         let (line, last) = (block.line, block.last && !is_included && top.include.is_none());
         let bytes = top.blocks.take(span.start, span.end, std::mem::take(buffer));
         let (number, path) = (self.next, top.path.clone());

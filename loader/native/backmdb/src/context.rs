@@ -19,7 +19,7 @@ pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) 
     }
 }
 
-/// Returns the entry's value with these values of contextCSN instead of its own.
+/// Returns the entry's value with `csns` as the values of contextCSN, in place of any values that it has.
 pub(crate) fn replaced<'c>(value: &'c [u8], number: u32, csns: impl Iterator<Item = &'c [u8]>) -> Result<Vec<u8>> {
     let values: ValueList<'_> = csns.collect();
     let count = u32::try_from(values.len()).unwrap_or(u32::MAX);

@@ -33,7 +33,7 @@ pub struct AttributeDescription {
     pub apart_above: u32,
     pub order: values::Order,
     pub indexers: Vec<Indexer>,
-    /// The equality rule or syntax, if this crate does not know how slapd stores values of it.
+    /// The attribute's equality rule or syntax, if this crate does not know how slapd stores the values.
     pub unproven: Option<String>,
     /// Number of values that violate their syntax but were accepted.
     misfits: AtomicU64,
@@ -61,7 +61,7 @@ pub struct InvalidValues {
     pub count: u64,
 }
 
-/// The columns that were used so far. All workers share it, and each caches what it looks up.
+/// The columns that were used so far, shared by all workers. Each worker caches the columns that it looks up.
 pub struct AttributeDescriptions<'a> {
     schema: &'a Schema,
     settings: &'a Settings,
@@ -81,7 +81,7 @@ impl<'a> AttributeDescriptions<'a> {
         Self { schema, settings, indexes, registered: Mutex::default() }
     }
 
-    /// Returns the column of a description as LDIF spells it.
+    /// Returns the column of a description. `spelled`: the description as LDIF spells it.
     pub fn column(&self, spelled: &[u8]) -> Result<Arc<AttributeDescription>, InvalidValue> {
         let description = self.schema.describe_stored(spelled)?;
         let mut registered = lock(&self.registered);
@@ -115,7 +115,7 @@ impl<'a> AttributeDescriptions<'a> {
         sorted.any(|name| self.schema.attribute(name.as_bytes()) == Some(attribute))
     }
 
-    /// Returns the last limit for exactly this description, or else the last default.
+    /// Returns the last `multival` limit that is configured for exactly this description, or else the last default.
     fn apart_above(&self, text: &str) -> u32 {
         if !self.settings.has_id2v {
             return u32::MAX;

@@ -1,4 +1,4 @@
-//! The lines of one entry between LDIF and the database. A worker reuses the memory for the next entry.
+//! The lines of one entry on its way from LDIF to the database. A worker reuses the memory for the next entry.
 
 /// A range of [`EntryLines::bytes`], followed by the NUL that terminates the string in id2e.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl ValueSpans {
     }
 }
 
-/// The lines of one attribute description. Before [`EntryLines::gather`], only adjacent lines.
+/// The lines of one attribute description; before [`EntryLines::gather`], one run of adjacent lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribute {
     /// Index into the worker's columns.
@@ -53,7 +53,7 @@ pub struct Attribute {
     pub normals: bool,
 }
 
-/// Instead of the number of an entry: no entry has had the column.
+/// Stands in place of an entry's number if no entry has had the column.
 const UNMET: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ pub struct EntryLines {
     shape: u64,
     /// Number of attributes that come from lines.
     in_lines: usize,
-    /// By column: the number of the last entry that had it, and the index in that entry's `attributes`.
+    /// By column: the number of the last entry with the column, and the column's index in that entry's `attributes`.
     met: Vec<(u64, usize)>,
     /// Number of the current entry. Consecutive entries with the same columns have the same number.
     entry: u64,
@@ -194,8 +194,8 @@ impl EntryLines {
     }
 
     /// Like [`Self::add_text`], for the value of a line. `text` begins with the space before the value. Also returns
-    /// `None` if the line is folded or ends near the end of `text`, or if a block that is read beyond its end has
-    /// characters that [`fold_block`] refuses.
+    /// `None` if the line is folded or ends near the end of `text`, or if the last block extends beyond the line and
+    /// has characters there that [`fold_block`] refuses.
     #[inline]
     pub fn add_text_line(&mut self, text: &[u8]) -> Option<ValueSpans> {
         let length = line_end(&text[1..])?;
@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The fast path agrees with the slow one wherever it returns a result.
+        /// Wherever the fast path returns a result, the slow path returns the same.
         #[test]
         fn text_has_the_normal_form_of_its_rules(value in "[ -~\\t\\x00\\x7fA-Z éß]{0,40}") {
             let (value, mut draft) = (value.as_bytes(), EntryLines::default());
@@ -460,7 +460,7 @@ mod tests {
     }
 
     proptest! {
-        /// A line gives the same value and normal form on both paths if the fast one succeeds.
+        /// If the fast path accepts a line, it gives the same value and normal form as the slow path.
         #[test]
         fn a_line_of_text_is_folded_like_its_value(
             value in "[ -~é\\x00\\r]{0,80}", rest in "(\n|\n a)x{0,70}",

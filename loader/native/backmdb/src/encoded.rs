@@ -31,13 +31,13 @@ pub struct EncodedEntry {
     pub normal: u16,
     /// End of the entry's rows in [`Encoded::rows`].
     pub rows_end: usize,
-    /// It is the entry of a suffix.
+    /// The entry is the entry of a suffix.
     pub suffix: bool,
     /// The build generated this entry's entryUUID.
     pub generated_uuid: bool,
 }
 
-/// Recognises an entry that is read twice, and the newer copy.
+/// Identifies an entry that is read twice, and shows which copy is newer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntryVersion {
     /// entryUUID; 0 if the entry has none.
@@ -72,7 +72,7 @@ impl ParentNumbers {
         self.last = None;
     }
 
-    /// Returns the index of a parent in `all`, which it is added to if it is new.
+    /// Returns the index of a parent in `all`; adds the parent if it is new.
     pub fn index(&mut self, hash: Hash, text: &[u8], child: u32, all: &mut Vec<Parent>) -> u32 {
         if let Some((_, index)) = self.last.filter(|(last, _)| *last == hash) {
             return index;
@@ -101,7 +101,7 @@ pub struct MultivalRecord {
 pub struct TruncationChecks {
     /// Number of records, without the last record of the file.
     pub records: u64,
-    /// Numbers of these records that have entryCSN, and modifyTimestamp.
+    /// Number of these records with entryCSN, and number of these records with modifyTimestamp.
     pub stamped: [u64; 2],
     /// The last record of the file, if it is in this chunk and no blank line follows it.
     pub last: Option<LastRecord>,
@@ -113,9 +113,9 @@ pub struct TruncationChecks {
 pub struct LastRecord {
     pub line: u64,
     pub dn: Vec<u8>,
-    /// It has entryCSN, and modifyTimestamp.
+    /// Whether the record has entryCSN, and whether it has modifyTimestamp.
     pub stamped: [bool; 2],
-    /// It has no attributes.
+    /// The record has no attributes.
     pub empty: bool,
 }
 
@@ -146,7 +146,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Makes it empty, but keeps the allocated memory.
+    /// Removes the contents, but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.keys.clear();

@@ -239,13 +239,13 @@ impl EncodedInput {
         self.removed_positions().iter().map(id).collect()
     }
 
-    /// Returns the numbers of entries that were read but neither rejected nor stored: of duplicates, and of orphans.
+    /// Returns the number of duplicates and the number of orphans, which were neither rejected nor stored.
     pub fn left_out(&self) -> (u64, u64) {
         let Some(live) = &self.live else { return (0, 0) };
         (live.skipped.len() as u64 + live.superseded, live.dropped)
     }
 
-    /// Returns true if the reading should stop because too many entries were rejected.
+    /// Returns true if reading should stop because too many entries were rejected.
     pub fn exceeds_max_rejects(&self) -> bool {
         // Reading a server takes hours, so the first rejection beyond the limit ends a build from a live server.
         let more = if self.live.is_some() { 0 } else { MORE_REJECTS };
@@ -264,7 +264,7 @@ impl EncodedInput {
         (index as usize).checked_sub(1).and_then(|index| self.paths.get(index)).cloned()
     }
 
-    /// Passes each question's number and the DN of the parent that it asks for to `visit`.
+    /// Passes to `visit` each question's number, and the DN of the parent that the question asks for.
     pub fn each_question(&self, mut visit: impl FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
         let (mut reader, mut question) = (self.asked.reader(), 0);
         while let Some(dn) = reader.next()? {

@@ -45,7 +45,7 @@ pub struct Indexes {
 }
 
 impl Indexes {
-    /// Fails with the name of an index whose keys this crate cannot compute.
+    /// Reads the configured indexes. If this crate cannot compute the keys of an index, fails with the index's name.
     pub fn read(schema: &Schema, settings: &Settings) -> Result<Self> {
         let mut read = Self { tables: Vec::new(), definitions: Vec::new() };
         for (name, methods) in &settings.indexes {

@@ -11,7 +11,7 @@ use crate::numbering::MISSING;
 pub struct ParentTable {
     /// By question number: the position of the parent, or [`ABOVE`], [`MISSING`].
     pub answers: Vec<u32>,
-    /// For each entry with a duplicate DN: its position, and that of the first entry with this DN. Unordered.
+    /// For each entry with a duplicate DN: its position, and the position of the first entry with this DN. Unordered.
     pub duplicates: Vec<(u32, u32)>,
     /// Every existing parent comes before its first child.
     pub in_order: bool,
@@ -23,7 +23,7 @@ pub struct ParentTable {
 pub fn join(tuples: TupleSorter<[u64; 3]>, askers: &[u32]) -> Result<ParentTable> {
     let answers = askers.iter().map(|&asker| if asker == ABOVE { ABOVE } else { MISSING }).collect();
     let mut table = ParentTable { answers, duplicates: Vec::new(), in_order: true };
-    // The hash and the position of the last entry: the tuples of a hash begin with its entries.
+    // Hash and position of the last entry. Among tuples with the same hash, entries come before questions.
     let mut last: Option<([u64; 2], u32)> = None;
     for tuple in tuples.finish()? {
         let [high, low, number] = tuple?;

@@ -22,8 +22,8 @@ use crate::superseded::Superseded;
 use crate::{LiveSource, Result, build::Build};
 use crate::{Orphan, orphans};
 
-/// Reads the server again. Gets the orphans (none at the first call), and returns LDIF files with the entries that were
-/// read since. If it returns no file, the orphans are left out.
+/// Reads entries from the server again. Gets the orphans (none at the first call), and returns LDIF files with the
+/// entries that were read since. If it returns no file, the orphans are left out.
 pub type Reread<'a> = dyn Fn(Vec<Orphan>) -> Result<Vec<PathBuf>> + Sync + 'a;
 
 /// Asks the server about entryUUIDs that were read under several DNs. Fails unless each belongs to a renamed entry.
@@ -43,7 +43,7 @@ pub struct SeenEntries {
     pub doubtful: FxHashSet<u128>,
     /// Positions of entries that were not kept, because the same entryUUID and DN had come before.
     pub skipped: Vec<u32>,
-    /// Entries that were read in the second pass with the same DN: position of the first copy -> of the second copy.
+    /// For each entry that the second pass read with the same DN: position of the first copy -> position of the second.
     confirmed: FxHashMap<u32, u32>,
     /// The first position of the second pass.
     second_pass: Option<u32>,
@@ -132,7 +132,7 @@ impl SeenEntries {
         Ok(true)
     }
 
-    /// Returns the position at which the entry of `position` was read in the second pass, if it was.
+    /// If the entry at `position` was read in the second pass, returns its position there.
     pub fn read_again(&self, position: u32) -> Option<u32> {
         let itself = self.second_pass.filter(|first| position >= *first).map(|_| position);
         self.confirmed.get(&position).copied().or(itself)
@@ -190,7 +190,7 @@ fn each(mut reader: SpoolReader<'_>, mut see: impl FnMut(&[u8]) -> Result<()>) -
 }
 
 impl Build<'_> {
-    /// Joins entries with their parents. Has the server read again until no orphans remain or `read_again` returns no
+    /// Joins entries with their parents. Reads from the server again until no orphans remain or `read_again` returns no
     /// file.
     pub(crate) fn resolve(
         &self,

@@ -1,5 +1,5 @@
-//! Checks that slapadd would store an entry unchanged from slapcat's output, except for normal forms that slapd omits
-//! from attributes it generates itself.
+//! Checks that slapadd, given an entry as slapcat prints it, would store the same entry. Normal forms may differ: slapd
+//! omits them from attributes that it generates itself.
 //!
 //! [`super::EntryChecker`] checks that the stored data are right. This module looks for data that slapadd would add,
 //! omit, refuse or store elsewhere.
@@ -31,7 +31,7 @@ impl<'a> AsLoaded<'a> {
         Self { checker, suffixes, cache: ShapeCache::default() }
     }
 
-    /// Checks an entry. `size`: the bytes of its record in id2e.
+    /// Checks an entry. `size`: the size of its record in id2e, in bytes.
     pub fn entry(&mut self, entry: &StoredEntry<'_>, size: usize) -> Answer {
         let checker = self.checker;
         let most = checker.settings.max_entry_size;
@@ -126,7 +126,7 @@ fn check_attribute(checker: &EntryChecker<'_>, stored: &Stored<'_>) -> Result<At
     Ok(column.attribute)
 }
 
-/// Returns the attribute's number followed by a bit for each checked property. `limit`: of values that stay in id2e.
+/// Packs the attribute's number and a bit for each checked property. `limit`: maximum number of values in id2e.
 fn shape_of(stored: &Stored<'_>, limit: u32) -> u32 {
     let Stored { count, sorted, apart, has_normals, .. } = *stored;
     let properties = [count > 0, count > 1, count > limit, sorted, apart, has_normals];

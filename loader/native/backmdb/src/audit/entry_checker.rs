@@ -18,8 +18,8 @@ use codec::id2e::{Stored, StoredEntry, ValueList};
 /// Flag of the object class of glue entries, which need not contain their naming values.
 const GLUE: u32 = 0x20;
 
-/// Attributes of schema files that the overlays smbk5pwd and autoca store without normal forms: they pass slapd no
-/// normalised values (`sml_nvalues`).
+/// Attributes of schema files (not built into slapd). The overlays smbk5pwd and autoca store them without normal forms,
+/// because they pass slapd no normalised values (`sml_nvalues`).
 const OF_OVERLAYS: [&str; 8] = [
     "cACertificate",
     "krb5KeyVersionNumber",
@@ -34,17 +34,17 @@ const OF_OVERLAYS: [&str; 8] = [
 pub struct EntryChecker<'a> {
     pub schema: &'a Schema,
     pub settings: &'a Settings,
-    /// By ad2i number minus 1; `None` if the schema does not define the description.
+    /// Attribute descriptions by ad2i number minus 1; `None` if the schema does not define the description.
     pub columns: Vec<(String, Option<Arc<AttributeDescription>>)>,
-    /// Counts the values that violate their syntax in the columns, except DNs and values of id2v.
+    /// Counts for each column the values that violate their syntax. DNs and values in id2v are not counted.
     pub counts_invalid: bool,
 }
 
-/// The kind of a stored normal form, from the best to the worst.
+/// How right a stored normal form is, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NormalForm {
     Right,
-    /// The value itself, although slapd would store another form or none. Overlays store operational attributes so.
+    /// A copy of the value, where slapd would store another form or none. Overlays store such operational attributes.
     Own,
     Wrong,
 }
@@ -163,7 +163,7 @@ impl<'a> EntryChecker<'a> {
         }
     }
 
-    /// Returns true if the stored normal forms are those of the values and sorted values are in order. Reports each
+    /// Returns true if the stored normal forms match the values, and sorted values are in order. Reports each
     /// difference.
     fn values(
         &self,
@@ -216,12 +216,12 @@ impl<'a> EntryChecker<'a> {
         right
     }
 
-    /// Reports values without normal forms if the attribute has an equality rule: it had none when they were stored. If
-    /// slapd then adds a value, its lists of values and of normal forms no longer match (`attr_valadd`).
+    /// Reports values that lack normal forms because the attribute had no equality rule when they were stored. If slapd
+    /// then adds a value, the numbers of values and of normal forms no longer match (`attr_valadd`).
     fn without_normal_forms(&self, column: &AttributeDescription, values: &Values<'_>, report: Report<'_>) {
         let kind = self.schema.get(column.attribute);
         let Some(value) = values.entered.first() else { return };
-        // slapd itself stores attributes that it or its overlays define without normal forms.
+        // slapd itself stores no normal forms for attributes that it or its overlays define.
         let is_defined_by_slapd = kind.builtin || kind.operational();
         if is_defined_by_slapd || self.schema.normalise(column.attribute, value, &mut Vec::new()) != Ok(true) {
             return;
@@ -339,7 +339,7 @@ fn has_equal_values(column: &AttributeDescription, values: &[&[u8]]) -> bool {
     sorted.windows(2).any(|pair| column.order.compare(pair[0], pair[1]).is_eq())
 }
 
-/// Returns true if all values are text, with right normal forms that differ only in case, and are stored as configured.
+/// Returns true if all values are text, differ from right normal forms only in case, and are stored as configured.
 #[inline]
 fn has_plain_text(column: &AttributeDescription, stored: &Stored<'_>) -> bool {
     column.form == ValueForm::Text
@@ -348,8 +348,8 @@ fn has_plain_text(column: &AttributeDescription, stored: &Stored<'_>) -> bool {
         && stored.values().zip(stored.compared()).all(|(value, normal)| is_plain_text(value, normal))
 }
 
-/// Reports values in id2e that multival would put into id2v: the next change of the entry by slapd loses them. Returns
-/// true if there are any.
+/// Reports values in id2e that multival would put into id2v: slapd loses them when it next changes the entry. Returns
+/// true if the attribute has such values.
 fn is_kept_together(column: &AttributeDescription, stored: &Stored<'_>, report: Report<'_>) -> bool {
     let (count, limit) = (stored.count, column.apart_above);
     let is_kept_together = !stored.apart && count > limit;

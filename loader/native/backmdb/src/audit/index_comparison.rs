@@ -40,7 +40,7 @@ pub struct IndexComparison<'a> {
     required: u64,
     /// Number of IDs that were read from the list of `key`.
     listed: u64,
-    /// The last required position.
+    /// Position of the previous required posting of `key`.
     last: Option<u32>,
     /// Keys that entries require.
     required_keys: Lengths,
@@ -91,7 +91,7 @@ impl<'a> IndexComparison<'a> {
 
     /// Checks a key that no entry requires. A range remains when its entries are deleted, and does no harm.
     fn other_key(&mut self) -> Result<(), StopReason> {
-        // Unless olcIndexIntLen is larger, slapd generates no keys of more than 8 bytes; but the file may have some.
+        // slapd generates keys of more than 8 bytes only if olcIndexIntLen is larger, but the file may have such keys.
         let bytes = self.rows.key().unwrap_or_default();
         self.key = Key::new(&bytes[..bytes.len().min(8)]);
         if self.key != Key::PRESENCE {

@@ -19,7 +19,7 @@ use crate::{Code, Error, Result, Settings, lock, verify};
 
 pub const NOT_THERE: &str = "configured, but not in the file: no slapd has opened it since";
 pub const TOO_LONG: &str = "more IDs than slapd's idlexp allows: it reads beyond its buffer";
-/// Kinds of problems with which searches by the index may miss entries or go wrong otherwise.
+/// Kinds of problems that make searches by the index miss entries or go wrong otherwise.
 const STALE: [Kind; 4] = [Kind::Index, Kind::Posting, Kind::Missing, Kind::TooLong];
 
 /// The configured indexes, without the indexes that cannot be checked.
@@ -33,8 +33,8 @@ pub struct ConfiguredIndexes {
 }
 
 impl ConfiguredIndexes {
-    /// Reads the configured indexes. If the tables of the file are those of another version of slapd than `settings`, the
-    /// version of the file is used.
+    /// Reads the configured indexes. The tables of the file decide whether keys are checked as those of slapd 2.4 or
+    /// later: `settings` may be of another version.
     pub fn of(reader: &Reader, schema: &Schema, settings: &Settings) -> Result<Self> {
         let has_id2v = reader.table(b"id2v").is_some();
         let mut checked = Settings { of_2_4: !has_id2v, has_id2v, ..settings.clone() };
@@ -68,8 +68,8 @@ impl ConfiguredIndexes {
     }
 }
 
-/// Returns the name of an index's table, which is that of the attribute type. `description`: as configured, maybe with
-/// another name of the type.
+/// Returns the name of an index's table: the name of the attribute type. `description`: the configured description,
+/// which may use another name of the type.
 pub fn table_name(schema: &Schema, description: &str) -> Option<String> {
     let described = schema.describe(description.as_bytes()).ok()?;
     Some(schema.get(described.attribute).name.clone())

@@ -6,8 +6,8 @@ use codec::id2e::Stored;
 /// Maximum number of bytes of an attribute's cached values. Longer values rarely repeat, and are checked each time.
 const LONGEST: usize = 512;
 
-/// Values are cached after 1, 2, 4, ... misses in a row, and after each multiple of `MISSES`: to cache values that never
-/// repeat costs more than to check them.
+/// Values are cached after 1, 2, 4, ... misses in a row, and after each multiple of `MISSES`: caching values that never
+/// repeat costs more than checking them.
 const MISSES: u32 = 64;
 
 /// One worker's cache.
@@ -49,8 +49,8 @@ impl LastValues {
         is_same
     }
 
-    /// Caches valid values. Returns false, and caches nothing, if the values are too long or in id2v, or if it is not yet
-    /// time after many misses.
+    /// Caches valid values. Returns false, and caches nothing, if the values are too long, if they are in id2v, or if,
+    /// after so many misses, caching is not due (see `MISSES`).
     pub fn keep(&mut self, stored: &Stored<'_>) -> bool {
         let (at, pieces) = (stored.number as usize, stored.pieces());
         if stored.apart || pieces.iter().map(|piece| piece.len()).sum::<usize>() > LONGEST {

@@ -115,7 +115,7 @@ impl AuditOptions<'_> {
         self.counters.begin("meta", 0);
         structure::head(reader, findings);
         let mut damaged = BTreeSet::new();
-        // A file may end before its last page if that page is free. Only reading all pages can tell.
+        // A file may lack its last pages if they are free. Only reading all pages shows whether they are.
         if self.sample == 0 && (self.level >= Level::Pages || !reader.is_whole()) {
             damaged =
                 structure::pages(reader, self.new, self.seen, self.counters, findings).in_file(Some(self.path))?;

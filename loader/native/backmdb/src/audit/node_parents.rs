@@ -1,5 +1,5 @@
-//! Checks that all nodes and counts of a tree match. Checksums in which matching records cancel out take no memory. Only
-//! if a checksum is not 0, all records of dn2i are sorted by node to find the wrong records.
+//! Checks that the nodes and subtree sizes in dn2i match. It computes checksums in which matching records cancel out,
+//! which takes no memory. Only if a checksum is not 0, all records are sorted by node to find the wrong ones.
 
 use extsort::TupleSorter;
 use ldif::Counters;
@@ -28,7 +28,7 @@ impl NodeChecksums {
         self.names = self.names.wrapping_add(name_hash(id, node.id, node));
     }
 
-    /// Subtracts a node's record in the list of `parent`, which counts `entries` in the node's subtree.
+    /// Subtracts a node's record in the list of `parent`. `entries`: the size of the node's subtree in this record.
     pub fn listed(&mut self, parent: u64, node: &dn2i::Node<'_>, entries: u64) {
         self.names = self.names.wrapping_sub(name_hash(node.id, parent, node));
         self.counts = self.counts.wrapping_sub(count_hash(node.id, entries));
@@ -53,13 +53,13 @@ fn count_hash(id: u64, entries: u64) -> u128 {
 /// A fact about a node: the node's ID, the kind of fact, and two values.
 type NodeClaim = [u64; 4];
 
-/// The kind of fact of a node's own record. Values: the parent, and a hash of the name.
+/// Kind of fact: a node's own record. Values: the parent, and a hash of the name.
 const OWN: u64 = 0;
-/// The kind of fact of a record in a parent's list. Values: the parent, and a hash of the name.
+/// Kind of fact: a record in a parent's list. Values: the parent, and a hash of the name.
 const LISTED: u64 = 1;
-/// The kind of fact with the size of a node's subtree, summed up from its children.
+/// Kind of fact: the size of a node's subtree, summed up from its children.
 const SUMMED_SIZE: u64 = 2;
-/// The kind of fact with the size of a node's subtree in its parent's list.
+/// Kind of fact: the size of a node's subtree, as its parent's list states it.
 const LISTED_SIZE: u64 = 3;
 
 /// Number of records after which the cancel flag is checked.
@@ -98,7 +98,7 @@ fn collect(
     counters: &Counters,
 ) -> std::result::Result<(), StopReason> {
     let (mut cursor, mut seen) = (dn2i.cursor()?, 0u64);
-    // The current node, and the size of its subtree; first the root, whose size no list has.
+    // The current node, and the size of its subtree. The root comes first; no list states its size.
     let (mut current, mut size) = (0, 1u64);
     while let Some((key, record)) = cursor.next()? {
         seen += 1;

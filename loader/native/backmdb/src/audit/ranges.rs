@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// the end. With too many ranges, the read-ahead of a worker would often read the range of another worker.
 const SPANS: usize = 64;
 
-/// The IDs from `from` up to `to`, without `to`; `None`: up to the last ID.
+/// A range of IDs that includes `from` but not `to`. If `to` is `None`, it ends with the last ID.
 #[derive(Debug, Clone, Copy)]
 pub struct IdRange {
     pub from: u64,
@@ -134,8 +134,8 @@ pub fn id_ranges(table: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
     starts.zip(ends).map(|(from, to)| IdRange { from, to }).collect()
 }
 
-/// Calls `work` in each of `jobs` threads, or in `parts` threads if these are fewer. After an error, the turns end in all
-/// threads.
+/// Calls `work` in `jobs` threads, but at most `parts`. The threads share `parts` turns; after an error, they get no
+/// more turns.
 pub fn side_by_side(
     reader: &Reader,
     jobs: usize,

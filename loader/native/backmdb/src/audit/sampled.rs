@@ -18,7 +18,7 @@ use super::walk::{MultivalRecords, Tables, values_apart};
 use crate::indexer::IndexKeys;
 use crate::{Result, damaged_entry};
 
-/// One of `NEWEST` entries of the sample is one of the newest: an index that was not maintained for a while lacks these.
+/// One in `NEWEST` sampled entries is among the newest: an index that was not maintained for a while lacks these.
 const NEWEST: u64 = 4;
 
 /// Checks up to [`AuditOptions::sample`] entries. The names of indexes that must be rebuilt are added to `drifted`.
@@ -43,7 +43,7 @@ struct EntrySample<'a> {
     tables: Tables<'a>,
     configured: &'a ConfiguredIndexes,
     checker: &'a EntryChecker<'a>,
-    /// In the order of the configured indexes; `None` if the file lacks the table.
+    /// Index tables in the order of the configuration; `None` if the file lacks the table.
     indexes: Vec<Option<TableReader<'a>>>,
     /// Keys whose lists were checked for their length.
     seen: BTreeSet<(usize, Key)>,
@@ -70,7 +70,7 @@ impl EntrySample<'_> {
         let id2e = &self.tables.id2e;
         let mut last = id2e.last_key()?.and_then(|key| codec::id::first(&key)).unwrap_or(0);
         if self.options.new {
-            // The last ID of a complete id2e is at least the number of its entries, without the root's entry of ID 0.
+            // The last ID of a complete id2e is at least its number of entries, not counting the root's entry (ID 0).
             let root = u64::from(id2e.get(&0u64.to_ne_bytes())?.is_some());
             last = last.max(id2e.record().entries.saturating_sub(root));
         }
@@ -111,7 +111,7 @@ impl EntrySample<'_> {
         keys.0.into_iter().try_for_each(|(at, key)| self.key(at, key, id))
     }
 
-    /// Checks that the node has its own record, and that its parent's list has one if it is a leaf.
+    /// Checks that the node has its own record and, if it is a leaf, a record in its parent's list.
     fn place(&mut self, id: u64, own: Option<&Node<'_>>) -> std::result::Result<(), StopReason> {
         let Some(node) = own.filter(|node| node.id != id) else {
             self.findings.add(Kind::Node, || Finding::of_entry(id, "it has no record of its own in dn2i"));

@@ -11,7 +11,7 @@ use super::findings::{Finding, Findings, Kind};
 
 /// A flag of the environment (`MDB_FIXEDMAP`) that LMDB stores with the flags of the table of free pages.
 const FIXED_MAP: u16 = 0x01;
-/// All flags of a table.
+/// Mask of all flags that a table can have.
 const OF_TABLE: u16 = 0x7f;
 
 /// Checks the flags and counts of all tables.

@@ -68,7 +68,7 @@ pub struct Walk<'r, 'a> {
     /// Checks that slapadd would store each entry unchanged; only in addition to `checker`.
     pub as_loaded: Option<AsLoaded<'a>>,
     pub part: IdRangeResult,
-    /// Number of IDs since the counters were last updated. Many ranges are shorter than that interval.
+    /// Number of IDs since the counters were last updated. It runs on from range to range, as many ranges are short.
     pub seen: u64,
     pub counters: &'a Counters,
 }
@@ -327,8 +327,8 @@ impl<'r, 'a> Walk<'r, 'a> {
     }
 }
 
-/// Checks all IDs in parallel. `new_walk` creates the state of a worker; `keep` gets the result of each range with the
-/// range's number.
+/// Checks all IDs in parallel. `new_walk` creates the state of a worker; `keep` gets the number and the result of each
+/// range.
 pub fn each_range<'a>(
     reader: &Reader,
     (jobs, counters): (usize, &Counters),

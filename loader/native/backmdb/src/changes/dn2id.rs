@@ -17,7 +17,7 @@ use crate::{Code, Error, Result};
 use codec::dn2i;
 use schema::Schema;
 
-/// Maximum number of RDNs of a DN: slapd accepts at most as many bytes (`SLAP_LDAPDN_MAXLEN`).
+/// Maximum number of RDNs in a DN, because slapd accepts DNs of at most 8192 bytes (`SLAP_LDAPDN_MAXLEN`).
 const DEEPEST: usize = 8192;
 
 /// A node's name and the ID of its parent.
@@ -64,7 +64,7 @@ pub struct Dn2idChanges<'r> {
     /// Sizes of subtrees that differ from those in the file.
     counts: FxHashMap<u64, u64>,
     removed: FxHashSet<u64>,
-    /// Cache: the node is below a removed node.
+    /// Cache: whether the node is below a removed node.
     cut_off: FxHashMap<u64, bool>,
     inserted: FxHashMap<u64, Node>,
     /// IDs of inserted nodes by their parents and normalised names.
@@ -144,8 +144,8 @@ impl<'r> Dn2idChanges<'r> {
         record.ok_or_else(|| wrong(format!("entry {id} is not in its parent's list")))
     }
 
-    /// Adds `by` to the sizes of the subtrees from `id` up to the root or a removed node. Returns true if it came to the
-    /// root.
+    /// Adds `by` to the sizes of the subtrees from `id` up to the root or a removed node. Returns true if the root was
+    /// reached.
     fn add_to_counts(&mut self, id: u64, by: i64) -> Result<bool> {
         let (mut at, mut steps) = (id, 0);
         while at != 0 {
@@ -197,7 +197,7 @@ impl<'r> Dn2idChanges<'r> {
         self.add_to_counts(parent, i64::try_from(count).unwrap_or(i64::MAX)).map(drop)
     }
 
-    /// Returns the ID of the child with that name in the changed tree.
+    /// Returns the ID of the child of `parent` with this normalised name in the changed tree.
     pub fn child(&self, parent: u64, normal: &[u8]) -> Result<Option<u64>> {
         if let Some(id) = self.inserted_by_name.get(&(parent, Box::from(normal))) {
             return Ok(Some(*id));
@@ -209,7 +209,7 @@ impl<'r> Dn2idChanges<'r> {
         Ok(id.filter(|id| !self.removed.contains(id)))
     }
 
-    /// Returns the ID of the entry with that DN in the changed tree.
+    /// Returns the ID of the entry with this DN in the changed tree.
     pub fn find(&mut self, hash: Hash, text: &[u8]) -> Result<Option<u64>> {
         if hash == ROOT {
             return Ok(Some(0));

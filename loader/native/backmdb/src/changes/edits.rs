@@ -27,7 +27,7 @@ pub struct RefreshContext<'a> {
     pub report: &'a SyncResult,
 }
 
-/// The entry with contextCSN, and its new value, if nothing but its contextCSN changes.
+/// The suffix entry and its new value for id2e, if nothing but its contextCSN changes.
 struct SuffixEntry {
     id: u64,
     value: Vec<u8>,
@@ -41,7 +41,7 @@ struct Refresh<'t, 'a> {
     tree: Dn2idChanges<'t>,
     /// IDs by entry number. The received entries come first, then deleted entries and the suffix entry.
     ids: Vec<Option<u64>>,
-    /// By number of a received entry: the database does not have it yet.
+    /// By number of a received entry: true if the database does not have the entry yet.
     new: Vec<bool>,
     counts: ChangeCounts,
 }
@@ -104,7 +104,7 @@ impl Refresh<'_, '_> {
         for &id in &self.local.gone {
             self.tree.remove(id)?;
         }
-        // The DN of an entry may be unchanged although its parent was renamed: if another entry took over the
+        // An entry with an unchanged DN may still have to move: its parent was renamed, and another entry took over the
         // parent's DN.
         for (number, id) in self.ids.iter().enumerate() {
             let Some(id) = *id else { continue };
@@ -116,8 +116,8 @@ impl Refresh<'_, '_> {
         Ok(movers)
     }
 
-    /// Keeps deleted entries that have subordinates: they were deleted after the subordinates were read, and syncrepl will
-    /// report these deletions.
+    /// Keeps deleted entries that have subordinates: the deletions happened after the subordinates were read, and
+    /// syncrepl will report them.
     fn keep_parents(&mut self) -> Result<()> {
         loop {
             let (mut kept, mut gone) = (0, Vec::new());
@@ -223,9 +223,9 @@ impl Refresh<'_, '_> {
         Ok(Some(SuffixEntry { id, value }))
     }
 
-    /// Posts the keys that changed and deleted entries had before. The deleted entries get numbers after the received
-    /// entries, then the suffix entry. slapd generated the keys from the stored normal forms, even from wrong ones.
-    /// Fails if a key cannot be generated, because the key in the index is then unknown.
+    /// Posts the old keys of changed and deleted entries. Entries are numbered in this order: received entries, deleted
+    /// entries, the suffix entry. slapd generated the keys from the stored normal forms, even from wrong ones. Fails if
+    /// a key cannot be generated, because the key in the index is then unknown.
     fn old_keys(&mut self, mut posted: ExpectedPostings, suffix: Option<&SuffixEntry>) -> Result<()> {
         let (task, shared) = (self.task, self.task.shared);
         let checker = EntryChecker::new(shared.schema, shared.settings, &shared.columns, &task.database.texts);

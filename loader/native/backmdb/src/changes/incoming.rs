@@ -35,9 +35,9 @@ pub struct ReceivedEntry {
 }
 
 pub struct ReceivedEntries {
-    /// By entry number.
+    /// Indexed by entry number.
     pub entries: Vec<ReceivedEntry>,
-    /// Numbers of the entries, without lost entries and without entries that came again later.
+    /// Entry numbers, without lost entries and without copies of an entry that came again later.
     pub by_uuid: FxHashMap<Uuid, usize>,
     /// Hash and text of each parent's DN.
     pub parents: Vec<(Hash, Box<[u8]>)>,
@@ -53,7 +53,7 @@ impl ReceivedEntries {
         Ok(value)
     }
 
-    /// Returns false for a lost entry, and for an entry that came again later.
+    /// Returns false for a lost entry, and for a copy of an entry that came again later.
     pub fn is_live(&self, number: usize) -> bool {
         self.by_uuid.get(&self.entries[number].uuid) == Some(&number)
     }
@@ -87,7 +87,7 @@ pub fn receive(shared: &BuildContext<'_>, report: &SyncResult, encoder: &mut Enc
     Ok(task.received)
 }
 
-/// Returns the entryUUID in a value of id2e. `number`: of entryUUID in ad2i.
+/// Returns the entryUUID in a value of id2e. `number`: the number of the attribute entryUUID in ad2i.
 pub fn uuid_of(value: &[u8], number: u32) -> Result<Option<Uuid>> {
     let mut uuid = None;
     id2e::each(value, damaged_entry, |stored| {

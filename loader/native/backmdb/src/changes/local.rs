@@ -18,10 +18,10 @@ use crate::indexer::IndexKeys;
 use crate::{Code, Error, Result, damaged_entry, lock, uuid_text};
 use codec::id2e;
 
-/// Number of threads that look entries up: as many reads at a time keep a disk busy.
+/// Number of threads that look up entries: a disk is busy only with many parallel reads.
 const READERS: usize = 32;
 
-/// Bytes of an entryUUID in the lists of the provider's report.
+/// Size of an entryUUID in the lists of the provider's report, in bytes.
 const UUID: usize = 16;
 
 /// IDs of the entries to change.
@@ -58,7 +58,7 @@ fn require_single(uuid: Uuid, single: bool) -> Result<()> {
 
 /// The provider's report, prepared for look-ups.
 struct LocalQuery<'a> {
-    /// Changed entries.
+    /// Numbers of the changed entries, by entryUUID.
     received: &'a FxHashMap<Uuid, usize>,
     /// Unchanged entries, sorted, if the provider lists them.
     present: Option<Vec<Uuid>>,
@@ -66,7 +66,7 @@ struct LocalQuery<'a> {
     gone: FxHashSet<Uuid>,
     uuid_number: u32,
     csn_number: u32,
-    /// The present contextCSN of the database.
+    /// The contextCSN that the database has before the update.
     reached: Claim,
 }
 
@@ -148,7 +148,7 @@ impl<'a> LocalQuery<'a> {
         Ok(std::mem::take(&mut *lock(&all)))
     }
 
-    /// Looks up the entries by the index of entryUUID. `table`: its number. Returns `None` if it has a range.
+    /// Looks up the entries in the index of entryUUID, which has number `table`. Returns `None` if a key has a range.
     fn by_index(&self, task: &RefreshContext<'_>, table: usize) -> Result<Option<Local>> {
         let uuids = self.received.keys().chain(&self.gone);
         let mut keys = uuids.map(|uuid| index_key(task, table, *uuid)).collect::<Result<Vec<_>>>()?;
@@ -206,7 +206,7 @@ fn uuids(path: impl AsRef<Path>) -> Result<Vec<Uuid>> {
     Ok(bytes.chunks_exact(UUID).map(uuid).collect())
 }
 
-/// Returns the number of the index table of entryUUID; `None` if there is no equality index or it lacks entries.
+/// Returns the number of entryUUID's index table; `None` if it has no equality index, or if the index lacks entries.
 fn index(task: &RefreshContext<'_>) -> Option<usize> {
     let column = task.shared.columns.column(b"entryUUID").ok()?;
     let own = column.indexers.iter().find(|indexer| indexer.equality.is_some() && !indexer.presence)?;

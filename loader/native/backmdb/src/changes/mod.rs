@@ -41,7 +41,7 @@ pub struct SyncResult {
     pub deleted: Vec<PathBuf>,
     /// Changed entries that could not be read again, because they changed once more or were deleted.
     pub lost: Vec<Uuid>,
-    /// The present contextCSN of the database.
+    /// The contextCSN that the database has before the update.
     pub reached: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct ChangeCounts {
     /// Modified entries with another name or parent.
     pub renamed: u64,
     pub deleted: u64,
-    /// Entries that the provider deleted but that have subordinates: they were deleted after the claimed contextCSN.
+    /// Deleted entries that are kept for their subordinates: they were deleted after the claimed contextCSN.
     pub kept: u64,
     /// If not empty, nothing was changed. These entries must be read again: their names are taken, or their parents are
     /// missing.
@@ -84,7 +84,7 @@ pub fn apply(
     within(path, known, options, report, counters, |task| edits::apply(task, sink))
 }
 
-/// Returns the IDs of the entries with these entryUUIDs. Fails if entries share one of them.
+/// Returns the IDs of the entries with these entryUUIDs. Fails if two entries share an entryUUID.
 pub fn locate(
     path: &Path,
     known: (&Schema, &Settings),

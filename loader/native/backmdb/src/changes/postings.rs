@@ -9,8 +9,8 @@ use super::local::id_of;
 use crate::verify::wrong;
 use crate::{Code, Error, Result};
 
-/// Applies the sorted keys of the index `name`, whose number is `at`. At an even position are the old keys of an entry, at
-/// the next odd position its new keys. `id` returns the entry ID of a position.
+/// Applies the sorted keys of the index `name`, whose number is `at`. Even positions have the old keys of an entry, the
+/// odd positions after them its new keys. `id` returns the entry ID of a position.
 pub fn apply(
     sorted: &Sorted,
     at: usize,
@@ -29,7 +29,7 @@ pub fn apply(
 struct List {
     /// The key's bytes, big-endian and left-aligned, and the number of bytes.
     key: (u64, u8),
-    /// The last position.
+    /// Position of the previous posting.
     last: Option<u32>,
     /// IDs to be removed.
     gone: Vec<u64>,
@@ -105,8 +105,8 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         Ok(())
     }
 
-    /// Returns the reason why an ID could not be removed. An index that lacks an entry is not damaged: it was configured
-    /// later, or built with another schema.
+    /// Returns the error for an ID that could not be removed. If the index lacks the entry, it is not damaged, but was
+    /// configured later or built with another schema.
     fn reason(&self, key: &[u8], id: u64, error: Error) -> Error {
         if self.table.contains(key, &id.to_ne_bytes()).unwrap_or(true) {
             return error;
@@ -116,7 +116,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         Error::new(Code::Unproven, message)
     }
 
-    /// Widens a range. Like slapd, never narrows a range or turns it into a list: a search only checks more candidates.
+    /// Widens a range. Like slapd, never narrows it or makes it a list: it only gives searches more candidates.
     fn widen(&mut self, key: &[u8], new: &[u64]) -> Result<()> {
         let (IndexRecord::Range(low, high), _) = self.row(key)? else {
             return Err(wrong("an index has an invalid range"));
@@ -185,8 +185,8 @@ mod tests {
         }
     }
 
-    /// Returns the IDs of one key after `changes`, starting from `before`; a list has at most seven. `changes`: IDs,
-    /// and whether the entry had the key before and has it now.
+    /// Returns the IDs of a key that had the IDs `before`, after `changes`; a list has at most seven IDs. `changes`: an
+    /// ID, whether the entry had the key before, and whether it has the key now.
     fn changed(before: &[u64], changes: &[(u64, bool, bool)]) -> Vec<u64> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data.mdb");
@@ -206,7 +206,7 @@ mod tests {
         for (number, (_, was, is)) in (0u32..).zip(changes) {
             let key = u32::from_be_bytes(*b"key!");
             for (asked, position) in [(was, 2 * number), (is, 2 * number + 1)] {
-                // Pushes each key twice, as an entry does that has the same key for two values.
+                // Pushes each key twice, like an entry with two values that have the same key.
                 (0..2 * u32::from(*asked)).for_each(|_| writer.push(0, key, position));
             }
         }

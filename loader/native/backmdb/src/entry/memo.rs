@@ -43,7 +43,7 @@ impl LastValue {
         self.pieces.get(..self.pair.value.length)
     }
 
-    /// Returns the value if the last line had it and LDIF can spell it without base64.
+    /// Returns the cached value if the last value compared with it was equal, and LDIF can spell it without base64.
     #[inline]
     pub fn repeated(&self) -> Option<&[u8]> {
         self.value().filter(|_| self.is_plain && self.misses == 0)
@@ -71,7 +71,7 @@ impl LastValue {
     }
 }
 
-/// Adjacent lines that the previous entries had with the same values. They are compared and added at once.
+/// Adjacent lines that were the same in the previous entries. They are compared and added at once.
 #[derive(Debug, Default)]
 pub struct LineRun {
     /// The lines as they are in LDIF.

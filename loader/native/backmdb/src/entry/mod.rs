@@ -277,7 +277,7 @@ impl<'a> Encoder<'a> {
         self.value(column, older.unwrap_or(value))
     }
 
-    /// Names the object class or else the attribute. Any other value is not printed, because it may be a secret.
+    /// Returns a reason with the refused object class, or else with the attribute: another value may be a secret.
     fn refused(&self, column: usize, value: &[u8], spelling: &[u8], refusal: &InvalidValue) -> RejectReason {
         let is_class = column == self.checks.object_class || column == self.checks.structural;
         if is_class {
@@ -331,7 +331,7 @@ impl<'a> Encoder<'a> {
         }
         match schema.check_value(column.attribute, value) {
             Err(refusal) if check == ValueCheck::Refuse => {
-                // slapadd, too, refuses a value that it cannot normalise: the error is then not about the value check.
+                // If the value cannot be normalised, slapadd refuses it, too: the error is not about the check.
                 schema.normalise(column.attribute, value, &mut Vec::new())?;
                 Err(InvalidValue(format!("{} (value check)", refusal.0).into()))
             }

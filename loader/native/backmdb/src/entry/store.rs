@@ -70,7 +70,7 @@ impl Encoder<'_> {
             if let Part::Both = piece.part {
                 id2e::put_length(head, piece.word + 1, last.length);
             }
-            // Adjacent pieces are copied at once, as most pieces are.
+            // Adjacent pieces are copied at once. Most pieces are adjacent.
             let end = last.at + last.length + 1;
             if run.end == first.at {
                 run.end = end;
