@@ -234,7 +234,7 @@ impl EntryLines {
         Some(ValueSpans { value, normal: self.end_piece(at) })
     }
 
-    /// Like [`Self::add_text_line`], for a value of at most one block, as most are.
+    /// Like [`Self::add_text_line`], for a value of at most one block. Most values are that short.
     #[inline]
     fn add_block(&mut self, block: &[u8; BLOCK], before: &[u8; BLOCK], length: usize) -> Option<ValueSpans> {
         const ROOM: usize = 2 * (BLOCK + 1);
@@ -318,7 +318,7 @@ impl EntryLines {
     /// compares their meaning.
     pub fn gather(&mut self) {
         self.forget(self.read);
-        // `columns` has no such index, so `add_line` adds new attributes from now on.
+        // `columns` has no line with this index, so `add_line` adds new attributes from now on.
         (self.read, self.complete) = (usize::MAX, true);
         if self.scattered {
             self.bring_together();

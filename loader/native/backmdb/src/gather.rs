@@ -70,12 +70,12 @@ pub struct TempStorage {
 }
 
 impl TempStorage {
-    /// Creates a spool with one `part`-th of the memory.
+    /// Creates a spool that may use 1/`part` of the memory.
     pub fn spool(&self, part: usize) -> Spool {
         Spool::new(self.memory / part, &self.scratch, &self.stop)
     }
 
-    /// Creates a sorter with a quarter of the memory.
+    /// Creates a sorter that may use a quarter of the memory.
     pub fn records(&self) -> RecordSorter {
         RecordSorter::new(self.memory / 4, self.threads, &self.scratch, &self.stop)
     }

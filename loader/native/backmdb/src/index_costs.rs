@@ -13,7 +13,7 @@ pub struct IndexCost {
     /// Pages of the table, including the sub-databases with the IDs of a key.
     pub pages: u64,
     pub keys: u64,
-    /// IDs of all lists, and three values for each range.
+    /// Number of the table's values: one for each ID in a list, and three for each range.
     pub records: u64,
     /// Number of keys with a range.
     pub ranges: u64,

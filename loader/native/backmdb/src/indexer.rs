@@ -66,7 +66,7 @@ pub fn short(key: Key) -> u32 {
 }
 
 impl Indexer {
-    /// Returns true if the keys are names of object classes.
+    /// Returns true if the keys follow from the names of object classes.
     pub const fn of_classes(&self) -> bool {
         matches!(self.equality, Some(Equality::ObjectClass(_)))
     }

@@ -52,7 +52,7 @@ pub mod transfer;
 mod verify;
 mod worker;
 
-/// The fixture of the tests, which the crate `dump` shares, refers to this crate by name.
+/// The test fixture refers to this crate by name, because the crate `dump` uses the fixture, too.
 #[cfg(test)]
 extern crate self as backmdb;
 

@@ -13,7 +13,7 @@ use crate::entry::{LastValue, LineRun};
 /// Maximum number of cached spellings. Further spellings are looked up each time.
 const SPELLINGS: usize = 65_536;
 
-/// Number of entries after a search for runs of lines before the next search.
+/// Minimum number of entries between two searches for runs of lines.
 const RUNS: u8 = 16;
 
 pub struct Lookup<'a> {
@@ -25,9 +25,9 @@ pub struct Lookup<'a> {
     sequence: Vec<ExpectedLine>,
     /// Index in `sequence` of the next line.
     at: usize,
-    /// Number of lines of the current entry that repeated their last value without being part of a run.
+    /// Number of lines in the current entry that repeated their cached value and were not part of a run.
     single: usize,
-    /// Number of entries before the next search for runs.
+    /// Minimum number of entries before the next search for runs.
     wait: u8,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Drops the expected lines from the next line on, and runs that include them.
+    /// Drops the next expected line, all lines after it, and the runs that include any of them.
     fn forget_rest(&mut self) {
         self.sequence.truncate(self.at);
         let length = self.sequence.len();

@@ -5,21 +5,21 @@ use extsort::Spool;
 use crate::Result;
 use crate::encoded::EncodedEntry;
 
-/// The question number of the entry of a suffix: its parent is not asked for.
+/// Question number of the entry of a suffix: no question asks for its parent.
 pub const SUFFIX: u32 = u32::MAX;
 /// The position of the root above the suffixes.
 pub const ABOVE: u32 = u32::MAX - 1;
 
-/// Bytes of a record before the names.
+/// Length of a record before its names, in bytes.
 const HEAD: usize = 23;
 
-/// A spooled record.
+/// A spooled record: an entry's names and its position.
 #[derive(Debug, Clone, Copy)]
 pub struct Name<'a> {
     pub position: u32,
     /// Number of the question for the entry's parent, or [`SUFFIX`].
     pub question: u32,
-    /// Index of its file plus 1; 0 for a stream.
+    /// Index of the entry's file plus 1; 0 for a stream.
     pub path: u32,
     pub line: u64,
     pub generated_uuid: bool,

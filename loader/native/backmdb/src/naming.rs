@@ -16,7 +16,7 @@ pub struct Suffixes {
     /// Normalised.
     own: Vec<Vec<u8>>,
     foreign: Vec<Hash>,
-    /// LMDB's limit for a record of dn2i, in bytes.
+    /// LMDB's limit for the length of a record in dn2i, in bytes.
     longest_row: usize,
 }
 
@@ -30,7 +30,7 @@ pub struct HashedDn {
 }
 
 impl HashedDn {
-    /// Returns the hashes of the empty DN: dn2i has no node of its own for its entry.
+    /// Returns the hashes of the empty DN, whose entry has no node in dn2i other than the root.
     pub fn of_root() -> Self {
         let names = (Vec::new(), Vec::new());
         Self { hash: ROOT, parent: ROOT, rdn: Rdn::default(), suffix: Some(names) }
@@ -103,7 +103,7 @@ impl Suffixes {
         !normal.is_empty() && self.own.iter().any(|suffix| suffix == normal)
     }
 
-    /// Returns the hash of a DN that is a suffix or below one.
+    /// Returns the hash of a DN. Fails unless the DN is a suffix or below a suffix.
     fn hash_of(&self, dn: &Dn) -> Result<Hash, InvalidValue> {
         let outside = || InvalidValue("not below a suffix of the database".into());
         let (below, from) = self.split(dn).ok_or_else(outside)?;
@@ -141,7 +141,7 @@ impl Suffixes {
 pub struct ParentCache<'a> {
     schema: &'a Schema,
     suffixes: &'a Suffixes,
-    /// Hashes of DNs as LDIF spells them.
+    /// Hashes of the parents' DNs, by the DNs as LDIF spells them.
     hashes: FxHashMap<Box<[u8]>, Hash>,
 }
 

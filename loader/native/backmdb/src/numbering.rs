@@ -1,9 +1,9 @@
 //! Assigns entry IDs as slapadd does: in the order of the input, but parents first.
 //!
-//! If an entry comes before its parent, slapadd assigns IDs to all ancestors that have not come, the topmost first, and
-//! then to the entry. So IDs follow from the order of the input and from the parents, and a parent's ID is always less
-//! than its children's. In a build from a live server, IDs follow from the order of the input alone: slapd, too, leaves
-//! a child with a lower ID when it moves an entry.
+//! If an entry comes before its parent, slapadd first assigns IDs to all ancestors that have not come, the topmost
+//! first, and then to the entry. So IDs follow from the order of the input and from the parents, and a parent's ID is
+//! always less than its children's. In a build from a live server, IDs follow from the order of the input alone: slapd,
+//! too, may leave a child with a lower ID than its parent when it moves an entry.
 
 /// Instead of a parent's position: the parent is missing from the input.
 pub const MISSING: u32 = u32::MAX;
@@ -30,10 +30,10 @@ const fn small(position: usize) -> u32 {
     position as u32
 }
 
-/// IDs by position.
+/// The IDs of all entries by position.
 #[derive(Debug, Default)]
 pub struct Numbering {
-    /// `None`: the ID is one more than the position.
+    /// IDs by position; `None` if each ID is one more than the position.
     ids: Option<Vec<u32>>,
 }
 
@@ -67,8 +67,8 @@ impl Numbering {
         Self { ids: Some(ids) }
     }
 
-    /// Numbers entries by their parents' positions, [`ABOVE`], [`MISSING`] or [`NOTHING`]. Entries without a path to
-    /// the root are dropped. Also returns the late parents.
+    /// Numbers entries by the positions of their parents, which may be [`ABOVE`], [`MISSING`] or [`NOTHING`]. Entries
+    /// without a path to the root are dropped. Also returns the late parents.
     pub fn of_parents(parents: &[u32]) -> (Self, Vec<LateParent>) {
         let mut ids = vec![0; parents.len()];
         let (mut next, mut path, mut late) = (1, Vec::new(), Vec::new());
@@ -85,7 +85,7 @@ impl Numbering {
         (Self { ids: Some(ids) }, late)
     }
 
-    /// Returns `None` if the entry is not in the database.
+    /// Returns the entry's ID; `None` if the entry is not in the database.
     #[inline]
     pub fn id(&self, position: u32) -> Option<u64> {
         match &self.ids {

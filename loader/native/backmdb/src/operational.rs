@@ -23,9 +23,9 @@ pub struct Operational {
     pub modified: usize,
     /// Pretty and normalised DN of the creator.
     name: (Vec<u8>, Vec<u8>),
-    /// In the format of createTimestamp.
+    /// Time of the build, in the format of createTimestamp.
     now: String,
-    /// A CSN with microseconds and count 0.
+    /// A CSN in which microseconds and count are 0.
     csn_pattern: Vec<u8>,
     /// The number of the entryCSN that is generated for position 0.
     first: u64,
@@ -106,13 +106,13 @@ pub fn uuid(seed: &[u8]) -> u128 {
     xxh3_128(seed) & !((0xf000 << 64) | (0xc000 << 48)) | (0x8000 << 64) | (0x8000 << 48)
 }
 
-/// Returns a CSN with microseconds and count 0. `now`: a time in the format of createTimestamp.
+/// Returns a CSN in which microseconds and count are 0. `now`: a time in the format of createTimestamp.
 pub fn csn_pattern(now: &str, server_id: u16) -> Vec<u8> {
     let seconds = now.trim_end_matches('Z');
     format!("{seconds}.000000Z#000000#{server_id:03x}#000000").into_bytes()
 }
 
-/// Returns the CSN with this number; the microseconds count its multiples of 2^24. `pattern`: of [`csn_pattern`].
+/// Returns `pattern` (see [`csn_pattern`]) with the low 24 bits of `number` as count and the rest as microseconds.
 pub fn csn_at(pattern: &[u8], number: u64) -> Vec<u8> {
     let mut text = pattern.to_vec();
     number_csn(&mut text, number);

@@ -40,7 +40,7 @@ pub fn find(gathered: &EncodedInput, joined: &ParentTable, superseded: &Supersed
     Ok(orphans.into_values().collect())
 }
 
-/// Returns the positions of entries without a path to a suffix, and answers the questions for them with [`MISSING`].
+/// Returns the positions of entries without a path to a suffix, and replaces these positions in answers by [`MISSING`].
 pub fn without_path_to_suffix(
     gathered: &EncodedInput,
     joined: &mut ParentTable,

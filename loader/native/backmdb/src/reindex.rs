@@ -55,7 +55,7 @@ pub fn reindex(
     Ok(Reindexed { entries, tables })
 }
 
-/// Returns the part of the configuration about the index tables of `attributes`.
+/// Returns the configuration of the index tables of `attributes`.
 fn chosen_indexes(
     reader: &Reader,
     (schema, settings): (&Schema, &Settings),
@@ -73,7 +73,7 @@ fn chosen_indexes(
     }
 }
 
-/// Returns the number of entries, and their index keys by ID counted from 0.
+/// Returns the number of entries, and the sorted index keys. The position of an entry's keys is its ID minus 1.
 fn read(
     reader: &Reader,
     configured: &ConfiguredIndexes,
@@ -118,7 +118,7 @@ fn read(
     Ok((entries, postings.finish(resources.jobs)?))
 }
 
-/// Writes all index tables. Returns the number of values of each.
+/// Writes all index tables. Returns the number of values by table.
 fn write(
     configured: &ConfiguredIndexes,
     sorted: &Sorted,

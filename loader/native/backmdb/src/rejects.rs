@@ -21,7 +21,7 @@ use crate::rows::MultivalRow;
 use crate::shared::BuildContext;
 use crate::{Code, Error, Result, damaged_entry};
 
-/// Returns the error for too many rejections. If all entries are orphans, the error names the first missing parent.
+/// Returns the error for too many rejections. If all of them are orphans, the error names the first missing parent.
 pub fn too_many(rejections: &[Rejection]) -> Error {
     let count = rejections.len();
     let all_orphans = rejections.iter().all(|rejection| rejection.orphan);
@@ -44,11 +44,11 @@ fn located(rejection: &Rejection, dn: &str, error: Error) -> Error {
 #[derive(Default)]
 pub struct LateRejects {
     rejects: Vec<LateReject>,
-    /// By position of the first entry with a duplicate DN: its file and line.
+    /// File and line of each first entry with a duplicated DN, by its position.
     firsts: FxHashMap<u32, String>,
     /// DNs of parents, by question number.
     parents: BTreeMap<u32, Vec<u8>>,
-    /// The rows in id2v that the rejected entries would have had, by position.
+    /// The rows that the rejected entries would have had in id2v, by position.
     rows: FxHashMap<u32, Vec<MultivalRecord>>,
 }
 
@@ -64,7 +64,7 @@ struct LateReject {
 
 #[derive(Debug, Clone, Copy)]
 enum RejectReason {
-    /// The position of the first entry with the same DN.
+    /// Another entry has the same DN. The number is the position of the first such entry.
     Duplicate(u32),
     ParentMissing,
     ParentRejected,
@@ -171,7 +171,7 @@ impl LateRejects {
 
 /// Decodes stored entries to LDIF.
 struct LdifDecoder {
-    /// By attribute number, from 1.
+    /// Attribute descriptions by number, from 1.
     descriptions: Vec<String>,
     creator: Vec<u8>,
 }
@@ -205,7 +205,7 @@ impl LdifDecoder {
     }
 }
 
-/// Returns the values of an attribute from id2e or id2v; `None` if some cannot be read.
+/// Returns the values of an attribute from id2e or id2v; `None` if rows are missing or cannot be read.
 fn values<'a>(attribute: &Attribute<'a>, rows: &'a [MultivalRecord]) -> Option<ValueList<'a>> {
     if !attribute.apart {
         return Some(attribute.values.clone());

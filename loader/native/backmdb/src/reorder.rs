@@ -107,7 +107,7 @@ impl FirstPassTable {
     }
 }
 
-/// Returns the value of a record; fails unless the record has the key `id`.
+/// Returns the value of a record. Fails if there is no record, or if its key is not `id`.
 pub fn at<'a>(record: Option<(&[u8], &'a [u8])>, id: u64) -> Result<&'a [u8]> {
     let own = record.filter(|(key, _)| *key == id.to_ne_bytes());
     own.map(|(_, value)| value).ok_or_else(lost)
@@ -117,9 +117,9 @@ fn lost() -> Error {
     Error::new(Code::Damaged, "a written entry cannot be read back")
 }
 
-/// Returns, by position, the names of nodes whose entries came after a descendant, as the first descendant spells them:
-/// slapd keeps this spelling. The node of a suffix has all RDNs of the suffix (`mdb_dn2id_add` in OpenLDAP's
-/// back-mdb/dn2id.c), any other node has one RDN.
+/// Returns by position the names of late parents, as the first descendant spells them: slapd keeps this spelling. The
+/// node of a suffix has all RDNs of the suffix (`mdb_dn2id_add` in OpenLDAP's back-mdb/dn2id.c), any other node has one
+/// RDN.
 fn spellings(gathered: &EncodedInput, late_parents: &[LateParent], schema: &Schema) -> Result<FxHashMap<u32, Vec<u8>>> {
     let mut by_descendant: FxHashMap<u32, Vec<&LateParent>> = FxHashMap::default();
     for parent in late_parents {

@@ -27,7 +27,7 @@ pub struct SplitTarget {
     pub path: PathBuf,
 }
 
-/// What was written for one database.
+/// Counts of the records that were written for one database.
 #[derive(Debug, Default)]
 pub struct SplitCounts {
     pub entries: u64,
@@ -36,8 +36,8 @@ pub struct SplitCounts {
 }
 
 /// Writes each record to the file of its target. `includes`: as in [`Chunks::new`]. `claimed`: the root's DN, and the
-/// contextCSN that it will get. Entries of other targets than the first lose their contextCSN, and get an older entryCSN
-/// if theirs is newer than `claimed`.
+/// contextCSN that it will get. Entries of all targets except the first lose their contextCSN; if their entryCSN is
+/// newer than `claimed`, they get an older one.
 pub fn split(
     sources: Vec<Source>,
     includes: bool,
@@ -174,7 +174,7 @@ impl<'a> SuffixRouter<'a> {
     }
 }
 
-/// Returns a normalised DN without its first RDN. `leaf`: the bytes of this RDN.
+/// Returns a normalised DN without its first RDN. `leaf`: the length of this RDN in bytes.
 fn rest(normal: &[u8], leaf: usize) -> &[u8] {
     normal.get(leaf + 1..).unwrap_or(&[])
 }

@@ -15,8 +15,8 @@ use crate::{Code, Error, Result, damaged_entry};
 pub struct StoredKeys<'a> {
     schema: &'a Schema,
     configured: &'a ConfiguredIndexes,
-    /// Indexed attributes by their numbers in ad2i, from 1. `None`: neither the attribute nor a super-type is indexed, or
-    /// the schema does not have it.
+    /// Indexed attributes by ad2i number minus 1. `None`: neither the attribute nor a super-type is indexed, or the
+    /// schema does not define the attribute.
     columns: Vec<Option<Arc<AttributeDescription>>>,
 }
 

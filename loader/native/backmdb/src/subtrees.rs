@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_subtree_counts_its_root_and_all_entries_below_even_late_parents() {
-        // 1 above 2 and 3; 3 above 4 and 5; 5 above 6. Then 3 above 1 above 4; 3 above 2.
+        // First, 1 is the parent of 2 and 3, 3 of 4 and 5, 5 of 6. Then 3 is the parent of 1 and 2, 1 of 4.
         let early = [(2, 1), (3, 1), (4, 3), (5, 3), (6, 5)];
         for (parents, nodes, expected) in [
             (vec![3, 1, 5, 1, 3], &early[..], &[6, 1, 4, 1, 2, 1][..]),

@@ -18,7 +18,7 @@ pub struct Superseded {
 }
 
 impl Superseded {
-    /// `repeated`: any entry may have been read twice. Otherwise only entries of the second pass were.
+    /// Finds the superseded entries. If `repeated`, any entry may have come twice, else only those of the second pass.
     pub fn find(gathered: &EncodedInput, joined: &ParentTable, repeated: bool, temp: &TempStorage) -> Result<Self> {
         let Some(live) = &gathered.live else { return Ok(Self::default()) };
         let mut superseded = Self::default();
@@ -43,8 +43,8 @@ impl Superseded {
         self.all.contains_key(&position)
     }
 
-    /// Keeps an entry only if it is the newest entry with its entryUUID and the newest with its DN. If another entry
-    /// took over its DN, the entry no longer exists, even if the other entry was renamed later.
+    /// Keeps an entry only if it is the newest entry with its entryUUID and also the newest with its DN. If another
+    /// entry took over its DN, the entry no longer exists, even if the other entry was renamed later.
     ///
     /// `again` returns the position at which an entry was read in the second pass. Such an entry is newer than all
     /// entries of the first pass whatever their CSNs: an entry that moves with its parent keeps its CSN.

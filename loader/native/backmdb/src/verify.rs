@@ -36,7 +36,7 @@ pub fn verify(
     (full, new): (bool, bool),
     counters: &Counters,
 ) -> Result<u64> {
-    // The quick check fails if an index cannot be checked; the full check leaves it out.
+    // If an index cannot be checked, the quick check fails, and the full check leaves out the index.
     let sample = if full { 0 } else { Indexes::read(known.0, known.1).map(|_| SAMPLE)? };
     let report = audit::audit(&AuditOptions {
         path,
@@ -66,7 +66,7 @@ pub struct Database<'r> {
     pub id2e: TableReader<'r>,
     pub dn2i: TableReader<'r>,
     pub id2v: Option<TableReader<'r>>,
-    /// In the order of [`Indexes::tables`].
+    /// The index tables in the order of [`Indexes::tables`].
     pub index_tables: Vec<TableReader<'r>>,
     /// Attribute descriptions by number, from 1.
     pub texts: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Database<'r> {
 }
 
 impl<'r> Database<'r> {
-    /// Opens the tables. `blocks`: reads the indexes. `reader`: reads all other tables of the same file.
+    /// Opens the tables. `blocks` reads the indexes, and `reader` all other tables; both read the same file.
     pub(crate) fn open(
         reader: &'r Reader,
         blocks: &'r Reader,

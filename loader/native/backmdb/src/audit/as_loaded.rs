@@ -62,7 +62,7 @@ impl<'a> AsLoaded<'a> {
         self.cache.check(|| check(checker, &profile, entry))
     }
 
-    /// Checks that a suffix node is a suffix of the configuration.
+    /// Checks that a node directly below the root is a configured suffix.
     pub fn name(&self, node: &Node<'_>) -> Answer {
         if node.id == 0 && !self.suffixes.iter().any(|suffix| suffix == node.normal) {
             return refused("the suffix is not one of the configuration's");
@@ -84,7 +84,7 @@ fn attribute<'p, 'e>(
     }
 }
 
-/// Checks the attributes of an entry against its profile.
+/// Checks the attributes of an entry against the rules of its object classes.
 fn check(checker: &EntryChecker<'_>, profile: &ObjectClassSet, entry: &StoredEntry<'_>) -> Answer {
     let mut present: Vec<(AttributeId, bool)> = Vec::new();
     for stored in &entry.attributes {

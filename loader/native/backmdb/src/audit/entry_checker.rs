@@ -15,7 +15,7 @@ use crate::indexer::Keys;
 use codec::dn2i::Node;
 use codec::id2e::{Stored, StoredEntry, ValueList};
 
-/// Flag of the object class of glue entries, which need not contain their naming values.
+/// Flag of the object class of glue entries. A glue entry need not have the values of its RDN.
 const GLUE: u32 = 0x20;
 
 /// Attributes of schema files (not built into slapd). The overlays smbk5pwd and autoca store them without normal forms,

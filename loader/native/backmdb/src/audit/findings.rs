@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 common::named!(
-    /// A kind of problem, in the order of the audit's levels.
+    /// The kinds of problems, in the order of the audit's levels.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Kind {
         Head = "meta.head",

@@ -42,9 +42,9 @@ pub struct IndexComparison<'a> {
     listed: u64,
     /// Position of the previous required posting of `key`.
     last: Option<u32>,
-    /// Keys that entries require.
+    /// Numbers of the keys that entries require.
     required_keys: Lengths,
-    /// Keys of the index that no entry requires, except the presence key.
+    /// Numbers of the index's keys that no entry requires, without the presence key.
     other_keys: Lengths,
     pub counts: IndexCounts,
 }

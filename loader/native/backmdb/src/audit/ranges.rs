@@ -65,12 +65,12 @@ impl From<Error> for StopReason {
     }
 }
 
-/// The records of a table whose keys begin with an entry ID, within a range of IDs.
+/// The records in a range of IDs, from a table with keys that begin with an entry ID.
 pub struct TableRange<'r> {
     /// The current record; valid while [`Self::id`] returns an ID.
     pub record: Peekable<'r>,
     name: &'static str,
-    /// Number of bytes of a key, which begins with the ID.
+    /// Length in bytes of a key. Each key begins with the ID.
     size: usize,
     span: IdRange,
     id: Option<u64>,
@@ -120,7 +120,7 @@ impl<'r> TableRange<'r> {
     }
 }
 
-/// Divides the IDs of a table into ranges for `jobs` workers. The limits are keys of upper branch pages.
+/// Divides the IDs of a table into ranges for `jobs` workers. A range begins at a key of an upper branch page.
 pub fn id_ranges(table: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
     let count = SPANS.saturating_mul(jobs.max(1));
     // Damage is reported later, when the records are read.

@@ -128,7 +128,7 @@ impl<'r> Dn2idChanges<'r> {
         if self.removed.contains(&id) { Ok(None) } else { self.old(id).map(|old| Some(old.parent)) }
     }
 
-    /// Returns the number of entries in the changed subtree, including its root.
+    /// Returns the number of entries in the node's changed subtree, including the node itself.
     pub fn count(&mut self, id: u64) -> Result<u64> {
         if let Some(count) = self.counts.get(&id) {
             return Ok(*count);
@@ -249,8 +249,8 @@ impl<'r> Dn2idChanges<'r> {
         Ok(*self.old(id)? != node)
     }
 
-    /// Writes removed and new records in the order of keys. The removals come first, because a new node may have the
-    /// name of a removed node.
+    /// Removes old records and then writes new records, each in the order of keys. The removals come first, because a
+    /// new node may have the name of a removed node.
     pub fn write(mut self, sink: &mut impl Sink) -> Result<()> {
         sink.open("dn2i")?;
         let mut gone: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();

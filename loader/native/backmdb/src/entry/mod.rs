@@ -50,7 +50,7 @@ impl From<Error> for RejectReason {
     }
 }
 
-/// Adds the line to the message, because a rejection has the line number of its record.
+/// Adds the line number to the message, because a rejection only has the line number of its record.
 pub fn in_line(error: Error) -> Error {
     match error.line {
         Some(line) => Error { message: format!("line {line}: {}", error.message), ..error },

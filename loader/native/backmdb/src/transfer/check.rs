@@ -104,7 +104,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Refuses attribute descriptions that the new schema spells differently, because the new slapd would do so, too.
+/// Refuses attribute descriptions that the new schema spells differently: the new slapd would change the spelling.
 fn require_same_descriptions(checker: &EntryChecker<'_>) -> Result<()> {
     for (text, column) in &checker.columns {
         match column {

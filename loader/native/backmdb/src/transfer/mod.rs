@@ -74,7 +74,7 @@ fn check_and_copy(
     copied.map(|()| sorted)
 }
 
-/// The new file while it is written.
+/// The state of the new file during the conversion.
 struct Copy<'a> {
     settings: &'a Settings,
     counters: &'a Counters,
@@ -123,7 +123,7 @@ impl Copy<'_> {
     }
 }
 
-/// Returns the error of a copy of `table`, maybe about a record that the new file cannot store.
+/// Converts the error of copying `table`. If a record is too long, says that the new file cannot store it.
 fn copy_error(table: &str, error: lmdbfile::Error) -> Error {
     if error.kind != ErrorKind::TooLong {
         return error.into();

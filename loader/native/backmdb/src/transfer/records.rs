@@ -17,7 +17,7 @@ pub const COPIED: [tables::Table; 4] = [ID2E, ID2V, DN2I, AD2I];
 /// Number of records after which the cancel flag is checked.
 const PATIENCE: u64 = 4096;
 
-/// Number of parallel reads that keep a disk busy: the file is not in the page cache.
+/// Number of parallel reads. The file is not in the page cache, and fewer reads would not keep a disk busy.
 const AT_ONCE: usize = 6;
 /// Maximum number of parallel reads per processor: hashing takes less time than reading.
 const FOR_EACH: usize = 3;
