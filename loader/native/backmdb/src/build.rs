@@ -153,7 +153,7 @@ impl Build<'_> {
         Ok(FileWriter::create(self.out, &self.shared.settings.file_options())?)
     }
 
-    /// Assigns the IDs. If they do not follow the order of the input, rewrites id2e, names and rows in their order.
+    /// Assigns the IDs. If they do not follow the order of the input, rewrites id2e, names and rows in ID order.
     fn number(&self, gathered: &mut EncodedInput, joined: &ParentTable) -> Result<Numbering> {
         self.fill_context(gathered)?;
         let keeps_order = match self.live {

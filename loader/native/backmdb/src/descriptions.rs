@@ -51,7 +51,7 @@ impl AttributeDescription {
     }
 }
 
-/// Number of values of one attribute that violate its syntax.
+/// The number of an attribute's values that violate its syntax.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidValues {
     /// The description, with its options.

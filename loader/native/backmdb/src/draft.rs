@@ -53,7 +53,7 @@ pub struct Attribute {
     pub normals: bool,
 }
 
-/// Stands in place of an entry's number if no entry has had the column.
+/// The entry number in [`EntryLines::met`] for a column that no entry has had.
 const UNMET: u64 = u64::MAX;
 
 #[derive(Debug, Default)]

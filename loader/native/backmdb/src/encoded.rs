@@ -31,7 +31,7 @@ pub struct EncodedEntry {
     pub normal: u16,
     /// End of the entry's rows in [`Encoded::rows`].
     pub rows_end: usize,
-    /// The entry is the entry of a suffix.
+    /// Whether this is the entry of a suffix.
     pub suffix: bool,
     /// The build generated this entry's entryUUID.
     pub generated_uuid: bool,

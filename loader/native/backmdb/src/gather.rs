@@ -259,7 +259,7 @@ impl EncodedInput {
         u32::try_from(self.paths.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the path of the file with this index in a spooled name; `None` for a stream.
+    /// Returns the path of the file to which spooled names refer by `index`; `None` for a stream.
     pub fn path(&self, index: u32) -> Option<Arc<PathBuf>> {
         (index as usize).checked_sub(1).and_then(|index| self.paths.get(index)).cloned()
     }

@@ -38,7 +38,7 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// Returns the numbering of an input without rejected entries in which each entry comes after its parent.
+    /// Returns the numbering for an input in which each entry comes after its parent and no entry is rejected.
     pub const fn plain() -> Self {
         Self { ids: None }
     }

@@ -177,7 +177,7 @@ struct LdifDecoder {
 }
 
 impl LdifDecoder {
-    /// Returns the entry as it was in the input, without attributes that the build added. `rows`: its rows for id2v.
+    /// Returns the entry as it was in the input, without attributes that a build adds. `rows`: its rows for id2v.
     fn text(&self, dn: &[u8], value: &[u8], rows: &[MultivalRecord], generated_uuid: bool) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         ldif::write::line(&mut out, b"dn", dn);

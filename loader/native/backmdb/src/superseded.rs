@@ -1,4 +1,4 @@
-//! Decides which copy of an entry that was read twice is kept: entryUUIDs and DNs must be unique.
+//! If an entry was read twice, decides which copy is kept: entryUUIDs and DNs must be unique.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -98,7 +98,7 @@ impl Superseded {
     }
 }
 
-/// Adds the positions of entries that share their entryUUID with others to `positions`.
+/// Adds to `positions` the positions of entries that share their entryUUID with other entries.
 fn add_shared_uuids(live: &SeenEntries, temp: &TempStorage, positions: &mut FxHashSet<u32>) -> Result<()> {
     let mut tuples = temp.tuples();
     #[allow(clippy::cast_possible_truncation, reason = "the two halves")]

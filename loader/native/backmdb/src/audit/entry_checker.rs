@@ -40,11 +40,11 @@ pub struct EntryChecker<'a> {
     pub counts_invalid: bool,
 }
 
-/// How right a stored normal form is, from the best to the worst.
+/// The quality of a stored normal form, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NormalForm {
     Right,
-    /// A copy of the value, where slapd would store another form or none. Overlays store such operational attributes.
+    /// A copy of the value, where slapd would store another form or none. Overlays store some attributes like this.
     Own,
     Wrong,
 }

@@ -113,7 +113,7 @@ pub struct Findings {
     /// Maximum number of reported findings of each kind.
     pub limit: usize,
     pub problems: BTreeMap<Kind, Problem>,
-    /// Attribute -> number of entries in which an overlay stored its values as their own normal forms.
+    /// Attribute -> number of entries in which an overlay stored the attribute's values as their own normal forms.
     pub own_forms: BTreeMap<String, u64>,
 }
 

@@ -42,9 +42,9 @@ pub struct IndexComparison<'a> {
     listed: u64,
     /// Position of the previous required posting of `key`.
     last: Option<u32>,
-    /// Numbers of the keys that entries require.
+    /// Keys that entries require, counted by length.
     required_keys: Lengths,
-    /// Numbers of the index's keys that no entry requires, without the presence key.
+    /// Keys of the index that no entry requires, counted by length; the presence key is not counted.
     other_keys: Lengths,
     pub counts: IndexCounts,
 }

@@ -1,4 +1,4 @@
-//! Fourth level of the audit: computes every index from the entries and compares it.
+//! Fourth level of the audit: computes every index from the entries, and compares it with the index in the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

@@ -2,7 +2,7 @@
 //! not end the check.
 //!
 //! [`structure`] checks meta pages, tables and pages; [`walk`] entries and tree. [`indexes`] computes every index from
-//! the entries and compares it.
+//! the entries, and compares it with the index in the file.
 
 pub(crate) mod as_loaded;
 mod entry_checker;

@@ -116,7 +116,7 @@ impl<S: Sink> IndexChanges<'_, '_, S> {
         Error::new(Code::Unproven, message)
     }
 
-    /// Widens a range. Like slapd, never narrows it or makes it a list: it only gives searches more candidates.
+    /// Widens a range. Like slapd, never narrows it or makes it a list: wide ranges only add search candidates.
     fn widen(&mut self, key: &[u8], new: &[u64]) -> Result<()> {
         let (IndexRecord::Range(low, high), _) = self.row(key)? else {
             return Err(wrong("an index has an invalid range"));

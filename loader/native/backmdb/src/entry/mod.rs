@@ -331,7 +331,7 @@ impl<'a> Encoder<'a> {
         }
         match schema.check_value(column.attribute, value) {
             Err(refusal) if check == ValueCheck::Refuse => {
-                // If the value cannot be normalised, slapadd refuses it, too: the error is not about the check.
+                // slapadd, too, refuses a value that cannot be normalised: such an error does not mention the check.
                 schema.normalise(column.attribute, value, &mut Vec::new())?;
                 Err(InvalidValue(format!("{} (value check)", refusal.0).into()))
             }
