@@ -15,8 +15,8 @@ use crate::{Code, Settings, lock};
 /// slapd's limit for attribute numbers (`servers/slapd/back-mdb/attr.c`). id2e would have room for 30 bits.
 const MOST: u32 = 65_535;
 
-/// Attributes that slapd computes when they are requested (`SLAP_AT_DYNAMIC` in `servers/slapd/schema_prep.c`); slapadd
-/// 2.6.11 and later do not store them.
+/// Attributes that slapd computes when they are requested (`SLAP_AT_DYNAMIC` in `servers/slapd/schema_prep.c`). slapadd
+/// 2.6.11 and later do not store them; this crate leaves them out only for slapd 2.7.
 pub const COMPUTED: [&str; 3] = ["hasSubordinates", "subschemaSubentry", "entryDN"];
 
 /// An attribute description with its settings in this database.

@@ -193,7 +193,7 @@ impl LdifDecoder {
         Ok(out)
     }
 
-    /// Returns true for an attribute that the build added. Generated times and CSNs are stored without normal forms.
+    /// Returns true for an attribute that the build added or would add. Generated times and CSNs have no normal forms.
     fn is_generated(&self, name: &str, attribute: &Attribute<'_>, generated_uuid: bool) -> bool {
         match name {
             "structuralObjectClass" => true,
