@@ -5,7 +5,7 @@
 //! ([`describe`], [`shapes`], [`text`]), and the template is written ([`template`]).
 //!
 //! The template contains no value of the source and no part of a value: only numbers, names of attribute types and
-//! object classes, and names from the lists in [`schemes`]. What fewer than five entries show is omitted.
+//! object classes, and names from the lists in [`schemes`]. Features that fewer than five entries have are omitted.
 
 mod describe;
 mod histogram;
@@ -30,12 +30,12 @@ use ldif::walk::locate;
 pub use backmdb::Source;
 use statistics::Statistics;
 
-/// What fewer entries or values than this show is not learned.
+/// Features that fewer entries or values than this have are not learned.
 const LEAST_SEEN: u64 = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Learned {
-    /// The template, as TOML.
+    /// The text of the template (TOML).
     pub template: String,
     pub entries: u64,
     /// Number of entries of the main kind; the user of the template chooses this number.

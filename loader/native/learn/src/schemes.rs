@@ -1,4 +1,4 @@
-//! Names that may appear in a template because they are public: of password schemes, object classes and attributes.
+//! Names that may appear in a template because they are public: password schemes, object classes, attributes, branches.
 
 /// Schemes of hashed passwords (RFC 2307 and the modules of OpenLDAP).
 const SCHEMES: &str = "\
@@ -47,8 +47,8 @@ pub fn is_certificate(attribute: &str) -> bool {
     matches!(base(attribute), "usercertificate" | "cacertificate")
 }
 
-/// Whether the attribute's values must be signed lists or pairs of certificates: servers parse them, and ditseed cannot
-/// generate them.
+/// Whether the attribute contains certificate revocation lists or certificate pairs: servers parse them, and ditseed
+/// cannot generate them.
 pub fn is_signed(attribute: &str) -> bool {
     let base = base(attribute);
     base.ends_with("revocationlist") || base == "crosscertificatepair"
@@ -58,7 +58,7 @@ fn base(attribute: &str) -> &str {
     attribute.split(';').next().unwrap_or_default()
 }
 
-/// Returns the first well-known structural class in `classes`, as spelled in its standard and as spelled in `classes`.
+/// Returns the name of the first class in `STRUCTURAL` that `classes` contains: as spelled there, and as in `classes`.
 pub fn structural<'c>(classes: &[&'c str]) -> Option<(&'static str, &'c str)> {
     let find = |name: &'static str| Some((name, *classes.iter().find(|class| class.eq_ignore_ascii_case(name))?));
     STRUCTURAL.split(' ').find_map(find)

@@ -1,5 +1,5 @@
-//! Groups the values of an attribute by shape. For each token of a shape, learns its words, or the attribute whose
-//! value the token repeats.
+//! Groups the values of an attribute by shape. For each token of a shape, learns either its words or the attribute
+//! whose value the token repeats.
 
 use common::Result;
 use ldif::Record;
@@ -14,12 +14,12 @@ use crate::vocabulary::Words;
 
 /// Maximum number of shapes of an attribute; the most frequent shapes are kept.
 const MOST_SHAPES: usize = 8;
-/// A shape of less than one value in this many is not kept.
+/// A shape is kept only if at least one value in this many has the shape.
 const LEAST_SHARE: u64 = 50;
 /// Maximum number of entries, and of values in each entry, that are examined for repetitions.
 const MOST_EXAMINED: usize = 3000;
 const FIRST_VALUES: usize = 4;
-/// A token repeats an attribute if this percentage of the examined values repeats its value.
+/// Minimum percentage of the examined values in which a token must equal an attribute to count as its repetition.
 const REPEAT_PERCENT: u64 = 95;
 
 /// The decoded sample of one kind.
@@ -27,7 +27,7 @@ const REPEAT_PERCENT: u64 = 95;
 pub struct SampledEntries {
     /// Attribute names in lower case, in ascending order.
     pub names: Vec<String>,
-    /// For each entry, and each attribute in the order of `names`, the values that are text.
+    /// For each entry, and for each attribute in the order of `names`, the text values.
     pub rows: Vec<Vec<Vec<String>>>,
 }
 
@@ -98,7 +98,7 @@ pub struct Repeat {
     pub ascii: bool,
 }
 
-/// Numbers of examined values: all, those that repeat the attribute's value, and those that repeat its [`ascii`] form.
+/// Counts of examined values: all; those that repeat the attribute's value; those that repeat its [`ascii`] form.
 #[derive(Debug, Clone, Copy, Default)]
 struct RepeatCounts {
     seen: u64,
@@ -106,7 +106,7 @@ struct RepeatCounts {
     ascii: u64,
 }
 
-/// Learns the shapes of an attribute. `earlier` lists the attributes that its tokens may repeat.
+/// Learns the shapes of an attribute's values. The tokens of the values may repeat the attributes in `earlier`.
 pub fn shapes(sample: &SampledEntries, number: usize, earlier: &[usize]) -> Shapes {
     let mut shapes = Shapes { variants: frequent(sample, number), ..Shapes::default() };
     let indexes: FxHashMap<String, usize> =
@@ -159,7 +159,7 @@ impl Shapes {
         self.text_counts.add(count);
     }
 
-    /// Whether all or nearly all values have the same shape.
+    /// Whether at least 98 percent of the values have the same shape.
     pub fn is_plain(&self) -> bool {
         self.variants.len() == 1 && self.variants[0].values * 50 >= self.values * 49
     }
@@ -186,7 +186,7 @@ impl Variant {
         }
     }
 
-    /// Counts how often the tokens repeat the first value of each of the earlier attributes in the same entry.
+    /// For each token and each earlier attribute, counts how often the token repeats the attribute's first value.
     fn compare(&mut self, tokens: &[Token<'_>], row: &[Vec<String>], earlier: &[usize]) {
         for (place, token) in self.places.iter_mut().zip(tokens) {
             place.tries.resize(earlier.len(), RepeatCounts::default());

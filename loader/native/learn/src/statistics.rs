@@ -20,15 +20,15 @@ const MOST_RECORDS: usize = 1 << 15;
 /// Maximum size in bytes of the sample of a kind, and of the samples of all kinds.
 const KIND_BYTES: usize = 48 << 20;
 const ALL_BYTES: usize = 128 << 20;
-/// Maximum number of values of an attribute in a sampled record, and their maximum length in bytes. Others are left
-/// out.
+/// Maximum number of values of an attribute in a sampled record, and maximum length of such a value in bytes. Further
+/// values and longer values are left out.
 const MOST_VALUES: u32 = 16;
 const LONGEST_VALUE: usize = 1024;
 
 /// Identifies a kind: its entries have the same path and the same object classes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// [`crate::position::Position::path`].
+    /// The types of the RDNs ([`crate::position::Position::path`]).
     pub path: Box<str>,
     /// Object classes in lower case, sorted, separated by spaces.
     pub classes: Box<str>,
@@ -57,7 +57,7 @@ pub struct Attribute {
     pub values: u64,
     /// Number of values that are not text.
     pub binary: u64,
-    /// Numbers of values per entry, of the entries that have the attribute.
+    /// Number of values per entry, over the entries that have the attribute.
     pub counts: Histogram,
     /// Lengths of the values in bytes.
     pub lengths: Histogram,
@@ -70,7 +70,7 @@ pub struct Attribute {
 pub struct Statistics {
     pub kinds: FxHashMap<Key, Kind>,
     pub entries: u64,
-    /// Number of entries without a kind, because there are `MOST_KINDS` or the DN has invalid types.
+    /// Number of entries without a kind, because the limit `MOST_KINDS` is reached or the DN has invalid types.
     pub uncounted: u64,
     /// Size of all samples in bytes.
     size: usize,
@@ -229,7 +229,7 @@ impl Attribute {
     }
 
     fn merge(&mut self, other: Self) {
-        // The least spelling, so that it does not depend on the order of the workers.
+        // The lower spelling is kept, so that the result does not depend on the order of the workers.
         self.spelling = std::cmp::min(std::mem::take(&mut self.spelling), other.spelling);
         self.entries += other.entries;
         self.values += other.values;
@@ -256,7 +256,7 @@ pub fn described<'a>(field: &'a ldif::Field<'a>) -> &'a [u8] {
     base
 }
 
-/// Returns [`Key::classes`].
+/// Returns the object classes of an entry, as in [`Key::classes`].
 fn classes(lines: &[Line<'_>]) -> Box<str> {
     let values = lines.iter().filter(|line| line.name == "objectclass");
     let mut names: Vec<_> = values.filter_map(|line| class(&line.value)).collect();

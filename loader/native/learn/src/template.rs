@@ -14,7 +14,7 @@ use crate::tree_shape::{Outline, ParentRule, PlacedKind, outline};
 use crate::vocabulary::{Curve, Vocabulary};
 use crate::{LEAST_SEEN, Learned};
 
-/// A kind with fewer entries than this gets a fixed number instead of a share.
+/// A kind with fewer entries than this gets a fixed count instead of a share of the main kind.
 const LEAST_SHARED: u64 = 20;
 
 pub fn write(statistics: &Statistics) -> Result<Learned> {
@@ -139,7 +139,7 @@ fn listed(values: impl Iterator<Item = String>) -> String {
     if let [value] = &values[..] { value.clone() } else { format!("[{}]", values.join(", ")) }
 }
 
-/// Returns the number of entries as a share of the main kind, accurate to half a percent.
+/// Returns the number of entries as a share of the main kind, accurate to half a percent. A small number is fixed.
 fn count(entries: u64, main: u64) -> String {
     if entries < LEAST_SHARED {
         return entries.to_string();
@@ -212,8 +212,8 @@ pub struct Choice {
 }
 
 impl Registry {
-    /// Adds a vocabulary, or joins it with an earlier vocabulary that has the same words. Returns its name. A new name
-    /// consists of `stem` and a number.
+    /// Adds a vocabulary, or joins it with an earlier vocabulary that has the same words. Returns the name of the
+    /// vocabulary. A new name consists of `stem` and a number.
     pub fn add_words(&mut self, stem: &str, vocabulary: Vocabulary) -> String {
         let mut earlier = self.words.iter_mut().rev().take(MOST_COMPARED);
         if let Some((name, same)) = earlier.find(|(_, earlier)| earlier.is_like(&vocabulary)) {
@@ -239,9 +239,9 @@ fn is_numbered(name: &str, stem: &str) -> bool {
         .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Maximum number of vocabularies with a table of letters of their own: those with the most draws.
+/// At most this many vocabularies, those with the most draws, have their own table of letters.
 const MOST_TABLES: usize = 24;
-/// The table that the other vocabularies share, and the table that every template has.
+/// The table that the other vocabularies share, and the table to use if they have too few words.
 const COMMON: &str = "common";
 const BUILT_IN: &str = "latin";
 
@@ -284,7 +284,7 @@ fn write_words(out: &mut String, name: &str, vocabulary: &Vocabulary, letters: &
     }
 }
 
-/// Formats the steps of ranks: the last rank, the share of draws, and the mean number of letters in a word.
+/// Formats the steps of ranks. Each has its last rank, its share of draws and, with `letters`, the mean word length.
 fn ranks(curve: &Curve, letters: bool) -> String {
     let step = |step: &Step| {
         let share = decimal(step.share.max(0.000_000_1), 7);
@@ -298,7 +298,7 @@ fn ranks(curve: &Curve, letters: bool) -> String {
 }
 
 struct Tables {
-    /// Indexes of the vocabularies that have a table of letters of their own.
+    /// Indexes of the vocabularies that have their own table of letters.
     own: Vec<usize>,
     /// The letters of all vocabularies.
     common: Letters,
@@ -321,7 +321,7 @@ impl Tables {
         Self { own, common }
     }
 
-    /// Returns the name of the table of the vocabulary with this index and name.
+    /// Returns the name of a vocabulary's table of letters. `index` and `name` are those of the vocabulary.
     fn of<'n>(&self, index: usize, name: &'n str) -> &'n str {
         if self.own.contains(&index) {
             name

@@ -19,7 +19,7 @@ pub struct Subject<'a> {
     pub stem: &'a str,
     /// The name of each attribute by number, as spelled in texts.
     pub names: &'a [String],
-    /// Whether no entry has more than one value, so that the entry's number may be in the value.
+    /// Whether no entry has more than one value. If so, the value may contain the entry's number.
     pub single: bool,
     /// Number of distinct values.
     pub distinct: u64,
@@ -30,7 +30,7 @@ pub struct Subject<'a> {
 /// Returns a text for values that need not be unique.
 pub fn text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -> String {
     let phrases = phrases(shapes, subject);
-    // Whether a value is a single token, so that the token has as many distinct words as the attribute has values.
+    // If a value is a single token, the token has as many distinct words as the attribute has distinct values.
     let whole = shapes.variants.first().is_some_and(|variant| variant.places.len() == 1);
     let mut texts = Vec::new();
     for variant in &shapes.variants {
@@ -89,8 +89,8 @@ fn unique_place(place: &ShapeToken, subject: &Subject<'_>, registry: &mut Regist
     }
 }
 
-/// Returns the frequencies of the distinct values if there are at least a ninth fewer of them than independent draws of
-/// every token would give.
+/// Returns the frequencies of the distinct values if the values repeat too often for independent draws of every token,
+/// which would give more than 9/8 as many distinct values.
 fn phrases(shapes: &Shapes, subject: &Subject<'_>) -> Option<Curve> {
     if shapes.repeats_any() || shapes.whole.is_unique() || shapes.values < LEAST_SEEN {
         return None;
@@ -144,8 +144,8 @@ fn words_text(shapes: &Shapes, subject: &Subject<'_>, registry: &mut Registry) -
     format!("{{words:{name}:histogram:{}}}", shapes.text_counts.to_text())
 }
 
-/// Returns a tag for the entry's number, zero-padded if all sampled numbers have the same width, or one has a leading
-/// zero.
+/// Returns a tag for the entry's number. The number is zero-padded if all sampled numbers have the same width, or if
+/// any of them has a leading zero.
 fn number(words: &Words) -> String {
     match (words.lengths.only(), words.zeros) {
         (Some(width), _) => format!("{{number:{width}}}"),
@@ -155,7 +155,7 @@ fn number(words: &Words) -> String {
     }
 }
 
-/// Returns a tag for random digits. They have leading zeros only if a number of the sample has them.
+/// Returns a tag for random digits. The numbers have leading zeros only if a sampled number has one.
 fn digits(words: &Words) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some digits")]
     let mean = words.lengths.mean().round().max(1.0) as u64;
@@ -181,7 +181,7 @@ fn power(digits: u64) -> u64 {
 const SEED: u64 = 0x6C65_6172_6E00;
 
 /// The frequencies of a token's words: cumulative shares, each with a half-open range of ranks. If the list is empty,
-/// every draw is a new word.
+/// every draw yields a new word.
 struct Ranks(Vec<(f64, u64, u64)>);
 
 impl Ranks {
@@ -216,7 +216,7 @@ impl Ranks {
     }
 }
 
-/// Draws as many values as the sample has, every token independently. Returns the number of distinct values.
+/// Draws as many values as the sample has, each token independently. Returns the number of distinct values.
 fn independent_draws(shapes: &Shapes) -> u64 {
     let mut random = Rng::with_seed(SEED);
     let mut distinct: FxHashSet<u64> = FxHashSet::default();
@@ -249,7 +249,7 @@ fn independent_draws(shapes: &Shapes) -> u64 {
     (distinct.len() + texts.len()) as u64
 }
 
-/// Whether the numbers become a vocabulary, because few of them are distinct.
+/// Whether the numbers become a vocabulary, because few distinct numbers occur often.
 fn is_listed(numbers: &Words) -> bool {
     numbers.distinct() <= 4096 && numbers.distinct() * 4 <= numbers.draws && numbers.is_saturated()
 }

@@ -23,7 +23,7 @@ pub const MOST_TOKENS: usize = 24;
 const MOST_SPACES: usize = 4;
 /// A run with more changes between letters and digits than this is a single token.
 const MOST_CHANGES: usize = 2;
-/// Minimum number of groups of hexadecimal digits that make a MAC or IPv6 address.
+/// Minimum number of groups of hexadecimal digits in a value that counts as a MAC or IPv6 address.
 const LEAST_GROUPS: usize = 4;
 
 /// Returns the shape of a value, and fills `tokens` with its tokens except the marks. Returns None for a text of words.
@@ -96,8 +96,8 @@ fn word<'a>(run: &'a str, shape: &mut String, tokens: &mut Vec<Token<'a>>) {
     }
 }
 
-/// Whether the value consists of groups of up to four hexadecimal digits, at least one of them a letter, that colons or
-/// hyphens separate.
+/// Whether the value consists of groups of up to four hexadecimal digits, separated by colons or hyphens, with at least
+/// one letter.
 fn is_grouped(value: &str) -> bool {
     let fits = |group: &str| group.len() <= 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     [':', '-'].iter().any(|&mark| {

@@ -15,13 +15,13 @@ const MOST_BRANCHES: u64 = 24;
 pub struct Outline<'g> {
     /// DNs of the branches relative to the suffix, parents first.
     pub branches: Vec<String>,
-    /// The kinds by ascending depth; those of the same depth by descending number of entries.
+    /// The kinds by ascending depth. At equal depth, the kinds with more entries come first.
     pub kinds: Vec<PlacedKind<'g>>,
-    /// Number of entries that are neither branches nor of a kind in the template.
+    /// Number of entries that are not branches and whose kind is not in the template.
     pub left_out: u64,
 }
 
-/// A kind and its parent.
+/// A kind with its key and its parent.
 pub struct PlacedKind<'g> {
     pub key: &'g Key,
     pub kind: &'g Kind,
@@ -71,7 +71,7 @@ fn limit(kinds: &mut Vec<&(&Key, &Kind)>) {
 }
 
 /// Returns the kinds whose entries become branches, and the positions of these entries, parents first. Such a kind has
-/// few entries, some of them have children, and the children of different entries are of different kinds.
+/// few entries, some of which have children; children of different entries belong to different kinds.
 fn branches<'g>(kinds: &[(&'g Key, &'g Kind)]) -> (FxHashSet<&'g Key>, Vec<Position>) {
     let (mut branch_keys, mut branch_entries) = (FxHashSet::default(), Vec::new());
     let least = kinds.iter().map(|(key, _)| length(&key.path)).min().unwrap_or(0);
@@ -115,8 +115,8 @@ fn is_level(entries: &[Position], children: &[&Kind]) -> bool {
     })
 }
 
-/// Names the branches so that nothing of the source is revealed. The first branch is the suffix. Returns the relative
-/// DNs by the hashes of the branches, and as a list without the suffix.
+/// Names the branches so that the names reveal nothing of the source. The first entry is the suffix. Returns a map of
+/// the relative DNs by hash of the entry's DN, and the relative DNs without the suffix.
 fn name(entries: &[Position]) -> (Branches, Vec<String>) {
     let (mut names, mut branches) = (Branches::default(), Vec::new());
     let mut used = FxHashSet::default();
@@ -140,7 +140,7 @@ fn name(entries: &[Position]) -> (Branches, Vec<String>) {
     (names, branches)
 }
 
-/// Returns the entry's own RDN if it is neutral, otherwise one with a number.
+/// Returns the entry's own RDN if its value is neutral, otherwise an RDN with a number.
 fn rdn(position: &Position, number: usize) -> String {
     let key = String::from_utf8_lossy(position.name.key());
     let first = key.split(',').next().unwrap_or_default();
@@ -149,8 +149,8 @@ fn rdn(position: &Position, number: usize) -> String {
     if is_neutral(value) { format!("{kind}={value}") } else { format!("{kind}=unit-{number}") }
 }
 
-/// Returns the parent of a kind. If less than half of the entries are below branches, it is the largest kind at the
-/// path of the parents, otherwise the branch with the most children.
+/// Returns the parent of a kind. If less than half of the entries are below branches, the parent is the largest kind
+/// with the path of their parents; otherwise, the branch with the most children.
 fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) -> ParentRule {
     let parents = kind.parents.sorted();
     let seen: u64 = parents.iter().map(|(_, count)| **count).sum();
@@ -169,7 +169,7 @@ fn below(key: &Key, kind: &Kind, before: &[PlacedKind<'_>], names: &Branches) ->
     }
 }
 
-/// Returns how the children are distributed over `parents` parents, which include parents without children.
+/// Returns the distribution of the children over the parents. `parents` also counts parents without children.
 #[allow(clippy::cast_precision_loss, reason = "moments")]
 fn pick(kind: &Kind, parents: u64) -> String {
     let counts = kind.parents.sorted();

@@ -1,4 +1,4 @@
-//! Classifies the values of an attribute.
+//! Determines the class of an attribute's values: text, DNs, passwords, times or Booleans.
 
 use rustc_hash::FxHashMap;
 
@@ -8,12 +8,12 @@ use crate::schemes::scheme;
 
 /// A class is chosen if at least this percentage of the values belongs to it.
 const NEARLY_ALL: usize = 95;
-/// Maximum number of distinct paths that are counted in DN values.
+/// Maximum number of distinct paths of DN values that are counted.
 const MOST_PATHS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueKind {
-    /// Any other text.
+    /// Text that belongs to no other class.
     Text,
     /// DNs: their paths ([`Position::path`]) with counts, by descending count.
     Dn(Vec<(String, usize)>),
@@ -25,7 +25,7 @@ pub enum ValueKind {
         first: u32,
         last: u32,
     },
-    /// `yes` is the number of TRUE per thousand values.
+    /// `yes` is the number of values TRUE per 1,000 values.
     Boolean {
         yes: usize,
     },
@@ -87,7 +87,7 @@ fn password(values: &[&str]) -> ValueKind {
     ValueKind::Password { scheme: most.map_or("SSHA", |(name, _)| name) }
 }
 
-/// Returns the lengths of the hashes of hashed passwords.
+/// Returns the lengths of the hashes in hashed passwords, without the schemes.
 pub fn hash_lengths(values: &[&str]) -> Histogram {
     let mut lengths = Histogram::default();
     for (_, hash) in values.iter().filter_map(|value| scheme(value)) {
@@ -96,7 +96,7 @@ pub fn hash_lengths(values: &[&str]) -> Histogram {
     lengths
 }
 
-/// Returns the path of a value that is a DN: it must have several RDNs, or have the same types as the suffix.
+/// Returns the path of a DN, or None if the value is no DN: a DN must have several RDNs, or the types of the suffix.
 fn dn(value: &str, root: &str) -> Option<String> {
     if !value.contains('=') {
         return None;

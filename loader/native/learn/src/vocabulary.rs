@@ -1,4 +1,4 @@
-//! The words of one token of a shape: their number, lengths and letters, and the share of all draws that each rank has.
+//! The words of a token: their number, lengths and letters, and the share of draws of each rank.
 
 use rustc_hash::FxHashMap;
 use synth::vocabulary::{Case, Step};
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::histogram::Histogram;
 use crate::letters::Letters;
 
-/// If words that occurred once are less than this share of all draws, the sample contains the whole vocabulary.
+/// If words that occurred once make up less than this share of all draws, the sample contains the whole vocabulary.
 const SATURATED: f64 = 0.005;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ struct Word {
     letters: u64,
 }
 
-/// Derives the frequencies of ranks. `distinct` is the number of distinct words, if that is known.
+/// Derives the share of draws of each rank. `distinct` is the number of distinct words, if that is known.
 #[allow(clippy::cast_precision_loss, reason = "shares")]
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
@@ -36,7 +36,7 @@ fn curve(mut words: Vec<Word>, distinct: Option<u64>) -> Curve {
     let twice = words.iter().filter(|word| word.count == 2).count() as f64;
     let unseen_share = once / (draws.max(1) as f64);
     let saturated = unseen_share < SATURATED;
-    // The numbers of words seen once and seen twice yield an estimate of the unseen words (Chao 1984).
+    // The number of unseen words is estimated from the words seen once and seen twice (Chao 1984).
     let unseen = if saturated { 0.0 } else { once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0)) };
     let all = distinct.unwrap_or(seen + unseen as u64).max(seen);
     let kept = if all > seen { 1.0 - unseen_share } else { 1.0 };
@@ -90,12 +90,12 @@ pub struct Vocabulary {
 
 /// A vocabulary with fewer words than this is never joined with another, because words may be equal by chance.
 const LEAST_LIKE: usize = 20;
-/// Maximum number of words of the smaller vocabulary that are looked up in the larger vocabulary.
+/// Maximum number of words of the smaller vocabulary that are searched for in the larger vocabulary.
 const LOOKED_UP: usize = 200;
 
 impl Vocabulary {
-    /// Whether two vocabularies are the same: nearly all words of the smaller vocabulary are in the larger, and their
-    /// sizes are similar, or the smaller vocabulary was learned from few draws.
+    /// Whether two vocabularies are the same. Nearly all words of the smaller vocabulary must be in the larger one.
+    /// Also, their sizes must be similar, or the smaller vocabulary was learned from few draws.
     pub fn is_like(&self, other: &Self) -> bool {
         let (small, large) = if self.hashes.len() < other.hashes.len() { (self, other) } else { (other, self) };
         if self.digits != other.digits || self.ascii != other.ascii || small.hashes.len() < LEAST_LIKE {
@@ -130,7 +130,7 @@ pub struct Words {
     pub draws: u64,
     /// Lengths of the words in letters, weighted by draws.
     pub lengths: Histogram,
-    /// Number of words that are numbers with a leading zero.
+    /// Number of draws with a leading zero. A single `0` does not count.
     pub zeros: u64,
 }
 
