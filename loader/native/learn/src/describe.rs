@@ -1,4 +1,4 @@
-//! Describes a kind of entries for the template: its attributes with texts, frequencies and counts.
+//! Describes one kind of entry for the template: each attribute with its texts, its frequency and its number of values.
 
 use common::Result;
 
@@ -12,16 +12,16 @@ use crate::token;
 use crate::tree_shape::PlacedKind;
 use crate::value::{ValueKind, hash_lengths, sort};
 
-/// State that the descriptions of all kinds share.
+/// Context shared by the descriptions of all kinds.
 pub struct DescribeContext<'a> {
-    /// The RDN types of the suffix.
+    /// The path of the suffix: the types of its RDNs, as in `dc,dc`.
     pub root: String,
     /// The path and the name of each kind, by descending number of entries.
     pub kinds: &'a [(String, String)],
     pub registry: &'a mut Registry,
 }
 
-/// What the template says about a kind, except for its count and its parent.
+/// The description of a kind in the template, without the number of entries and the parent.
 #[derive(Default)]
 pub struct Described {
     pub rdn: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Created {
 
 pub struct Line {
     pub name: String,
-    /// The texts. If there are two, the first text is for the value in the RDN.
+    /// The texts of the values. The first text of a naming attribute is for the value in the RDN.
     pub texts: Vec<Item>,
     /// A comment for the reader of the template; may be empty.
     pub note: String,
@@ -68,7 +68,7 @@ struct Describing<'a, 'm> {
     sample: SampledEntries,
     /// The name of each attribute of the sample, as spelled in the source.
     names: &'a [String],
-    /// Numbers of the attributes whose values later attributes may repeat.
+    /// Indexes in `names` of the attributes whose values later attributes may repeat.
     earlier: Vec<usize>,
     context: &'a mut DescribeContext<'m>,
 }
@@ -83,7 +83,7 @@ pub fn describe(placed: &PlacedKind<'_>, name: &str, context: &mut DescribeConte
 }
 
 impl<'a> Describing<'a, '_> {
-    /// Describes the kind. `rdn` has the naming attribute types, joined by `+`.
+    /// Describes the kind. `rdn` lists the naming attribute types, separated by `+`.
     fn all(&mut self, rdn: &str) -> Described {
         let mut lines: Vec<(usize, Line)> = Vec::new();
         let mut described =
@@ -105,7 +105,7 @@ impl<'a> Describing<'a, '_> {
         described
     }
 
-    /// Returns the number of an attribute in the sample.
+    /// Returns the index of an attribute in the sample.
     fn number(&self, name: &str) -> Option<usize> {
         self.sample.names.iter().position(|known| known == name)
     }
@@ -114,8 +114,8 @@ impl<'a> Describing<'a, '_> {
         &self.kind.attributes[self.sample.names[number].as_str()]
     }
 
-    /// Returns the numbers of the attributes by the mean number of tokens in their values, because values with many
-    /// tokens may repeat values with few tokens.
+    /// Returns the indexes of the attributes in ascending order of the mean number of tokens per value, because values
+    /// with many tokens may repeat values with few tokens.
     fn order(&self) -> Vec<usize> {
         const MOST_EXAMINED: usize = 100;
         let mut tokens = Vec::new();
@@ -143,7 +143,7 @@ impl<'a> Describing<'a, '_> {
         Line { name: "objectClass".to_owned(), texts, note: String::new() }
     }
 
-    /// Returns the structuralObjectClass of the entries if they state it, otherwise a well-known structural class.
+    /// Returns the value of structuralObjectClass if there is one, otherwise a well-known structural class.
     fn structural(&self) -> Option<String> {
         let classes = self.classes();
         let classes: Vec<&str> = classes.texts.iter().map(|item| item.text.as_str()).collect();
@@ -153,8 +153,8 @@ impl<'a> Describing<'a, '_> {
         stated.or_else(|| Some(structural(&classes)?.1)).map(str::to_owned)
     }
 
-    /// Derives the period of creation from createTimestamp. If there are fewer times than a tenth of the entries, one
-    /// load created all entries.
+    /// Derives the period of creation from createTimestamp. One load created all entries if they have less than one
+    /// distinct time per ten entries.
     fn created(&self) -> Option<Created> {
         const ENTRIES_PER_TIME: u64 = 10;
         let number = self.number("createtimestamp")?;
@@ -185,7 +185,7 @@ impl<'a> Describing<'a, '_> {
         Line { name, texts, note: self.frequency(number) }
     }
 
-    /// Describes an attribute, unless the template must not have it.
+    /// Describes an attribute. Returns None if the template must not contain it.
     fn line(&mut self, number: usize) -> Option<Line> {
         let name = self.sample.names[number].as_str();
         let Attribute { entries, values, binary, counts, .. } = self.attribute(number);
@@ -220,7 +220,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Returns the comment about the attribute.
+    /// Returns a note with the share of entries that have the attribute, and the share of distinct values.
     fn frequency(&self, number: usize) -> String {
         let attribute = self.attribute(number);
         let share = decimal(share(attribute.entries, self.kind.entries) * 100.0, 1);
@@ -263,7 +263,7 @@ impl<'a> Describing<'a, '_> {
         text
     }
 
-    /// Returns the tag `ssha` of the entry's name for the scheme SSHA, and random characters for any other scheme.
+    /// Returns a tag `ssha` for SSHA hashes of one length if an earlier attribute exists, otherwise a tag `chars`.
     fn password(&self, scheme: &'static str, values: &[&str]) -> String {
         let lengths = hash_lengths(values);
         match self.earlier.first() {
@@ -274,7 +274,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Returns a text for the DN of an entry of the kind to which most values refer.
+    /// Returns a tag for a DN. The DN belongs to an entry of the kind to which most values refer.
     fn dn(&self, paths: &[(String, usize)]) -> String {
         let kinds = self.context.kinds;
         let kind = paths.iter().find_map(|(path, _)| kinds.iter().find(|(known, _)| known == path));
@@ -284,8 +284,8 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Returns a text for binary values: their length is drawn uniformly, with the least and the mean length of the
-    /// source.
+    /// Returns a tag for binary values. Their lengths are uniformly distributed; the minimum and the mean are those of
+    /// the source.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "lengths")]
     fn binary(&self, number: usize) -> String {
         let lengths = &self.attribute(number).lengths;
@@ -294,7 +294,7 @@ impl<'a> Describing<'a, '_> {
         format!("{{{tag}:{least}:{}}}", (2 * mean).saturating_sub(least).max(least))
     }
 
-    /// Lets later attributes repeat this attribute, unless its name cannot be the name of a tag.
+    /// Lets later attributes repeat this attribute, unless a tag cannot have its name.
     fn offer(&mut self, number: usize) {
         let name = &self.names[number];
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -303,7 +303,7 @@ impl<'a> Describing<'a, '_> {
         }
     }
 
-    /// Replaces the texts of attributes that other texts repeat by named values, and returns these.
+    /// Turns each text that other texts repeat into a named value. Returns the names and texts of these values.
     fn name_repeated_values(&self, lines: &mut [(usize, Line)]) -> Vec<(String, String)> {
         let mut values = Vec::new();
         for &number in &self.earlier {

@@ -1,19 +1,19 @@
-//! Histograms with growing buckets: one for each number up to 64, then eight for each power of two.
+//! Histograms with growing buckets: one bucket for each number below 64, then eight buckets for each power of two.
 
 use crate::LEAST_SEEN;
 
 const EXACT: u64 = 64;
-/// The logarithm of `EXACT`.
+/// The binary logarithm of `EXACT`.
 const FIRST_DOUBLING: u64 = 6;
 const PER_DOUBLING: u64 = 8;
-/// Maximum number of buckets in the template. The smallest buckets are joined until there are no more.
+/// Maximum number of buckets in the template. If there are more, the smallest buckets are joined with their neighbours.
 const MOST_BUCKETS: usize = 40;
 /// The sum of all weights in the template.
 const WHOLE: u64 = 10_000;
 
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    /// The count and the sum of the numbers in each bucket.
+    /// For each bucket, the count and the sum of its numbers.
     cells: Vec<(u64, u64)>,
 }
 
@@ -67,7 +67,7 @@ impl Histogram {
         self.cells.iter().position(|(count, _)| *count > 0).map_or(0, low)
     }
 
-    /// Returns the number if all numbers were equal.
+    /// If all numbers were equal, returns this number.
     pub fn only(&self) -> Option<u64> {
         match self.buckets().as_slice() {
             [one] if one.low == one.high => Some(one.low),
@@ -105,7 +105,7 @@ fn bucket_index(number: u64) -> usize {
     usize::try_from(EXACT + (doubling - FIRST_DOUBLING) * PER_DOUBLING + part).unwrap_or(usize::MAX)
 }
 
-/// Returns the lowest number of the bucket with this index.
+/// Returns the lowest number of the bucket at `index`.
 fn low(index: usize) -> u64 {
     let index = index as u64;
     if index < EXACT {
@@ -116,13 +116,13 @@ fn low(index: usize) -> u64 {
     if doubling >= 64 { u64::MAX } else { (PER_DOUBLING + part) << (doubling - 3) }
 }
 
-/// Returns a range that begins with the bucket and has the same mean if its numbers are equally likely.
+/// Returns a range that begins at the bucket's lowest number, and whose midpoint is the mean of the bucket's numbers.
 fn range(bucket: &Bucket) -> (u64, u64) {
     let twice = (2 * bucket.sum + bucket.count / 2) / bucket.count.max(1);
     (bucket.low, twice.saturating_sub(bucket.low).max(bucket.low))
 }
 
-/// Joins a bucket with its neighbour of the smaller count.
+/// Joins a bucket with the neighbour that has the smaller count.
 fn join(buckets: &mut Vec<Bucket>, at: usize) {
     let count = |at: usize| buckets.get(at).map_or(u64::MAX, |bucket| bucket.count);
     let before = at > 0 && count(at - 1) <= count(at + 1);

@@ -1,4 +1,4 @@
-//! Counts the letter successions of a vocabulary, so coarsely that no word can be reconstructed.
+//! Counts which letter follows which in a vocabulary, so coarsely that no word can be reconstructed.
 
 use rustc_hash::FxHashSet;
 use synth::vocabulary::letters::{self, Letters as Table};
@@ -13,9 +13,9 @@ const MORE_BYTES: usize = 27;
 pub const LEAST_WORDS: u64 = 200;
 /// A pair that occurs less often than this is ignored.
 const LEAST_PAIR: u32 = 2;
-/// The mark of the most frequent pair in a row. One less means half as frequent.
+/// The digit of the most frequent pair in a row. Each step down means half the frequency.
 const TOP: u32 = 9;
-/// Bounds of the exponent that sharpens the rows, and the number of steps of the bisection that finds the exponent.
+/// Least and greatest exponent that sharpens the rows, and number of bisection steps that find the exponent.
 const BLUNTEST: f64 = 0.5;
 const SHARPEST: f64 = 4.0;
 const HALVINGS: u32 = 6;
@@ -26,7 +26,7 @@ pub struct Letters {
     /// Number of distinct words.
     pub words: u64,
     pairs: Box<[[u32; SYMBOLS]; SYMBOLS + 1]>,
-    /// The sequences of four letters or word ends, as in the keys of a substring index.
+    /// The distinct sequences of four letters or word ends, as in the keys of a substring index.
     sequences: FxHashSet<u32>,
     lengths: Histogram,
 }
@@ -70,7 +70,7 @@ impl Letters {
         rows(f64::midpoint(blunt, sharp))
     }
 
-    /// Generates as many words from these rows as the vocabulary has. Returns the number of their distinct sequences.
+    /// Generates as many words as the vocabulary has. Returns the number of distinct sequences in these words.
     fn generated(&self, rows: &[String]) -> usize {
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let Some(table) = Table::new(&rows) else { return 0 };
@@ -114,7 +114,7 @@ fn sequences(word: &str) -> impl Iterator<Item = u32> {
     packed.skip(3)
 }
 
-/// Returns a digit for each count of a row.
+/// Converts each count in a row to a digit. A higher `sharpness` makes rare letters rarer.
 fn marks(row: &[u32; SYMBOLS], sharpness: f64) -> String {
     let most = row.iter().copied().max().unwrap_or(0);
     let mark = |&count: &u32| {
@@ -129,7 +129,7 @@ fn marks(row: &[u32; SYMBOLS], sharpness: f64) -> String {
     row.iter().map(mark).collect()
 }
 
-/// Returns the symbol of a letter, or None for another ASCII character.
+/// Returns the symbol of a letter, or None for an ASCII character that is not a letter.
 fn symbol(letter: char) -> Option<usize> {
     match letter {
         'a'..='z' => Some(letter as usize - 'a' as usize),

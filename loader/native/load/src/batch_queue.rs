@@ -1,7 +1,7 @@
 //! The queue of batches between the reader and the connections, with the dependencies between batches.
 //!
-//! A batch depends on every earlier unsettled batch that contains the parent of one of its entries, an entry that one
-//! of its entries names, or an entry with the same DN. Connections take batches in order, and a batch never waits for a
+//! A batch depends on an earlier unsettled batch that contains, for any of its own entries, the parent, an entry that
+//! the entry names, or an entry with the same DN. Connections take batches in order, and a batch never waits for a
 //! later batch, so there is no deadlock.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::entry::Entry;
 
-/// A waiting thread checks this often whether the load was cancelled.
+/// Interval at which a waiting thread checks whether the load was cancelled.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -36,10 +36,10 @@ struct State {
     waiting: VecDeque<Batch>,
     /// Numbers of the batches that are waiting or being added.
     unsettled: BTreeSet<u64>,
-    /// Maps each settled batch that left an entry off the server to the number of the first batch that cannot depend on
-    /// it. The item is removed when all batches before that number are settled.
+    /// Settled batches with an entry that is not on the server. Each is mapped to the number of the first batch that
+    /// cannot depend on it, and is removed when all batches before that number are settled.
     incomplete: BTreeMap<u64, u64>,
-    /// Maps the hash of a DN to the last unsettled batch with an entry that has this DN.
+    /// Maps the hash of a DN to the number of the last unsettled batch that has an entry with this DN.
     names: FxHashMap<u128, u64>,
     next: u64,
     ended: bool,
@@ -107,8 +107,8 @@ impl BatchQueue {
         }
     }
 
-    /// Waits until all batches of `after` are settled. Returns whether one of them left an entry off the server, or
-    /// None if the load was stopped or cancelled.
+    /// Waits until all batches in `after` are settled. Returns whether any of them has an entry that is not on the
+    /// server, or None if the load was stopped or cancelled.
     pub fn wait_for(&self, after: &BTreeSet<u64>, cancelled: impl Fn() -> bool) -> Option<bool> {
         let mut state = lock(&self.state);
         loop {

@@ -51,9 +51,9 @@ impl Entry {
         })
     }
 
-    /// Returns the hashes of the DNs in the entry's attributes of these types. The DNs of the entry itself, its
-    /// ancestors and its subordinates are omitted: the order of their adds is fixed, because a parent comes before its
-    /// children.
+    /// Returns the hashes of the DNs that the entry names: the values of its attributes of these types. The entry
+    /// itself, its ancestors and its subordinates are omitted: the order of their adds is fixed, because a parent comes
+    /// before its children.
     pub fn named(&self, types: &Names) -> Result<Vec<u128>> {
         let own = ParsedDn::new(&self.dn);
         let (mut names, mut name) = (Vec::new(), ParsedDn::default());
@@ -130,7 +130,7 @@ pub struct GroupedValues<'a> {
     pub values: Vec<std::borrow::Cow<'a, [u8]>>,
     /// Hashes of the descriptions in lower case, in the order of their first occurrence.
     pub descriptions: Vec<u64>,
-    /// For each description, the indexes of its fields in `values`.
+    /// For each description, the indexes of its values in `values`.
     pub members: Vec<Vec<usize>>,
 }
 

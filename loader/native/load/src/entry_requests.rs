@@ -10,7 +10,7 @@ use crate::exchange::{Answer, Requester, answer};
 use crate::requests;
 use crate::server_entry::{CONTENT, Modification, ServerEntry};
 
-/// Requests no attributes (RFC 4511, 4.5.1.8).
+/// The attribute list that requests no attributes (RFC 4511, 4.5.1.8).
 const NO_ATTRIBUTES: &[u8] = b"1.1";
 
 /// Base searches, each for one DN.
@@ -18,26 +18,26 @@ pub struct EntryReads<'a> {
     dns: Vec<&'a [u8]>,
     /// The attributes to request for each DN. The list is empty if only the existence of the entries matters.
     attributes: Vec<Vec<Vec<u8>>>,
-    /// The entry at each DN; None if the server returned none.
+    /// The entry at each DN; None if the server returned no entry.
     pub entries: Vec<Option<ServerEntry>>,
 }
 
 impl<'a> EntryReads<'a> {
-    /// Searches that only show whether the entries exist.
+    /// Creates searches that show only whether the entries exist.
     pub fn new(dns: Vec<&'a [u8]>) -> Self {
         let entries = dns.iter().map(|_| None).collect();
         Self { dns, attributes: Vec::new(), entries }
     }
 
-    /// Searches that return the attributes of the entries.
+    /// Creates searches that return the attributes of the entries.
     pub fn with_content(entries: &[&'a Entry], leave_out: &Names) -> common::Result<Self> {
         let attributes = entries.iter().map(|entry| compared(entry, leave_out)).collect::<common::Result<_>>()?;
         Ok(Self { attributes, ..Self::new(entries.iter().map(|entry| entry.dn.as_slice()).collect()) })
     }
 }
 
-/// Returns the user attributes (`*`), the timestamps, and every attribute of the LDIF entry by its name, because
-/// servers return some attributes only on request, such as `ref` of a referral object.
+/// Returns the attributes to request: the user attributes (`*`), the timestamps, and by name every attribute of the
+/// LDIF entry, because servers return some attributes only on request, such as `ref` of a referral object.
 fn compared(entry: &Entry, leave_out: &Names) -> common::Result<Vec<Vec<u8>>> {
     let fields = entry.fields()?;
     let sent = fields.iter().filter(|field| !leave_out.has_field(field));

@@ -57,7 +57,7 @@ const RATE: f64 = 5_000.0;
 const MEASUREMENTS: usize = 3;
 
 impl RequestPipeline {
-    /// Connects, binds, and sets the window by the round-trip time. `window` has the bounds of the window.
+    /// Connects, binds, and derives the window from the round-trip time, within the bounds that `window` has.
     pub fn open(link: &ConnectionOptions, stop: &Arc<Counters>, window: (usize, usize)) -> Result<Self> {
         let channel = Channel::open(link, stop)?;
         let mut exchange = Self { channel, window: window.0, writer: Writer::default() };
@@ -157,7 +157,7 @@ fn unexpected(message: &Message<'_>) -> wire::Error {
 
 /// Add requests that are sent in the order of a list.
 pub struct Adds<'a> {
-    /// Each encoded request, and the indexes of the requests whose responses it waits for.
+    /// Each encoded request, with the indexes of the requests whose responses must arrive before it is sent.
     list: Vec<(&'a [u8], Vec<usize>)>,
     controls: Controls,
     /// Message ID of each request; 0 if the request was not sent.

@@ -1,8 +1,8 @@
 //! The journal of a load, from which a killed load is resumed. Each record has a range of positions: the numbers of
 //! consecutive entries of the input. Records are only appended.
 //!
-//! Before an entry is sent, a record that reserves its position and all lower positions is synced. So an entry at a
-//! position that is not reserved was never sent, and a reserved entry that is not recorded as done may be on the
+//! Before an entry is sent, a record is synced that reserves the entry's position and all lower positions. So an entry
+//! at a position that is not reserved was never sent, and a reserved entry that is not recorded as done may be on the
 //! server. Records of finished entries are not synced: after a crash of the host, the load looks up these entries on
 //! the server.
 
@@ -23,7 +23,7 @@ const RECORD: usize = 32;
 /// The kind of a record that reserves positions. The other kinds are those of [`Kind`].
 const RESERVED: u64 = 1;
 
-/// The outcome of an entry, with its number in a record.
+/// The outcome of an entry. The number identifies the outcome in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Added = 2,
@@ -62,7 +62,7 @@ impl Counts {
 pub struct PreviousRun {
     /// Half-open ranges of the positions of finished entries: disjoint and in ascending order.
     pub done: Vec<(u64, u64)>,
-    /// Earlier runs may have sent only entries at positions below this number.
+    /// Earlier runs have not sent any entry at this position or a higher position.
     pub reserved: u64,
 }
 
@@ -81,8 +81,8 @@ struct State {
 }
 
 impl State {
-    /// Appends records. If that fails, for example because the disk is full, removes a partial record: the records
-    /// after it could not be read.
+    /// Appends records. If that fails, for example because the disk is full, removes the partial record, because the
+    /// records after it could not be read.
     fn append(&mut self, records: &[u8]) -> Result<()> {
         if let Err(error) = self.file.write_all(records) {
             self.file.set_len(self.length)?;
@@ -112,7 +112,7 @@ impl Journal {
         Ok((Self { state: Mutex::new(state) }, before))
     }
 
-    /// Reserves the positions below `position`. After the return, the entries at these positions may be sent.
+    /// Reserves the positions below `position`. When this call returns, the entries at these positions may be sent.
     pub fn reserve(&self, position: u64) -> Result<()> {
         let mut state = lock(&self.state);
         if position <= state.reserved {

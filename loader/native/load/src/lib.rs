@@ -122,7 +122,7 @@ fn passes(shared: &Shared<'_>, sources: Vec<Source>, before: PreviousRun) -> Res
 
 /// Runs `read` on this thread, while one thread for each connection adds entries.
 ///
-/// Returns the failure of a worker, otherwise that of `read`.
+/// Returns the error of a worker if a worker failed, otherwise the error of `read`.
 fn pass(shared: &Shared<'_>, read: impl FnOnce() -> common::Result<()>) -> Result<()> {
     let shutdowns: Vec<Shutdown> = (0..shared.options.jobs).map(|_| Shutdown::default()).collect();
     let has_ended = AtomicBool::new(false);

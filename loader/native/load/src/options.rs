@@ -46,7 +46,7 @@ pub struct Options {
     /// Minimum and maximum number of outstanding requests on a connection. The round-trip time decides the number.
     pub window: (usize, usize),
     pub exists: OnExists,
-    /// Attribute types whose values are not sent, whatever the options of their descriptions.
+    /// Attribute types whose values are not sent. Attribute options, such as `;lang-de`, make no difference.
     pub leave_out: Vec<String>,
     /// Whether adds carry the Relax Rules control (draft-zeilenga-ldap-relax).
     pub relax: bool,
@@ -65,9 +65,9 @@ pub struct Options {
     /// Maximum rate in entries per second; 0 means no limit.
     pub max_rate: u64,
     pub journal: PathBuf,
-    /// Whether earlier runs may have added any entry, so that every entry is looked up before it is sent.
+    /// Whether every entry may have been added by an earlier run. If so, each entry is looked up before it is sent.
     pub all_uncertain: bool,
-    /// Memory limit for deferred entries, in bytes. Beyond it, they are kept in unlinked temporary files in `scratch`.
+    /// Memory limit for deferred entries, in bytes. If they need more, unlinked temporary files in `scratch` keep them.
     pub memory: usize,
     pub scratch: PathBuf,
     /// Time for which a worker tries to reconnect to a server that does not respond.

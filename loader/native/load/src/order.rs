@@ -43,7 +43,7 @@ impl SendOrder {
     /// A pushed entry with pushed children does not wait for the entries that it names, so that a parent always comes
     /// before its children. If leaves name each other in a circle, one of them is sent before an entry that it names.
     pub fn arranged(mut self) -> Vec<u32> {
-        // The memory is needed below.
+        // Frees memory that is needed below.
         self.all = Vec::new();
         let count = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         let mut by_name: Vec<u32> = (0..count).collect();

@@ -27,7 +27,7 @@ pub struct Reader<'a> {
     bytes: usize,
     /// Number of records that were read.
     pub records: u64,
-    /// Ranges of positions that earlier runs have finished: the current range, and those after it.
+    /// Half-open ranges of finished positions: `done` is the current range, `done_later` has the ranges after it.
     done: (u64, u64),
     done_later: std::vec::IntoIter<(u64, u64)>,
     begun: Instant,
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
 
     fn is_full(&self) -> bool {
         let size = self.shared.tuner.size();
-        // A limited rate also limits a batch, to the entries of one second.
+        // If the rate is limited, a batch has at most the entries of one second.
         let size = match self.shared.options.max_rate {
             0 => size,
             rate => size.min(usize::try_from(rate).unwrap_or(size)),

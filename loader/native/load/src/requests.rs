@@ -80,7 +80,7 @@ pub fn start(out: &mut Writer, id: i32) {
 pub fn end(out: &mut Writer, id: i32, commit: bool, transaction: &[u8]) {
     let mut value = Writer::default();
     value.nest(SEQUENCE, |value| {
-        // A default value (here: commit) is absent (RFC 4511, 5.1).
+        // True is the default of `commit`, and default values are not encoded (RFC 4511, 5.1).
         if !commit {
             value.boolean(false);
         }
@@ -123,7 +123,7 @@ pub fn read<'a>(out: &mut Writer, id: i32, dn: &[u8], attributes: impl IntoItera
     });
 }
 
-/// Encodes a Modify request that replaces attributes. It removes an attribute without values.
+/// Encodes a Modify request that replaces attributes. A change without values removes the attribute.
 pub fn replace(out: &mut Writer, id: i32, dn: &[u8], changes: &[(Vec<u8>, Vec<Vec<u8>>)]) {
     out.sequence(|message| {
         message.integer(id);

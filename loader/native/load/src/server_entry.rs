@@ -14,13 +14,13 @@ const STAMPS: [&str; 2] = ["entryCSN", "modifyTimestamp"];
 /// The user attributes (RFC 4511, 4.5.1.8), and the operational attributes that show which entry is newer.
 pub const CONTENT: &[&str] = &["*", STAMPS[0], STAMPS[1]];
 
-/// A description, and the values of the attribute: in an entry, or to replace those of the entry (Modify request).
+/// An attribute description with values: those in an entry, or those with which a Modify request replaces them.
 pub type Modification = (Vec<u8>, Vec<Vec<u8>>);
 
 /// An entry that the server returned.
 #[derive(Debug, Default)]
 pub struct ServerEntry {
-    /// Maps each description in lower case to the description as the server spells it, and the values.
+    /// Maps each description in lower case to the server's spelling of the description and the values.
     attributes: FxHashMap<Vec<u8>, Modification>,
 }
 
@@ -37,8 +37,8 @@ impl ServerEntry {
         Ok(entry)
     }
 
-    /// Whether the LDIF entry is newer. Compares the entryCSNs if both entries have one, otherwise the
-    /// modifyTimestamps; returns false if an entry has neither.
+    /// Whether the LDIF entry is newer: by entryCSN if both entries have one, otherwise by modifyTimestamp. Returns
+    /// false if there is no attribute to compare.
     pub fn is_older_than(&self, entry: &Entry) -> common::Result<bool> {
         let fields = entry.fields()?;
         let first = |name: &str| fields.iter().find(|field| field.is(name)).map(Field::value).transpose();
@@ -54,8 +54,8 @@ impl ServerEntry {
         Ok(false)
     }
 
-    /// Returns the modifications after which the user attributes equal those of the LDIF entry; empty if they are
-    /// equal.
+    /// Returns the modifications that make the user attributes equal to those of the LDIF entry. The list is empty if
+    /// they are equal already.
     ///
     /// With `loosely`, values that differ only in case, in spaces or in the spelling of a DN are equal, because a
     /// server may store another spelling. Values of the RDN are never removed, because servers add them.
@@ -91,8 +91,8 @@ impl ServerEntry {
         Ok(changes)
     }
 
-    /// Whether an earlier attempt of this load has added the entry: `changes`, its differences to the LDIF entry, are
-    /// only passwords that the server has hashed or does not return.
+    /// Whether an earlier attempt of this load has added the entry. If so, the entry differs from the LDIF entry
+    /// (`changes`) only in passwords, which the server has hashed or does not return.
     pub fn was_added_by_this_load(&self, changes: &[Modification]) -> bool {
         const PASSWORD: &[u8] = b"userpassword";
         let theirs = self.values(PASSWORD);
@@ -108,7 +108,7 @@ impl ServerEntry {
     }
 }
 
-/// Returns the description in lower case, with the server's name of the attribute type.
+/// Returns the description in lower case, with the server's name for the attribute type.
 fn server_name(description: &[u8], aliases: &Aliases) -> Vec<u8> {
     let lower = description.to_ascii_lowercase();
     let end = lower.iter().position(|&byte| byte == b';').unwrap_or(lower.len());
@@ -116,7 +116,7 @@ fn server_name(description: &[u8], aliases: &Aliases) -> Vec<u8> {
     alias.map_or_else(|| lower.clone(), |(_, name)| [name.as_bytes(), &lower[end..]].concat())
 }
 
-/// Whether the values are equal in any order after `fold`. With `more`, the server may have additional values.
+/// Whether the values are equal after `fold`, in any order. With `more`, the server may have additional values.
 fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: bool) -> bool {
     let sorted = |values: &[Vec<u8>]| {
         let mut values: Vec<Vec<u8>> = values.iter().map(|value| fold(value)).collect();
@@ -127,7 +127,7 @@ fn same(ours: &[Vec<u8>], theirs: &[Vec<u8>], fold: fn(&[u8]) -> Vec<u8>, more: 
     if more { ours.iter().all(|value| theirs.binary_search(value).is_ok()) } else { ours == theirs }
 }
 
-/// Returns the same bytes for values that differ only in case, in spaces or in the spelling of a DN.
+/// Normalizes a value: values that differ only in case, in spaces or in the spelling of a DN yield the same bytes.
 fn folded(value: &[u8]) -> Vec<u8> {
     let text = if value.contains(&b'=') { ParsedDn::new(value).key().to_vec() } else { value.to_ascii_lowercase() };
     let words = text.split(|&byte| byte == b' ').filter(|word| !word.is_empty());

@@ -1,4 +1,4 @@
-//! State that all connections of a load share.
+//! The state that all connections of a load share.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -50,7 +50,7 @@ pub struct Shared<'a> {
     pub journal: Journal,
     pub tuner: BatchSize,
     pub tally: Tally,
-    /// [`crate::journal::PreviousRun::reserved`].
+    /// Earlier runs have sent only entries below this position ([`crate::journal::PreviousRun::reserved`]).
     pub reserved_before: u64,
     /// Whether transactions are used. Cleared when the server turns out not to support them.
     pub transactions: AtomicBool,
@@ -197,8 +197,8 @@ impl<'a> Shared<'a> {
         lock(&self.deferred).put(entry, !self.options.references.is_empty())
     }
 
-    /// Defers an entry to the second pass if it names other entries, and returns whether it did. The entry of a suffix
-    /// is never deferred, because all other entries are below it.
+    /// Defers an entry to the second pass if it names other entries. Returns whether the entry was deferred. The entry
+    /// of a suffix is never deferred, because all other entries are below it.
     pub fn defer_if_it_names_others(&self, entry: &Entry) -> common::Result<bool> {
         if self.is_suffix(entry) || entry.named(&self.references)?.is_empty() {
             return Ok(false);
@@ -272,7 +272,7 @@ impl DeferredEntries {
         Self { sorter: sorter(options, counters), paths: Vec::new(), names: Vec::new() }
     }
 
-    /// Adds an entry. Entries come back in the order of their depth, then of their position. `ordered` says whether
+    /// Adds an entry. The sorter returns the entries by depth, and by position at equal depth. `ordered` says whether
     /// entries have to wait for the entries that they name.
     fn put(&mut self, entry: &Entry, ordered: bool) -> common::Result<()> {
         let path = self.number(entry.path.as_ref());

@@ -28,7 +28,7 @@ impl Shutdown {
         &self.stop
     }
 
-    /// Runs `work`. Meanwhile, [`pass_on`] stops the connection only after [`COMMIT`].
+    /// Runs `work`. If the load is cancelled meanwhile, [`pass_on`] stops the connection only after [`COMMIT`].
     pub fn without_interruption<T>(&self, work: impl FnOnce() -> T) -> T {
         self.committing.store(true, Relaxed);
         let done = work();

@@ -12,8 +12,8 @@ const LEAST: usize = 16;
 /// a page costs more in a larger transaction. For 20,000 entries, slapd 2.5 took 2.3 s of CPU time in transactions of
 /// 1,000 entries, 3.4 s in transactions of 5,000 entries, and 12.9 s in a single transaction.
 const MOST: usize = 1024;
-/// After a commit that took less than the first time, transactions get twice as many entries; after a commit that took
-/// more than the second time, half as many.
+/// Commit times between which the size stays the same. After a shorter commit, transactions get twice as many entries;
+/// after a longer commit, half as many.
 const FAIR: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl BatchSize {
         lock(&self.state).size
     }
 
-    /// Adjusts the size to the time that the commit of a transaction with this number of entries took.
+    /// Adjusts the size after a transaction of `entries` entries, whose commit took `time`.
     pub fn learn(&self, entries: usize, time: Duration) {
         let mut state = lock(&self.state);
         state.largest = state.largest.max(entries);

@@ -37,7 +37,7 @@ pub struct BatchWork<'a> {
     pub states: Vec<EntryState>,
     /// Indexes of the entries that are not yet settled, in the order of the input.
     pub unsettled: VecDeque<usize>,
-    /// Maximum number of entries in the next transaction.
+    /// Number of successive connections that broke without settling any entry of the batch.
     pub size: usize,
     /// Number of successive connections that broke before any of these entries was settled.
     pub breaks: usize,
@@ -49,7 +49,7 @@ pub struct BatchWork<'a> {
     pub existing: usize,
     /// The outcome and the position of each entry that is not yet in the journal.
     outcomes: Vec<(Kind, u64)>,
-    /// Number of settled entries that are not yet in the progress.
+    /// Number of settled entries that the progress does not yet count.
     advance: u64,
 }
 
@@ -97,8 +97,8 @@ impl<'a> BatchWork<'a> {
         self.unsettled.iter().copied().take(most.max(1)).collect()
     }
 
-    /// Returns the first of the `most` next unsettled entries, up to an entry that may not share their transaction
-    /// because it must be added outside, has a new attribute description, or has the DN of an entry before it.
+    /// Returns the next unsettled entries for a transaction, `most` at most. The list ends before an entry that must be
+    /// added outside of transactions, has a new attribute description, or has the same DN as an entry in the list.
     pub fn fit(&self, most: usize) -> Vec<usize> {
         let mut names = FxHashSet::default();
         let fits = |at: &usize| {
@@ -115,8 +115,8 @@ impl<'a> BatchWork<'a> {
         list.iter().take(1).chain(others).copied().collect()
     }
 
-    /// Returns the add request of each entry in `list`, with the indexes in `list` of the entry's parent and of the
-    /// entries that the entry names.
+    /// Returns the add request of each entry in `list`, with the indexes of earlier elements of `list` on which the
+    /// entry depends: its parent, and the entries that it names.
     pub fn adds(&self, list: &[usize]) -> Vec<(&[u8], Vec<usize>)> {
         let mut indexes = FxHashMap::default();
         let request = |(index, &at): (usize, &usize)| {

@@ -8,7 +8,7 @@ use crate::entry_requests::EntryReads;
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Defers entries whose parents are missing. Returns true if the transaction must be composed again.
+    /// Defers entries whose parents are missing. Returns true if the entries of the transaction must be chosen again.
     pub(super) fn defer_entries_without_parent(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<bool> {
         let candidates = work.without_parent(list);
         if candidates.is_empty() {
@@ -20,8 +20,8 @@ impl Worker<'_> {
         self.find_orphans(work, &candidates)
     }
 
-    /// Does the same with all parents, even if they are known to exist. Necessary if a batch on which this batch
-    /// depends left an entry off the server.
+    /// Defers entries like [`Self::defer_entries_without_parent`], but also looks up parents that are known to exist.
+    /// Necessary if a batch on which this batch depends has an entry that is not on the server.
     pub(super) fn has_orphans(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<bool> {
         for &at in list {
             self.shared.forget_parent(work.entry(at).parent);
@@ -31,7 +31,7 @@ impl Worker<'_> {
     }
 
     /// Looks up the parents of the candidates. Defers the entries whose parents are missing; in the second pass, marks
-    /// them to be added outside of transactions. Returns whether there were any.
+    /// them to be added outside of transactions. Returns whether any parent is missing.
     fn find_orphans(&mut self, work: &mut BatchWork<'_>, candidates: &[usize]) -> Result<bool> {
         let mut seen = FxHashSet::default();
         let first: Vec<usize> = candidates.iter().copied().filter(|&at| seen.insert(work.entry(at).parent)).collect();

@@ -11,7 +11,7 @@ use crate::server_entry::{Modification, ServerEntry};
 use crate::work::BatchWork;
 
 impl Worker<'_> {
-    /// Looks up entries that may already be on the server. Settles the entries that are.
+    /// Looks up entries that may already be on the server, and settles the entries that exist.
     pub(super) fn look_up(&mut self, work: &mut BatchWork<'_>, list: &[usize]) -> Result<()> {
         if self.wait(work).is_none() {
             return Ok(());
@@ -37,7 +37,7 @@ impl Worker<'_> {
         self.replace(work, changes)
     }
 
-    /// Settles an entry that exists, unless it must be modified first: then returns the modifications.
+    /// Settles an existing entry. If the entry must be modified first, returns the modifications instead.
     fn settle_existing(
         &self,
         work: &mut BatchWork<'_>,

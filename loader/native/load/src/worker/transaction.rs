@@ -119,8 +119,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Prepares another attempt after a transaction that failed because of one entry; `guilty` is None if the server
-    /// does not say which.
+    /// Prepares another attempt after a transaction that failed because of one entry. `guilty` is None if the server
+    /// does not report the entry.
     fn blame(&self, work: &mut BatchWork<'_>, queued: &[usize], guilty: Option<usize>, code: i32) {
         let Some(at) = guilty else {
             match queued {
