@@ -29,7 +29,7 @@ pub struct PlanOptions {
     pub operations: u64,
     /// The weight of each kind of operation.
     pub mix: Vec<(Action, u64)>,
-    /// Share of the searches that find nothing, and of the binds that are refused, from 0 to 1.
+    /// Share of searches whose target does not exist, and of binds with a wrong password, from 0 to 1.
     pub miss: f64,
     /// Exponent of the Zipf distribution of the entries that are read.
     pub skew: f64,
@@ -41,7 +41,7 @@ pub struct PlanOptions {
 const MOST_OPERATIONS: u64 = 1 << 40;
 /// Weight of base searches if the other searches are derived from the template.
 const BASE_WEIGHT: u64 = 20;
-/// Maximum number of entries that adds copy. More would not make the new entries more varied.
+/// Maximum number of entries that adds copy. More originals would not make the new entries more varied.
 const MOST_COPIED: u64 = 1000;
 
 /// A plan, from which a [`Planner`] generates any operation by its number.
@@ -54,7 +54,7 @@ pub struct Plan<'t> {
     schedule: Schedule,
     stream: Stream,
     subjects: Vec<TargetKind>,
-    /// The entries of each element of `subjects`.
+    /// For each element of `subjects`, its entries to read and its entries to delete, rename or copy.
     targets: Vec<Targets>,
     /// Distributes the deletes, then the renames, then the copies among `subjects`.
     once: Shares,
@@ -90,7 +90,7 @@ impl Items for Lines<'_> {
 }
 
 impl<'t> Plan<'t> {
-    /// Prepares a plan. Fails if the options are out of range, or if the tree does not have the entries that they need.
+    /// Prepares a plan. Fails if an option is out of range, or if the tree has too few entries for the operations.
     pub fn new(template: &Template, tree: &'t Tree, options: &PlanOptions) -> Result<Self, String> {
         if options.operations > MOST_OPERATIONS {
             return Err(format!("{} operations: {MOST_OPERATIONS} at most", options.operations));

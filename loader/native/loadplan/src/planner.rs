@@ -164,8 +164,8 @@ impl<'p> Planner<'p> {
         Ok(Operation::Bind { dn, password: b"wrong".to_vec(), result: INVALID_CREDENTIALS })
     }
 
-    /// Returns the clear-text password of the entry that was generated last, because its values are still available.
-    /// Never returns an empty password: the bind would be unauthenticated (RFC 4513, 5.1.2).
+    /// Returns the clear-text password of the entry. This must be the last generated entry, whose values are still
+    /// available. Never returns an empty password: the bind would be unauthenticated (RFC 4513, 5.1.2).
     fn password(&self, target: &Target<'_>) -> Option<Vec<u8>> {
         let stored = target.record.values(PASSWORD).next()?;
         let plain = match target.subject.password? {
@@ -196,7 +196,7 @@ impl<'p> Planner<'p> {
         Ok(Operation::Modify { dn: target.record.dn, attribute, values })
     }
 
-    /// Returns an add of an entry's copy under another RDN.
+    /// Returns an operation that adds a copy of an entry under another RDN.
     fn add(&mut self, item: u64, ordinal: u64) -> common::Result<Operation> {
         let target = self.once(item)?;
         let (rdn, old, new) = self.renamed(&target, &format!("-new{ordinal}"));
@@ -218,14 +218,13 @@ impl<'p> Planner<'p> {
         Ok(Operation::Rename { dn: target.record.dn, rdn })
     }
 
-    /// Returns the first naming attribute and its value. The entry must be the one that was generated last.
+    /// Returns the first naming attribute and its value. The entry must be the last generated entry.
     fn naming(&self, target: &Target<'_>) -> (String, Vec<u8>) {
         let (name, slot) = &self.plan.tree.kinds()[target.subject.kind].rdn[0];
         (String::from_utf8_lossy(name).into_owned(), self.maker.value(*slot).unwrap_or_default().to_vec())
     }
 
-    /// Appends `more` to the first value of the entry's RDN. Returns the new RDN, and this value without and with
-    /// `more`.
+    /// Appends `more` to the first value of the entry's RDN. Returns the new RDN, the old value and the new value.
     fn renamed(&self, target: &Target<'_>, more: &str) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         let (_, old) = self.naming(target);
         let new = [old.as_slice(), more.as_bytes()].concat();
@@ -266,7 +265,7 @@ fn filter(random: &mut RandomBits, search: &SearchFilter, record: &Record) -> Op
     Some((filter, if search.unique { ExpectedEntries::Exactly(1) } else { SOME }))
 }
 
-/// Returns the first three to six letters of an ASCII value. A part of another value might lose the accent of a letter.
+/// Returns the first three to six characters of an ASCII value. Another value could be cut before an accent.
 fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
     let length = usize::try_from(3 + random.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;

@@ -27,18 +27,18 @@ pub enum FilterForm {
 /// The attribute, form and weight of a search.
 pub type SearchWeight = (String, FilterForm, u64);
 
-/// Attributes of common schemas that have an EQUALITY rule, except objectClass.
+/// Attributes of common schemas that have an equality matching rule, except objectClass.
 const WITH_EQUALITY: &str = "\
     acctAlias acctCustomer acctLogin businessCategory carLicense cn departmentNumber displayName employeeNumber \
     employeeType gidNumber givenName homeDirectory homePhone initials ipHostNumber l macAddress mail manager member \
     memberUid mobile o ou owner pager physicalDeliveryOfficeName postalCode postOfficeBox preferredLanguage \
     roleOccupant roomNumber secretary seeAlso serialNumber sn st street telephoneNumber title uid uidNumber \
     uniqueMember";
-/// Attributes that users search for by the beginning of a value. All have a SUBSTR rule.
+/// Attributes that users search for by the beginning of a value. All have a substring matching rule.
 const WITH_BEGINNING: &str = "cn sn givenName displayName mail uid";
 
-/// Weights of derived searches: for a naming attribute, another attribute with unique values, an attribute that several
-/// entries share a value of, and the beginning of a value.
+/// Weights of derived searches: by a naming attribute, by another attribute with unique values, by an attribute with
+/// values that several entries share, and by the beginning of a value.
 const NAMING: u64 = 100;
 const UNIQUE: u64 = 40;
 const SHARED: u64 = 2;
@@ -88,8 +88,8 @@ pub struct Texts<'t> {
     comparisons: Cell<u64>,
 }
 
-/// Maximum number of comparisons of words, which bounds the time for an untrusted template. Beyond it, all values count
-/// as not unique.
+/// Maximum number of comparisons of words, which bounds the time for an untrusted template. When it is reached, values
+/// that are not yet compared count as not unique.
 const MOST_COMPARISONS: u64 = 20_000_000;
 
 impl<'t> Texts<'t> {
@@ -105,7 +105,7 @@ impl<'t> Texts<'t> {
         Self { template, by_type, comparisons: Cell::new(MOST_COMPARISONS) }
     }
 
-    /// Whether no value of the attribute in an entry of this kind occurs in any other entry of the tree.
+    /// Whether a search for any value that the attribute has in an entry of this kind finds only this entry.
     fn finds_one(&self, kind: &Kind, count: u64, attribute: &str) -> bool {
         let attribute = type_of(attribute);
         let texts = self.by_type.get(&attribute).map_or(&[][..], Vec::as_slice);

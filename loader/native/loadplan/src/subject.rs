@@ -5,7 +5,7 @@ use crate::unique::flattened;
 use synth::Tree;
 use synth::model::{Kind, Parent, Piece, Tag, Template};
 
-/// A kind whose entries operations apply to. Aliases and referrals are excluded, because servers treat them specially.
+/// A kind to whose entries operations apply. Aliases and referrals are excluded, because servers treat them specially.
 #[derive(Debug)]
 pub struct TargetKind {
     /// Index of the kind in the tree.
@@ -22,12 +22,12 @@ pub struct TargetKind {
     pub attributes: Vec<String>,
 }
 
-/// Where the clear-text password of an entry is.
+/// The source of an entry's clear-text password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Password {
     /// In the slot with this index ([`synth::Maker::value`]).
     Slot(usize),
-    /// In the attribute, which is not hashed.
+    /// The values of userPassword itself, which are not hashed.
     Plain,
 }
 
@@ -40,7 +40,7 @@ const LONGEST_RDN: u64 = 100;
 const NO_WORDS: [&str; 8] =
     ["uidNumber", "gidNumber", "ipServicePort", "ipProtocolNumber", "oncRpcNumber", "c", "x121Address", "member"];
 
-/// Returns the kinds that have entries. `modifies` says whether the plan modifies entries.
+/// Returns the kinds that have entries and are not special. `modifies` says whether the plan modifies entries.
 pub fn subjects(template: &Template, tree: &Tree, requested: &[SearchWeight], modifies: bool) -> Vec<TargetKind> {
     let texts = Texts::new(template);
     let mut subjects = Vec::new();
@@ -70,8 +70,8 @@ fn is_special(kind: &Kind) -> bool {
     })
 }
 
-/// Returns the attributes that may be modified. If filters use all attributes, the filters of one that is not unique
-/// are removed, so that it may be modified.
+/// Returns the attributes that may be modified. If filters use all attributes, removes the filters of an attribute
+/// without unique values, so that this attribute may be modified.
 fn modifiable(kind: &Kind, filters: &mut Vec<SearchFilter>) -> Vec<String> {
     let all = kind.attributes.iter().map(|one| &one.description).filter(|name| {
         let fixed = ["objectClass", PASSWORD].iter().any(|fixed| fixed.eq_ignore_ascii_case(name));

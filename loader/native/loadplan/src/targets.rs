@@ -1,13 +1,13 @@
-//! Chooses the kind of each operation, the entries to read, and the entries to delete, rename or copy. No entry is both
-//! read and deleted, renamed or copied, so that the expected results of searches hold while the plan is executed.
+//! Chooses the kind of each operation, the entries to read, and the entries to delete, rename or copy. An entry to
+//! delete, rename or copy is never read, so that the expected results of searches hold while the plan is executed.
 
 use synth::distribution::Zipf;
 use synth::draw::{Stream, below};
 use synth::permute::Permutation;
 use synth::problem::suggestion;
 
-/// A permutation of the entries of one kind. The entries to read are at its beginning, and the first ones are read most
-/// often. The entries to delete, rename or copy are at its end.
+/// A permutation of the entries of one kind. It begins with the entries to read, the most frequently read entries
+/// first. It ends with the entries to delete, rename or copy.
 #[derive(Debug)]
 pub struct Targets {
     count: u64,
@@ -33,7 +33,7 @@ impl Targets {
         self.order.place(self.key, self.rank.rank(bits) - 1)
     }
 
-    /// Returns the entry for the delete, rename or copy with this number.
+    /// Returns the entry for delete, rename or copy `number`.
     pub fn once(&self, number: u64) -> u64 {
         self.order.place(self.key, (self.read + number).min(self.count - 1))
     }
@@ -47,7 +47,7 @@ impl Targets {
 /// Distributes numbered items among holders in proportion to their weights.
 #[derive(Debug)]
 pub struct Shares {
-    /// First item of each holder, after the permutation. The last element is the number of items.
+    /// First item of each holder in the permuted order. The last element is the number of items.
     firsts: Vec<u64>,
     order: Permutation,
     key: u64,
@@ -100,14 +100,14 @@ impl Action {
     }
 }
 
-/// Maximum number of operations in a round, which is the sum of all shares.
+/// Maximum number of operations in a round: the sum of the shares of all actions.
 const LONGEST_ROUND: u64 = 1_000_000;
 
 /// Chooses the kind of each operation. A plan consists of rounds. In each round, every kind has exactly its share of
 /// operations, in random order. So the index of an operation among those of its kind follows from its number alone.
 #[derive(Debug)]
 pub struct Schedule {
-    /// Each action, its share, and the first of its indexes in a round before the permutation.
+    /// Each action with its share and its first index in a round before the permutation.
     shares: Vec<(Action, u64, u64)>,
     sum: u64,
     round: Permutation,

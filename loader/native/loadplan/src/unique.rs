@@ -3,7 +3,7 @@
 
 use synth::model::{Item, Kind, Piece, Tag, Template, Text};
 
-/// References to values are replaced up to this depth, and up to this number of pieces in the text.
+/// References to values are replaced up to this depth, and until the text has this number of pieces.
 const MOST_DEPTH: usize = 32;
 const MOST_PIECES: usize = 1000;
 
@@ -55,8 +55,8 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// Whether the number can be told apart from the piece beside it: the byte of the piece that is next to the number
-    /// is never a digit. `end` returns that byte.
+    /// Whether the number can be distinguished from the piece `beside` it, because the width is fixed, or because the
+    /// byte of the piece next to the number is never a digit. `end` returns this byte.
     fn is_apart(self, beside: Option<&Piece>, end: fn(&[u8]) -> Option<&u8>) -> bool {
         let is_digit = if self.hexadecimal { u8::is_ascii_hexdigit } else { u8::is_ascii_digit };
         self.fixed
@@ -66,7 +66,7 @@ impl Numbering {
     }
 }
 
-/// Returns None if the tag does not write a different number in each entry.
+/// Returns how a piece writes a number that differs in each entry, or None if the piece writes no such number.
 fn numbering(piece: &Piece, count: u64) -> Option<Numbering> {
     match piece {
         Piece::Tag(Tag::Number { start, width }) => {
@@ -83,8 +83,8 @@ const fn is_literal(piece: &Piece) -> bool {
     matches!(piece, Piece::Literal(_))
 }
 
-/// Whether a character that is neither a letter nor a digit follows the number, such as the @ of an address, and this
-/// character cannot occur before the number.
+/// Whether the character after the number is neither a letter nor a digit, such as the @ of an address, and cannot
+/// occur before the number.
 fn is_delimited(template: &Template, kind: &Kind, before: &[Piece], after: &[Piece]) -> bool {
     let Some(Piece::Literal(next)) = after.first() else { return false };
     let Some(&sign) = next.first() else { return false };
@@ -116,8 +116,8 @@ fn never_has(template: &Template, kind: &Kind, piece: &Piece, sign: u8) -> bool 
     }
 }
 
-/// Whether the values of two texts certainly differ, because they begin or end with different words, whatever their
-/// tags generate.
+/// Whether the values of two texts certainly differ, whatever their tags generate, because the texts begin or end with
+/// different words.
 pub fn never_overlap(template: &Template, one: &Text, other: &Text) -> bool {
     let words = |piece: Option<&Piece>| words(template, piece);
     differ(&words(one.first()), &words(other.first()), false) || differ(&words(one.last()), &words(other.last()), true)
@@ -126,7 +126,7 @@ pub fn never_overlap(template: &Template, one: &Text, other: &Text) -> bool {
 /// The values of a list with more words than this count as unknown, to bound the time.
 const MOST_WORDS: usize = 400;
 
-/// Returns the number of words with which a text may begin or end, whichever is greater.
+/// Returns the number of words with which a text may begin, or with which it may end, whichever is greater.
 pub fn words_of(template: &Template, text: &Text) -> u64 {
     let count = |piece: Option<&Piece>| words(template, piece).len() as u64;
     count(text.first()).max(count(text.last()))
@@ -145,8 +145,8 @@ fn words(template: &Template, piece: Option<&Piece>) -> Vec<Vec<u8>> {
     }
 }
 
-/// Whether every word of one list differs from every word of the other list within the length of the shorter word,
-/// counted from the beginning or from the end.
+/// Whether both lists have words, and no word of one list is a prefix of a word of the other list; with `from_end`, a
+/// suffix.
 fn differ(some: &[Vec<u8>], others: &[Vec<u8>], from_end: bool) -> bool {
     let apart = |one: &[u8], other: &[u8]| {
         if from_end {

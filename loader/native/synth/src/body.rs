@@ -74,7 +74,7 @@ pub struct Presence {
 pub enum PresenceCondition {
     /// The slot must have a value, which must equal `equals` if that is set. `unless` negates the condition.
     Slot { slot: usize, equals: Option<Vec<u8>>, unless: bool },
-    /// The earlier attribute of the entry with this index must be present. `unless` negates the condition.
+    /// The attribute with this index, which is earlier in the entry, must be present. `unless` negates the condition.
     Attribute { attribute: usize, unless: bool },
 }
 
@@ -96,7 +96,7 @@ pub enum Step {
 }
 
 impl Body {
-    /// Draws the value of a slot. Refers to the values before it in `slots`; `at.slots` is ignored.
+    /// Draws the value of a slot. The value may refer to values before it in `slots`; `at.slots` is ignored.
     pub fn fill(&self, slot: usize, at: EntryContext<'_>, slots: &mut [Slot]) {
         let value = &self.slots[slot];
         let mut text = std::mem::take(&mut slots[slot].text);
@@ -140,7 +140,7 @@ impl Attribute {
         Some(lines)
     }
 
-    /// Takes the first value from the slot, so that it equals the value in the RDN.
+    /// Makes the first value of the attribute equal to the value of the slot, which the RDN has too.
     pub fn name_by(&mut self, slot: usize) {
         if let Some(item) = self.items.first_mut() {
             item.lead.clone_from(&self.head);
@@ -158,7 +158,7 @@ fn may_repeat(items: &[Item]) -> bool {
 }
 
 impl Presence {
-    /// `attributes` says which attributes of the entry before this one are present.
+    /// `attributes` says for each earlier attribute of the entry whether it is present.
     pub fn is_open(&self, at: &EntryContext<'_>, attributes: &[bool]) -> bool {
         self.conditions.iter().all(|condition| condition.holds(at, attributes))
             && self.chance.is_none_or(|(stream, limit)| at.bits(stream) < limit)

@@ -1,6 +1,6 @@
 //! Distributions of whole numbers. A number is drawn from 64 random bits, without a table of the whole range.
 //!
-//! All operations give the same result on every machine: those of IEEE 754, and those of `libm`.
+//! All operations are those of IEEE 754 or of `libm`, so they give the same result on every machine.
 
 use crate::draw::{again, below, unit};
 
@@ -69,7 +69,7 @@ impl Distribution {
     }
 }
 
-/// Returns the number of numbers from `low` to `high`.
+/// Returns how many numbers there are from `low` to `high`.
 fn count(low: u64, high: u64) -> Result<u64, String> {
     let span = high.checked_sub(low).ok_or_else(|| format!("{low} is more than {high}"))?;
     span.checked_add(1).ok_or_else(|| "the range is too large".to_owned())
@@ -217,7 +217,7 @@ impl Alias {
     }
 }
 
-/// Fills up cells below the average share from those above it.
+/// Fills cells below the average share with shares of cells above it.
 #[allow(clippy::cast_possible_truncation, reason = "Alias::new lets fewer than 2^32 in")]
 fn cells(mut shares: Vec<f64>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = (0..shares.len()).map(|at| Cell { stay: u32::MAX, other: at as u32 }).collect();

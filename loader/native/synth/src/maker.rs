@@ -14,7 +14,7 @@ pub struct Maker<'t> {
     tree: &'t Tree,
     /// The values of the entry that was drawn last.
     slots: Vec<Slot>,
-    /// Whether each attribute of the entry is present, up to the attribute that is written.
+    /// For each attribute before the attribute that is being written: whether the entry has it.
     present: Vec<bool>,
     names: Names,
     seen: AttributeValues,
@@ -135,7 +135,7 @@ impl<'t> Maker<'t> {
             return;
         }
         let count = item.count.as_ref().map_or(1, |count| count.draw(index));
-        // Duplicate values are drawn again, up to a total number of draws.
+        // Duplicate values are drawn again, but the total number of draws is limited.
         let tries = count.saturating_mul(2).saturating_add(16);
         let mut written = 0;
         while written < count && at.occurrence < tries {
@@ -254,8 +254,8 @@ impl Names {
     }
 }
 
-/// Appends an RDN of attributes and their slots ([`Kind::rdn`]). `value` returns the value of a part of the RDN by the
-/// index of the part, and by the slot.
+/// Appends an RDN. `parts` are its attributes with their slots ([`Kind::rdn`]). `value` returns a value by the index of
+/// the part and the slot.
 pub fn write_rdn<'v>(parts: &[(Vec<u8>, usize)], value: impl Fn(usize, usize) -> &'v [u8], out: &mut Vec<u8>) {
     for (index, (attribute, slot)) in parts.iter().enumerate() {
         if index > 0 {

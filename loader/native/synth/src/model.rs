@@ -80,7 +80,7 @@ pub enum Count {
         ones: u64,
         of: u64,
     },
-    /// Exactly this many below each entry of the parent kind.
+    /// Exactly this many entries below each entry of the parent kind.
     Each(u64),
 }
 
@@ -189,7 +189,7 @@ pub enum Tag {
     Base64 {
         list: String,
     },
-    /// A value of the entry.
+    /// A named value of the entry.
     Value {
         name: String,
     },
@@ -206,7 +206,7 @@ pub enum Tag {
     Ssha {
         name: String,
     },
-    /// A value of the entry as an Argon2id password; memory in KiB.
+    /// A value of the entry as an Argon2id password. `memory` is in KiB.
     Argon2 {
         name: String,
         memory: u32,

@@ -44,7 +44,7 @@ impl Problem {
         if self.asked { "template.usage" } else { "template.syntax" }
     }
 
-    /// Returns the message, after its location if that is known.
+    /// Returns the message. If its location is known, the location comes first.
     pub fn located(&self) -> String {
         match self.spot {
             Location { line: 0, .. } => self.message.clone(),
@@ -62,7 +62,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Reads a UTF-8 file of at most `largest` bytes. `what` is the name of its content in messages.
+/// Reads a UTF-8 file of at most `largest` bytes. Error messages call the content `what`.
 pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Problem> {
     let read = || -> Result<String, Box<dyn std::error::Error>> {
         let facts = path.metadata()?;
@@ -79,7 +79,7 @@ pub fn read_text(path: &Path, largest: u64, what: &str) -> Result<String, Proble
     read().map_err(|reason| Problem::new(path, Location::default(), reason.to_string()))
 }
 
-/// A suggestion does not list more names than this.
+/// Maximum number of names in a suggestion.
 const SHOWN: usize = 40;
 
 /// Returns " (did you mean X?)" if the name X in `known` resembles `word`, otherwise a list of `known`.

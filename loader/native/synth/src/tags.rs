@@ -29,13 +29,13 @@ use shape::Shape;
 /// Maximum widths of random numbers, in decimal and in hexadecimal digits. A greater width is an error.
 const DIGITS: usize = 18;
 const HEX_DIGITS: usize = 16;
-/// Maximum lengths of random values: of bytes or characters, of certificates in bytes, and of texts in words. More is
-/// an error.
+/// Maximum lengths of random values: number of bytes or characters, size of a certificate in bytes, and number of words
+/// of a text. A greater length is an error.
 const LONGEST: u64 = 16 << 20;
 const LONGEST_CERTIFICATE: u64 = 1 << 20;
 const MOST_WORDS: u64 = 1 << 20;
 
-/// The position of a tag, and what the tag may refer to.
+/// The position of a tag, and the data to which the tag may refer.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
     /// A random stream that no other position of the template uses.
@@ -121,15 +121,15 @@ pub struct EntryContext<'a> {
 }
 
 impl EntryContext<'_> {
-    /// Returns the random bits of the current value from the stream of a tag.
+    /// Returns the random bits for the current value. `stream` is the stream of the tag.
     pub const fn bits(&self, stream: Stream) -> u64 {
         let bits = stream.at(self.index);
         if self.occurrence == 0 { bits } else { again(bits, self.occurrence + LATER_VALUES) }
     }
 }
 
-/// Offset of the draws for an entry's second and later values. It keeps them apart from further draws for the first
-/// value.
+/// Offset of the draws for the second and later values of an entry, so that they differ from repeated draws for the
+/// first value.
 const LATER_VALUES: u64 = 1 << 32;
 
 /// A value of the entry. `text` is empty if the entry does not have the value.
@@ -235,7 +235,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
             let most = most.min(4_u64.saturating_mul(*characters as u64));
             (most, printable, CompiledTag::Start { slot, characters: *characters })
         }
-        // A character becomes at most three, such as the fraction 3/4.
+        // Decomposition yields at most five characters per three bytes (U+33AF becomes `rads2`).
         Tag::Ascii { name } => {
             let SlotFacts { slot, most, .. } = scope.slot(name)?;
             (most.saturating_mul(3), true, CompiledTag::Ascii { slot })

@@ -14,7 +14,7 @@ use crate::tags::time::Clock;
 pub struct Tree {
     pub description: String,
     pub suffix: String,
-    /// A checksum of what decides the output, except the suffix, the seed and the numbers of entries.
+    /// A checksum of everything that decides the output, except the suffix, the seed and the numbers of entries.
     pub fingerprint: String,
     pub(crate) branches: Vec<Branch>,
     pub(crate) kinds: Vec<Kind>,

@@ -105,7 +105,7 @@ impl Ranks {
         self.0.last().map_or(0, |step| step.to)
     }
 
-    /// Returns the mean number of letters of the step of a rank.
+    /// Returns the mean word length, in letters, in the step to which a rank belongs.
     fn letters(&self, rank: u64) -> f64 {
         let step = self.0.partition_point(|step| step.to <= rank).min(self.0.len() - 1);
         self.0[step].letters

@@ -81,7 +81,7 @@ fn threads(task: &Task<'_>) -> u32 {
 
 type Sink<'s> = &'s mut (dyn FnMut(&[u8]) -> Result<()> + Send);
 
-/// Passes the items to `sink` in order. Returns the checksum of their records if `sum`.
+/// Passes the items to `sink` in order. Returns the checksum of their records; it is empty unless `sum`.
 fn run(task: &Task<'_>, counters: &Counters, sum: bool, sink: Sink<'_>) -> Result<Checksum> {
     if task.first > task.end || task.end > task.items.count() {
         let message = format!("{}:{} of {}", task.first, task.end, task.items.count());

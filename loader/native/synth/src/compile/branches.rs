@@ -1,4 +1,4 @@
-//! Compiles the suffix and the branches. For a branch without attributes, generates those that its RDN requires.
+//! Compiles the suffix and the branches. If a branch has no attributes, generates the attributes that its RDN requires.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Compiles the kinds in two passes. The first pass compiles and checks the RDNs with the values that they use, for the
+//! Compiles the kinds in two passes. The first pass compiles the RDNs and their values, to check them and to get the
 //! lengths of the DNs. The second pass compiles the entries, which may refer to the DNs of any kind.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -133,7 +133,7 @@ impl<'a> KindCompiler<'a> {
         Ok(())
     }
 
-    /// Returns the attributes of the RDN with their slots, and all slots needed to write the RDN.
+    /// Returns the attributes of the RDN with their slots, and the indexes of all slots needed to write the RDN.
     #[allow(clippy::type_complexity, reason = "two lists")]
     fn rdn(&self, drawn: &mut KindSlots) -> Result<(Vec<(Vec<u8>, usize)>, Vec<usize>), Problem> {
         let declared = self.declared();
@@ -329,8 +329,8 @@ fn needed(kind: &Kind, text: &[Piece]) -> Vec<usize> {
     reached(kind, text, |_| true)
 }
 
-/// Returns the indexes of the values that a text refers to by tags that `follows` accepts, or by conditions, directly
-/// or through other values, in ascending order.
+/// Returns the indexes of the values to which a text refers, directly or through other values, in ascending order. Only
+/// tags that `follows` accepts and conditions count as references.
 fn reached(kind: &Kind, text: &[Piece], follows: fn(&Tag) -> bool) -> Vec<usize> {
     let names = kind.values.iter().enumerate().map(|(index, value)| (value.name.as_str(), index));
     let indexes: HashMap<&str, usize> = names.collect();

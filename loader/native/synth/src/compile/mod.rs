@@ -59,13 +59,13 @@ pub fn compile(template: &Template, options: &Options) -> Result<Tree, Problem> 
     Ok(tree)
 }
 
-/// Returns a checksum of the debug form of the template, which is equal for two files with the same meaning.
+/// Returns a checksum of the debug form of the template. Two files with the same meaning have the same checksum.
 fn fingerprint(template: &Template) -> String {
     let content = (&template.lists, &template.branches, &template.kinds, template.operational, &template.learned);
     format!("{:032x}", xxhash_rust::xxh3::xxh3_128(format!("{content:?}").as_bytes()))
 }
 
-/// What all parts of the compiler share.
+/// The data that all parts of the compiler share.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     template: &'a Template,

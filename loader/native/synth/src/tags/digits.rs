@@ -21,7 +21,7 @@ pub fn pair(number: usize) -> [u8; 2] {
     PAIRS[number % 100]
 }
 
-/// Appends a decimal number, zero-padded to the width.
+/// Appends a decimal number, zero-padded to `width` digits.
 #[allow(clippy::cast_possible_truncation, reason = "numbers below 100")]
 pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let mut text = [b'0'; WIDEST];
@@ -41,7 +41,7 @@ pub fn decimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     out.extend_from_slice(&text[at.min(WIDEST.saturating_sub(width))..]);
 }
 
-/// Appends a number in lower-case hexadecimal, zero-padded to the width.
+/// Appends a number in lower-case hexadecimal, zero-padded to `width` digits.
 pub fn hexadecimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     let mut text = [b'0'; HEX_DIGITS];
     let mut at = HEX_DIGITS;

@@ -11,7 +11,7 @@ use crate::distribution::Alias;
 use crate::draw::{Stream, again};
 use crate::vocabulary::Ranks;
 
-/// The phrases of the first so many ranks are distinct. Further phrases may be equal to others.
+/// Only phrases of ranks below this number are made distinct. Other phrases may repeat.
 const MOST_DISTINCT: u64 = 1 << 16;
 /// Maximum number of attempts to generate a distinct phrase.
 const TRIES: u8 = 16;
@@ -55,7 +55,7 @@ impl Shape {
         self.texts[text].write(at, out);
     }
 
-    /// Writes phrase `number` as attempt `turn` generates it.
+    /// Writes the text that attempt `turn` generates for phrase `number`.
     fn phrase(&self, number: u64, turn: u8, at: &mut EntryContext<'_>, out: &mut Vec<u8>) {
         let index = number + (u64::from(turn) << 40);
         let names = &mut *at.names;

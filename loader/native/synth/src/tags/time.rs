@@ -9,7 +9,7 @@ use crate::model::Operational;
 
 /// The last second of the year 9999, because later years have more than four digits.
 const LAST: i64 = 253_402_300_799;
-/// 0000-01-01.
+/// The time 0000-01-01.
 const FIRST: i64 = -62_167_219_200;
 
 /// Compiles a range of times in seconds since 1970, both bounds included.
@@ -68,8 +68,8 @@ pub fn parse(text: &str) -> Option<i64> {
     Some(date.with_time(time).assume_utc().unix_timestamp())
 }
 
-/// Generates the operational attributes. slapd would generate different values in each load, so that two builds would
-/// differ.
+/// Generates the operational attributes. If slapd generated them, each load would have other values, and two builds
+/// would differ.
 #[derive(Debug)]
 pub struct Clock {
     when: Operational,
@@ -96,12 +96,12 @@ impl Clock {
         Self { when, names, uuid: stream("entryUUID"), times: stream("times"), entries }
     }
 
-    /// Returns the maximum size of the lines of an entry in bytes.
+    /// Returns the maximum size of the operational attributes of an entry, in bytes of LDIF.
     pub fn most(&self) -> u64 {
         self.names.len() as u64 + 250
     }
 
-    /// Appends the lines of entry `number`.
+    /// Appends the operational attributes of entry `number`.
     pub fn write(&self, number: u64, out: &mut Vec<u8>) {
         let (created, modified) = self.times(number);
         out.extend_from_slice(b"entryUUID: ");
@@ -114,7 +114,7 @@ impl Clock {
         stamp(out, modified);
         out.extend_from_slice(b"Z\nentryCSN: ");
         stamp(out, modified);
-        // The microseconds and the change count make the CSNs of entries of the same second differ.
+        // Different microseconds or change counts make the CSNs of entries differ if the seconds are the same.
         out.push(b'.');
         decimal(out, number % MICROS, 6);
         out.extend_from_slice(b"Z#");
@@ -139,7 +139,7 @@ impl Clock {
     fn grown(&self, from: i64, to: i64, number: u64) -> (i64, i64) {
         let span = from.abs_diff(to);
         let bits = self.times.at(number);
-        // A 64-bit fraction of the period: entry `number` of all, and a random fraction of its part.
+        // The time as a fraction of the period, times 2^64: a random point in the entry's equal share of the period.
         let fraction = ((u128::from(number) << 64) + u128::from(bits)) / u128::from(self.entries.max(1));
         let created = from.saturating_add_unsigned(((u128::from(span) * fraction) >> 64) as u64);
         if unit(again(bits, 1)) < UNCHANGED {

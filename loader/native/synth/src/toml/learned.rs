@@ -92,8 +92,8 @@ fn words(name: &str, table: &Table<'_, '_>, letters: &Tables) -> Result<Vocabula
     Vocabulary::new(words).map_err(|reason| table.wrong("count", reason))
 }
 
-/// Parses the steps of ranks. A step is an array of the end of its ranks, its share of all draws, and the mean length
-/// of its words in letters, which may be omitted.
+/// Parses the steps of ranks. A step is an array: the end of its ranks, its share of all draws, and (optional) the mean
+/// length of its words in letters.
 fn ranks(table: &Table<'_, '_>) -> Result<Ranks, Problem> {
     let wrong = |reason: String| table.wrong("ranks", reason);
     let steps = table.all("ranks");

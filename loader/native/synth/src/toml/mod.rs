@@ -67,7 +67,7 @@ fn operational(root: &Table<'_, '_>) -> Result<model::Operational, Problem> {
     }
 }
 
-/// The text of a template, for the locations of its bytes.
+/// The text of a template, with the offsets that turn a byte offset into a location.
 #[derive(Debug, Clone, Copy)]
 struct Document<'d> {
     path: &'d Path,
@@ -126,7 +126,7 @@ impl Document<'_> {
     }
 }
 
-/// A table of the template. Its methods return an error with the location of a value that has the wrong type.
+/// A table of the template. If a value has the wrong type, the methods return an error with the value's location.
 #[derive(Debug, Clone)]
 struct Table<'t, 'd> {
     document: Document<'d>,

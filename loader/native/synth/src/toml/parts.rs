@@ -16,15 +16,15 @@ use crate::vocabulary::Learned;
 
 type Lists = Vec<Arc<List>>;
 
-/// Limits of a template, beyond which it is refused: lists, their bytes together, branches or kinds (and values or
-/// attributes of a kind), and texts of an attribute.
+/// Limits beyond which a template is refused: lists; total bytes of all lists; branches, kinds, and values or
+/// attributes of a kind; texts of an attribute.
 const MOST_LISTS: usize = 1_000;
 const MOST_LIST_BYTES: usize = 256 << 20;
 const MOST: usize = 4_000;
 const MOST_TEXTS: usize = 10_000;
 
 /// Reads the lists of values. Each list is a file beside the template, a shipped file, a TOML array, or a TOML table
-/// with weights. `directories` are those of the files.
+/// with weights. The files are searched for in `directories`.
 pub fn lists(root: &Table<'_, '_>, directories: &[PathBuf]) -> Result<Lists, Problem> {
     let Some(table) = root.table("lists")? else { return Ok(Vec::new()) };
     if table.entries.len() > MOST_LISTS {
@@ -198,7 +198,7 @@ fn branch_named(table: &Table<'_, '_>, key: &str, dn: &str, branches: &[Branch])
     })
 }
 
-/// Reads the texts of one kind or branch. The fields are what the texts may refer to.
+/// Reads the texts of one kind or branch. The fields have everything to which the texts may refer.
 struct TextReader<'r> {
     lists: &'r Lists,
     learned: &'r Learned,

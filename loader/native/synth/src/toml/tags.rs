@@ -93,7 +93,7 @@ fn inside(text: &str) -> Option<&str> {
     text[end..].starts_with('}').then(|| &text[..end])
 }
 
-/// Appends a literal, which becomes part of a literal before it.
+/// Appends a literal. If the last piece is a literal, extends this piece.
 fn push(pieces: &mut Text, literal: &str) {
     match pieces.last_mut() {
         Some(Piece::Literal(bytes)) => bytes.extend_from_slice(literal.as_bytes()),

@@ -11,7 +11,7 @@ pub const ROWS: usize = SYMBOLS + 1;
 const TWO: usize = 26;
 /// The letters that a word may have for the symbol of two-byte letters.
 const TWO_BYTES: [char; 16] = ['à', 'á', 'ä', 'å', 'æ', 'ç', 'è', 'é', 'ê', 'í', 'ñ', 'ó', 'ö', 'ø', 'ú', 'ü'];
-/// The first letter, and the number of letters, that a word may have for the symbol of three-byte letters.
+/// The first of the letters that a word may have for the symbol of three-byte letters, and the number of these letters.
 const THREE_BYTES: u32 = 0x4E00;
 const THREE_BYTES_COUNT: u64 = 512;
 /// Number of letters that may follow a letter in the last part of a unique word ([`Letters::counted`]).
@@ -91,8 +91,8 @@ fn marks(row: &str) -> Option<[u8; SYMBOLS]> {
     if row.len() == SYMBOLS { digits.try_into().ok() } else { None }
 }
 
-/// Returns `row`, or `first` (the row for the beginning of a word) if `row` has only zeros, or equal weights if both
-/// do.
+/// Returns `row` if it has a digit above 0, otherwise `first`, the row for the beginning of a word. If both have only
+/// zeros, returns equal weights.
 fn filled(row: [u8; SYMBOLS], first: &[u8; SYMBOLS]) -> [u8; SYMBOLS] {
     [row, *first].into_iter().find(|row| row.iter().any(|mark| *mark > 0)).unwrap_or([1; SYMBOLS])
 }
