@@ -5,7 +5,7 @@
 //! ([`describe`], [`shapes`], [`text`]), and the template is written ([`template`]).
 //!
 //! The template contains no value of the source and no part of a value: only numbers, names of attribute types and
-//! object classes, and names from the lists in [`schemes`]. Features that fewer than five entries have are omitted.
+//! object classes, and names from the lists in [`schemes`]. A feature of fewer than five entries is omitted.
 
 mod describe;
 mod histogram;
@@ -30,7 +30,7 @@ use ldif::walk::locate;
 pub use backmdb::Source;
 use statistics::Statistics;
 
-/// Features that fewer entries or values than this have are not learned.
+/// A feature of fewer entries or values than this is not learned.
 const LEAST_SEEN: u64 = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

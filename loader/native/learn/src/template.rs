@@ -139,7 +139,7 @@ fn listed(values: impl Iterator<Item = String>) -> String {
     if let [value] = &values[..] { value.clone() } else { format!("[{}]", values.join(", ")) }
 }
 
-/// Returns the number of entries as a share of the main kind, accurate to half a percent. A small number is fixed.
+/// Returns the number of entries as a share of the main kind, accurate to half a percent, or a small number itself.
 fn count(entries: u64, main: u64) -> String {
     if entries < LEAST_SHARED {
         return entries.to_string();

@@ -37,9 +37,9 @@ pub struct BatchWork<'a> {
     pub states: Vec<EntryState>,
     /// Indexes of the entries that are not yet settled, in the order of the input.
     pub unsettled: VecDeque<usize>,
-    /// Number of successive connections that broke without settling any entry of the batch.
+    /// Maximum number of entries in the next transaction.
     pub size: usize,
-    /// Number of successive connections that broke before any of these entries was settled.
+    /// Number of successive connections that broke without settling any entry of the batch.
     pub breaks: usize,
     /// Number of entries that the current step sends.
     pub sending: usize,

@@ -265,7 +265,7 @@ fn filter(random: &mut RandomBits, search: &SearchFilter, record: &Record) -> Op
     Some((filter, if search.unique { ExpectedEntries::Exactly(1) } else { SOME }))
 }
 
-/// Returns the first three to six characters of an ASCII value. Another value could be cut before an accent.
+/// Returns the first three to six characters of an ASCII value. In another value, the cut could drop an accent.
 fn beginning(random: &mut RandomBits, value: &[u8]) -> Option<String> {
     let length = usize::try_from(3 + random.below(4)).ok()?;
     let start = value.get(..length.min(value.len()))?;

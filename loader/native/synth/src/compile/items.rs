@@ -52,7 +52,7 @@ fn condition(condition: &Condition, slots: &Slots, attributes: &[Attribute]) -> 
 /// The branch or kind that contains a text, and what the text may refer to.
 pub struct Place<'a> {
     pub context: &'a Context<'a>,
-    /// The first two names of each of its random streams.
+    /// The first two names of every random stream of this branch or kind.
     pub head: [&'a str; 2],
     pub slots: &'a Slots,
     pub kinds: &'a [KindFacts],
