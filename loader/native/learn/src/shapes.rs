@@ -90,7 +90,7 @@ pub struct ShapeToken {
     tries: Vec<RepeatCounts>,
 }
 
-/// Another attribute of the same entry whose value the token repeats.
+/// A repetition: the token equals the value of another attribute in the same entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repeat {
     pub attribute: usize,

@@ -113,7 +113,7 @@ fn pieces(variant: &Variant, mut piece: impl FnMut(usize, &ShapeToken) -> String
     out
 }
 
-/// Returns the tag for a token. `distinct` is the number of its distinct words, if that is known.
+/// Returns the tag for a token. `distinct` is the number of the token's distinct words, if that is known.
 fn place_text(place: &ShapeToken, distinct: Option<u64>, subject: &Subject<'_>, registry: &mut Registry) -> String {
     if let Some(repeat) = place.repeats {
         let name = &subject.names[repeat.attribute];

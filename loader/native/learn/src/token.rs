@@ -26,7 +26,7 @@ const MOST_CHANGES: usize = 2;
 /// Minimum number of groups of hexadecimal digits in a value that counts as a MAC or IPv6 address.
 const LEAST_GROUPS: usize = 4;
 
-/// Returns the shape of a value, and fills `tokens` with its tokens except the marks. Returns None for a text of words.
+/// Returns the shape of a value, or None for a text of words. Fills `tokens` with the value's tokens except the marks.
 pub fn shape<'a>(value: &'a str, tokens: &mut Vec<Token<'a>>) -> Option<String> {
     tokens.clear();
     let mut shape = String::new();

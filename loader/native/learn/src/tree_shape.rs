@@ -13,7 +13,7 @@ const MOST_KINDS: usize = 200;
 const MOST_BRANCHES: u64 = 24;
 
 pub struct Outline<'g> {
-    /// DNs of the branches relative to the suffix, parents first.
+    /// The branches' DNs relative to the suffix, parents first.
     pub branches: Vec<String>,
     /// The kinds by ascending depth. At equal depth, the kinds with more entries come first.
     pub kinds: Vec<PlacedKind<'g>>,

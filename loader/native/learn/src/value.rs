@@ -71,7 +71,7 @@ fn time(values: &[&str]) -> ValueKind {
         values.iter().filter(|value| is_time(value)).filter_map(|value| value[..4].parse().ok()).collect();
     years.retain(|year| (1970..=2200).contains(year));
     years.sort_unstable();
-    // The first and the last percent of the years are ignored.
+    // The lowest percent and the highest percent of the years are ignored.
     let outside = years.len() / 100;
     let first = years.get(outside).copied().unwrap_or(2020);
     let last = years.get(years.len().saturating_sub(outside + 1)).copied().unwrap_or(first);

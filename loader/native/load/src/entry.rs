@@ -87,7 +87,7 @@ pub struct Prepared {
     /// The `AddRequest` (RFC 4511, 4.7), without the message around it.
     pub operation: Vec<u8>,
     /// Hashes of the attribute descriptions, including the types of the RDN. Each hash also depends on the suffix,
-    /// because every database numbers its descriptions itself.
+    /// because every database has its own numbers for descriptions.
     pub descriptions: Vec<u64>,
     /// Number of values that [`crate::Options::leave_out`] removes.
     pub left_out: u64,

@@ -40,7 +40,7 @@ pub struct RequestPipeline {
     writer: Writer,
 }
 
-/// A list of requests that encodes each request and receives its response.
+/// A list of requests. It encodes each request, and receives the response.
 pub trait Requester {
     fn count(&self) -> usize;
     fn ready(&self, _request: usize) -> SendWindow {
@@ -114,7 +114,7 @@ impl RequestPipeline {
         if message.id == id { Ok(message) } else { Err(unexpected(&message)) }
     }
 
-    /// Starts a transaction. Returns its identifier, or the response in which the server refuses it.
+    /// Starts a transaction. Returns the transaction's identifier, or the response with which the server refuses.
     pub fn start(&mut self) -> Result<std::result::Result<Vec<u8>, Answer>> {
         let message = self.ask(requests::start)?;
         let response = message.extended()?;
@@ -181,8 +181,8 @@ impl Requester for Adds<'_> {
     }
 
     /// A server processes the requests of a connection in parallel, and executes the adds of a transaction in the order
-    /// of its responses. So an entry is sent only after the responses to the adds of its parent and of the entries that
-    /// the entry names. If one of these adds was refused, the entry is not sent.
+    /// of its responses. So an entry is sent only after the server has responded for its parent and for the entries
+    /// that it names. If any of these adds was refused, the entry is not sent.
     fn ready(&self, request: usize) -> SendWindow {
         let mut window = SendWindow::Yes;
         for &before in &self.list[request].1 {

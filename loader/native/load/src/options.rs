@@ -54,7 +54,7 @@ pub struct Options {
     pub contexts: Vec<String>,
     pub aliases: Aliases,
     /// Attribute types whose values are DNs that the server may look up when it adds an entry. An entry is sent after
-    /// all entries that its values of these types name.
+    /// all entries to which its values of these types refer.
     pub references: Vec<String>,
     /// Whether entries that name other entries are added outside of transactions. Required if the server changes the
     /// named entries: slapd 2.7.0 damages entries that slapo-memberof changes within an LDAP transaction (2.5.13 and

@@ -9,8 +9,8 @@ pub struct SendOrder {
     /// For each pushed entry, the hashes of its DN and of its parent's DN.
     names: Vec<u64>,
     parents: Vec<u64>,
-    /// Hashes of the DNs that the pushed entries name, one entry after the other. `ends` has the end of each entry's
-    /// part.
+    /// For each pushed entry in turn, the hashes of the DNs that the entry names. `ends` has the end of each entry's
+    /// part of the list.
     references: Vec<u64>,
     ends: Vec<usize>,
 }
@@ -41,7 +41,7 @@ impl SendOrder {
     /// order.
     ///
     /// A pushed entry with pushed children does not wait for the entries that it names, so that a parent always comes
-    /// before its children. If leaves name each other in a circle, one of them is sent before an entry that it names.
+    /// before its children. If leaves name each other in a cycle, one of them is sent before an entry that it names.
     pub fn arranged(mut self) -> Vec<u32> {
         // Frees memory that is needed below.
         self.all = Vec::new();

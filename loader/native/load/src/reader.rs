@@ -17,7 +17,7 @@ use crate::shared::Shared;
 
 /// A batch that reaches this size in bytes gets no more entries.
 const MOST_BYTES: usize = 8 << 20;
-/// Maximum sleep before a wait checks whether the load was cancelled or stopped.
+/// Maximum sleep between two checks whether the load was cancelled or stopped.
 const NAP: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]

@@ -175,7 +175,7 @@ impl<'p> Planner<'p> {
         (!plain.is_empty()).then(|| plain.to_vec())
     }
 
-    /// Returns a modify that replaces the values of an attribute by those of another entry of the same kind.
+    /// Returns a modify that replaces the values of an attribute by values from another entry of the same kind.
     fn modify(&mut self, random: &mut RandomBits) -> common::Result<Operation> {
         let target = self.often(random, |subject| !subject.modifiable.is_empty())?;
         let subject = target.subject;
@@ -191,7 +191,7 @@ impl<'p> Planner<'p> {
                 return Ok(Operation::Modify { dn: target.record.dn, attribute, values });
             }
         }
-        // No other entry has suitable values, so the entry keeps its own.
+        // None of the tried entries has suitable values, so the entry keeps its own values.
         let values = target.record.values(&attribute).map(<[u8]>::to_vec).collect();
         Ok(Operation::Modify { dn: target.record.dn, attribute, values })
     }

@@ -34,7 +34,7 @@ pub enum Password {
 pub const PASSWORD: &str = "userPassword";
 /// Object classes of entries that servers treat specially.
 const SPECIAL: [&[u8]; 2] = [b"alias", b"referral"];
-/// Maximum length of an RDN value to which a word may be appended, in bytes.
+/// Maximum length in bytes of an RDN value to which a word may be appended.
 const LONGEST_RDN: u64 = 100;
 /// Naming attributes whose syntax does not allow words.
 const NO_WORDS: [&str; 8] =

@@ -122,7 +122,7 @@ impl fmt::Debug for List {
     }
 }
 
-/// Returns the path of a list's file in the first directory that has it.
+/// Returns the path of the list file `name` in the first directory that contains the file.
 pub fn find(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
     directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file())
 }

@@ -20,7 +20,7 @@ pub struct Maker<'t> {
     seen: AttributeValues,
     /// A buffer for a value that is written in base64.
     spare: Vec<u8>,
-    /// The parent of the last entry, and its DN.
+    /// The parent of the last entry, and the parent's DN.
     parent: Option<EntryRef>,
     parent_dn: Vec<u8>,
 }

@@ -39,7 +39,7 @@ impl<'a> Worker<'a> {
         Self { shared, shutdown, exchange: None }
     }
 
-    /// Adds batches until the queue has no more of them.
+    /// Adds batches until the queue returns no more batches.
     pub fn run(&mut self) -> Result<()> {
         let counters = self.shared.counters;
         while let Some(batch) = self.shared.queue.take(|| counters.is_cancelled()) {
@@ -90,7 +90,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Returns the connection, which is opened if necessary.
+    /// Returns the connection. Opens it if necessary.
     fn exchange(&mut self) -> Result<&mut RequestPipeline> {
         let exchange = match self.exchange.take() {
             Some(exchange) => exchange,

@@ -57,7 +57,7 @@ impl Worker<'_> {
         self.commit(work, list, &queued, &ids, &transaction)
     }
 
-    /// Handles the adds that the server refused at once. Returns the entries of the other adds, which the server
+    /// Handles the adds that the server refused at once. Returns the entries of the accepted adds, which the server
     /// executes when the transaction ends.
     fn handle_refusals(&self, work: &mut BatchWork<'_>, list: &[usize], answers: Vec<Option<Answer>>) -> Vec<usize> {
         let (mut queued, mut unfit) = (Vec::new(), 0);

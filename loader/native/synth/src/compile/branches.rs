@@ -72,7 +72,7 @@ pub fn is_description(text: &str) -> bool {
     (is_name || is_oid) && parts.all(is_word)
 }
 
-/// Returns an error for a branch whose parent does not come before it, or that occurs twice.
+/// Returns an error if the parent of a branch does not come before the branch, or if a branch occurs twice.
 pub fn compile(context: &Context<'_>) -> Result<Vec<Branch>, Problem> {
     let mut branches = Vec::new();
     let mut keys: HashSet<Vec<u8>> = HashSet::new();

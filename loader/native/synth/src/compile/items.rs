@@ -49,7 +49,7 @@ fn condition(condition: &Condition, slots: &Slots, attributes: &[Attribute]) -> 
     }
 }
 
-/// The branch or kind that contains a text, and what the text may refer to.
+/// The branch or kind that contains a text, and the data to which the text may refer.
 pub struct Place<'a> {
     pub context: &'a Context<'a>,
     /// The first two names of every random stream of this branch or kind.

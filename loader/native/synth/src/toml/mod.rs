@@ -117,8 +117,8 @@ impl Document<'_> {
         self.lines.spot(self.text, byte.min(self.text.len()))
     }
 
-    /// Returns an error at its offset in the string `text`, which is quoted at `span`. If the string has escapes, the
-    /// error is at the quotation mark.
+    /// Returns an error with the location of the offset `wrong.at` in the string `text`, which is quoted at `span`. If
+    /// the string has escapes, the location is that of the quotation mark.
     fn wrong_within(self, span: &Range<usize>, text: &str, wrong: tags::TextError) -> Problem {
         let quoted = self.text.get(span.clone()).unwrap_or_default();
         let at = quoted.find(text).map_or(span.start, |start| span.start + start + wrong.at);
@@ -198,7 +198,7 @@ impl<'t, 'd> Table<'t, 'd> {
         self.get(key).map(|value| Self::of(self.document, key, value)).transpose()
     }
 
-    /// Returns the values of the array at `key`. Another value counts as an array of one value.
+    /// Returns the values of the array at `key`. Any other value counts as an array of one value.
     fn all(&self, key: &str) -> Vec<&'t Value<'d>> {
         self.get(key).map(listed).unwrap_or_default()
     }
@@ -226,7 +226,7 @@ impl<'t, 'd> Table<'t, 'd> {
     }
 }
 
-/// Returns the values of an array, or another value itself.
+/// Returns the values of an array. Any other value counts as an array of one value.
 fn listed<'t, 'd>(value: &'t Value<'d>) -> Vec<&'t Value<'d>> {
     value.get_ref().as_array().map_or_else(|| vec![value], |values| values.iter().collect())
 }
