@@ -1,4 +1,4 @@
-//! Merges id2e: all entries of the first shard, then the entries of each other shard that are not shared. Also adds
+//! Merges id2e: all entries of the first shard, then each other shard's own entries, which are not shared. Adds
 //! contextCSN to the suffix entry, as `slapadd -w` does.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::merge::Rows;
 use crate::shards::{Shards, id_at, table};
 use crate::{Code, Error, Result, nodes};
 
-/// Server ID -> greatest entryCSN.
+/// Maps each server ID to its greatest entryCSN.
 pub type ContextCsns = BTreeMap<u16, Vec<u8>>;
 
-/// Sends all rows. With a target (`-w`), returns the greatest entryCSN of each server ID.
+/// Sends all rows. Returns the greatest entryCSN of each server ID, or an empty map if there is no `target` (no `-w`).
 pub fn rows(
     shards: &Shards,
     target: Option<&ContextCsnTarget>,
@@ -51,7 +51,7 @@ pub fn rows(
     Ok(newest)
 }
 
-/// Notes an entry's entryCSN. Like slapadd -w, prefers the normalized value if the entry stores both.
+/// Updates `newest` with an entry's entryCSN. Like `slapadd -w`, prefers the normalized value, if one is stored.
 fn note(newest: &mut ContextCsns, number: Option<u32>, value: &[u8], damaged: impl Fn() -> Error) -> Result<()> {
     id2e::each(value, damaged, |stored| {
         let text = stored.first_normal().or_else(|| stored.values().next());
@@ -92,7 +92,7 @@ fn number(shards: &Shards, name: &[u8]) -> Option<u32> {
     u32::try_from(at + 1).ok()
 }
 
-/// Returns the entry's value with contextCSN added. The attribute gets a new number if no entry had it before.
+/// Returns an entry's value in id2e with contextCSN added, which gets a new attribute number if no entry had it before.
 pub fn stamped(shards: &mut Shards, value: &[u8], newest: &ContextCsns) -> Result<Vec<u8>> {
     let name = b"contextCSN";
     let next = u32::try_from(shards.descriptions.len() + 1).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
-//! Merges tables with many values per key. Each key of an index gets the ID lists of all shards, one after another.
-//! Values in id2v get new IDs and attribute numbers.
+//! Merges the tables with several values per key: indexes and id2v. A key of an index gets the ID lists of all shards,
+//! one after another. Values in id2v get new IDs and attribute numbers.
 
 use codec::idl::{self, IndexRecord};
 use codec::{id, id2v};
@@ -83,7 +83,7 @@ pub fn multival_rows(shards: &Shards, counters: &Counters, out: &mut Rows<'_>) -
     Ok(())
 }
 
-/// Sends the values of an entry, with the attributes in the order of their new numbers.
+/// Sends an entry's values in id2v. The attributes come in the order of their new numbers.
 fn entry(shards: &Shards, shard: &Shard, from: &mut Peekable<'_>, out: &mut Rows<'_>) -> Result<()> {
     let id = id_at(from);
     let mut numbers = Vec::new();

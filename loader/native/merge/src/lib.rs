@@ -1,4 +1,4 @@
-//! Builds a database with several parallel `slapadd -q`: [`slices`] cuts the LDIF, and [`merge`] joins the databases.
+//! Builds a database with parallel `slapadd -q` runs: [`slices`] cuts the LDIF, [`merge`] joins the databases (shards).
 //!
 //! Shared entries are the entries with children. Every slice begins with all shared entries, parents first. Each other
 //! entry is in one slice, in the order of the input. So each slice is a complete tree, and the merged database equals

@@ -1,4 +1,4 @@
-//! Merges all tables in turn: the reading threads send batches to the thread that writes.
+//! Merges the tables one after another: reading threads send batches of rows to the writing thread.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,7 +22,7 @@ pub struct Options {
     pub map_size: u64,
     /// `idlexp`: an index key with 2^idlexp entries or more is stored as a range.
     pub list_exponent: u32,
-    /// DN of the entry that gets contextCSN, as from slapadd -w.
+    /// The suffix whose entry gets contextCSN, as with `slapadd -w`.
     pub context: Option<String>,
     /// Number of reading threads.
     pub jobs: usize,
@@ -33,7 +33,7 @@ pub struct Merged {
     pub entries: u64,
     pub pages: u64,
     pub bytes: u64,
-    /// Sub-database -> number of its values.
+    /// Number of values in each table, by the table's name.
     pub tables: BTreeMap<String, u64>,
 }
 
@@ -66,11 +66,11 @@ enum Kind {
 }
 
 type MergedTables = Vec<(String, Table)>;
-/// id2e while the value of one entry is not written yet: the tree, the place of the value, and the value so far.
+/// id2e while one entry still waits for contextCSN: the tree, where to fill in the value, and the value so far.
 type PendingTree = Option<(TreeWriter, PendingValue, Vec<u8>)>;
 
 impl Merge<'_> {
-    /// Returns the names of the tables that reading threads merge, in the order of writing. Not ad2i and ixck.
+    /// Returns the tables that reading threads merge, in the order of writing: all tables except ad2i and ixck.
     fn parts(&self) -> Result<Vec<(Kind, String)>> {
         let mut parts = Vec::new();
         for (name, flags) in &self.shards.tables {
@@ -161,10 +161,10 @@ impl Merge<'_> {
 /// A batch is sent when it has at least this many bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// One call of the writer, with the number of bytes or IDs that it takes from the batch.
+/// One call of [`TreeWriter`]. The numbers tell how many bytes or IDs the call takes from the batch.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Write a key with its only value. If the flag is set, the value gets contextCSN at the end, and is written then.
+    /// Writes a key with its only value. If the flag is set, writes the value only at the end, with contextCSN added.
     Put(usize, usize, bool),
     Key(usize),
     Value(usize),
@@ -181,7 +181,7 @@ pub struct Batch {
     is_last: bool,
 }
 
-/// Collects the rows that a reading thread sends.
+/// Collects the rows of a reading thread in a batch, and sends full batches.
 pub struct Rows<'o> {
     batch: Batch,
     outlet: &'o Outlet<Batch, Error>,
@@ -224,12 +224,12 @@ impl Rows<'_> {
 }
 
 impl Batch {
-    /// Returns the size of keys, values and IDs in bytes.
+    /// Returns the size in bytes of all keys, values and IDs.
     fn size(&self) -> usize {
         self.bytes.len() + 8 * self.ids.len()
     }
 
-    /// Writes the rows. If the batch has the entry that gets contextCSN, returns the place of its value, and the value.
+    /// Writes the rows, except the value of the entry that gets contextCSN: returns that value, to be filled in later.
     fn write(self, tree: &mut TreeWriter, file: &mut FileWriter) -> Result<Option<(PendingValue, Vec<u8>)>> {
         let (mut bytes, mut ids, mut pending) = (&self.bytes[..], &self.ids[..], None);
         for step in self.steps {

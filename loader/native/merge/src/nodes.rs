@@ -41,7 +41,7 @@ pub fn tops(shards: &Shards) -> Result<Vec<(Vec<u8>, u64)>> {
     Ok(tops)
 }
 
-/// Returns for each shared entry, indexed by ID, the number of shared entries in its subtree, including itself.
+/// Returns the number of shared entries in each shared entry's subtree (including the entry), indexed by its ID.
 fn shared_counts(shards: &Shards, readers: &[Reader]) -> Result<Vec<u64>> {
     let (Some(shard), Some(mut from)) = (shards.all.first(), shards.starts(readers, "dn2i")?.into_iter().next()) else {
         return Ok(Vec::new());
@@ -92,7 +92,7 @@ fn shared_node(
     out.value(&first)?;
     let mut record = Vec::new();
     while let Some(least_key) = least_key(all, &key) {
-        // The child's new ID, and the size of its subtree in the shards so far.
+        // The child's new ID, and the number of entries in its subtree, added up over the shards so far.
         let mut sum: Option<(u64, Option<u64>)> = None;
         for (from, shard) in all.iter_mut().zip(&shards.all) {
             if from.is_at(&key) && dn2i::name_of(&from.value) == least_key {
@@ -102,7 +102,7 @@ fn shared_node(
                     None => (new, node.child),
                     Some((known, _)) if known != new => return Err(duplicate(names.dn(id, &node))),
                     Some((known, before)) => {
-                        // Each shard counts the shared entries below the child.
+                        // Every shard counts the shared entries in the child's subtree. They are added once.
                         let is_shared = node.id <= shards.shared;
                         let twice = below.get(index(new)).copied().filter(|_| is_shared).unwrap_or(0);
                         let more = node.child.unwrap_or(1).checked_sub(twice);
@@ -125,7 +125,7 @@ fn least_key(all: &[Peekable<'_>], key: &[u8]) -> Option<Vec<u8>> {
     here.map(|from| dn2i::name_of(&from.value)).min().map(<[u8]>::to_vec)
 }
 
-/// Sends the nodes of a shard after its shared nodes.
+/// Sends the nodes of a shard's own entries. `from` must be behind the nodes of the shared entries.
 fn own_nodes(
     shards: &Shards,
     shard: &Shard,
@@ -156,7 +156,7 @@ fn own_nodes(
     Ok(())
 }
 
-/// Reads a record of dn2i, which must be that of a child or that of the node itself.
+/// Reads a record of dn2i, which must describe a child if `is_child` is set, otherwise the node itself.
 fn record<'a>(shard: &Shard, record: &'a [u8], is_child: bool) -> Result<Node<'a>> {
     let node = dn2i::read(record).filter(|node| node.child.is_some() == is_child);
     node.ok_or_else(|| shard.damaged(DAMAGED))
@@ -166,12 +166,12 @@ fn duplicate(dn: String) -> Error {
     Error { dn: Some(dn), ..Error::new(Code::Duplicate, "there is already an entry with this DN") }
 }
 
-/// Names of the shared entries, with their parents.
+/// The name and the parent's ID of each shared entry, indexed by the entry's ID.
 #[derive(Debug, Default)]
 struct Names(Vec<(Vec<u8>, u64)>);
 
 impl Names {
-    /// Adds the name of the next entry. Calls must be in the order of IDs, from 0 on.
+    /// Adds the name of the entry `id`. Must be called once for each ID, in order from 0 on.
     fn note(&mut self, id: u64, record: &[u8]) {
         let named = dn2i::read(record).map(|node| (node.pretty.to_vec(), node.id));
         self.0.push(named.filter(|_| id > 0).unwrap_or_default());

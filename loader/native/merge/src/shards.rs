@@ -13,7 +13,7 @@ const MOST_ATTRIBUTES: usize = 65_535;
 #[derive(Debug)]
 pub struct Shard {
     pub path: PathBuf,
-    /// Difference between the new and the old IDs of entries that are not shared.
+    /// Added to the ID of each entry that is not shared.
     pub offset: u64,
     /// The greatest ID in this shard.
     pub last: u64,
@@ -42,7 +42,7 @@ impl Shard {
 #[derive(Debug, Default)]
 pub struct Shards {
     pub all: Vec<Shard>,
-    /// Number of shared entries, which have the IDs from 1 on in every shard.
+    /// Number of shared entries. In every shard, their IDs are 1 up to this number.
     pub shared: u64,
     /// Attribute descriptions, indexed by their new numbers, which begin at 1.
     pub descriptions: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Feeds the slapadd of a slice: the shared entries, then the slice's own.
+//! Feeds the slapadd of a slice: the shared entries, then the slice's own entries.
 
 use std::io::Write;
 use std::mem;
@@ -21,7 +21,7 @@ use super::walk::{RecordLocation, walk};
 /// Text is written to the pipe when it has at least this many bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// One slice.
+/// The input of one slice's slapadd.
 pub struct SliceOptions<'a> {
     pub paths: &'a [PathBuf],
     pub suffixes: &'a [String],
@@ -44,7 +44,7 @@ pub struct SliceCounts {
     pub root_met: bool,
 }
 
-/// Writes the slice to `sink`. Only the first slice counts the shared entries.
+/// Writes the slice to `sink`. Only the first slice adds the shared entries to `counters`.
 pub fn feed(
     slice: &SliceOptions<'_>,
     sink: &mut impl Write,
@@ -93,7 +93,7 @@ pub fn each(
         Ok(more)
     })?;
     let (mut entries, cut) = (0, slice.cut);
-    // The count fits: a plan has at most backmdb::MOST_ENTRIES entries.
+    // The sum fits in 32 bits: a plan has at most backmdb::MOST_ENTRIES entries.
     position += u32::try_from(cut.before).unwrap_or(u32::MAX);
     if !more || slice.own == 0 {
         return Ok(0);
@@ -176,8 +176,8 @@ impl OperationalAttributes {
         Self { now: now.to_owned(), pattern: csn_pattern(now, server_id), first }
     }
 
-    /// Appends lines for the attributes that the entry lacks; `has` tells for each of [`NAMES`] whether the entry has
-    /// it. `position` is the entry's ID minus one. `held_back` may replace the generated CSN.
+    /// Appends a line for each attribute of [`NAMES`] that the entry lacks according to `has`. `position` is the
+    /// entry's ID minus one. `held_back` returns the CSN that must replace the generated CSN, if any.
     fn lines(
         &self,
         dn: &[u8],

@@ -8,10 +8,10 @@ use tree::name;
 use values::Normaliser;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// The key of the empty name.
+/// The key of the empty DN.
 const ROOT: u64 = 0x5eed;
 
-/// Hashes of an entry's DN and of its parent's.
+/// Hashes of an entry's DN and of its parent's DN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     pub own: u64,
@@ -60,7 +60,7 @@ impl Keys {
         rdns.iter().rev().fold(ROOT, |above, rdn| self.below(above, rdn))
     }
 
-    /// Returns the key of an RDN below `above`. The parts of an RDN have no order, so their hashes are added.
+    /// Returns the key of the DN `rdn` below the key `above`. An RDN's parts have no order, so their hashes are added.
     fn below(&mut self, above: u64, rdn: &[u8]) -> u64 {
         let parts = name::pieces(rdn, |text| end(text, b"+"));
         let sum = parts.fold(0, |sum: u64, part| sum.wrapping_add(self.assertion(part)));
@@ -87,7 +87,7 @@ impl Keys {
     }
 }
 
-/// Returns the offset of the first of `separators` outside values. Values may be quoted, as in RFC 1779.
+/// Returns the offset of the first separator that is neither escaped nor quoted. Values may be quoted, as in RFC 1779.
 fn end(text: &[u8], separators: &[u8]) -> Option<usize> {
     let (mut escaped, mut quoted, mut begins) = (false, false, false);
     text.iter().position(|&byte| {

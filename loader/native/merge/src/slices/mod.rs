@@ -1,4 +1,4 @@
-//! Cuts an LDIF: which entries are shared, where each slice begins, and what its slapadd reads.
+//! Cuts an LDIF into slices: decides which entries are shared and where each slice begins, and feeds its slapadd.
 
 mod feed;
 mod key;

@@ -1,5 +1,5 @@
-//! Reads the LDIF twice: first to find the entries that have children, which are copied to the file of shared entries;
-//! then to find where each slice begins.
+//! Reads the LDIF twice: first to find the DNs of all parents; then to copy the parents' entries to the file of shared
+//! entries, and to find where each slice begins.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ pub struct SliceStart {
     /// Offset in uncompressed bytes.
     pub offset: u64,
     pub line: u64,
-    /// Number of entries before the slice that are not shared.
+    /// Number of leaf entries before the slice.
     pub before: u64,
 }
 
@@ -77,7 +77,7 @@ fn require_numbers(shared: u64, leaves: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the keys of all parents, each with false, whether or not the input has entries for them.
+/// Returns the keys of all parents. The value is false; the caller sets it to true if the input has the parent's entry.
 fn parents(paths: &[PathBuf], keys: &mut Keys, counters: &Counters) -> Result<FxHashMap<u64, bool>> {
     let (mut parents, mut last) = (FxHashMap::default(), None);
     walk(paths, RecordLocation::START, counters, |record, _| {
