@@ -18,12 +18,12 @@ use transaction::Transaction;
 
 /// Maximum number of tables. slapd opens at most 128 or 256.
 const MOST_TABLES: u32 = 512;
-/// The map size must be a multiple of the page size, which is at most this.
+/// The largest page size of a system, in bytes. The map size must be a multiple of the page size.
 const LARGEST_PAGE: u64 = 65_536;
 
 /// Updates the database in an environment directory, and syncs the database. Changes nothing if
-/// [`ChangeCounts::unsettled`] is not empty, or if `allowed` ends without a byte. The caller sends the byte when the
-/// checks that it makes meanwhile have succeeded.
+/// [`ChangeCounts::unsettled`] is not empty, or if the pipe `allowed` is closed without a byte. The caller makes its
+/// own checks meanwhile, and sends a byte if they succeed.
 pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),

@@ -12,7 +12,7 @@ use common::{Code, Error, Result};
 use heed::types::Bytes;
 use heed::{Comparator, Database, DefaultComparator, Env, MdbError, RoTxn, RwTxn, WithTls};
 
-/// The order of values in dn2i, which compares only the names at their beginning.
+/// The order of values in dn2i: compares only the name at the beginning of each value.
 enum Dn2idOrder {}
 
 impl Comparator for Dn2idOrder {
