@@ -20,7 +20,7 @@ pub struct Entry {
 /// The bytes of an attribute value.
 #[derive(Debug, Clone)]
 pub struct Value {
-    /// The whole entry in id2e, which all its values share; for a new value, only the value.
+    /// The bytes of the whole entry in id2e, which all values of the entry share; for a new value, only its own bytes.
     bytes: Rc<[u8]>,
     range: Range<u32>,
 }
@@ -86,9 +86,9 @@ impl Entry {
         self.position(description).map(|at| self.attributes.remove(at)).is_some()
     }
 
-    /// Applies a change of one attribute. Returns the reason if the change does not fit the entry. If `soft`, values to
-    /// add may exist, and values to delete may be missing. If `is_new`, the entry is being added, and X-ORDERED values
-    /// stay as sent.
+    /// Applies a change of one attribute. Returns an error with the reason if the change does not fit the entry. If
+    /// `soft`, values to add may exist, and values to delete may be missing. If `is_new`, the entry is being added, and
+    /// X-ORDERED values stay as sent.
     pub fn apply(&mut self, schema: &Schema, change: &Change, soft: bool, is_new: bool) -> Result<(), String> {
         let description = schema.describe(&change.description).map_err(|error| error.to_string())?;
         let ordered = schema.get(description.attribute).ordered.is_some() && !is_new;
@@ -211,7 +211,7 @@ impl Values {
         self.list.iter().flatten().map(|value| &**value)
     }
 
-    /// Returns the position of the value that the equality rule finds equal.
+    /// Returns the position of the value that equals `value` by the equality rule.
     fn find(&mut self, schema: &Schema, id: AttributeId, value: &[u8]) -> Option<usize> {
         let wanted = normal(schema, id, value);
         if self.live <= MOST_SCANNED {
@@ -251,7 +251,7 @@ impl Values {
         self.positions = None;
     }
 
-    /// Gives the values of an X-ORDERED attribute the numbers of their positions.
+    /// Sets the `{n}` of each value of an X-ORDERED attribute to the value's position.
     fn renumber(&mut self) {
         self.compact();
         for (at, value) in self.list.iter_mut().flatten().enumerate() {

@@ -1,8 +1,8 @@
 //! Replays the changes of a cn=accesslog on the entries of a database, up to a moment.
 //!
 //! The database file is only read. The results are files for the crate `refresh`: LDIF of the changed entries, and the
-//! entryUUIDs of the deleted entries. Operations are applied in the order of their CSNs. Operations after the moment
-//! are applied, too, because they show whether the log lacks an earlier change.
+//! entryUUIDs of the deleted entries. Operations are applied in the order of their CSNs. Later operations are applied
+//! only after the results are written, to show whether the log lacks an earlier change.
 
 mod entry;
 mod model;
@@ -47,7 +47,7 @@ pub struct Options {
     pub until_start: String,
     /// The reqStart of operations to leave out.
     pub skip: Vec<String>,
-    /// The log lacks failed operations (`logsuccess TRUE`), so aborted transactions look like committed ones.
+    /// Whether the log lacks failed operations (`logsuccess TRUE`). Then aborted transactions look like committed ones.
     pub log_success: bool,
     /// Output file: LDIF of the changed entries.
     pub changed: PathBuf,
@@ -71,7 +71,7 @@ pub struct Gap {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Number of operations up to the moment.
+    /// Number of operations that were applied up to `until`.
     pub applied: u64,
     pub changed: u64,
     pub deleted: u64,
@@ -101,8 +101,8 @@ impl Gap {
 }
 
 impl Replayed {
-    /// Adds a gap if the log is not complete up to the moment `until`. `proven` is the packed CSN up to which the log
-    /// is complete, or 0 if only the database is known to be.
+    /// Adds a gap if the log is not complete up to `until`. `proven` is the packed CSN up to which the log is complete,
+    /// or 0 if the log is not known to be complete beyond the database.
     fn report(&mut self, gap: Gap, proven: u128, until: u128) {
         if proven < until && self.gaps.len() < MOST_REPORTED {
             let proven = if proven == 0 { String::new() } else { tree::csn::unpack(proven) };
@@ -111,7 +111,7 @@ impl Replayed {
     }
 }
 
-/// Replays the log, LDIF files in the order of the log's entry IDs, on the database in the file at `path`.
+/// Replays `log` on the database file at `path`. The log is given as LDIF files in the order of the log's entry IDs.
 pub fn replay(
     path: &Path,
     known: (&Schema, &Settings),
@@ -152,7 +152,7 @@ fn server(csn: &str) -> String {
     sid(csn.as_bytes()).unwrap_or_default()
 }
 
-/// The first pass over the log: which operations to replay, and facts that depend on the whole log.
+/// The result of the first pass over the log: the operations to replay, and facts that depend on the whole log.
 #[derive(Default)]
 struct Selected {
     done: Replayed,
@@ -169,9 +169,9 @@ struct Selected {
     uuids: FxHashSet<u128>,
     /// Operations that the database may have already, in the order of the log.
     in_window: Vec<WindowOperation>,
-    /// The CSN of the last operation of each server ID that the database has.
+    /// For each server ID, the CSN of its last operation that the database has.
     contained: FxHashMap<String, u128>,
-    /// entryUUIDs that ended by an operation that the database has.
+    /// entryUUIDs that no entry has since an operation which the database has (a deletion, or a new entryUUID).
     ended: FxHashSet<u128>,
     /// Whether the log and contextCSN together have several server IDs.
     several: bool,
@@ -273,9 +273,9 @@ impl Selected {
         Ok((all, sorter))
     }
 
-    /// Finds the last operation of each server that the database has. A running slapd writes contextCSN to the database
-    /// only now and then, so the entries decide: an entry has all operations up to its entryCSN, and a missing entry
-    /// that existed was deleted. The operations of a server reach the database in the order of their CSNs.
+    /// Finds for each server its last operation that the database has. A running slapd writes contextCSN to the
+    /// database only now and then, so the entries decide: an entry has all operations up to its entryCSN, and a missing
+    /// entry that existed was deleted. The operations of a server reach the database in the order of their CSNs.
     fn find_end(&mut self, model: &mut Model<'_>) -> Result<()> {
         self.in_window.retain(|operation| !self.rolled_back.contains(&operation.position));
         self.in_window.sort_unstable_by_key(|operation| operation.csn);
@@ -289,7 +289,7 @@ impl Selected {
                 }
                 continue;
             }
-            // A missing entry existed before the window if its first operation is not an add.
+            // A missing entry existed before the window if its first operation in the window is not an add.
             let added = operation.is_add.then_some((operation.csn, operation.server.as_str()));
             missing.entry(operation.uuid).or_insert(added);
         }
@@ -319,7 +319,7 @@ impl Selected {
                 .collect()
         };
         self.ended = deleted_by(&ends);
-        // If the log lacks the add of an entry, the entry seems to have existed, and the deletions prove nothing.
+        // An entry whose add the log lacks only seems deleted. If this happened, only entryCSNs count (`proven`).
         let is_wrong = |operation: &WindowOperation| {
             let named = (operation.csn, operation.server.as_str());
             let is_late = is_contained(&ends, named) && !is_contained(&proven, named);
@@ -343,8 +343,8 @@ impl Selected {
         self.seen.range(..csn).next_back().map_or(0, |(seen, _)| *seen)
     }
 
-    /// Finds deletes of a refresh (syncrepl), because slapd before 2.7 logs only the first of them. The end of a
-    /// refresh changes only contextCSN. `deletes` has the latest delete of each session.
+    /// Reports the delete of a refresh (syncrepl) as a gap, because slapd before 2.7 logs only the first delete. A
+    /// refresh ends with a change of only contextCSN. `deletes` has the latest delete of each session.
     fn track_refresh(&mut self, operation: &Operation, deletes: &mut FxHashMap<Vec<u8>, Gap>) {
         if operation.failed {
             return;
@@ -377,7 +377,7 @@ impl Selected {
 
     /// Finds the operations that were rolled back. slapd logs the operations of a transaction when the transaction
     /// ends, as successful up to the operation that failed. Operations of a connection's next transaction start after
-    /// that end. They are compared in the order of CSNs, because an export may have the log entries in another order.
+    /// that end. The operations are sorted by CSN, because an export may have the log entries in another order.
     fn settle_transactions(&mut self) {
         let mut steps = std::mem::take(&mut self.transactions);
         steps.sort_unstable();
@@ -415,7 +415,7 @@ enum Outcome {
     Contained,
     Gap {
         reason: String,
-        /// The CSN up to which the log is complete; 0 if only the database is known to be.
+        /// The CSN up to which the log is complete; 0 if it is not known to be complete beyond the database.
         proven: u128,
         applied: bool,
     },
@@ -432,9 +432,9 @@ struct Replay<'r, 'o> {
     model: Model<'r>,
     selected: Selected,
     done: Replayed,
-    /// For each entryUUID with an operation that was left out, the attributes of the operation; `None` means all.
+    /// Maps the entryUUID of an entry with left-out operations to the attributes that these change; `None` means all.
     touched: FxHashMap<u128, Option<Vec<Vec<u8>>>>,
-    /// Whether the results are written, so that operations are only checked.
+    /// Whether the results are written. From then on, operations are only checked.
     written: bool,
 }
 
@@ -564,7 +564,7 @@ impl Replay<'_, '_> {
             return Ok(misfit("the entry has this change already", self.selected.before(csn)));
         }
         if csn < pack(own.as_bytes()) {
-            // The log has both changes in the order in which this server applied them.
+            // If the log has this change before the newer change, this server applied both in that order.
             let newer = self.selected.seen.get(&pack(own.as_bytes()));
             return Ok(if newer.is_some_and(|newer| position < *newer) {
                 Outcome::Contained
@@ -597,7 +597,7 @@ impl Replay<'_, '_> {
         })
     }
 
-    /// Checks that the database has an entry which it should have. An add in a transaction may have been rolled back.
+    /// Checks that the database has the entry of an add in its past, unless the add's transaction may be rolled back.
     fn contained_add(&self, operation: &Operation, csn: u128, position: u64) -> Outcome {
         let is_sure = !self.selected.in_transaction.contains(&position);
         let uuid = operation.uuid.filter(|uuid| is_sure && !self.selected.ended.contains(uuid));
@@ -608,14 +608,14 @@ impl Replay<'_, '_> {
         Outcome::Contained
     }
 
-    /// Returns the CSN before the change that the log lacks, if `reqOld` has the CSN of that change; otherwise 0.
+    /// If `reqOld` has the CSN of a change that the log lacks, returns the logged CSN before that change; otherwise 0.
     fn lost(&self, operation: &Operation) -> u128 {
         let previous = operation.previous.as_ref().map(|csn| pack(csn.as_bytes()));
         let lost = previous.filter(|csn| !self.selected.seen.contains_key(csn));
         lost.map_or(0, |csn| self.selected.before(csn))
     }
 
-    /// Compares the entry's previous entryCSN in the log with `own`, its entryCSN in the model. If the log lacks a
+    /// Compares the entry's previous entryCSN (`reqOld`) with `own`, its entryCSN in the model. If the log lacks a
     /// change between them, returns the reason and the CSN up to which the log is complete.
     fn chain(&self, operation: &Operation, own: &str) -> Option<(String, u128)> {
         let previous = operation.previous.as_deref().filter(|previous| *previous != own)?;
@@ -623,7 +623,7 @@ impl Replay<'_, '_> {
         let is_skipped = !self.touched.is_empty() && self.selected.seen.contains_key(&packed);
         let of_others = servers.iter().any(|other| *other != server(&operation.csn));
         let is_known = self.selected.seen.contains_key(&packed) || self.selected.reached.covers(previous.as_bytes());
-        // A provider logs changes of other providers in the order of their arrival, not in that of the CSNs.
+        // A provider logs changes of other providers in the order of their arrival, not of their CSNs.
         if is_skipped || of_others && is_known {
             return None;
         }

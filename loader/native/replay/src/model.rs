@@ -17,7 +17,7 @@ pub struct Node {
     normal: Box<[u8]>,
     pretty: Box<[u8]>,
     pub entry: Entry,
-    /// Whether the database file has the entry, and the entryUUID there.
+    /// Whether the database file has the entry; `uuid` is the entry's entryUUID in the file.
     stored: bool,
     uuid: Option<u128>,
     deleted: bool,
@@ -164,7 +164,7 @@ impl<'r> Model<'r> {
         Ok(&mut node.entry)
     }
 
-    /// Adds an entry with a DN that no entry has. The inner result is the reason if the parent is missing.
+    /// Adds an entry with a DN that no entry has. If the parent is missing, the inner error is the reason.
     pub fn add(&mut self, place: &Place, entry: Entry) -> Result<std::result::Result<(), String>> {
         let Place { dn, steps } = place;
         let Some((normal, above)) = steps.split_last() else { return Ok(Ok(())) };
@@ -191,8 +191,8 @@ impl<'r> Model<'r> {
         Ok(())
     }
 
-    /// Moves an entry, and changes its naming attributes as slapd does (`slap_modrdn2mods`). The inner result is the
-    /// reason if the operation does not fit the entries.
+    /// Moves an entry, and changes its naming attributes as slapd does (`slap_modrdn2mods`). If the operation does not
+    /// fit the entries, the inner error is the reason.
     pub fn rename(
         &mut self,
         id: u64,

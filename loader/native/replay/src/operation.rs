@@ -42,7 +42,7 @@ pub struct Operation {
     pub csn: String,
     /// entryUUID of the log entry.
     pub own_uuid: Option<u128>,
-    /// reqStart and reqEnd, which count in one sequence.
+    /// reqStart and reqEnd. Both are numbered in one sequence, so they can be compared with each other.
     pub start: String,
     pub end: String,
     pub session: Vec<u8>,

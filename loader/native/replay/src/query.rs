@@ -11,20 +11,20 @@ use tree::csn::pack;
 use crate::Selected;
 use crate::operation::{Operation, Type};
 
-/// Which operations to find. `since` and `until` are the first and the last CSN of the range. The CSN of a log entry
-/// with the reqStart `since_start` or `until_start` replaces that bound.
+/// Which operations to find. `since` and `until` are the first and the last CSN of the range. If a log entry has the
+/// reqStart `since_start` or `until_start`, its CSN replaces that bound.
 #[derive(Debug, Clone)]
 pub struct Query {
     pub since: String,
     pub since_start: String,
     pub until: String,
     pub until_start: String,
-    /// DNs of subtrees; none means the whole log.
+    /// DNs of subtrees; an empty list means the whole log.
     pub bases: Vec<String>,
     /// reqAuthzID; `None` means any author.
     pub author: Option<String>,
-    /// Maximum number of operations, of which the last are found. 0 means all operations, and later operations that may
-    /// depend on them.
+    /// Maximum number of operations; only the last matches are returned. 0 means all matches, and later operations that
+    /// may depend on them.
     pub last: usize,
 }
 
@@ -32,13 +32,13 @@ pub struct Query {
 pub struct Found {
     /// The LDIF records of operations in the order of their CSNs.
     pub text: Vec<u8>,
-    /// For each record, whether the operation matches. Other operations come later and may concern the same entries.
+    /// Whether each record's operation matches. If not, it is a later operation that may concern the same entries.
     pub matching: Vec<bool>,
     /// The oldest CSN in the log.
     pub log_start: String,
 }
 
-/// Searches the log, LDIF files in the order of the log's entry IDs. Failed and rolled-back operations are left out.
+/// Searches `log`: LDIF files in the order of the log's entry IDs. Leaves out failed and rolled-back operations.
 pub fn query(log: &[PathBuf], query: &Query, counters: &Counters) -> Result<Found> {
     let bases: Vec<_> = query.bases.iter().map(|base| key(base.as_bytes())).collect();
     let author = query.author.as_ref().map(|author| key(author.as_bytes()));
@@ -124,7 +124,7 @@ fn above(key: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Debug, Default)]
 struct Related {
     uuids: FxHashSet<u128>,
-    /// Keys of their DNs, and of all DNs above.
+    /// Keys of the entries' DNs, and of all DNs above them.
     names: FxHashSet<Vec<u8>>,
     /// Keys of the DNs of added entries.
     added: FxHashSet<Vec<u8>>,
