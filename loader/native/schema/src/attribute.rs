@@ -41,7 +41,7 @@ pub enum Normalise {
     CertificateList,
     /// Serial number and issuer's certificate.
     AttributeCertificate,
-    /// The OID of the attribute type whose name is the value.
+    /// The OID of the attribute type that the value names.
     AttributeOid,
     /// The first word within the parentheses or braces, which is an OID.
     FirstOid,
@@ -90,7 +90,7 @@ impl AttributeType {
         self.operational
     }
 
-    /// Returns the name of the equality rule or the OID of the syntax, if its stored form is not implemented here.
+    /// Returns the equality rule's name or the syntax's OID, if the stored form of values is not implemented here.
     pub fn unsupported_rule(&self) -> Option<&str> {
         let rule = self.equality.as_ref().filter(|_| self.normaliser == Normalise::Unfollowed);
         let syntax = (self.syntax.check == Check::Unfollowed).then_some(&*self.syntax_oid);
@@ -199,7 +199,7 @@ fn build(
     Ok(kind)
 }
 
-/// Returns slapd's own syntax with this OID, or the one that `X-SUBST` substitutes for it. Returns
+/// Returns slapd's own syntax with this OID, or the syntax that `X-SUBST` substitutes for it. Returns
 /// [`Syntax::UNCHECKED`] if the configuration defines the syntax without a substitute.
 fn own_syntax(text: &str, oid: &str, syntaxes: &[Raw<'_>]) -> Result<Syntax> {
     let mut oid = oid;

@@ -53,7 +53,7 @@ pub struct ObjectClass {
 /// A DIT content rule (RFC 4512 section 4.1.6).
 #[derive(Debug, Clone)]
 pub struct ContentRule {
-    /// The first NAME; the OID of its structural class if there is no NAME.
+    /// The first NAME, or the OID of the rule's structural class if there is no NAME.
     pub name: String,
     pub obsolete: bool,
     pub auxiliary: Vec<ClassId>,
@@ -171,7 +171,7 @@ fn merge<T: Copy + PartialEq>(into: &mut Vec<T>, from: &[T]) {
     }
 }
 
-/// Adds the attributes of all superiors. An attribute that is required is not listed as allowed, too.
+/// Adds the attributes of all superiors. A required attribute is removed from the allowed attributes.
 fn inherit(class: &mut ObjectClass, own: &[(Vec<AttributeId>, Vec<AttributeId>)]) {
     for sup in class.lineage.iter().skip(1) {
         merge(&mut class.must, &own[sup.index()].0);

@@ -228,7 +228,7 @@ impl Schema {
         most_specific.ok_or_else(|| InvalidValue("no structural object class".into()))
     }
 
-    /// Decides whether an entry may have an attribute. `listed`: a class or the content rule lists the attribute.
+    /// Decides whether an entry may have an attribute. `listed` tells whether a class or the content rule lists it.
     fn verdict(&self, kind: &AttributeType, listed: bool, profile: &ObjectClassSet) -> AttributeVerdict {
         let object_class = kind.name.eq_ignore_ascii_case("objectClass");
         let allowed = listed || kind.operational() || object_class;
@@ -325,8 +325,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether the values of an attribute contain the RDN's value `asserted`. Both must be in the form in which they
-    /// are compared: normalized if the type has a normal form.
+    /// Whether an attribute's values `stored` contain the RDN's value `asserted`. All values must be in the form in
+    /// which they are compared: normalized if the type has a normal form.
     pub fn rdn_value_held<'a>(&self, ava: &Ava, asserted: &[u8], stored: impl IntoIterator<Item = &'a [u8]>) -> bool {
         let kind = self.get(ava.attribute);
         let rule = kind.equality.as_ref().map(|rule| rule.kind);

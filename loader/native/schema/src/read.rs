@@ -9,7 +9,7 @@ use crate::{ClassKind, Result, XOrdered};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub kind: Kind,
-    /// The text of the value, of which a leading `{n}` is skipped.
+    /// The text of the value. A leading `{n}` is ignored.
     pub text: String,
     /// Whether the value is in the entry `cn=schema,cn=config`, because it is compiled into slapd or a module.
     pub builtin: bool,

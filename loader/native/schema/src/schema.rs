@@ -84,7 +84,7 @@ impl Schema {
         self.classes.iter()
     }
 
-    /// Returns two texts to compare with another schema: how values are stored, and what else decides index keys.
+    /// Returns two texts to compare with another schema's: how values are stored, and what else decides index keys.
     pub fn attribute_meaning(&self, kind: &AttributeType) -> (String, String) {
         let rule = |rule: &Option<Rule>| rule.as_ref().map_or("none", |rule| &*rule.name).to_owned();
         let above: Vec<&str> = kind.chain.iter().map(|id| self.get(*id).name.as_str()).collect();
@@ -93,7 +93,7 @@ impl Schema {
         (stored, format!("SUBSTR {} SUP {}", rule(&kind.substrings), above.join(" ")))
     }
 
-    /// Returns the same texts for an object class. The index of objectClass has keys of the names of all superiors.
+    /// Returns such texts for an object class. Superiors decide index keys: objectClass is indexed by their names, too.
     pub fn class_meaning(&self, class: &ObjectClass) -> (String, String) {
         let mut above: Vec<&str> = class.lineage.iter().map(|id| self.object_class(*id).name.as_str()).collect();
         above.sort_unstable();

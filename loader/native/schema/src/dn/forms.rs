@@ -9,7 +9,7 @@ use super::{Ava, MAX_LENGTH, Rdn, within_limit, write};
 use crate::syntax::Pretty;
 use crate::{AttributeId, AttributeType, InvalidValue, Normalise, Result, Schema, ValueForm, XOrdered, refuse};
 
-/// Maximum nesting of DNs in values of DNs (in practice two levels); slapd limits a DN to 8192 bytes instead.
+/// Maximum nesting of DNs as values inside DNs (two levels in practice). slapd instead limits a DN to 8192 bytes.
 const MAX_DEPTH: u32 = 16;
 
 /// The form to which a DN is converted, with the level of nesting.
@@ -29,8 +29,8 @@ struct PartialAva<'a> {
 }
 
 impl Schema {
-    /// Fast path for most entries: converts an RDN with a single value of [text](ValueForm::Text) whose forms differ
-    /// only in case. Returns `None` for any other RDN, valid or not.
+    /// Fast path for most entries: converts an RDN with a single value of [text](ValueForm::Text) whose pretty and
+    /// normal forms differ only in case. Returns `None` for any other RDN, valid or not.
     pub(super) fn plain_rdn(&self, text: &[u8], rdn: &mut Rdn) -> Option<()> {
         let (name, value) = text.split_at(memchr::memchr(b'=', text)?);
         let value = &value[1..];
@@ -232,7 +232,7 @@ impl Schema {
         self.check_nested(self.naming_type(ava)?.id, &ava.value, deeper(depth)?)
     }
 
-    /// Whether the forms of the DN are unknown, because the normal form of a type in it is not implemented here.
+    /// Whether the DN has an attribute type whose normal form is not implemented here, so its own forms are unknown.
     pub fn has_unproven_part(&self, dn: &[u8]) -> bool {
         let unproven =
             |ava: &RawAva<'_>| self.attribute(ava.name).is_some_and(|kind| self.get(kind).unsupported_rule().is_some());

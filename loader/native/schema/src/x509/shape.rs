@@ -1,9 +1,9 @@
 //! Checks whether bytes have the form of a certificate, revocation list or private key: DER elements with definite
 //! lengths and tags of one byte (`libraries/liblber/decode.c`).
 //!
-//! slapd checks the sequence of tags, but not that inner elements fill the outer ones. slapd even uses the length of an
-//! element that slapd could not read, so [`Damaged`] contains that length. Messages of a server are parsed by
-//! `wire::ber` instead, which waits for missing bytes.
+//! slapd checks the sequence of tags, but not that inner elements fill the outer ones. It even uses the length of an
+//! element that it could not read, so [`Damaged`] contains that length. Messages of a server are parsed by `wire::ber`
+//! instead, which waits for missing bytes.
 
 pub const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;
@@ -19,7 +19,7 @@ pub const SET: u8 = 0x31;
 /// `[0]`, explicit: the version of a certificate.
 pub const VERSION: u8 = 0xa0;
 
-/// The error that the bytes end within an element, or that the element has an unsupported form.
+/// The bytes end within an element, or the element has an unsupported form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged {
     /// The length that slapd uses nevertheless; `usize::MAX` for a tag of several bytes.
@@ -230,7 +230,7 @@ pub fn attribute_certificate(value: &[u8]) -> Option<[&[u8]; 3]> {
     // Version and holder.
     walk.skip(walk.tag()?)?;
     walk.skip(walk.tag()?)?;
-    // The issuer, identified by a certificate with the general names of its issuer.
+    // The issuer, identified by its certificate: first the general names of the certificate's own issuer.
     for _ in 0..3 {
         walk.open()?;
     }
