@@ -12,7 +12,7 @@ const IDENTITY: &str = "entryUUID";
 const DYNAMIC: [&str; 6] =
     ["entryDN", "subschemaSubentry", "hasSubordinates", "numSubordinates", "numAllSubordinates", "contextCSN"];
 
-/// The two lists, resolved with a schema.
+/// `attrs` and `exattrs`, resolved with a schema.
 pub struct Attributes {
     pub(crate) all_user: bool,
     all_operational: bool,
@@ -107,7 +107,7 @@ fn described(list: &str, name: &str, schema: &Schema) -> Result<Vec<Description>
     }
 }
 
-/// Resolves `exattrs`. Like slapd, knows only the first name of a type, in any case, so `surname` has no effect.
+/// Resolves `exattrs`. Like slapd, ignores case but knows only the first name of a type, so `surname` has no effect.
 fn excluded(names: &[String], schema: &Schema) -> Result<Vec<AttributeId>> {
     let mut excluded = Vec::new();
     for name in names {

@@ -17,7 +17,7 @@ pub struct AttributeDescription {
     pub keep: bool,
     /// Whether `suffixmassage` rewrites the values, because they are DNs.
     pub dn: bool,
-    /// Indexes of the filter's descriptions that match this description: equal to it, or of a supertype.
+    /// Indexes in [`Filter::descriptions`] of the descriptions to which this description belongs, as [`is_of`] decides.
     pub asked: Vec<usize>,
     pub part: SpecialAttribute,
 }

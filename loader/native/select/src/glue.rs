@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use crate::place::{ConsumerDn, parent};
 
-/// Collects the ancestors of all entries. The memory grows with the number of parents, not with that of entries.
+/// Collects the ancestors of all entries. Memory grows with the number of parents, not of entries.
 pub struct Glue {
     /// The suffix in normal form.
     suffix: Vec<u8>,
@@ -45,7 +45,7 @@ impl Glue {
         self.wanted.is_empty()
     }
 
-    /// Returns the glue entries by their normalized DN, parents first.
+    /// Returns the glue entries with their normalized DNs, parents first.
     pub fn entries(&self) -> Vec<(&Vec<u8>, &GlueEntry)> {
         let mut entries: Vec<_> = self.wanted.iter().collect();
         entries.sort_unstable_by_key(|(normal, _)| (normal.len(), *normal));

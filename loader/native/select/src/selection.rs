@@ -53,7 +53,7 @@ impl Selection {
         })
     }
 
-    /// Returns lines for the attributes in `OWN` that are not `present`: the root DN, and the time of the entryCSN.
+    /// Returns LDIF lines for the attributes in `OWN` that are not `present`, with the root DN or the entryCSN's time.
     pub(crate) fn own_lines(&self, csn: Option<&[u8]>, present: [bool; 4]) -> Vec<u8> {
         let mut lines = Vec::new();
         let (Some(root_dn), Some(stamp)) = (&self.root_dn, csn.and_then(|csn| csn.get(..14))) else {

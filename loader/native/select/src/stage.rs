@@ -16,7 +16,7 @@ use crate::selection::Selection;
 
 /// slapd's flag of the object class `subentry` (RFC 3672). A search returns subentries only on request.
 const SUBENTRY: u32 = 0x4;
-/// Bytes per write.
+/// Text is written when it has at least this many bytes.
 const CHUNK: usize = 256 * 1024;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ struct Stage<'a> {
     namer: DnNormaliser<'a>,
     glue: Glue,
     columns: AttributeDescriptions<'a>,
-    /// Lines with the values of contextCSN.
+    /// LDIF lines with the values of contextCSN.
     context: Vec<u8>,
     out: Output,
     text: Vec<u8>,
@@ -62,9 +62,9 @@ struct Stage<'a> {
 }
 
 enum Line {
-    /// A part of the record.
+    /// The range of an unchanged line in the record.
     Copied(Range<usize>),
-    /// A line whose value is a DN at the consumer.
+    /// A line whose value is a DN, rewritten for the consumer.
     Rewritten(Vec<u8>),
 }
 

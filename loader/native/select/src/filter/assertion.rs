@@ -157,8 +157,8 @@ fn equal(kind: &AttributeType, value: &[u8], wanted: &[u8]) -> bool {
     }
 }
 
-/// Whether a value is the class or a subclass of it. The result is Undefined if a class before that is not in the
-/// schema (`objectSubClassMatch`).
+/// Whether a value is the class `wanted` or one of its subclasses. Undefined if an earlier value is a class that is not
+/// in the schema (`objectSubClassMatch`).
 fn of_class(schema: &Schema, values: &[Vec<u8>], wanted: ClassId) -> FilterResult {
     for value in values {
         match schema.class(value) {

@@ -12,7 +12,7 @@ pub enum Line<'l> {
         scope: u8,
         filter: &'l str,
     },
-    /// nentries, and etime in seconds, which slapd 2.4 does not log.
+    /// nentries, and etime in seconds. slapd 2.4 does not log etime.
     Result { operation: Operation, entries: u64, seconds: Option<f64> },
 }
 

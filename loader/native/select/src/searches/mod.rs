@@ -20,16 +20,16 @@ use served::{IndexKind, Indexes, Needs};
 
 /// Maximum number of groups of searches. Searches of further groups are only counted.
 const MOST_KINDS: usize = 50_000;
-/// Maximum number of searches whose results are awaited. Some results never come if the log has lost lines.
+/// Maximum number of searches awaiting a result. Beyond that, all are dropped: a log may have lost their results.
 const MOST_WAITING: usize = 1 << 20;
 /// Maximum number of cached search bases.
 const MOST_BASES: usize = 1 << 16;
-/// Maximum length of a line in bytes. slapd writes no longer line.
+/// Maximum length of a line in bytes. slapd writes no longer lines; the excess of other lines is skipped.
 const LONGEST: usize = 1 << 20;
 /// Number of lines between two checks for cancellation.
 const CHECK_INTERVAL: u64 = 4096;
 
-/// The database for whose indexes the searches are checked.
+/// The database with the indexes that searches are checked against.
 pub struct Setting {
     pub suffix: String,
     pub indexes: Vec<(String, Vec<String>)>,
@@ -102,7 +102,7 @@ struct Reader<'a> {
     groups: FxHashMap<Node, usize>,
     /// Whether searches from a base reach this database.
     bases: FxHashMap<String, bool>,
-    /// Searches whose result is not read yet, with the indexes of their groups.
+    /// Maps each search whose result is not read yet to the index of its group in `found`.
     waiting: FxHashMap<Operation, usize>,
     found: Found,
 }

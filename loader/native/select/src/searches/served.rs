@@ -16,7 +16,7 @@ pub type IndexKind = (String, &'static str);
 pub struct Indexes<'a> {
     schema: &'a Schema,
     lengths: Substrings,
-    /// The index types of each attribute description as spelled in the schema.
+    /// Maps an attribute description, as spelled in the schema, to its index types.
     kinds: FxHashMap<String, Configured>,
 }
 
