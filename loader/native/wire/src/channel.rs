@@ -79,8 +79,8 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const SEND_BUFFER: usize = 64 * 1024;
 
 /// Shortest and longest pause between reads. A busy server sends entries one by one. A read after a pause gets a
-/// hundred entries or more, and saves as many wake-ups. Each pause doubles the last one, so that a page's end is hardly
-/// delayed.
+/// hundred entries or more, and saves as many wake-ups. Pauses begin short and double each time, so that a page's end
+/// is hardly delayed.
 const PAUSES: Range<Duration> = Duration::from_micros(1500)..Duration::from_millis(6);
 
 /// Pauses on a Unix socket. The socket holds at most some hundred entries, and slapd resumes slowly after it was full.
@@ -259,8 +259,8 @@ fn open(bytes: &[u8]) -> Result<Message<'_>> {
     if message.id == 0 { Err(message.notice_of_disconnection()) } else { Ok(message) }
 }
 
-/// Returns the number of bytes read or written, which is 0 after a signal. If none could be, returns the event to wait
-/// for: `own`, unless a security layer needs the other direction.
+/// Returns the number of bytes read or written, which is 0 after a signal. If no bytes could be moved, returns the
+/// event to wait for: `own`, unless a security layer needs the other direction.
 fn moved(done: io::Result<IoResult>, own: PollFlags) -> Result<std::result::Result<usize, PollFlags>> {
     Ok(match done {
         Ok(IoResult::Bytes(count)) => Ok(count),

@@ -33,7 +33,7 @@ pub struct Failure {
     pub result: i32,
     /// The diagnostic message, or libldap's text for the code.
     pub text: String,
-    /// If the code says that the entry does not exist: the part of its DN that exists.
+    /// `matchedDN`: if the entry does not exist, the DN of its nearest ancestor that exists.
     pub matched: String,
 }
 

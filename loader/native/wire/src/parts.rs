@@ -1,5 +1,5 @@
-//! Writes the entries of a search as LDIF: into files of some tens of megabytes with a file of rows for each, into a
-//! single file, or as blocks to a consumer.
+//! Writes the entries of a search as LDIF: into files of some tens of megabytes, each with a file of rows; into a
+//! single file; or as blocks into a [`Feed`].
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::message::Entry;
 use crate::record::Recorder;
 use crate::{Channel, Result, Search, search};
 
-/// Number of LDIF bytes of a file before compression. The first file is smaller, and each following one
-/// has twice the size of the previous one up to this limit, because the first files have most containers, and arranging rewrites files with containers.
+/// Maximum LDIF bytes in a file, before compression. Files double from `FIRST_PIECE` up to this size: most containers
+/// are in the first files, and arranging rewrites files with containers.
 const PIECE: u64 = 64 << 20;
 const FIRST_PIECE: u64 = 2 << 20;
 
@@ -256,7 +256,7 @@ struct Feeder<'a> {
     recorder: Recorder,
     notes: Output,
     copy: Option<Output>,
-    /// Records of the incomplete block, and the notes.
+    /// Records of the incomplete block; `noted` has their notes.
     block: Vec<u8>,
     noted: Vec<u8>,
     /// Number of bytes of `block` that are counted already.

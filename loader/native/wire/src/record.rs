@@ -1,4 +1,4 @@
-//! Converts entries to LDIF records with rows, to fingerprints, or only counts them.
+//! Converts entries to LDIF records with rows, or to fingerprints, or only counts the entries.
 
 use common::Counters;
 use ldif::write::line;
@@ -29,7 +29,7 @@ impl Recorder {
         Self { descriptions, seen: Vec::new(), printer: Fingerprinter::default(), interior: false }
     }
 
-    /// Appends the DN, entryUUID and entryCSN of the last recorded entry if its hasSubordinates is TRUE.
+    /// Appends the DN, entryUUID and entryCSN of `entry`, the last recorded entry, if its hasSubordinates is TRUE.
     pub fn note(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
         if !self.interior {
             return Ok(());

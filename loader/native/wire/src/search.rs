@@ -82,7 +82,7 @@ fn cookie(message: &Message<'_>) -> Result<Vec<u8>> {
     Ok(value.octets()?.to_vec())
 }
 
-/// Writes a search request with the cookie of the previous page, and with the value of a Sync Request control.
+/// Writes a search request. `cookie` is from the previous page; `sync` is the value of a Sync Request control, if any.
 pub(crate) fn write(out: &mut Writer, id: i32, query: &Search, filter: &[u8], cookie: &[u8], sync: Option<&[u8]>) {
     out.sequence(|out| {
         out.integer(id);

@@ -30,7 +30,7 @@ const DELETE: i32 = 3;
 /// Bytes of memory for sorting the provider's entryUUIDs. Beyond that, a temporary file is used.
 const SORT_MEMORY: usize = 64 << 20;
 
-/// Output files: LDIF of changed entries, and entryUUIDs of 16 bytes each.
+/// Output files: LDIF in `changed`; entryUUIDs of 16 bytes each in `present` and `deleted`.
 #[derive(Debug, Clone)]
 pub struct Files {
     pub changed: PathBuf,

@@ -45,7 +45,7 @@ impl PendingSession<'_> {
         }
     }
 
-    /// Returns an error if the handshake fails, because the bind would be sent in clear text.
+    /// Starts TLS. Returns an error if the handshake fails, because the bind would then be sent in clear text.
     fn install_tls(&self) -> Result<()> {
         self.handle.guard.begin();
         // SAFETY: the session is connected and has no request in progress.
