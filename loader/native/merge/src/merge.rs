@@ -22,7 +22,7 @@ pub struct Options {
     pub map_size: u64,
     /// `idlexp`: an index key with 2^idlexp entries or more is stored as a range.
     pub list_exponent: u32,
-    /// The suffix whose entry gets contextCSN, as with `slapadd -w`.
+    /// The suffix whose entry gets contextCSN, as with `slapadd -w`. If `None`, no entry gets it.
     pub context: Option<String>,
     /// Number of reading threads.
     pub jobs: usize,

@@ -56,7 +56,7 @@ impl Shards {
         self.all.iter().map(Shard::reader).collect()
     }
 
-    /// Returns a position at the start of the table `name` of each shard.
+    /// Returns one position per shard: the start of the shard's table `name`.
     pub fn starts<'r>(&self, readers: &'r [Reader], name: &str) -> Result<Vec<Peekable<'r>>> {
         let start = |(reader, shard): (&'r Reader, &Shard)| Ok(Peekable::new(&table(reader, &shard.path, name)?, b"")?);
         readers.iter().zip(&self.all).map(start).collect()
@@ -84,7 +84,7 @@ impl Shards {
         self.all.last().map_or(0, |last| last.offset + last.last)
     }
 
-    /// Returns the new ID of an entry. The ID 0 of the tree's root does not change.
+    /// Returns the new ID of an entry. The ID 0, the root of dn2i, does not change.
     pub fn id(&self, shard: &Shard, old: u64) -> Result<u64> {
         match old {
             _ if old <= self.shared => Ok(old),
@@ -149,7 +149,7 @@ fn last_id(id2e: &TableReader<'_>, path: &Path) -> Result<u64> {
     Ok(last)
 }
 
-/// Returns the ID at the beginning of the current key.
+/// Returns the ID with which the current key begins, or 0 if the key is too short.
 pub fn id_at(record: &Peekable<'_>) -> u64 {
     codec::id::first(&record.key).unwrap_or(0)
 }

@@ -77,8 +77,8 @@ pub fn feed(
 }
 
 /// Calls `visit` with each record of the slice until `visit` returns false. The arguments are the record, its location
-/// in the input (for a shared entry: in the file of shared entries), and its ID in the merged database minus one.
-/// Returns the number of own entries.
+/// in the input (for a shared entry: in the file of shared entries), and the number of entries before it in the merged
+/// database. Returns the number of own entries.
 pub fn each(
     slice: &SliceOptions<'_>,
     counters: &Counters,

@@ -164,7 +164,7 @@ impl Shared {
         self.output.write(&self.text)
     }
 
-    /// Ends the file, with parents before their children. Returns the number of shared entries.
+    /// Completes the file, and sorts parents before their children. Returns the number of shared entries.
     fn finish(self) -> Result<u64> {
         self.output.finish()?;
         let order = parents_first(&self.kept);
@@ -188,8 +188,8 @@ fn rewrite(path: &Path, kept: &[SharedEntry], order: &[usize]) -> Result<()> {
     Ok(std::fs::rename(new, path)?)
 }
 
-/// Returns the order of the input, except that a parent comes before its first descendant, because slapadd gives the
-/// parent the lower ID.
+/// Returns the indexes of `kept` in the order of the input, except that a parent comes before its first descendant,
+/// because slapadd gives the parent the lower ID.
 fn parents_first(kept: &[SharedEntry]) -> Vec<usize> {
     let mut by_key = FxHashMap::default();
     for (at, entry) in kept.iter().enumerate() {
