@@ -22,8 +22,8 @@ const MOST_TABLES: u32 = 512;
 const LARGEST_PAGE: u64 = 65_536;
 
 /// Updates the database in an environment directory, and syncs the database. Changes nothing if
-/// [`ChangeCounts::unsettled`] is not empty, or if the pipe `allowed` is closed without a byte. The caller makes its
-/// own checks meanwhile, and sends a byte if they succeed.
+/// [`ChangeCounts::unsettled`] is not empty, or if `allowed` ends without a byte. The caller makes its own checks
+/// meanwhile, and sends a byte if they succeed.
 pub fn refresh(
     directory: &Path,
     known: (&Schema, &Settings),
