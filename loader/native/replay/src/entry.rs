@@ -202,7 +202,7 @@ impl Entry {
 struct Values {
     list: SmallVec<[Option<Value>; 1]>,
     live: usize,
-    /// Positions in `list` by normal form, if the list has been longer than [`MOST_SCANNED`] and was searched.
+    /// Maps normal forms to positions in `list`. Built when a list longer than [`MOST_SCANNED`] is searched.
     positions: Option<FxHashMap<Box<[u8]>, usize>>,
 }
 

@@ -37,7 +37,7 @@ const ALWAYS: [&[u8]; 3] = [b"entrycsn", b"modifiersname", b"modifytimestamp"];
 /// What to replay.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Values of contextCSN in the database, which has all changes up to these CSNs.
+    /// The database's values of contextCSN. The database has all changes up to these CSNs.
     pub reached: Vec<String>,
     /// The database has no change after this CSN. It may have changes between contextCSN and this CSN.
     pub window: String,
@@ -65,7 +65,7 @@ pub struct Gap {
     pub csn: String,
     pub start: String,
     pub reason: String,
-    /// The CSN up to which the log is complete, as far as this operation shows.
+    /// The CSN up to which the log is complete, as far as this operation shows; empty if not beyond the database.
     pub proven: String,
 }
 
@@ -85,7 +85,7 @@ pub struct Replayed {
     /// minCSN and createTimestamp of the log's suffix entry.
     pub min_csns: Vec<String>,
     pub created: String,
-    /// Server IDs for which the log has an operation that the database has already.
+    /// Server IDs with an operation that is both in the log and in the database.
     pub overlaps: BTreeSet<String>,
     pub gaps: Vec<Gap>,
     /// reqStart and DN of operations that depend on an operation that was left out.
@@ -200,7 +200,7 @@ impl Selected {
         let mut sorter = RecordSorter::new(options.memory, 1, &options.scratch, counters.flag());
         let mut servers: FxHashSet<String> = options.reached.iter().map(|csn| server(csn)).collect();
         let (mut position, mut buffer) = (0_u64, Vec::new());
-        // Segments of a log may overlap.
+        // entryUUIDs of the log entries so far. Segments of a log may overlap, so an entry may come twice.
         let mut logged = FxHashSet::default();
         let mut deletes = FxHashMap::default();
         all.done.until.clone_from(&options.until);
@@ -319,7 +319,7 @@ impl Selected {
                 .collect()
         };
         self.ended = deleted_by(&ends);
-        // An entry whose add the log lacks only seems deleted. If this happened, only entryCSNs count (`proven`).
+        // If the log lacks an entry's add, the entry may only seem deleted. Then the entryCSNs decide (`proven`).
         let is_wrong = |operation: &WindowOperation| {
             let named = (operation.csn, operation.server.as_str());
             let is_late = is_contained(&ends, named) && !is_contained(&proven, named);
@@ -597,7 +597,7 @@ impl Replay<'_, '_> {
         })
     }
 
-    /// Checks that the database has the entry of an add in its past, unless the add's transaction may be rolled back.
+    /// Checks that the database has an entry whose add it contains, unless the add may have been rolled back.
     fn contained_add(&self, operation: &Operation, csn: u128, position: u64) -> Outcome {
         let is_sure = !self.selected.in_transaction.contains(&position);
         let uuid = operation.uuid.filter(|uuid| is_sure && !self.selected.ended.contains(uuid));

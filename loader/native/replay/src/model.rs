@@ -11,7 +11,7 @@ use schema::{Description, Dn, Rdn, Schema};
 use crate::entry::{Entry, Value};
 use crate::operation::{Change, Kind};
 
-/// An entry that an operation named.
+/// An entry that the replay has read or added.
 pub struct Node {
     pub parent: u64,
     normal: Box<[u8]>,
@@ -285,7 +285,7 @@ impl<'r> Model<'r> {
     }
 
     /// Calls `changed` with the LDIF of each changed or added entry, and `deleted` with the entryUUID of each deleted
-    /// entry that the database file has. The order is that of IDs, so that a new parent comes before its children.
+    /// entry that the database file has. In the order of IDs, so that a new parent comes before its children.
     pub fn results(
         &mut self,
         mut changed: impl FnMut(&[u8]) -> Result<()>,

@@ -4,7 +4,7 @@ use common::{Code, Error, Result};
 use ldif::Record;
 use tree::csn::{pack, sid};
 
-/// OID of the control of an operation in a transaction (RFC 5805), as in reqControls.
+/// OID of the Transaction Specification control (RFC 5805), as in reqControls.
 const TRANSACTION: &[u8] = b"1.3.6.1.1.21.2";
 /// OID of the control Permissive Modify: values to add may exist, and values to delete may be missing.
 const PERMISSIVE: &[u8] = b"1.2.840.113556.1.4.1413";
@@ -68,7 +68,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Reads a log entry. Without `changes`, the values of reqMod are skipped.
+    /// Reads a log entry. Without `changes`, reqMod is read only for `only_context` and `new_uuid`.
     pub fn read(record: &Record<'_>, changes: bool) -> Result<Self> {
         let mut read = Self::default();
         let (mut is_new, text) = (false, |value: &[u8]| String::from_utf8_lossy(value).into_owned());

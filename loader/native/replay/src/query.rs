@@ -143,7 +143,7 @@ impl Related {
         }
     }
 
-    /// Returns whether the operation may concern one of the entries, or an entry above or below. A rename always may.
+    /// Whether the operation may concern one of the entries, or an entry above or below them. A rename always may.
     fn has(&self, operation: &Operation, names: &[Vec<u8>]) -> bool {
         operation.uuid.is_some_and(|uuid| self.uuids.contains(&uuid))
             || match operation.kind {
