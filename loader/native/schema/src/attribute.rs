@@ -39,7 +39,7 @@ pub enum Normalise {
     Certificate,
     /// Issuer and time.
     CertificateList,
-    /// Serial number and issuer's certificate.
+    /// Serial number, and the issuer and serial number of the issuer's certificate.
     AttributeCertificate,
     /// The OID of the attribute type that the value names.
     AttributeOid,
@@ -78,7 +78,7 @@ pub struct AttributeType {
     pub obsolete: bool,
     pub ordered: Option<XOrdered>,
     pub normaliser: Normalise,
-    /// Order of the values in `id2v` and under `sortvals`.
+    /// Order of the values in `id2v`, and of attributes that `sortvals` lists.
     pub order: Order,
     /// Whether the type is compiled into slapd or a module.
     pub builtin: bool,

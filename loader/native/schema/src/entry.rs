@@ -163,7 +163,7 @@ impl Schema {
         self.class(name).map_or_else(unknown, Ok)
     }
 
-    /// Whether the value of `structuralObjectClass` differs from the entry's structural class. Only `glue` may differ.
+    /// Whether `structuralObjectClass` (`value`) differs from `own`. Returns an error if it differs and is not `glue`.
     fn differs(&self, value: &[u8], own: ClassId) -> Result<bool> {
         let class = self.object_class(self.known_class(value)?);
         if class.kind != ClassKind::Structural {

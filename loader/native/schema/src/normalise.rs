@@ -20,8 +20,8 @@ pub enum ValueForm {
     Dn,
     /// Any value is valid. No normal form is stored.
     Octets,
-    /// Directory Strings or IA5 Strings that are compared without case. A value of ASCII characters except NUL, without
-    /// spaces at either end and without two adjacent spaces, is valid, and its normal form is its lower case.
+    /// Directory Strings or IA5 Strings that are compared without case. If a value has only ASCII characters except
+    /// NUL, no spaces at either end and no two adjacent spaces, it is valid, and its normal form is its lower case.
     Text,
     /// See [`values::telephone`].
     Telephone,

@@ -149,7 +149,7 @@ fn dotted(bytes: &[u8]) -> Option<String> {
     (!inside && !oid.is_empty()).then_some(oid)
 }
 
-/// Returns the value in UTF-8. Like libldap, copies the bytes of any other type, even if it is no string.
+/// Returns the value in UTF-8. Like libldap, copies the bytes of any unlisted type, even if it is no string.
 fn text(value: Tlv<'_>) -> Result<Cow<'_, [u8]>> {
     match value.tag {
         UNIVERSAL => wide(value.content, 4),
