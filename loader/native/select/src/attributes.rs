@@ -77,7 +77,7 @@ impl Attributes {
     }
 }
 
-/// Whether `description` equals `listed`, or has a subtype or additional options (`is_ad_subtype`).
+/// Whether `description` equals `listed`, or is more specific: a subtype, or more options (`is_ad_subtype`).
 pub fn is_of(description: &Description, kind: &AttributeType, listed: &Description) -> bool {
     kind.chain.contains(&listed.attribute)
         && listed

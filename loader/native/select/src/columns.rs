@@ -22,7 +22,7 @@ pub struct AttributeDescription {
     pub part: SpecialAttribute,
 }
 
-/// Attributes whose values the stage uses.
+/// Attributes that [`stage`](crate::stage) evaluates.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SpecialAttribute {
     Class,
@@ -33,7 +33,7 @@ pub enum SpecialAttribute {
     Other,
 }
 
-/// All descriptions that have occurred, by number.
+/// All attribute descriptions that have occurred, indexed by their numbers.
 pub struct AttributeDescriptions<'a> {
     selection: &'a Selection,
     schema: &'a Schema,

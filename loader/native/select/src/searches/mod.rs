@@ -98,9 +98,9 @@ struct Reader<'a> {
     schema: &'a Schema,
     indexes: Indexes<'a>,
     lengths: Substrings,
-    /// The index of each group in `found`, by the filter without values.
+    /// Maps a filter without values to the index of its group in `found`.
     groups: FxHashMap<Node, usize>,
-    /// Whether searches from a base reach this database.
+    /// Maps a search base to whether its searches reach this database.
     bases: FxHashMap<String, bool>,
     /// Maps each search whose result is not read yet to the index of its group in `found`.
     waiting: FxHashMap<Operation, usize>,
