@@ -130,7 +130,7 @@ impl Channel {
         id
     }
 
-    /// Queues messages. The queue is written at `SEND_BUFFER` bytes, by `flush`, and before each wait for an answer.
+    /// Queues messages. The queue is written when it has `SEND_BUFFER` bytes, by `flush`, and before waits for answers.
     pub fn send(&mut self, messages: &[u8]) -> Result<()> {
         self.output.push(messages);
         self.pause = self.pauses.start;

@@ -83,7 +83,7 @@ impl<'a> Message<'a> {
         Ok(Entry { dn, attributes: Attributes(reader.sequence()?), length: self.body.len() as u64 })
     }
 
-    /// Returns the error in an unsolicited notice of disconnection; for any other message, a protocol error.
+    /// Returns the error that a notice of disconnection contains; for any other message, a protocol error.
     pub(crate) fn notice_of_disconnection(&self) -> Error {
         let extended = (self.tag == tag::EXTENDED).then(|| self.extended());
         match extended {

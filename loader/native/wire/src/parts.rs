@@ -1,5 +1,5 @@
-//! Writes the entries of a search as LDIF: into files of some tens of megabytes, each with a file of rows; into a
-//! single file; or as blocks into a [`Feed`].
+//! Writes the entries of a search as LDIF: into files of some tens of megabytes, each with a file of rows (see
+//! [`row`]); into a single file; or as blocks into a [`Feed`].
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::message::Entry;
 use crate::record::Recorder;
 use crate::{Channel, Result, Search, search};
 
-/// Maximum LDIF bytes in a file, before compression. Files double from `FIRST_PIECE` up to this size: most containers
-/// are in the first files, and arranging rewrites files with containers.
+/// A file ends at this many LDIF bytes, before compression. The first file ends at `FIRST_PIECE` bytes, the next at
+/// twice as many, and so on: most containers come first, and arranging rewrites files with containers.
 const PIECE: u64 = 64 << 20;
 const FIRST_PIECE: u64 = 2 << 20;
 
@@ -100,7 +100,7 @@ struct Writer<'a> {
     target: &'a OutputFiles,
     recorder: Recorder,
     piece: Option<Piece>,
-    /// The files of rows and of LDIF of the previous piece, while they are synced.
+    /// The previous piece's file of rows and LDIF file, while they are synced.
     before: Option<[Closing; 2]>,
     inner: Output,
     /// Records that are not yet written, with their rows and notes.

@@ -208,7 +208,7 @@ struct Descriptions {
     ignore: Names,
     cached: Vec<Description>,
     expected: usize,
-    /// One more than the greatest index among the entry's descriptions so far.
+    /// The greatest index in `cached` of the entry's descriptions so far, plus one.
     beyond: usize,
     /// Whether two cached descriptions may be spellings of one attribute.
     twins: bool,
@@ -231,7 +231,7 @@ impl Descriptions {
     }
 
     /// Looks up a description. Also returns whether its index is greater than those of the entry's earlier
-    /// descriptions, in which case the entry did not have it before.
+    /// descriptions. If so, the entry has not had the description before.
     #[inline]
     fn next(&mut self, text: &[u8], first: bool) -> Result<(&Description, bool)> {
         if first {

@@ -9,7 +9,7 @@ use crate::{Channel, Error, Message, Result, filter, sync};
 const REQUEST: u8 = 0x63;
 const CONTROLS: u8 = 0xa0;
 
-/// Makes the server return referral objects as entries (RFC 3296), without the computed attributes of slapo-dynlist(5).
+/// Makes the server return referral objects as entries (RFC 3296), and omit attributes that slapo-dynlist(5) computes.
 const MANAGE_DSA_IT: &[u8] = b"2.16.840.1.113730.3.4.2";
 /// Makes the server return subentries only (RFC 3672).
 const SUBENTRIES: &[u8] = b"1.3.6.1.4.1.4203.1.10.1";
@@ -32,7 +32,7 @@ pub struct Search {
     pub attributes: Vec<String>,
     /// Entries per page; 0 disables paging.
     pub page: u32,
-    /// Whether to search for subentries, which other searches omit.
+    /// Whether to search for subentries only. Otherwise the server omits them.
     pub subentries: bool,
 }
 

@@ -84,7 +84,7 @@ impl BufferedLayer {
         self.judge(count)
     }
 
-    /// Interprets the result of a read or write. To wait, the layers below return 0 or -1, and set an option.
+    /// Interprets the result of a read or write. If they must wait, the layers below return 0 or -1 and set an option.
     fn judge(&self, count: c_long) -> io::Result<IoResult> {
         let error = io::Error::last_os_error();
         if count > 0 {

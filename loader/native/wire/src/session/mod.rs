@@ -24,7 +24,7 @@ use opening::PendingSession;
 use crate::error::PARAM_ERROR;
 use crate::{ConnectionOptions, Error, Failure, Phase, Result};
 
-/// Serializes the creation of sessions. The first one initializes libldap, which some versions do not do thread-safely.
+/// Serializes the creation of sessions: the first session initializes libldap, in some versions not thread-safely.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
 /// Owns a libldap session, and ends the session when dropped. The guard is dropped after the session has ended.
