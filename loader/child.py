@@ -37,10 +37,10 @@ def unwind(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
 
 
-def handle_signals(handler: Callable[[int, FrameType | None], object] = unwind) -> None:
+def handle_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
-            signal.signal(number, handler)
+            signal.signal(number, unwind)
 
 
 @contextmanager

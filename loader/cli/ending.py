@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, NoReturn
 
 import click
@@ -75,14 +76,14 @@ _READER_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 def run(command: click.Command, name: str) -> int:
     """Parses and executes the command line; returns the exit status."""
     log.setup(0)
-    child.handle_signals()
+    _handle_signals(child.unwind)
     try:
         status = _run(command, name)
     except KeyboardInterrupt as stop:  # a signal arrived during the error report
         status = 128 + getattr(signal, str(stop), signal.SIGINT)
     finally:
         # From now on, a KeyboardInterrupt would not be caught, and end the interpreter by SIGINT.
-        child.handle_signals(lambda number, _: os._exit(128 + number))
+        _handle_signals(lambda number, _: os._exit(128 + number))
     _log.info("ended with exit status %d", status, extra=log.SHOWN)
     return status
 
@@ -100,6 +101,12 @@ def leave(status: int) -> NoReturn:
 def at_end(function: Callable[[Ending], None]) -> None:
     """Registers a function that is called after the run and its error report. Its failure is a failure of the run."""
     _at_end.append(function)
+
+
+def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
+            signal.signal(number, handler)
 
 
 def _run(command: click.Command, name: str) -> int:

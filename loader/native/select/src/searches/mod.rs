@@ -100,8 +100,8 @@ struct Reader<'a> {
     lengths: Substrings,
     /// Maps a filter without values to the index of its group in `found`.
     groups: FxHashMap<Node, usize>,
-    /// Maps a search base to whether its searches reach this database.
-    bases: FxHashMap<String, bool>,
+    /// Maps a search base to whether its searches reach this database: those of another scope, those of a subtree.
+    bases: FxHashMap<String, [bool; 2]>,
     /// Maps each search whose result is not read yet to the index of its group in `found`.
     waiting: FxHashMap<Operation, usize>,
     found: Found,
@@ -153,18 +153,19 @@ impl Reader<'_> {
 
     /// Whether a search reaches this database: its base is in the database, or above it and the scope is the subtree.
     fn is_ours(&mut self, base: &str, scope: u8) -> bool {
-        if let Some(ours) = self.bases.get(base) {
-            return *ours;
+        if let Some(answers) = self.bases.get(base) {
+            return answers[usize::from(scope == 2)];
         }
-        let ours = self.schema.dn(base.as_bytes()).is_ok_and(|dn| {
+        let answers = self.schema.dn(base.as_bytes()).map_or([false; 2], |dn| {
             let normal = dn.normal();
-            is_within(&normal, &self.suffix) || (scope == 2 && !normal.is_empty() && is_within(&self.suffix, &normal))
+            let is_inside = is_within(&normal, &self.suffix);
+            [is_inside, is_inside || (!normal.is_empty() && is_within(&self.suffix, &normal))]
         });
         if self.bases.len() >= MOST_BASES {
             self.bases.clear();
         }
-        self.bases.insert(base.to_owned(), ours);
-        ours
+        self.bases.insert(base.to_owned(), answers);
+        answers[usize::from(scope == 2)]
     }
 
     /// Counts a search, and returns the index of its group. Returns `None` if the search is in no group.
