@@ -49,7 +49,7 @@ def examine(config: Path | None, request: Request) -> Report:
 
 
 def fixed(report: Report) -> Report:
-    """Clears dead readers and restores abandoned leases, then examines everything again."""
+    """Clears slots of dead readers, restores abandoned leases, then examines the server again."""
     messages: list[str] = []
     for database in report.server.databases:
         if any(not reader.is_alive for reader in database.readers):
@@ -69,13 +69,13 @@ def fixed(report: Report) -> Report:
 
 
 def failed(error: LoaderError) -> monitoring.Finding:
-    """Returns the plugin's result if `examine` failed: CRITICAL if slapd's tools refuse the configuration."""
+    """Returns the monitoring status after `examine` failed: CRITICAL if slapd's tools refuse the configuration."""
     status = Status.CRITICAL if isinstance(error, ConfigUnreadable) else Status.UNKNOWN
     return monitoring.Finding(status, "DOCTOR", str(error))
 
 
 def check(report: Report) -> monitoring.Finding:
-    """Returns the plugin's result: UNKNOWN if nothing is wrong, but a fact could not be read."""
+    """Returns the status for the monitoring plugin: UNKNOWN if no finding is bad, but a fact could not be read."""
     server, count = report.server, len(report.server.databases)
     bad = [finding for finding in report.findings if finding.severity.rank >= Severity.WARNING.rank]
     lines = [f"{finding.severity.value.upper()}: {finding.subject}: {finding.what}" for finding in bad[1:]]
@@ -94,7 +94,7 @@ def check(report: Report) -> monitoring.Finding:
         if room is not None:
             shares = (rules.AVAILABLE_WARNING, rules.AVAILABLE_CRITICAL)
             warning, critical = (round(share * room.maxsize) for share in shares)
-            oldest = max((reader.lag for reader in database.readers), default=0)  # transactions behind
+            oldest = max((reader.lag for reader in database.readers), default=0)  # in transactions
             numbers += [
                 f"{name}_available={room.available}B;{warning}:;{critical}:;0;{room.maxsize}",
                 f"{name}_used={room.used}B;;;0;{room.maxsize}",

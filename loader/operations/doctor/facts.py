@@ -73,8 +73,8 @@ class Replication(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> float | None:
-        """Seconds by which the consumer's newest CSN is older than the provider's, for the server ID with the longest
-        lag. None if the provider shows no contextCSN. Infinite if the consumer lacks one of the server IDs."""
+        """The consumer's lag in seconds, by CSN; the longest of all server IDs. None if the provider shows no
+        contextCSN. Infinite if the consumer lacks a server ID that is behind."""
         if self.shown is None:
             return None
         consumer_csns, provider_csns = csn.by_server(self.stored), csn.by_server(self.shown)
@@ -88,7 +88,7 @@ class Replication(msgspec.Struct, frozen=True):
 
 class Server:
     """A configuration and the slapd that runs on it. `unseen`: facts that could not be read. `left_out`: facts that
-    were not requested, which do not affect the status. Raises LoaderError if the suffix is unknown."""
+    were not requested; they do not affect the status. Raises LoaderError if the suffix is unknown."""
 
     def __init__(self, config: Config, request: Request) -> None:
         self.config, self.request = config, request
@@ -108,7 +108,7 @@ class Server:
         return str(self.config.path)
 
     def read(self, what: str, read: Callable[[], Fact]) -> Fact | None:
-        """Returns the fact. If it cannot be read, returns None and adds `what` to `unseen`."""
+        """Returns the result of `read`. If the fact cannot be read, returns None and adds `what` to `unseen`."""
         try:
             return read()
         except LoaderError as error:
@@ -147,7 +147,7 @@ class Server:
 
     @cached_property
     def tune_options(self) -> tuple[str, str]:
-        """Options of `ditseed tune` that name this server; and --apply, or "" for a slapd.conf."""
+        """Two parts of a `ditseed tune` command: the options that name this server; --apply, or "" for a slapd.conf."""
         pid = tools.slapd_on(self.config) if self.config.is_directory else None
         if pid is not None:
             return f"-H {shlex.quote(tools.ldapi_uri(pid))} -Y EXTERNAL", "--apply"
@@ -166,7 +166,7 @@ class Database:
         return self.server.read(f"{self.suffix}: {what}", read)
 
     def read_data(self, what: str, read: Callable[[Path], Fact]) -> Fact | None:
-        """Reads a fact of the database directory. Returns None also if data.mdb is missing or damaged."""
+        """Calls `read` with the database directory. Returns None if it fails, or if data.mdb is missing or damaged."""
         return self.read(what, partial(read, self.data)) if self.data else None
 
     def tune_command(self, verb: str, *words: str) -> str:
@@ -199,7 +199,7 @@ class Database:
 
     @cached_property
     def limits(self) -> tuple[str, ...]:
-        """Values of olcLimits, then the olcSizeLimit for accounts to which no olcLimits applies, or ""."""
+        """The values of olcLimits and, last, the olcSizeLimit for accounts without olcLimits ("" if it is not set)."""
         config, entry = self.server.config, self.configured.entry_dn
         sizes = config.reader("cn=config", backmdb.FRONTEND, entry).all("olcSizeLimit")  # the database overrides
         return (*config.values(entry, "olcLimits"), next(reversed(sizes), ""))
@@ -244,8 +244,8 @@ class Database:
 
     @cached_property
     def _has_dead_readers(self) -> bool:
-        """Whether slots of dead readers prevent the reuse of pages. Opening the database would clear the slots before
-        `seen` can report them. True if the slots cannot be read."""
+        """Whether reader slots of dead processes prevent the reuse of pages. Then the database must not be opened
+        before `seen` has reported the slots, because opening clears them. True if the slots cannot be read."""
         directory = self.configured.directory
         if directory is None or not directory.is_dir():
             return False
@@ -254,7 +254,7 @@ class Database:
             newest = meta.read_meta(directory).txnid
             return any(not slot.is_alive and (slot.txnid or newest) < newest for slot in readers.slots(directory))
         except (LoaderError, OSError):
-            return newest is not None  # None: without meta pages, LMDB does not open the database
+            return newest is not None  # if the meta pages are unreadable, LMDB does not open the database
 
     @cached_property
     def damage(self) -> str:
@@ -288,9 +288,9 @@ class Database:
 
     @cached_property
     def drift(self) -> Fit | None:
-        """How a sample of the entries fits the configuration. None if this was not checked."""
+        """How a sample of the entries fits the configured indexes and schema. None if this was not checked."""
         config, database, directory = self.server.config, self.configured, self.tables
-        # Indexes of a data format that slapd cannot open are not compared with slapd's.
+        # If the installed slapd cannot open the data format, it would build other indexes, so none are compared.
         if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
             return None
 
@@ -354,11 +354,11 @@ def _damage(directory: Path, may_open: bool) -> str:
         return f"there is no directory {directory}"
     if not path.exists():
         return f"there is no {path}"
-    try:  # with a direct read, because slapd and all other checks read a dead disk's pages from the page cache
+    try:  # Direct I/O: slapd and all other checks may read from the page cache although the disk is dead.
         with closing(probes.open_reader(path)) as reader:
             reader.measure()
     except (Unmeasurable, LoaderError):
-        pass  # direct reads are not supported here
+        pass  # the file system does not support direct I/O
     except OSError as error:
         if error.errno != errno.EIO:
             raise
@@ -367,7 +367,7 @@ def _damage(directory: Path, may_open: bool) -> str:
         page = meta.read_meta(directory)
         lost_bytes = page.used - path.stat().st_size
         if lost_bytes > 0:
-            # If a transaction allocates pages at the end of the file and frees them again, LMDB does not write them.
+            # An intact file may end early: LMDB never writes pages that one transaction allocates at the end and frees.
             free = sum(readers.free_list(directory)[1].values()) * page.page_size
             if lost_bytes > free or lost_bytes % page.page_size:
                 raise MdbDamaged(path=path, reason=f"it was cut: {lost_bytes} bytes at its end are gone")

@@ -95,8 +95,8 @@ def _of_each(server: Server, *rules: Callable[[Database], Findings]) -> Findings
 
 
 def finding(rule: str, severity: Severity, what: str, why: str = "", *mend: str, subject: str = "") -> Finding:
-    """Returns a finding, without `why` and `mend` if it is OK. If `subject` is "", `_of_each` sets it to the suffix, or
-    `judged` to the path of the configuration."""
+    """Returns a finding; if its severity is OK, without `why` and `mend`. `_of_each` sets `subject` to the suffix;
+    `judged` replaces a `subject` of "" by the path of the configuration."""
     if severity is OK:
         why, mend = "", ()
     return Finding(severity, rule, subject, what, why, mend, SOURCES[rule])
@@ -121,8 +121,8 @@ def _data(database: Database) -> Findings:
         yield finding("data", CRITICAL, database.damage, why, *mend)
 
 
-# (suffix, "configuration" or "TLS"; "read" or "write") -> path of a file to which slapd's account has no such access
-# -> whether the account owns the file
+# Maps (subject, verb) to the files that slapd's account cannot access in this way, and each file to whether the account
+# owns it. Subject: a suffix, "configuration" or "TLS". Verb: "read" or "write".
 Denied = dict[tuple[str, str], dict[str, bool]]
 
 
@@ -148,7 +148,7 @@ def _denied(server: Server) -> tuple[str, Denied]:
     for database in server.databases:
         if directory := database.configured.directory:
             by_suffix[database.suffix] = [directory, directory / meta.DATA, directory / "lock.mdb"]
-    # The account of the running slapd or, if none runs, the owner of most of its files, preferably not root.
+    # The account of the running slapd, else the account (not root, if possible) that owns most of its files.
     pid = tools.slapd_on(config)
     uid = None if pid is None else tools.account_of(pid)
     if uid is None:
@@ -159,7 +159,7 @@ def _denied(server: Server) -> tuple[str, Denied]:
         return "", {}
     try:
         account = pwd.getpwuid(uid)
-    except KeyError:  # usual in a container; only root needs the name, for setpriv in `_denied_to`
+    except KeyError:  # usual in a container; a name is needed only if root runs setpriv (`_denied_to`)
         if os.geteuid() != uid:
             raise UsageProblem(reason=f"slapd runs as user ID {uid}, which has no name on this host") from None
         account = pwd.struct_passwd((str(uid), "", uid, os.getegid(), "", "/", ""))
@@ -196,7 +196,7 @@ def _denied_to(account: pwd.struct_passwd, subject: str, paths: Iterable[Path], 
     answer = child.run(command)
     lines = [os.fsdecode(line) for line in answer.out.split(b"\0") if line]
     if answer.status != 0:
-        # Exit status 1: the account cannot enter a directory, which find names on stderr, or setpriv failed.
+        # Exit status 1: setpriv failed, or find could not enter a directory, which it then names on stderr.
         lines = lines or [f"r{path}" for path in existing if any(path in word for word in answer.stderr_lines)]
         if answer.status != 1 or not lines:
             raise ToolFailed(tool="find", status=answer.status, reason="; ".join(answer.stderr_lines[-2:]))
@@ -233,7 +233,7 @@ def _room(database: Database) -> Findings:
     if room is None:
         return
     share = room.available / room.maxsize if room.maxsize else 0.0
-    # room.growth is None if every reader is up to date: LMDB then reuses freed pages, and the file hardly grows.
+    # If every reader is up to date, room.growth is None: LMDB then reuses freed pages, and the file hardly grows.
     seconds = room.available / room.growth if room.growth else float("inf")
     is_disk_short = room.disk_free < room.maxsize - room.used
     what = (
@@ -437,7 +437,7 @@ def _replication(database: Database) -> Findings:
             what = f"a consumer of {link.provider}, which did not show its contextCSN; the consumer {stored}"
             why = "The consumer is behind only if the provider has changed since."
             yield finding("replication", NOTE, what, why, "ditseed doctor -H PROVIDER -D DN -y FILE")
-    # A database that accepts writes may be newer than its provider. A provider without contextCSN proves nothing.
+    # Not judged: a multi-provider, which accepts writes itself; a consumer if any provider shows no contextCSN.
     if database.is_multi_provider or not all(link.shown for link in consumer):
         return
     shown = csn.by_server(text for link in consumer for text in link.shown or ())
@@ -452,7 +452,7 @@ def _replication(database: Database) -> Findings:
 
 
 def _storage(server: Server) -> Findings:
-    """Yields the findings of `storage check` that are warnings or worse; those of a shared volume only once."""
+    """Yields the warnings and worse findings of `storage check`; if databases share a volume, each finding once."""
     reported = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
@@ -591,7 +591,7 @@ _AGE = re.compile(r"(?:(\d+)\+)?(\d+):(\d+)(?::(\d+))?")  # [days+]hours:minutes
 
 
 def _accesslog(database: Database) -> Findings:
-    """Judges whether `backup restore --until` can replay the database's log, and prove that the log is complete."""
+    """Judges whether `backup restore --until` can replay the database's accesslog and prove it complete."""
     config, refused, (where, _) = database.server.config, database.unreplayable, database.server.tune_options
     where = where if where.startswith("-H") else "-H ldapi:/// -Y EXTERNAL"
     for log, overlay in replay.logs_of(config, database.configured):
@@ -605,7 +605,7 @@ def _accesslog(database: Database) -> Findings:
             kept = sum(int(part or 0) * size for part, size in zip(age.groups(), (_DAY, 3600, 60, 1), strict=True))
         has_csn = "entrycsn" in map(str.lower, attributes)
         hides_failures = entry.flag("olcAccessLogSuccess", False)
-        # Whether a setting is wrong, the problem, the setting, the value that fixes it.
+        # Columns: whether a setting is wrong; the problem; the name of the setting; its right value.
         rows = (
             (bool(unlogged), unlogged, "Ops", " ".join([*ops, "writes"])),
             (hides_failures, "logsuccess hides rollbacks", "Success", "FALSE"),

@@ -39,12 +39,12 @@ _MODULE_DIRECTORIES = (
     *("/usr/local/libexec/openldap", "/opt/symas/lib/openldap"),
 )
 _LEAST_MAXSIZE = 64 << 20
-_MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes; an entry takes less than half of either
-_DISK_BESIDE = 64 << 20  # bytes that the file system needs for itself
+_MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes per entry; an entry takes less than half of each
+_DISK_BESIDE = 64 << 20  # bytes for the file system's own structures
 _UNIFORM = 0.01  # exponent of Zipf's law; so small that all entries are searched for about equally often
 _FIO = ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never", "--filename=fio")
 _FIO_TIMED = ("--time_based", "--runtime=5", "--bs=4k")  # seconds, because these two jobs do not end by themselves
-# Field of DiskSpeed -> options of the fio job; section and field of fio's report that have the result.
+# Maps a field of DiskSpeed to the options of its fio job, and to the section and field of the result in fio's report.
 _FIO_JOBS = {
     "write": (("--rw=write", "--bs=1M", "--end_fsync=1"), "write", "bw_bytes"),
     "read": (("--stonewall", "--rw=read", "--bs=1M"), "read", "bw_bytes"),
@@ -71,8 +71,8 @@ class DiskSpeed(msgspec.Struct, frozen=True):
 
 
 class BenchRow(msgspec.Struct, frozen=True):
-    """The measurements in a directory. `name`: file system. `nosync`, `sync`: slapadd with, without -q. `native`:
-    ditseed build. `searches`: searches per second. `no_disk`: why fio measured nothing, or "". Not requested: None."""
+    """The measurements in a directory; None if not requested. `name`: file system. `nosync`: slapadd -q. `sync`:
+    slapadd without -q. `native`: ditseed build. `searches`: per second. `no_disk`: why fio measured nothing, or ""."""
 
     name: str
     directory: str
@@ -133,7 +133,7 @@ def _generated(recipe: TreeSpec, entries: int, path: Path, progress: Progress) -
 
 
 def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progress) -> Sequence[Question]:
-    """Returns searches in random order. Each has a filter (uid=...), is indexed, and matches one entry."""
+    """Returns searches in random order. Each has a filter (uid=...), uses an index, and matches one entry."""
     template = msgspec.structs.replace(recipe, entries=sizes.entries).compiled()
     options = PlanOptions(sizes.searches, {"search": 1}, 0.0, _UNIFORM, sizes.seed, (("uid", False, 1),))
     with progress.step("plan searches", sizes.searches) as meter, files.explained(path), files.creating(path) as file:
@@ -143,7 +143,7 @@ def _searches(recipe: TreeSpec, sizes: BenchSizes, path: Path, progress: Progres
 
 
 class _Measuring(msgspec.Struct, frozen=True):
-    """`fio_size`: bytes of fio's file. `whole`: LDIF to load without sync; `part`: with sync. `work`: a directory."""
+    """`fio_size`: bytes of fio's file. `whole`: LDIF to load without sync. `part`: LDIF to load with sync, or None."""
 
     fio_size: int
     whole: _Tree
@@ -153,7 +153,7 @@ class _Measuring(msgspec.Struct, frozen=True):
     progress: Progress
 
     def row(self, parent: Path, kind: str) -> BenchRow:
-        """Raises ToolFailed, NoSpace and others if a load fails."""
+        """Measures in `parent`. Raises ToolFailed, NoSpace and others if a load fails."""
         sync = searches = disk = None
         no_disk = ""
         with files.temporary_directory("bench", parent) as directory:

@@ -33,12 +33,12 @@ ONE_DISK = (
 )
 LARGE_STRIPE = 1024 * 1024
 ALIGNED = 1 << 20  # bytes; since about 2010, partitioning tools begin partitions at multiples of 1 MiB
-XFS_LEAST = 1 << 30  # bytes; on a smaller device, mkfs.xfs ignores stripes
+XFS_LEAST = 1 << 30  # bytes; on smaller devices, mkfs.xfs ignores stripes
 USUAL_READAHEAD = 128 * 1024  # bytes; the kernel's default for a disk
 _COSTLY_READAHEAD, _LARGE_READAHEAD = 512 * 1024, 1024 * 1024
 _SECTOR = 4096  # bytes; a disk may have sectors of 4 KiB and report smaller ones
-_FULL, _FILLING = 95.0, 80.0  # used percentages of a thin pool that are CRITICAL, WARNING
-_TIGHT = 0.9  # used share of the map that is a WARNING
+_FULL, _FILLING = 95.0, 80.0  # used percent of a thin pool: CRITICAL, WARNING from here on
+_TIGHT = 0.9  # share of the map; more used space than this is a WARNING
 _LMDB = "lmdb.h, Caveats"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
@@ -48,7 +48,7 @@ _REMOVED = {
 }
 _FIT = ("xfs", "ext4", "ext3")
 
-# Types of file systems -> severity, finding, reason, source of the reason.
+# Maps the type of a file system to the severity, the finding, its reason, and the source of the reason.
 _KINDS = {
     "ext2": (WARNING, "no journal", "After a crash it must be checked before slapd can start.", "ext4(5)"),
     "reiserfs": (*(CRITICAL, "removed from Linux", "Linux 6.13 and later cannot mount the database."), "Linux 6.13"),
@@ -296,7 +296,7 @@ def _parameters(facts: Situation) -> Findings:
 
 
 def _stripes(facts: Situation) -> Findings:
-    """Compares the stripes of the file system with those of the device."""
+    """Compares the file system's stripes with the device's."""
     parameters, top, where = facts.parameters, facts.top, facts.mount.target
     if parameters is None or top is None:
         return
@@ -353,12 +353,12 @@ def _layout(facts: Situation) -> Findings:
 
 
 def _part_of(volumes: Volumes, pool: Volume, part: str) -> Volume | None:
-    """Returns the hidden volume with a thin pool's data extents (`part`: tdata) or metadata extents (tmeta)."""
+    """Returns the hidden volume that holds a thin pool's data (`part` is "tdata") or metadata ("tmeta"), or None."""
     return volumes.named(pool.group, f"{pool.name.strip('[]')}_{part}")
 
 
 def _no_redundancy(subject: str, legs: Sequence[Device | None], facts: Facts) -> Findings:
-    """Yields a note if the failure of one disk would lose a leg. `legs`: devices, or None for unknown devices."""
+    """Yields a note if the failure of one disk would lose data. `legs`: devices, or None for unknown devices."""
 
     def has_copy(leg: Device) -> bool:
         if leg.kind.startswith("md ") and leg.kind not in _NO_COPY:
@@ -485,7 +485,7 @@ def _mounted(facts: Facts) -> Findings:
     mount, target = facts.mount, facts.mount.target
     remount = f"mount -o remount,{{}} {quote(target)}".format
     if _NO_BARRIER & {*mount.options}:
-        # Missing barriers are harmless only if no device has a volatile write cache.
+        # Mounting without barriers is harmless only if no device has a volatile write cache.
         cache = _caching(facts)
         severity = CRITICAL if cache or not facts.devices else NOTE
         what = "barriers are off: fsync does not make the device write its cache"

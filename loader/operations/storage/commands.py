@@ -15,8 +15,8 @@ XFS_MINIMUM = 300 << 20  # bytes; mkfs.xfs refuses a smaller device
 
 
 def lvcreate(group: str, name: str, extents: int, stripe_size: int, legs: Sequence[str], copies: int = 1) -> str:
-    """Returns an lvcreate command with stripes of `stripe_size` bytes: one on each leg or, if `copies` is 2, on each
-    pair of legs. -y and --wipesignatures wipe old signatures; otherwise lvcreate asks, and a script aborts."""
+    """Returns an lvcreate command for stripes of `stripe_size` bytes. Each leg or, if `copies` is 2, each pair of legs
+    has one stripe. -y and --wipesignatures wipe old signatures; without them, lvcreate asks, and a script aborts."""
     stripes = len(legs) // copies
     kind = f"--type {'raid10' if stripes > 1 else 'raid1'} -m 1 " if copies > 1 else ""
     striped = f"-i {stripes} -I {stripe_size // 1024}k " if stripes > 1 else ""
@@ -100,7 +100,7 @@ def on_own_disks(physical: Sequence[PhysicalVolume]) -> list[PhysicalVolume]:
 
 
 def on_one_disk(legs: Sequence[str], devices: Sequence[Device]) -> dict[str, list[str]]:
-    """Returns disk -> its legs, for disks with several of the legs."""
+    """Maps each disk that holds several of the legs to these legs."""
     by_path = {device.path: device for device in devices}
     by_name = {device.name: device for device in devices}
     disks: dict[str, list[str]] = {}

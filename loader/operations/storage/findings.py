@@ -64,7 +64,7 @@ class Situation(Facts, frozen=True, kw_only=True):
 
     @property
     def map_size(self) -> int | None:
-        """The configured map size, because slapd uses it; without a configuration, the map size of data.mdb."""
+        """The configured map size, which slapd uses. Without a configuration: the map size in data.mdb, or None."""
         if self.configured is not None:
             return self.configured.maxsize
         return self.database.map_size if self.database else None

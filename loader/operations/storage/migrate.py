@@ -47,7 +47,7 @@ _LOOK = 0.1  # seconds between two checks of the service
 _SHOWN = 5  # processes or mounts listed in one message
 # Mount options of a read-only mount. Newer kernels show "emergency_ro" and "shutdown" for ext4 after an error.
 _READ_ONLY = {"ro", "emergency_ro", "shutdown"}
-_SPARE = 8 << 20  # bytes that the new file system may need besides the data and 5 % of them
+_SPARE = 8 << 20  # bytes that the new file system may need in addition to 105 % of the data
 _REPEAT = "then run the same command again, or go back with --rollback."
 _DOWN = (
     "Look at the service's log. The same command checks the service again; --rollback mounts the former volume and "
@@ -212,8 +212,8 @@ def _notes(source: Path, target: Path, old: Volume | None, is_used: bool) -> Ite
 
 
 class PlannedStep(msgspec.Struct, frozen=True):
-    """A step for the operator to read. `commands`: what an operator would type. `by` says what ditseed does without a
-    command, or is ""."""
+    """A step, as printed for the operator. `commands`: shell commands with the same effect. `by`: what ditseed does in
+    this step that is not among the commands, or ""."""
 
     step: str
     commands: tuple[str, ...]
@@ -272,7 +272,7 @@ def run_directory(source: str) -> Path:
 
 
 def begun(source: str) -> Begun | None:
-    """Returns the migration of `source` that has passed its preflight, or None. Raises CatalogueDamaged."""
+    """Returns the migration of `source` if its preflight has succeeded, or None. Raises CatalogueDamaged."""
     status = status_of(run_directory(source))
     plan = status.catalogue.facts_of("preflight", MovePlan) if status else None
     if status is None or plan is None:
@@ -293,7 +293,7 @@ def migrate(plan: MovePlan, progress: Progress, anew: bool) -> Report:
                 catalogue.undo(name)
         do("stop", lambda meter: _stop(plan, tests_target=plan.there.is_at(target)))
         if not catalogue.is_done("mount") and not plan.new.is_at(source):
-            # A reboot, or a kill while both volumes were unmounted, has left the volumes like this.
+            # The volumes are not mounted after a reboot, or after a kill while both were unmounted.
             if plan.old is not None:
                 plan.old.mount(source)
             plan.there.mount(target)
@@ -334,8 +334,8 @@ class _Verified(msgspec.Struct, frozen=True):
 
 
 def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
-    """Marks copy and verify as not done if a volume has changed since: a reboot may have started the service. Removes
-    the copy if other accounts could enter it; otherwise the copy is resumed."""
+    """Marks copy and verify as not done if a volume has changed since: a reboot may have started the service. Then also
+    removes the copy if other accounts could enter it. Otherwise, the next copy goes on with these files."""
     catalogue = run.catalogue
     copied, verified = catalogue.facts_of("copy", _Copied), catalogue.facts_of("verify", _Verified)
     if copied is None:
@@ -351,7 +351,7 @@ def _forget_a_stale_copy(plan: MovePlan, run: Run) -> None:
 
 
 def _copy(plan: MovePlan, meter: Meter) -> _Copied:
-    _require_no_strangers(plan.target, occupants(plan.target))  # they would prevent umount
+    _require_no_strangers(plan.target, occupants(plan.target))  # other users of the volume would prevent umount
     _require_stopped(plan)
     with held.opened(plan.source) as source, held.opened(plan.target) as target:
         before = trees.state_of(source.descriptor)
@@ -383,8 +383,8 @@ def _verify(plan: MovePlan, run: Run, meter: Meter) -> _Verified:
 def _require_equal(
     plan: MovePlan, run: Run, source: Mapping[str, object], target: Mapping[str, object], what: str
 ) -> None:
-    """Raises MigrationRefused if the trees differ. Before that, removes the files that differ, so that the next run
-    copies them."""
+    """Raises MigrationRefused if the trees differ, after it has removed the differing files from the copy, so that the
+    next run copies them again."""
     differing_paths = [path for path in {**source, **target} if source.get(path) != target.get(path)]
     if not differing_paths:
         return
@@ -411,7 +411,7 @@ def _unmount(plan: MovePlan) -> None:
     killpoint("unmount.between")
     if plan.old is not None:
         plan.old.unmount(str(plan.source))
-    # Mounts of the former files in other namespaces are harmless until a process there opens the files.
+    # Another mount namespace that still shows the former files is harmless until a process there opens them.
     if others := [*mounts.in_other_namespaces(former)] if former else []:
         _log.warning(
             "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
@@ -538,7 +538,7 @@ def _watch(plan: MovePlan, meter: Meter) -> int:
 
 
 def _pid_or_reason(plan: MovePlan) -> int | str:
-    """Returns the ID of the process that uses FROM, 0 if no process needs to use FROM, or what is wrong."""
+    """Returns the ID of the process that uses FROM, 0 if no process needs to use FROM, or why the service is not up."""
     if os.statvfs(plan.source).f_flag & os.ST_RDONLY:
         return "the volume is read-only"
     pid: int | None = 0

@@ -46,7 +46,7 @@ class Volume(msgspec.Struct, frozen=True):
         if self.is_at(path):
             return
         device = self.device
-        if not self._is(device):  # names of disks change between boots
+        if not self._is(device):  # because the names of disks change between boots
             answer = child.run(["blkid", "-U", self.uuid])
             if answer.status != 0:
                 advice = "Attach it (see lsblk -f), then run the same command again."
@@ -94,8 +94,8 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def left_out(self) -> Lines:
-        """The comments that replace `after` in a rollback if the volume cannot be mounted: with the lines `before`, a
-        boot would wait for it."""
+        """The comments that replace `after` in a rollback if the volume cannot be mounted. The lines `before` would
+        make a boot wait for the volume."""
         comment, *rest = self.after
         mark = comment.partition(": ")[0]
         return (f"{mark}: kept, this volume could not be mounted when the migration was rolled back", *rest)
@@ -129,12 +129,12 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
 
 
 def of_volume(edits: Sequence[Edit], path: str) -> tuple[Edit, ...]:
-    """Returns the edits that replace a line for the mount point `path`."""
+    """Returns those edits that replace a line for the mount point `path`."""
     return tuple(edit for edit in edits if path in [entry.target for entry in mounts.entries("\n".join(edit.before))])
 
 
 def apply(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Makes the edits that are not made yet. Raises ConfigNotEditable, NotPermitted, NoSpace."""
+    """Makes the edits that were not made before. Raises ConfigNotEditable, NotPermitted, NoSpace."""
     _replace(fstab, [(edit.before, edit.after) for edit in edits])
 
 
@@ -146,7 +146,7 @@ def undo(fstab: Path, edits: Sequence[Edit]) -> None:
 
 
 def leave_out(fstab: Path, edits: Sequence[Edit]) -> None:
-    """Marks the comments of a volume that cannot be mounted any more, instead of putting its lines back."""
+    """If a volume cannot be mounted: marks the comments of its lines, instead of restoring the lines."""
     lines = _read(fstab)
     _replace(fstab, [(edit.after, edit.left_out) for edit in edits if _where(lines, edit.after) is not None])
 
@@ -163,12 +163,12 @@ def _read(fstab: Path) -> list[str]:
 
 
 def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
-    """Replaces lines by others, unless that was done before. If findmnt then refuses the file, puts it back."""
+    """Replaces lines by others, unless that was done before. If findmnt refuses the new file, restores the old one."""
     before = files.read(fstab)
     lines = before.decode("utf-8", "surrogateescape").splitlines()
     for old, new in changes:
         start, has_new = _where(lines, old), _where(lines, new) is not None
-        # Whether the edit is made already. A longer `new` may contain the lines of `old`, so only `new` shows that.
+        # Skips an edit that was made before. A longer `new` may contain the lines of `old`, so then only `new` decides.
         if has_new if len(new) > len(old) else start is None and (not new or has_new):
             continue
         if start is None:
@@ -191,7 +191,7 @@ def _replace(fstab: Path, changes: Sequence[tuple[Lines, Lines]]) -> None:
         advice = f"Run findmnt --verify --tab-file {fstab} to see why."
         raise ConfigNotEditable(path=fstab, reason=reason, advice=advice, lines=())
     if fstab == mounts.FSTAB and Path("/run/systemd/system").is_dir():
-        child.output(["systemctl", "daemon-reload"])  # systemd makes its mount units from fstab
+        child.output(["systemctl", "daemon-reload"])  # systemd generates its mount units from fstab
 
 
 def _where(lines: Sequence[str], block: Lines) -> int | None:

@@ -22,15 +22,15 @@ from loader.storage.survey import Device
 EXTENT = 4 << 20  # bytes; the default of vgcreate
 _SECTOR = 512
 _LOG_UNIT = 256 * 1024  # bytes; the largest stripe unit of an XFS log
-_LARGEST_FILE = dict(zip(FILE_SYSTEMS, (8 << 60, 16 << 40), strict=True))  # bytes, with blocks of 4096 bytes
-# LVM doubles hyphens and appends "_rimage_63". Even so, two names of 28 characters are short enough for it.
+_LARGEST_FILE = dict(zip(FILE_SYSTEMS, (8 << 60, 16 << 40), strict=True))  # bytes, for a block size of 4096 bytes
+# At most 28 characters, so that two names are short enough although LVM doubles hyphens and appends "_rimage_63".
 _LVM_NAME = re.compile(r"[\w+.][\w+.-]{0,27}", re.ASCII)
 # Names that are reserved (lvm(8), VALID NAMES), and further names that lvcreate 2.03 refuses.
 _RESERVED = re.compile(
     r"^(snapshot|pvmove)|_((c|i|wc)orig|cdata|cmeta|cpool|cvol|imeta|mimage|mlog|pmspare|rimage|rmeta|tdata|tmeta|vdata"
     r"|vorigin)"
 )
-_MOST_STRIPES, _MOST_IMAGES = 128, 64  # numbers of disks that lvcreate accepts at most for striped, for raid10
+_MOST_STRIPES, _MOST_IMAGES = 128, 64  # most disks that lvcreate accepts for striped, raid10
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ def plan(disks: Sequence[Disk], options: VolumeOptions) -> Plan:
 
 
 def _refuse(error: type[LoaderError], *rows: tuple[object, str]) -> None:
-    """Raises `error` with the first reason that applies."""
+    """Raises `error` with the reason of the first row whose condition is true."""
     for applies, reason in rows:
         if applies:
             raise error(reason=reason)
@@ -148,7 +148,7 @@ def _require_room(size: int, options: VolumeOptions) -> None:
 
 
 def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[Leg, ...]:
-    """Distributes the volume over the largest disks, with the same number of extents on each. `stripes`: without
+    """Distributes the volume over the largest disks, with the same number of extents on each. `stripes` does not count
     copies. Raises DisksUnequal, VolumeTooSmall."""
     counts = {disk.path: max(0, disk.size - _start(disks)) // EXTENT for disk in disks}
     legs = {*sorted(counts, key=lambda path: -counts[path])[: stripes * options.copies]}
@@ -165,7 +165,7 @@ def _legs(disks: Sequence[Disk], stripes: int, options: VolumeOptions) -> tuple[
 
 
 def _start(disks: Sequence[Disk]) -> int:
-    """Returns the offset of the first extent in bytes, a multiple of 1 MiB and of the disks' own stripes."""
+    """Returns the byte offset of the first extent: a multiple of 1 MiB and of the disks' own stripe units."""
     return lcm(check.ALIGNED, *(disk.devices[0].min_io for disk in disks if disk.devices and disk.devices[0].min_io))
 
 
@@ -217,7 +217,7 @@ def _file_system_steps(plan: Plan) -> Iterator[Step]:
     if kind == "xfs":
         mkfs = f"mkfs.xfs -b size={PAGE}"
         why.append("agcount and the size of the log are left to mkfs.xfs: LMDB has one file, one writer, few metadata.")
-        if stripes > 1 and plan.size >= XFS_LEAST:  # mkfs.xfs takes no stripes below this size
+        if stripes > 1 and plan.size >= XFS_LEAST:  # mkfs.xfs ignores stripes below this size
             mkfs += f" -d su={unit // 1024}k,sw={stripes} -l su={min(unit, _LOG_UNIT) // 1024}k"
             why += [
                 "su and sw: the stripe size and the number of stripes, so that files begin where a stripe does. A "
