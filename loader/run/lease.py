@@ -99,14 +99,14 @@ def leased(
             try:
                 change()
             except (ConfigNotEditable, ConfigRefused):
-                is_refused = True  # the server changed nothing
+                is_refused = True  # the server refused the change, so there is nothing to restore
                 raise
             killpoint(f"{lease.kind}.taken")
             yield
         finally:
             with exclusive(guard, wait=True):
                 locks.close()
-                with suppress(Locked), exclusive(lock):  # Locked: another run still holds it
+                with suppress(Locked), exclusive(lock):  # Locked: another run still holds the lease
                     written = _find(lease)
                     if written is not None and not _is_unexpired(written):
                         if not is_refused:
@@ -119,7 +119,7 @@ def lease_for(lease: Lease, seconds: float, change: Callable[[], object]) -> Non
     """Changes a setting for `seconds` or until the next boot; no process holds this lease."""
     end = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     with exclusive(_lock(lease, ".guard"), wait=True), shared(_lock(lease)):
-        # An earlier lease of the setting has the original value in `before`.
+        # If there is an earlier lease of the setting, its `before` is the original value.
         first = _find(lease) or lease
         record(replace(first, expires=end.isoformat(timespec="seconds"), boot=boot_id()))
         change()
@@ -143,8 +143,8 @@ def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
 
 
 def all_leases(server: ServerIdentity | None = None, kind: str | None = None) -> list[Lease]:
-    """Returns the leases of a server (None: of all servers) and of a kind (None: of all kinds), oldest first; none if
-    the state directory cannot be read."""
+    """Returns the leases of a server (None: all servers) and kind (None: all kinds), oldest first. Returns [] if the
+    state directory cannot be read."""
     try:
         rows = Log(state_dir(), LEASES, strict=False).of(_LEASE)
     except OSError:

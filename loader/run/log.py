@@ -175,7 +175,7 @@ class Catalogue(Log):
         return differences is not None
 
     def differences(self, verb: str, options: Mapping[str, object]) -> list[str] | None:
-        """Returns the names of the options that differ from the run's; None if there is no run."""
+        """Returns the names of the options that have other values in the recorded run; None if there is no run."""
         about = self.about()
         if about is None:
             return None
@@ -188,7 +188,7 @@ class Catalogue(Log):
         return next((self._converted(row, About) for row in self.of("run")), None)
 
     def has_work(self) -> bool:
-        """Returns whether the run has done so much work that only --restart may discard it."""
+        """Returns whether the run has done so much work that ditseed discards it only with --restart."""
         partitions = [row for row in self.rows.values() if row.kind.startswith(_partition_of(""))]
         entries = sum(self._converted(row, Counted).entries for row in partitions if isinstance(row.facts, dict))
         seconds = sum(step.seconds for step in self.steps())
@@ -198,8 +198,8 @@ class Catalogue(Log):
         return ("step", step) in self.rows
 
     def facts_of(self, step: str, kind: type[Kind]) -> Kind | None:
-        """Returns the facts of a finished step; None if the step is not done. Raises CatalogueDamaged if they are not
-        of this `kind`."""
+        """Returns the facts of a finished step; None if the step is not done. Raises CatalogueDamaged if the facts are
+        not of type `kind`."""
         row = self.rows.get(("step", step))
         return None if row is None else self._converted(row, kind)
 
@@ -238,7 +238,7 @@ def _partition_of(step: str) -> str:
 
 
 def forget(directory: Path) -> None:
-    """Deletes the log of a run, so that no step is done. Works on a damaged log, too."""
+    """Deletes the log of a run, even a damaged one. Then no step counts as done."""
     (directory / FILE).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""A run is a list of named steps. Each step is done once, and its facts are kept.
+"""A run is a list of named steps. Each step is done once, and its result (the facts) is kept.
 
     exported = run.do("export", lambda meter: export_entries(..., meter), Exported)
 
@@ -47,8 +47,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct, frozen=True):
-    """The contents of now.json. `step`: the step that was begun last. `entries`, `seconds`: its progress so far, of
-    `total` entries if known. `failure`: the error that ended the run. `done`: the run ended without an error."""
+    """The contents of now.json. `step`: the step that was begun last. `entries`, `seconds`: progress of the step.
+    `total`: its entries, if known. `failure`: the error that ended the run. `done`: the run ended without an error."""
 
     step: str | None = None
     entries: int = 0
@@ -73,7 +73,7 @@ class Run:
     progress: Progress
     timeouts: Mapping[str, float] = field(default_factory=dict)
     label: str = ""
-    worked: bool = False  # whether this process has done a step
+    worked: bool = False  # whether this process has run a step
     live: Live = field(default_factory=Live)
 
     @property
@@ -169,7 +169,7 @@ def open_run(
             run = Run(catalogue, progress, timeouts or {}, label)
             run.note(Live())
             yield run
-            if not label and (before := run.done_before()):  # without this, an old report would look like a new one
+            if not label and (before := run.done_before()):  # otherwise an old report would look like a new one
                 text = "already done on %s: nothing was done now (--restart repeats it; the record is in %s)"
                 log.warning(text, before["done_before"], run_dir.path)
             run.note(Live(done=True))
@@ -240,7 +240,7 @@ def status_of(directory: Path) -> RunStatus | None:
             return None
         heard = directory.stat().st_mtime
         for path in directory.rglob("*"):
-            with suppress(FileNotFoundError):  # renamed meanwhile
+            with suppress(FileNotFoundError):  # the file was renamed or removed meanwhile
                 heard = max(heard, path.lstat().st_mtime)
         try:
             live = msgspec.json.decode(files.read(directory / LIVE_FILE), type=Live)

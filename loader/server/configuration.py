@@ -143,9 +143,9 @@ _CHECKSUM = re.compile(rb"\A(?:#.*\n)+")  # the comment lines at the top of the 
 
 @contextmanager
 def readable(path: Path, owner: files.Owner | None = None) -> Iterator[tuple[Path, str]]:
-    """Yields a path for slapd's tools: `path` itself, or that of a copy, which `owner` can read but not change. A copy
-    is made if the configuration names a log file, or if `owner` may not read it. Also yields the directory in front of
-    the copied path ("" without a copy), so that the caller can remove it from messages."""
+    """Yields a path for slapd's tools: `path` itself, or the path of a copy that `owner` can read but not change. A
+    copy is made if the configuration names a log file, or if `owner` may not read it. Also yields the directory in
+    front of the copied path ("" without a copy), so that the caller can remove it from messages."""
     if path.is_dir():
         text = files.read(path / _ENTRY) if (path / _ENTRY).exists() else b""
         has_log = _VALUE.search(text) is not None

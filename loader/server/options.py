@@ -1,5 +1,5 @@
-"""The options of a connection, with the meaning that they have for ldapsearch; the parameters of a search; and shell
-commands for an operator on the server's host, built without knowledge of the server's cn=config."""
+"""The options of a connection, with the same meaning as for ldapsearch; the parameters of a search; and shell commands
+for an operator on the server's host, which work for any cn=config."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loader.storage import files, held
 
 class Connection(Struct, frozen=True):
     """The options of a connection. If an option is None, the files and variables of libldap decide (ldap.conf,
-    ~/.ldaprc, LDAPURI, LDAPBASE ...). The password comes from a file or a prompt, and is in no argument list."""
+    ~/.ldaprc, LDAPURI, LDAPBASE ...). The password comes from a file or a prompt, never from the command line."""
 
     uri: str | None = None
     bind_dn: str | None = None

@@ -49,9 +49,9 @@ def configured(
     provides: bool = False,
 ) -> Iterator[Path]:
     """Yields a slapd.d in `parent` (mode 0700, removed after the body) that has only `database`. `settings` replace
-    settings of the database; if they lack olcDbDirectory, the database is in an empty directory. `superior`: for a
-    glued database, the one whose suffix slapadd -b names. `provides`: with syncprov, whose module the source loads.
-    Raises SettingRefused, ConfigUnreadable."""
+    settings of the database; if they lack olcDbDirectory, the database is in an empty directory. `superior`: the
+    database whose suffix slapadd -b names, if `database` is glued to it. `provides`: adds syncprov, whose module
+    `source` loads. Raises SettingRefused, ConfigUnreadable."""
     require_supported(source, database, superior or database)
     with files.workspace(parent / "slapd.d") as directory:
         empty = directory / "empty"

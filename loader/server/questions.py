@@ -20,7 +20,7 @@ from loader.server.options import EVERYTHING, Connection
 from loader.server.session import Attributes, Entries, Session, first_value, session
 
 PATIENCE = 15.0  # seconds per server: a monitoring plugin has a minute for all queries
-DEAD = (errors.ServerDown, errors.ConnectionLost, errors.NotLdap)  # no LDAP server answers
+DEAD = (errors.ServerDown, errors.ConnectionLost, errors.NotLdap)  # errors that mean: no LDAP server answers
 _BROKEN = (ldap.OTHER, ldap.OPERATIONS_ERROR)  # back-mdb's result codes after an LMDB error
 
 
@@ -123,8 +123,8 @@ class TreeSample(msgspec.Struct, frozen=True):
 
 
 def entries(server: Session, suffix: str, sampled: bool) -> int | None:
-    """Returns the entry count that cn=Monitor shows. If it shows none and `sampled` is set, returns the estimate by
-    `sample_of_tree`. Returns None if there is no estimate either."""
+    """Returns the entry count that cn=Monitor shows. Without it, returns the estimate of `sample_of_tree` if `sampled`
+    is set. Returns None if there is neither."""
     exact = server.entry_count(suffix)
     if exact is not None or not sampled:
         return exact
@@ -209,7 +209,7 @@ def subschema(server: Session) -> SubschemaInfo:
             kind = by_name.get(kind.sup[0].lower(), kind)
         return getattr(kind, field)
 
-    # slapd's subschema includes the configuration attributes of loaded modules.
+    # An overlay is loaded if the subschema has its configuration attributes.
     attributes = {name.lower() for kind in types for name in kind.names}
     return SubschemaInfo(
         transactions=all(oid in root.get("supportedextension", []) for oid in TRANSACTIONS),
@@ -232,8 +232,8 @@ def subschema(server: Session) -> SubschemaInfo:
 
 
 def everything(server: Session) -> tuple[str, ...]:
-    """Returns the attributes to request for whole entries. Omits a computed isMemberOf, which is slow and cannot be
-    loaded."""
+    """Returns the attributes that a search for whole entries requests: all except a computed isMemberOf, which is slow
+    and cannot be loaded."""
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if _OPENLDAP in root.get("objectclass", []):
         return EVERYTHING

@@ -243,7 +243,7 @@ def _start_tls(plain: socket.socket) -> int | None:
     plain.settimeout(TIMEOUT)
     plain.sendall(_START_TLS)
     answer = plain.recv(4096)
-    at = answer.find(b"\x0a\x01")  # tag and length of the ENUMERATED that begins an LDAPResult
+    at = answer.find(b"\x0a\x01")  # tag and length of resultCode, the first element of an LDAPResult
     return answer[at + 2] if 0 <= at < len(answer) - 2 else None
 
 

@@ -195,8 +195,8 @@ class Session:
         return [dn for dn, _ in self.find(base, "(hasSubordinates=TRUE)", scope=ldap.SCOPE_ONELEVEL)]
 
     def dns(self, search: Search, most: int = sys.maxsize) -> Iterator[str]:
-        """Yields the DNs of the entries that a search finds. Stops reading once there are at least `most`. Reads in
-        pages if `search.page` is set. Raises NoSuchBase, and LimitTooLow if a limit of the server ends the search."""
+        """Yields the DNs of the entries that a search finds. Stops once it has read at least `most` DNs. Reads in pages
+        if `search.page` is set. Raises NoSuchBase, and LimitTooLow if a limit of the server ends the search."""
         paging = SimplePagedResultsControl(True, size=search.page, cookie="")
         request_controls = [*_AS_STORED, *([_VISIBLE] if search.subentries else []), *([paging] if search.page else [])]
         arguments = (search.base, _SCOPES[search.scope], search.where, ["1.1"])
@@ -384,7 +384,7 @@ def _in_thread(work: Callable[[], Result], limit: float, given_up: threading.Eve
 # Timeouts in seconds. NETWORK_TIMEOUT and TIMEOUT of ldap.conf(5) override them.
 CONNECT = 30.0  # for a TCP connection, and again for a TLS handshake
 OPENING = 60.0  # for StartTLS and a bind together
-# For the next byte of an awaited answer. The timeout is long, because a search without an index takes long.
+# For the next byte of an awaited answer. It is long, because a search without an index takes long.
 SILENCE = defaults.SILENCE
 COMMIT = 3600.0  # for a write: the first write after nosync flushes all earlier writes
 
@@ -434,7 +434,7 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
 # "Invalid credentials" also for a locked or expired account, and accepts the bind of an account that may only change
 # its password. python-ldap's own class for the control needs pyasn1, whose import takes longer than a bind.
 _OID = "1.3.6.1.4.1.42.2.27.8.5.1"
-# error number in the response control of ppolicy -> reason, advice, commands
+# maps the error number in ppolicy's response control to reason, advice, commands
 _CLOSED = {
     0: (
         "its password has expired",

@@ -22,7 +22,7 @@ from loader.server.session import Session, facts_of, words_of
 LIMIT = 60.0  # seconds; without an index on entryCSN slapd searches all entries for the cookie's CSN
 _RID = 999  # the replica ID in probes, which no real consumer should have; slapd only logs it
 _RELOAD = (4096, 16654)  # e-syncRefreshRequired, and its code before RFC 4533
-_TRIES = 5  # attempts of `touch`, if others change the entry meanwhile
+_TRIES = 5  # attempts of `touch` while other clients change the entry
 
 
 class SyncAnswer(str, Enum):
@@ -112,7 +112,7 @@ def server_id(cookie: str | None) -> str | None:
 def touch(server: Session, dn: str) -> None:
     """Replaces an entry's object classes by the same values. This write changes only entryCSN, modifyTimestamp and
     modifiersName. slapd puts the CSN of the write into contextCSN and into syncprov's session log. Raises NoSuchBase;
-    ServerRefused if the account may not write, or if the database is that of a consumer."""
+    ServerRefused if the account may not write, or if the database is a consumer."""
     for _ in range(_TRIES):
         entry = server.read(dn, ["objectClass", "entryCSN"])
         # The assertion (RFC 4528) prevents undoing a concurrent change of the object classes.

@@ -28,7 +28,7 @@ from loader.storage.files import Owner
 
 
 def server_tool(name: str, *arguments: str) -> list[str]:
-    """Returns the command line of a slap* tool; a link of `ditseed shims` is skipped. Raises ToolMissing."""
+    """Returns the command line of a slap* tool. Skips the links that `ditseed shims` creates. Raises ToolMissing."""
     prefix = shlex.split(os.environ.get(ENV_TOOLS, ""))
     if prefix:
         return [*prefix, name, *map(plain.with_operator_paths, arguments)]
@@ -144,7 +144,7 @@ def of_configuration(path: Path) -> Owner | None:
     directories: list[Path] = []
     for file in configuration_files:
         for encoded, value in _DIRECTORY.findall(_FOLDED.sub(b"", files.read(file))):
-            with suppress(ValueError):  # slapd's tools refuse such a file with a message of their own
+            with suppress(ValueError):  # an invalid file; slapd's tools will refuse it with their own message
                 directory = os.fsdecode(base64.b64decode(value) if encoded else value).strip()
                 directories += map(Path, (directory, *config.words_of_value(directory)[:1]))
     return of_directories([*directories, path, *configuration_files])

@@ -46,7 +46,7 @@ _OF_EACH = 2  # entries per secret and per container; also the number of checks 
 _FIRST = 200  # entries read at first; one of them is checked for each parent and set of object classes
 _CONTAINERS = 30  # containers whose children are read
 _LOOKS = 40  # maximum number of checked entries
-_TRIES = 10  # minimum checks of an entry that other clients keep changing; checks continue for _PATIENCE
+_TRIES = 10  # minimum checks of an entry that other clients keep changing; they also go on for _PATIENCE
 _PATIENCE = 1.0  # seconds
 _MARKS = ("entrycsn", "entryuuid")  # one of them differs if the entry was changed, or if another entry has its DN now
 NOT_CHECKED = {name.lower() for name in (*overlays.COMPUTED, overlays.CONTEXT_CSN)}
@@ -56,10 +56,10 @@ Relevance = Callable[[str], bool] | None  # returns True for an attribute that m
 
 
 class VisibilityReport(Struct):
-    """Findings in the sample. `who`: the account as in slapd's access rules. `hidden`, `computed`: attribute -> DN of
-    an entry that has it. `below`: entries with hidden children. `readable`: attributes that the account may read but
-    not search. `distorting`: overlays of the database that change search results. `shows_overlays`: the server shows
-    the database's overlays."""
+    """Findings in the sample. `who`: the account as in slapd's access rules. `hidden`, `computed`: map an attribute to
+    the DN of an entry that has it. `below`: entries with hidden children. `readable`: attributes that the account may
+    read but not search. `distorting`: overlays of the database that change search results. `shows_overlays`: the server
+    shows the database's overlays."""
 
     who: str = ""
     hidden: dict[str, str] = {}
@@ -219,7 +219,7 @@ class _EntryCheck(Struct):
             present, absent = ([name for name in names if name in only] for names in (present, absent))
         doubtful = self._untrue(present, "({}=*)")
         computed = [name for name in doubtful if self.server.matches(self.name, f"(!({name}=*))")]
-        # The presence filter is undefined, or it is true although the attribute was not returned.
+        # Not returned, but (!(NAME=*)) is not true: the account may not search NAME, or NAME exists and is hidden.
         hidden = self._untrue(absent, "(!({}=*))")
         return computed, [name for name in doubtful if name not in computed], hidden
 
@@ -245,8 +245,8 @@ class _EntryCheck(Struct):
         return [name for name in names if name.lower() not in NOT_CHECKED]
 
     def _lineage(self, name: str) -> list[str]:
-        """Returns the names of an attribute type, its first name first, and those of its supertypes, such as name for
-        cn (RFC 4512, 2.5.1)."""
+        """Returns the names of an attribute type, the preferred one first, then those of its supertypes: cn has the
+        supertype name (RFC 4512, 2.5.1)."""
         names, each = list[str](), self.schema.get_obj(AttributeType, name)
         while each is not None:
             names += each.names or (each.oid,)

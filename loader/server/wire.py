@@ -49,8 +49,8 @@ class Reader:
         return self._call(search.base, lambda: self._channel.part(search, directory, name, drop, compress=compress))
 
     def feed(self, search: Search, target: Feed, notes: Path, drop: Sequence[str], copy: Path | None) -> int:
-        """Sends the found entries to `target` and to the file `copy`; returns their number. `notes`: the file that gets
-        the list of entries with children."""
+        """Sends the found entries to `target` and to the file `copy`; returns their number. `notes`: the file to which
+        the list of entries with children is written."""
         return self._call(search.base, lambda: self._channel.feed(search, target, notes, drop, copy))
 
     def file(self, search: Search, path: Path, drop: Sequence[str]) -> Part:
@@ -78,7 +78,7 @@ class Reader:
             return use()
         except _native.NativeError as error:
             if not error.code.startswith("ldap."):
-                raise  # an error of an output file, or a cancelled step: with_counters() translates these
+                raise  # an error of an output file or a cancelled step, which with_counters() translates
             raise as_loader_error(error, self.connection, base) from error
 
 

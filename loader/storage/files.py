@@ -73,7 +73,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Writes a small file atomically: after a crash, either the old or the new file exists."""
     with held.opened(path.parent) as parent:
         partial = path.name + PARTIAL
-        parent.remove(partial)  # a file that a killed run has left would keep its mode
+        parent.remove(partial)  # a partial file of a killed run would keep its old mode
         with held.named(path), os.fdopen(parent.create(partial, mode), "wb") as file:
             file.write(content)
             file.flush()
@@ -153,7 +153,7 @@ def allocated_bytes(path: Path) -> int:
 
 
 def identity(path: Path) -> list[int]:
-    """Returns the inode number and the generation, which differs from that of a later file with the same number."""
+    """Returns inode number and generation. A later file with the same inode number has another generation."""
     with held.closing_descriptor(held.reading(path)) as descriptor:
         generation = 0
         with suppress(OSError):  # tmpfs and other file systems have no generation
@@ -191,7 +191,7 @@ def explained(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise NoSuchPath(path=error.filename or path) from error
     except OSError as error:
-        is_named = error.filename and not isinstance(error.filename, int)  # os.listdir(DESCRIPTOR) gives a number
+        is_named = error.filename and not isinstance(error.filename, int)  # a number after os.listdir(DESCRIPTOR)
         culprit = Path(os.fsdecode(error.filename)) if is_named else path
         if error.errno == errno.EROFS:
             raise ReadOnly(path=culprit) from error
@@ -293,7 +293,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                     Owner.from_status(status).apply_to(copy.fileno())
                     os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
                     for label in os.listxattr(model.fileno()):  # ACLs and the SELinux label
-                        with suppress(OSError):  # if not permitted, the directory's default stays
+                        with suppress(OSError):  # if this is not permitted, the directory's default remains
                             os.setxattr(copy.fileno(), label, os.getxattr(model.fileno(), label))
                     os.fsync(copy.fileno())
                 with os.fdopen(parent.open(real.name), "rb") as file:
@@ -307,9 +307,9 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
                 parent.remove(partial)
 
 
-PREFIX = "ditseed-held-"  # of the names of locked temporary directories
+PREFIX = "ditseed-held-"  # of the names of temporary directories, which are locked while in use
 _ALL_MAPPED = ["0", "0", str(2**32 - 1)]  # words of /proc/self/uid_map outside of user namespaces
-_UNMAPPED = 65534  # fs.overflowuid: stands for all accounts that a user namespace does not map
+_UNMAPPED = 65534  # fs.overflowuid: the user ID shown for every account that a user namespace does not map
 
 
 @contextmanager
@@ -319,7 +319,7 @@ def temporary_directory(kind: str, parent: str | Path | None = None) -> Iterator
     top = require_safe(Path(parent or tempfile.gettempdir()))
     sweep_temporary(top)
     outer: Path | None = None
-    try:  # includes the creation, because a deferred signal raises KeyboardInterrupt at the end of `deferred`
+    try:  # includes the creation, because `deferred` raises KeyboardInterrupt at its end after a signal
         with child.deferred():
             directory = Path(tempfile.mkdtemp(prefix=".ditseed-", dir=top))
             directory.chmod(0o711)
@@ -352,7 +352,7 @@ def require_safe(directory: Path) -> Path:
     others_write = stat.S_IWOTH | (stat.S_IWGRP if is_root else 0)
     with held.opened(directory) as open_dir:
         real = Path(os.readlink(open_dir.path))
-        # Not strict: if a link replaces a directory meanwhile, there are more statuses than directories.
+        # Not strict: if a link has replaced a directory meanwhile, `statuses_along` yields additional statuses.
         steps = [*zip((*reversed(real.parents), real), held.statuses_along(real), strict=False)]
         for step, status in steps if is_root else steps[-1:]:
             at = "" if step == real else f"is below {step}, which "
@@ -369,7 +369,7 @@ def require_safe(directory: Path) -> Path:
 @functools.cache
 def sweep_temporary(top: Path | None = None) -> None:
     """Removes directories of killed runs in `top` (default: $TMPDIR or /tmp), once per process."""
-    sweep(top or Path(os.environ.get("TMPDIR") or "/tmp"), PREFIX)  # tempfile.gettempdir would write a file
+    sweep(top or Path(os.environ.get("TMPDIR") or "/tmp"), PREFIX)  # not tempfile.gettempdir, which would write a file
 
 
 def sweep(parent: Path, prefix: str) -> None:

@@ -32,7 +32,7 @@ _THROUGH = re.compile(r"/proc/(?:self|\d+)/fd/\d+(?=/|$)")
 PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SYMBOLIC_LINK = "a symbolic link"  # the `kind` of a FileUnsafe
-_MOST_LINKS = 40  # the kernel follows at most 40 symbolic links in a path, and so does ditseed
+_MOST_LINKS = 40  # symbolic links in a path that ditseed follows at most; the same limit as the kernel's
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _HARD_LINK = "a file with a second name (hard link)"  # the `kind` of a FileUnsafe
 _KINDS = {
@@ -104,8 +104,8 @@ class Directory(Struct, frozen=True):
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
-        """Yields a path that always leads to the same regular file, through an O_PATH descriptor: closing it releases
-        none of the process's fcntl locks on the file."""
+        """Yields a path that always leads to the same regular file. It uses an O_PATH descriptor, because closing
+        another descriptor would release the process's fcntl locks on the file."""
         with _checked_pin(*self._pin(name), self.name / name, written) as path:
             yield path
 

@@ -86,7 +86,7 @@ def require_lock_used(directory: Path) -> None:
             raise LockUnused(path=directory / DATA, reason=reason)
 
 
-@cache  # so that the warning is logged once in a run
+@cache  # logs the warning only once in a run
 def _warn(directory: str, unseen: str) -> None:
     _log.warning("%s: no process has its lock.mdb locked, but %s could not be examined", directory, unseen)
 
@@ -237,8 +237,8 @@ class _Directory(Struct, frozen=True):
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """Returns whether the directory contains a file of this name. Finds new and deleted files, too, which `inodes`
-        lacks."""
+        """Returns whether the file of this name is in the directory. Recognizes also new and deleted files, which
+        `inodes` lacks."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 
@@ -256,7 +256,7 @@ def occupants(top: Path, databases: Sequence[str] = ()) -> list[Occupant]:
         try:
             user = locker(top / name)
         except OSError as error:
-            if error.errno != errno.EIO:  # EIO: the device is dead
+            if error.errno != errno.EIO:  # EIO: the device is dead, so the lock file cannot be read
                 raise
             continue
         if user is not None and user not in by_pid:

@@ -49,7 +49,7 @@ def mount_of(path: Path) -> Mount:
     with held.closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         number = re.search(r"^mnt_id:\s*(\d+)", Path(f"/proc/self/fdinfo/{descriptor}").read_text(), re.MULTILINE)
     mount = _all().get(number[1] if number else "")
-    if mount is None:  # the path goes through /proc/PID/root, for example
+    if mount is None:  # for example, if the path goes through /proc/PID/root
         raise SystemFailed(path=path, reason="this path is on a mount of another mount namespace")
     return mount
 
@@ -79,8 +79,8 @@ def other_mount_points(path: Path) -> list[str]:
 
 
 def in_other_namespaces(shown: tuple[str, str]) -> Iterator[tuple[int, str]]:
-    """Yields a process ID and a mount point for each other mount namespace in which `shown` (a device and a path on it)
-    or a part of it is mounted."""
+    """Yields a process ID and a mount point for each other mount namespace that has mounted `shown` (a device and a
+    path on it) or a directory below it."""
     namespaces = {os.stat("/proc/self/ns/mnt").st_ino}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # the process has ended

@@ -1,5 +1,5 @@
-"""Measures what `storage watch` shows: the times of direct reads past the page cache, of durable writes and of
-flock(2), at real-time priority. A probe that cannot measure reports why."""
+"""The measurements of `storage watch`: the times of direct reads (without the page cache), durable writes and flock(2),
+at real-time priority. A probe that cannot measure reports why."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class TimedProbe(ABC):
 
 
 def _time(counter: str, work: Callable[[], int]) -> tuple[float, int, int]:
-    """Runs `work`. Returns the seconds, the result of `work`, and the bytes that the kernel meanwhile read from devices
-    for this thread (`counter` "read_bytes") or wrote to them ("write_bytes"). Raises Unmeasurable."""
+    """Runs `work`. Returns its seconds, its result, and the bytes that the kernel read from devices for this thread
+    meanwhile (`counter`: "read_bytes") or wrote to them ("write_bytes"). Raises Unmeasurable."""
 
     def count() -> int:
         try:
@@ -128,7 +128,7 @@ class Reader(TimedProbe):
     def _settle(self) -> None:
         """Sets `size` to the smallest size at which the device serves every read. Reads each offset twice, because a
         file system may silently serve a direct read of less than a block from the page cache (btrfs does)."""
-        obstacles: dict[str, int] = {}  # obstacle -> largest size that met it
+        obstacles: dict[str, int] = {}  # maps an obstacle to the largest size that it prevented
         most = min(_MOST, self._extent())
         while self.size <= most:
             obstacle, offset = "are refused", self._offset()
@@ -159,16 +159,16 @@ class Reader(TimedProbe):
         return seconds, size == self.size and fetched >= self.size
 
     def _offset(self) -> int:
-        """Returns a random offset, in a regular file one with data, because reading a hole needs no device."""
+        """Returns a random offset; in a regular file, an offset with data, because reading a hole needs no device."""
         offset = random.randrange(max(1, self._extent() // self.size)) * self.size
         for start in (offset, 0) if self._is_file else ():
-            with suppress(OSError):  # ENXIO: a hole up to the end
+            with suppress(OSError):  # ENXIO: only a hole follows
                 data = os.lseek(self._descriptor, start, os.SEEK_DATA)
                 return data - data % self.size
         return offset
 
     def _extent(self) -> int:
-        """Returns the size of a device, or the bytes at the beginning of a file that are likely to have blocks."""
+        """Returns the size of a device, or the size of the part at a file's beginning that probably has blocks."""
         if not self._is_file:
             return os.lseek(self._descriptor, 0, os.SEEK_END)
         status = os.fstat(self._descriptor)

@@ -112,7 +112,7 @@ class Store(Struct, frozen=True):
 
     def read(self, name: str, most: int) -> bytes:
         """Returns the content of a file, or its first `most` + 1 bytes if it is larger. Raises FileNotFoundError."""
-        with suppress(RemoteFailed):  # if a shorter file replaces it between the two requests, try again
+        with suppress(RemoteFailed):  # if a shorter file replaces this file between the two requests, try again
             return self.part(name, 0, min(self._size(name), most + 1))
         return self.part(name, 0, min(self._size(name), most + 1))
 
@@ -147,7 +147,7 @@ class Store(Struct, frozen=True):
                 self.running.discard(request)
 
     def cancel(self) -> None:
-        """Ends the calls of `part` in other threads, for S3 only: an SFTP connection must be closed instead."""
+        """Ends the calls of `part` in other threads (only for S3; for SFTP, close the connection instead)."""
         for request in list(self.running):
             request.cancel()
 

@@ -22,7 +22,7 @@ _PATIENCE = 60.0  # maximum seconds until a server begins its answer
 
 
 class Sftp(SFTPFileSystem):  # type: ignore[misc]
-    """Reads host keys from known_hosts of the account and of the host, and its own keys from the agent and ~/.ssh."""
+    """Reads host keys from known_hosts of the account and of this host, and private keys from the agent and ~/.ssh."""
 
     def _connect(self) -> None:
         self.client = paramiko.SSHClient()
@@ -81,7 +81,7 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
                 self.ftp.put(lpath, partial)
             try:
                 self.ftp.posix_rename(partial, rpath)
-            except PermissionError:  # `sftp-server -P posix-rename`
+            except PermissionError:  # the server forbids it: `sftp-server -P posix-rename`
                 # A hard link cannot replace an existing file. The partial name stays.
                 self.ftp._request(CMD_EXTENDED, "hardlink@openssh.com", partial, rpath)
 

@@ -43,7 +43,7 @@ _MAXSIZE_OF_ENTRY, _DISK_OF_ENTRY = 8192, 4096  # bytes per entry; an entry take
 _DISK_BESIDE = 64 << 20  # bytes for the file system's own structures
 _UNIFORM = 0.01  # exponent of Zipf's law; so small that all entries are searched for about equally often
 _FIO = ("fio", "--direct=1", "--ioengine=psync", "--output-format=json", "--eta=never", "--filename=fio")
-_FIO_TIMED = ("--time_based", "--runtime=5", "--bs=4k")  # seconds, because these two jobs do not end by themselves
+_FIO_TIMED = ("--time_based", "--runtime=5", "--bs=4k")  # limited to 5 seconds: these two jobs do not end by themselves
 # Maps a field of DiskSpeed to the options of its fio job, and to the section and field of the result in fio's report.
 _FIO_JOBS = {
     "write": (("--rw=write", "--bs=1M", "--end_fsync=1"), "write", "bw_bytes"),

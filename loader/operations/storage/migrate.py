@@ -267,7 +267,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 def run_directory(source: str) -> Path:
-    """Returns the run directory for FROM. `plan` refuses it on either of the two volumes, which are unmounted."""
+    """Returns the run directory for FROM. `plan` refuses it if it is on one of the volumes that are unmounted."""
     return state_dir() / "migrate" / hashlib.sha256(os.fsencode(source)).hexdigest()[:16]
 
 
@@ -446,7 +446,7 @@ def roll_back(plan: MovePlan, progress: Progress) -> Report:
     fstab, of_target = Path(request.fstab), mounting.of_volume(plan.edits, request.target)
 
     def mount(meter: Meter) -> str | None:
-        """Returns why the new volume could not be mounted, or None. This is no error: the service does not need it."""
+        """Returns why the new volume could not be mounted, or None. This is no error: the service needs only FROM."""
         if plan.old is not None:
             plan.old.mount(request.source)
         try:

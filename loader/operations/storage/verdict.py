@@ -144,7 +144,7 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
 
 
 def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tuple[str, ...]:
-    """Returns the layers right below. Replaces a layer that was not measured by the layers below it."""
+    """Returns the layers right below `layer`; instead of a layer that was not measured, the layers below that one."""
     by_name = {layer.name: layer for layer in layers}
     below: dict[str, None] = {}
     for name in layer.on:
@@ -154,8 +154,8 @@ def _measured_below(layer: Layer, layers: Sequence[Layer], times: Times) -> tupl
 
 
 def _differences(layer_reads: Mapping[int, float], below: Sequence[Mapping[int, float]]) -> Iterator[float]:
-    """Yields for each read the seconds that it took longer than the slowest lower read. Ignores lower reads that were
-    too slow to have served it: another leg of the mirror did."""
+    """Yields for each read its seconds minus those of the slowest read of the layers below. Ignores reads below that
+    were too slow to have served it: then another mirror leg served it."""
     for number, seconds in layer_reads.items():
         lower = [reads[number] for reads in below if number in reads]
         if len(lower) == len(below):
@@ -190,7 +190,7 @@ def _ms(seconds: float | None) -> str:
 # --- the state after each round: a file that a monitoring system may read as seldom as it likes -----------------------
 
 FORMAT = 1
-HUNG = 2  # intervals after which a read hangs, so that a dead device is reported within three intervals
+HUNG = 2  # intervals; a longer read counts as hung, so that a dead device is reported within three intervals
 STALE = 3  # intervals; if the state is older, the watch may not be running
 _LEAST_STALE = 1.0  # seconds; the least duration of STALE intervals
 _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
@@ -198,10 +198,10 @@ _TOKEN = str.maketrans({"=": "-", "'": "", "|": "-", "\n": " "})
 
 class LayerState(msgspec.Struct, frozen=True):
     """The state of a layer or probe; the operations of a probe count as reads. `size`: bytes of a read. `reads`: number
-    of measured reads. `measured`: end of the last one. `problem`: why the last read measured nothing. `is_error`:
-    whether it failed. `limit`: seconds after which a read counts as failed. `failed`: number of failed reads since the
-    start. `error`: why the last one failed. `errors`: number of failed reads that still count. `failed_at`: end of the
-    last one. `in_flight_since`, `measured` and `failed_at` are Unix times."""
+    of measured reads. `measured`: end of the last measured read. `problem`: why the last read measured nothing;
+    `is_error`: whether it failed. `limit`: seconds after which a read counts as failed. `failed`: number of failed
+    reads since the start. `errors`: number of those that still count. `error`, `failed_at`: reason and end of the last
+    failed read. `in_flight_since`, `measured` and `failed_at` are Unix times."""
 
     name: str
     path: str

@@ -26,7 +26,7 @@ _PROBES: dict[str, Callable[[Path], TimedProbe]] = dict(zip(PROBES, (FileLock, W
 _LIMIT = 3.0  # seconds; a probe that takes longer has failed
 _DIGITS = "0123456789"
 _RETRY = 60.0  # seconds between two attempts to open a target
-_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors of opening a dead device
+_DEAD = (errno.EIO, errno.ENXIO, errno.ENODEV)  # errors from opening a dead device
 _OPENING = 5.0  # seconds after which the first round begins, even if some layers are not open yet
 # Result of a read: seconds, or None if nothing was measured; the problem, or None; whether the read failed.
 Outcome = tuple[float | None, str | None, bool]
@@ -87,7 +87,7 @@ def parse_layers(words: Sequence[str]) -> tuple[Layer, ...]:
 
 def probe_targets(names: Sequence[str], layers: Sequence[Layer], path: Path | None) -> tuple[Target, ...]:
     """Returns the probes `names`. They create files at `path` or, if it is None, at the first layer that is a file or a
-    directory. Raises UsageProblem if there is none, or if a layer has the name of a probe."""
+    directory. Raises UsageProblem if there is no such layer, or if a layer has the name of a probe."""
     paths = [path] if path else [Path(layer.path) for layer in layers]
     where = next((each for each in paths if each.is_dir() or each.is_file()), None)
     targets = []
@@ -119,11 +119,11 @@ class Pace:
         self.begun.set()
 
     def next_round(self, phase: float = 0.0) -> int:
-        """Returns the first round whose moment `phase` (seconds after its beginning) is still to come."""
+        """Returns the number of the first round that has not yet reached `phase` (seconds after its beginning)."""
         return max(0, int((time.monotonic() - self._start - phase) // self._interval) + 1)
 
     def until(self, number: int, phase: float = 0.0) -> float:
-        """Returns the seconds until the moment `phase` of a round, or 0."""
+        """Returns the seconds until round `number` reaches `phase`, or 0 if it has."""
         return max(0.0, self._start + number * self._interval + phase - time.monotonic())
 
 
@@ -140,7 +140,7 @@ class Probe(threading.Thread):
         self.begun: float | None = None
         self.ready = threading.Event()
         self._last: Outcome = None, None, False
-        self._lock = threading.Lock()  # of `_last` and `_readings`
+        self._lock = threading.Lock()  # protects `_last` and `_readings`
         self._timed: TimedProbe | None = None
         self._retry_at = 0.0
 
