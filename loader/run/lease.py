@@ -135,7 +135,7 @@ def record(lease: Lease, overwrite: bool = True) -> None:
 
 
 def end(lease: Lease, restore: Callable[[], object] | None = None) -> None:
-    """Restores the setting of a lease, and removes the lease. Raises Locked if it is in use, or SettingNotRestored."""
+    """Restores the setting of a lease, and removes the lease. Raises Locked if a run holds it; SettingNotRestored."""
     with exclusive(_lock(lease)):
         if restore is not None:
             restore()

@@ -311,8 +311,8 @@ _ADD, _DELETE, _REPLACE = range(3)  # RFC 4511, 4.6
 
 
 def _modifications(change: Change) -> Iterator[tuple[int, str, list[bytes] | None]]:
-    """Yields the modifications for a change. An attribute that is absent is added, not replaced: slapd refuses an empty
-    replace of it, mistakes an absent olcUpdateDN for a present one, and crashes (2.4.57) for olcSpSessionlog."""
+    """Yields the modifications for a change. An absent attribute is added, not replaced: slapd refuses to replace it by
+    no value, mistakes an absent olcUpdateDN for a present one, and crashes (2.4.57) for olcSpSessionlog."""
     before, after = ([value.encode() for value in values] for values in (change.before, change.after))
     if change.attribute == "olcDbIndex":  # value by value, so that slapd builds only the new indexes
         removed, added = [v for v in before if v not in after], [v for v in after if v not in before]

@@ -88,7 +88,7 @@ _KEYTAB = (
 
 
 def _bind_error(connection: Connection, uri: str, result: int, reason: str, binding: bool) -> errors.LoaderError | None:
-    """Returns the error if a failure concerns the account. After the bind (not `binding`), only TooWeak is possible."""
+    """Returns the error if a failure concerns the account. After the bind (`binding` is False), only TooWeak."""
     if not binding and result not in _WEAK:
         return None
     who = connection.who

@@ -90,7 +90,7 @@ class Session:
             _simple_bind(handle, self.uri, self.connection)
 
     def call(self, operation: str, use: Callable[[Any], Result], base: str = "", limit: float = 0.0) -> Result:
-        """Returns the result of `use` on python-ldap's connection. `limit`: timeout in seconds; 0: the default."""
+        """Returns what `use` returns for python-ldap's connection. `limit`: timeout in seconds; 0: the default."""
         self._is_blocked = True
         began = time.monotonic()
         try:
@@ -294,7 +294,7 @@ class Session:
         return sorted(csn.by_server(value.decode() for value in values).values())
 
     def base(self) -> str:
-        """Returns -b, else BASE of ldap.conf, else the server's suffix. Raises NoSuchBase if it has none or several."""
+        """Returns -b, else BASE of ldap.conf, else the server's only suffix. Raises NoSuchBase if it has no or many."""
         for base_dn in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
             if base_dn is not None:
                 return str(base_dn)

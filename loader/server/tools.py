@@ -52,7 +52,7 @@ def server_tool_as(owner: Owner | None, name: str, *arguments: str) -> list[str]
     return server_tool("setpriv", *identity, *command) if prefix else ["setpriv", *identity, *command]
 
 
-# Shell code that prints the topmost directory that the account may not enter, on the path or real path of a tool.
+# Shell code: prints the topmost directory, on the path or the real path of a tool, that the account may not enter.
 _FIND_CLOSED = """
 test -x "$1" && exit
 for path; do
@@ -275,7 +275,7 @@ def is_slapd(pid: int) -> bool:
 
 
 def flush(pid: int, name: str) -> bool:
-    """Flushes the process's open files whose path ends with `name` (as in a chroot) to disk. Returns False if no such
+    """Flushes to disk the process's open files whose path ends with `name` (as in a chroot). Returns False if no such
     file is reachable. Opens them through /proc, because the same path outside a container is a different file."""
     with ExitStack() as opened:
         descriptors = list[int]()

@@ -185,7 +185,7 @@ def _no_directory(path: Path) -> UsageProblem:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns OSErrors of the body into LoaderErrors about `path`. Adds the file name to other OSErrors."""
+    """Turns the body's OSErrors into LoaderErrors. Adds the file name (default: `path`) to unknown OSErrors."""
     try:
         yield
     except FileNotFoundError as error:

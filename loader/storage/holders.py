@@ -212,8 +212,8 @@ _DEEPEST = 250  # levels of directories below the top; os.fwalk keeps a descript
 
 
 class Occupant(Struct, frozen=True):
-    """A process that uses a directory. `pid` is 0 if the process is in another PID namespace. `use`: predicate of a
-    sentence about the process. `writes`: it has a file there mapped or open for writing, or an environment open."""
+    """A process that uses a directory. `pid` is 0 if the process is in another PID namespace. `use`: words that follow
+    its name in a message. `writes`: it has a file there mapped or open for writing, or an environment open."""
 
     pid: int
     name: str

@@ -124,7 +124,7 @@ def parse(mountinfo: str) -> dict[str, Mount]:
 
 
 def fstab_of(target: str, fstab: Path = FSTAB) -> FstabEntry | None:
-    """Returns the last entry for a mount point, whose mount covers earlier ones. Returns None if there is no entry."""
+    """Returns the last entry for a mount point, since its mount covers the earlier ones. None if there is no entry."""
     try:
         text = fstab.read_text(errors="surrogateescape")
     except OSError:

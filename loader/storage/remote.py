@@ -92,7 +92,7 @@ class Store(Struct, frozen=True):
 
     @property
     def serves_threads(self) -> bool:
-        """Whether several threads can use this store at the same time: an S3 client opens several connections."""
+        """Whether several threads can use this store at once: yes for S3, whose client opens several connections."""
         return self.location.scheme == "s3"
 
     def names(self, directory: str = "") -> dict[str, Listed]:
@@ -187,7 +187,7 @@ class Store(Struct, frozen=True):
             self.system.pipe_file(self._path(name), content, mode="create" if new else "overwrite")
 
     def require_space(self, needed: int) -> None:
-        """Raises RemoteFull if less than `needed` bytes are free. S3 and some other servers do not report them."""
+        """Raises RemoteFull if less than `needed` bytes are free. S3 and some servers do not report this."""
         if self.location.scheme == "s3":
             return
         with _translate_errors(self.location):

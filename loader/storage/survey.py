@@ -108,7 +108,7 @@ class Volume(msgspec.Struct, frozen=True):
 
     @property
     def legs(self) -> dict[str, int]:
-        """Physical volume -> number of this volume's extents on it."""
+        """Maps each physical volume to the number of this volume's extents on it."""
         extents: Counter[str] = Counter()
         for segment in self.segments:
             extents.update(dict(segment.legs))
@@ -149,7 +149,7 @@ class Volumes(msgspec.Struct, frozen=True):
 
 
 def volumes(tools: ToolRunner) -> Volumes:
-    """Returns the volumes of this host, without those of a tool (lvs, pvs) that fails or prints an unknown format."""
+    """Returns the volumes of this host. Omits those of a tool (lvs, pvs) that fails or prints an unknown format."""
     columns = "-a", *_FORM, "--segments", "-o", _SEGMENTS
     logical = tools.rows("logical volumes", parse_segments, "lvs", *columns)
     return Volumes(logical, tools.rows("physical volumes", parse_physical, "pvs", *_FORM, "-o", _PHYSICAL))
@@ -276,7 +276,7 @@ def is_without_cow(path: Path) -> bool:
 
 class Device(msgspec.Struct, frozen=True):
     """A block device. Sizes are in bytes. `kind`: disk, partition, lvm, crypt, multipath, dm, loop, or md and a level.
-    `min_io`, `opt_io`: at most one sector if the device reports none. `scheduler`, `write_cache`: None without one.
+    `min_io`, `opt_io`: at most one sector if the device reports none. `scheduler`, `write_cache`: None if it has none.
     `on`: names of the devices directly below. `file`: backing file of a loop device."""
 
     name: str
@@ -443,7 +443,7 @@ def unused(path: str) -> tuple[Device, ...]:
                 raise
             is_busy = True
     tools = ToolRunner()
-    signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # it only reads
+    signatures = tools.output("signatures", "wipefs", "--noheadings", "--output", "TYPE", path)  # writes nothing
     kinds = dict.fromkeys((signatures or "").split())
     reason = ""
     if target := mounts.on_device(str(number)):

@@ -143,7 +143,7 @@ def state_of(top: int) -> State:
 
 
 def shape_of(top: int) -> dict[str, object]:
-    """Returns path -> owner, mode, size, hard link, link target, time and attributes, for comparison with a copy."""
+    """Maps each path to owner, mode, size, hard link, link target, time and attributes, for comparison with a copy."""
     first: dict[tuple[int, int], str] = {}
     shape: dict[str, object] = {}
     for node in walk(top):
@@ -161,8 +161,8 @@ def _owner_and_size(node: Node) -> tuple[object, ...]:
 
 
 def checksums(top: int, meter: Meter, from_device: bool = False) -> dict[str, str]:
-    """Returns path -> XXH3-128 checksum of each regular file; holes count as zeros. With `from_device`, first drops the
-    clean pages of each file from the page cache, so that the file is read from the disk."""
+    """Maps the path of each regular file to its XXH3-128 checksum; holes count as zeros. With `from_device`, first
+    drops the clean pages of each file from the page cache, so that the file is read from the disk."""
     by_inode: dict[tuple[int, int], str] = {}
     by_path: dict[str, str] = {}
     for node in walk(top):
@@ -212,8 +212,8 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Copy(Struct):
-    """The state of one tree copy. `first`: inode of a file with several hard links -> path of its first copy, to which
-    the other names become hard links."""
+    """The state of one tree copy. `first` maps the inode of a file with several names to the path of its first copy;
+    the other names become hard links to this copy."""
 
     target: int
     meter: Meter
@@ -315,7 +315,7 @@ def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
 
 
 def empty(target: held.Directory) -> None:
-    """Makes the directory private, and removes its contents, because a process may have a directory in it open."""
+    """Makes the directory private. Removes its contents, because another process may have opened a directory in it."""
     with held.named(target.name):
         held.make_private(target.descriptor, _BEING_EMPTIED)
         for name in names_in(target.descriptor, True):

@@ -217,7 +217,7 @@ def reply_to(server: Session, suffix: str, csns: Iterable[str]) -> sync.Reply:
 
 
 class _Probe(msgspec.Struct, frozen=True):
-    """`claimed`: server ID -> the consumer's CSN. `own`: the provider's server ID. `syncprov`: None if not readable."""
+    """`claimed` maps a server ID to the consumer's CSN. `own`: the provider's server ID. `syncprov`: None if hidden."""
 
     server: Session
     suffix: str
@@ -274,7 +274,7 @@ class _Probe(msgspec.Struct, frozen=True):
         return max(self.claimed, key=lambda sid: self.claimed[sid])
 
     def _answer_to(self, other: str) -> SyncAnswer:
-        """Returns the answer to `claimed`, in which `other` replaces the CSN of the same server ID."""
+        """Returns the answer to `claimed` with `other` in place of the CSN of the same server ID."""
         csns = dict(self.claimed) | {csn.server_id(other): other}
         return reply_to(self.server, self.suffix, csns.values()).answer
 

@@ -54,7 +54,7 @@ _SPILL = 2  # disk space of a build whose sorting exceeds memory, as a multiple 
 _NEAR, _TWICE = 60.0, 2.0
 _UNNUMBERED = r"sed 's/^\(dn: \)\?cn\(=\|: \){[0-9]*}/\1cn\2/'"  # removes the numbers of slapd.d from DNs
 _JUST_NOW = "measured just now"
-CATCH_UP = "catch-up"  # the step of the plan that slapd's syncrepl does, not ditseed, after slapd has started
+CATCH_UP = "catch-up"  # the step of a plan that slapd's syncrepl does (not ditseed) after slapd has started
 
 
 class PlannedStep(Struct, frozen=True):
@@ -132,8 +132,8 @@ class TrialBuild(Struct, frozen=True):
 
 
 class _Trial:
-    """Makes each measurement once, even if several strategies need it. `facts`: strategy -> results of its checks.
-    `missing`: strategy -> findings of its checks."""
+    """Makes each measurement once, even if several strategies need it. `facts` and `missing` map a strategy to the
+    results and to the findings of its checks."""
 
     def __init__(self, options: SeedOptions, progress: Progress) -> None:
         self.options, self.progress = options, progress
@@ -185,7 +185,7 @@ class _Trial:
         return structs.replace(plan, notes=notes)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Returns each finding once, the worst first. The subject of a finding has the names of its strategies."""
+        """Returns each finding once, the worst first. The subject of a finding lists its strategies."""
         strategies: dict[Finding, list[str]] = {}
         for name, findings in self.missing.items():
             for finding in dict.fromkeys(findings):

@@ -154,7 +154,7 @@ class Online(Strategy):
 
 
 def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> list[str]:
-    """Joins the LDIF into one file, and lowers entryCSNs that are newer than its contextCSN. Returns this
+    """Joins the LDIF into one file, and lowers each entryCSN that is newer than the LDIF's contextCSN. Returns the
     contextCSN."""
     with ldif.verified_inputs(source, meter) as paths:
         scan = ldif.scan(paths, meter)
@@ -169,7 +169,7 @@ def _join(source: tuple[Path, ...], joined: Path, suffix: str, meter: Meter) -> 
 
 
 def _not_empty(server: Session, where: str, database: Database) -> ReplicaNotEmpty:
-    """Returns the error for a database with entries. If slapd's package made them all, it says how to delete them."""
+    """Returns the error for a database with entries. If all are from slapd's package, it says how to delete them."""
     suffix, what, advice = database.suffix, "entries already", _ONLY_EMPTY
     try:
         entries, whole = server.first(suffix, packaged.MOST + 1, ["*", "+"])

@@ -1,9 +1,9 @@
-"""`replica seed --prepare-provider` and `--prepare-consumer`, and `replica release`, which undoes the former.
+"""`replica seed --prepare-provider` and `--prepare-consumer`, and `replica release`, which undoes --prepare-provider.
 
-Before the preflight reads the contextCSN, it sets a session log on the provider, and makes writes with which this log
-begins. Probes of the provider prove that the writes were enough. A lease records the previous session log. The seeding
-does not restore it, because the consumer's first refresh needs the new log. After that refresh, the operator restores
-it with `ditseed replica release`."""
+Before the preflight reads the contextCSN, --prepare-provider sets a session log on the provider, and makes the writes
+with which the log begins. Probes prove that the writes were enough. A lease records the previous session log. The
+seeding does not restore it, because the consumer's first refresh needs the new log. After that refresh, the operator
+restores it with `ditseed replica release`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _WRITES = 4
 
 
 def prepare(config: Connection, data: Connection, base: str, log_base: str | None) -> list[str]:
-    """Prepares the database that contains `base`. Returns what was done, in words. `config`: may change cn=config.
-    `data`: may write to the tree. `log_base`: the accesslog that the consumer's syncrepl reads. Raises ConfigHidden,
-    ConfigRefused, ServerRefused, ProviderNotPrepared."""
+    """Prepares the database that contains `base`. Returns what was done, in words. `config`: connection that may change
+    cn=config. `data`: connection that may write to the tree. `log_base`: the accesslog that the consumer's syncrepl
+    reads. Raises ConfigHidden, ConfigRefused, ServerRefused, ProviderNotPrepared."""
     done = []
     with session(config) as server:
         suffix = server.context_of(base)
@@ -76,7 +76,7 @@ def prepare_consumer(options: SeedOptions) -> list[str]:
         changes = target.changes(database, {"olcSyncrepl": (value,), "olcUpdateRef": referral})
         database = target.config.database(database.suffix)
         _, publish = target.prepare(Plan(database, changes, lambda now: now.consumer, undo=()))
-        assert publish is not None  # it would be None for a slapd.conf, which is refused above
+        assert publish is not None  # None only for a slapd.conf, which is refused above
         publish()
         done.append(f"syncrepl of {database.suffix} from {provider.uri}")
     return done

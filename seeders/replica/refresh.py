@@ -40,7 +40,7 @@ STEPS = ("preflight", "sync", "apply", "check")
 _ANEW = "Seed the replica anew (ditseed replica seed --replace)."
 _START = "Start slapd."
 MOST = 2  # if more than 1/MOST of the entries have changed, RefreshUseless is raised, because a new seeding is faster
-LEAST = 1000  # changed entries: up to this number the run continues, whatever their share is
+LEAST = 1000  # with this number of changed entries or fewer, the run continues, whatever their share is
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
 _SCRATCH = "sort"
 LOOKS = 50  # maximum passes; if containers still change then, the tree is being reorganized, and TreeRestless is raised
@@ -278,7 +278,7 @@ class RefreshSteps(msgspec.Struct, frozen=True):
 
 
 class ChangedContainers(msgspec.Struct):
-    """Reads the changed entries below containers that move during a refresh again. The provider sends each changed
+    """Reads changed entries again if a container above them moves during a refresh. The provider sends each changed
     entry with its DN at that moment. If a container is renamed meanwhile, the answer mixes old and new DNs. So the
     changed entries below each changed container are read again, until a pass finds no changed container.
 

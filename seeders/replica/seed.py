@@ -49,7 +49,7 @@ _APART = 300.0  # seconds that the provider's clock may be ahead
 _FIRST = 500  # entries of the provider that are read first, in its order
 _BUILT = sampling.SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # bytes; the largest entry is assumed to have at least this size, because the sample may lack it
-_LARGE = 5_000_000  # entries; a provider evaluates fewer within seconds
+_LARGE = 5_000_000  # entries; a provider evaluates all entries of a smaller tree within seconds
 _SPARSE = 16  # bits of the entryUUID: the sample of a large tree has 1/65,536 of its entries
 _SECONDS = 10  # time limit of the search for object classes, which takes no time with an index on objectClass
 _NAMED = 10  # schema names listed in an error message before "and N more"
@@ -156,7 +156,7 @@ def _require_whole(
 
 
 def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config: Config, database: Database) -> None:
-    """Warns if the provider's contextCSN shows that its clock is ahead, or if both servers have one server ID."""
+    """Warns if the provider's contextCSN shows that its clock is ahead, or if both servers have the same ID."""
     newest, limit = max(csns), time.strftime("%Y%m%d%H%M%S", time.gmtime(time.time() + _APART))
     if newest > limit:
         what = f"the clock of {provider.uri} is ahead of this host's: its contextCSN is {plain.printable(newest)}"
@@ -171,8 +171,8 @@ def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config:
 
 
 def _require_schema(strategy: Search, provider: Session, base: str, entries: Sequence[Attributes]) -> None:
-    """Raises SchemaMissing if the consumer's schema lacks an attribute type of `entries`, which are a sample, or an
-    object class of any entry. Logs a warning if the consumer's schema cannot be read."""
+    """Raises SchemaMissing if the consumer's schema lacks an attribute type of `entries` (a sample), or an object class
+    of any entry of the provider. Logs a warning if the consumer's schema cannot be read."""
     place = strategy.place
     try:
         rules = backmdb.settings(place.config, place.database).attribute_options

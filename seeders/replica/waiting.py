@@ -156,9 +156,9 @@ def _text_of(csns: Mapping[str, str]) -> str:
 
 
 def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareReport | None, str]:
-    """Waits and compares. Returns the seconds of the wait, the comparison (None with --quick), and in words whether the
-    replica was taken as a whole or a partial one. Raises NotInSync if the wait times out, PartialReplica if the replica
-    cannot be compared."""
+    """Waits and compares. Returns the seconds of the wait, the comparison (None with --quick), and whether the replica
+    was compared as a whole or a partial one, in words. Raises NotInSync if the wait times out, PartialReplica if the
+    replica cannot be compared."""
     with session(options.provider) as provider:
         base = provider.base()
     replica, how = _partial_replica(options, base)
@@ -175,7 +175,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         return waited, None, f"{how}, by contextCSN only"
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
     report = _compared(comparing, progress)
-    # The provider's contextCSN is read last. So if the consumer has a newer CSN, it did not come from the provider.
+    # The provider's contextCSN is read last. So a newer CSN of the consumer did not come from it.
     try:
         has = contextcsn_of(options.consumer, bases[1])
     except LoaderError as error:  # the comparison is valid, even if the consumer is restarted after it

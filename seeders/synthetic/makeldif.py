@@ -18,17 +18,17 @@ from msgspec import Struct
 from loader.errors import TemplateError
 from loader.storage import files
 
-# Naming attribute -> object class of a branch without objectClass (makeldif's manual says that it adds one).
+# Maps the naming attribute of a branch without objectClass to the object class that makeldif adds (its manual).
 _CLASSES = {"dc": "domain", "o": "organization", "ou": "organizationalUnit", "l": "locality", "c": "country"}
-# Alternative name of an attribute type -> its usual name (RFC 4519), both in lower case.
+# Maps the alternative name of an attribute type to the usual name (RFC 4519), both in lower case.
 _SYNONYMS = {"commonname": "cn", "surname": "sn", "userid": "uid", "localityname": "l", "streetaddress": "street"}
-# Word list of makeldif -> list of ditseed, which is used if the template's directory lacks makeldif's.
+# Maps a word list of makeldif to the list of ditseed that is used if the template's directory lacks the former.
 _NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
 _SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
-# Kind of <random:KIND:LENGTH> -> characters of {chars:...}.
+# Maps the KIND of <random:KIND:LENGTH> to the characters of {chars:...}.
 _CHARS = {"alpha": "alpha", "alphanumeric": "mixed", "hex": "hex", "base64": "base64"}
 _LONGEST = 100  # maximum length of a random string over an alphabet in the template; each character is a {pick} tag
-_MOST_DIGITS = 18  # digits of a {digits:N} tag
+_MOST_DIGITS = 18  # maximum digits of a {digits:N} tag
 # Limits for malicious templates: bytes of the text, total lines of all kinds of entries, levels of the tree.
 _MOST_BYTES, _MOST_LINES, _MOST_LEVELS = 16 << 20, 200_000, 250
 
@@ -97,7 +97,7 @@ class _Block(Struct, dict=True):
 
     @cached_property
     def values(self) -> dict[str, str]:
-        """Attribute -> its name in kinds.values, for each attribute to which a {NAME} or {NAME:LENGTH} refers."""
+        """Maps each attribute to which a {NAME} or {NAME:LENGTH} refers to its name in kinds.values."""
         references = (match["value"] for line in self.lines for match in _PIECE.finditer(line.text))
         named = {_key(text.partition(":")[0].strip()) for text in references if text is not None}
         used = () if self.is_branch else self.first.items()
@@ -127,7 +127,7 @@ def _read(text: str, overrides: Mapping[str, str]) -> tuple[str, list[_Block], d
     """Returns the suffix, the branches, and the templates by name in lower case."""
     lines: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith(" ") and line.strip() and lines:  # it continues the previous line
+        if line.startswith(" ") and line.strip() and lines:  # a continuation of the previous line
             lines[-1] = (lines[-1][0], lines[-1][1] + line[1:])
         elif not line.startswith("#"):
             lines.append((number, line))
@@ -332,7 +332,7 @@ class _Converter:
         return self._pick(name, file)
 
     def _pick(self, hint: str, content: object) -> str:
-        """Returns a {pick} tag for a list with this content, which is added unless an equal list exists."""
+        """Returns a {pick} tag for a list with this content. Adds the list unless an equal one exists."""
         stem = re.sub(r"[^\w-]", "-", hint)
         equal = [name for name, other in self.lists.items() if other == content]
         names = [stem, *(f"{stem}-{number}" for number in range(2, len(self.lists) + 3))]
@@ -346,7 +346,7 @@ def _no_equivalent(line: _Line, what: str) -> _Refusal:
 
 
 def _weighted(values: list[str]) -> object:
-    """Returns {"a": 2, "b": 1} for ["a;2", "b"], and adds up weights of the same value; a list if all weights are 1."""
+    """Returns {"a": 2, "b": 1} for ["a;2", "b"]; adds up the weights of equal values. Returns a list if all are 1."""
     weights: Counter[str] = Counter()
     for value in values:
         text, _, weight = value.rpartition(";")

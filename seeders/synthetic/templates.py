@@ -16,7 +16,7 @@ def shipped() -> dict[str, Path]:
 
 
 def find(name: str) -> Path:
-    """Returns the path of a shipped template (by name) or of another (by path). Raises NoSuchTemplate."""
+    """Returns the path of a shipped template (by name) or of another template (by path). Raises NoSuchTemplate."""
     path = shipped().get(name, Path(name))
     if not path.is_file():
         raise NoSuchTemplate(name=name, known=", ".join(shipped()))

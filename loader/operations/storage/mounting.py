@@ -31,7 +31,7 @@ class Volume(msgspec.Struct, frozen=True):
         return ["mount", "-t", self.kind, "-o", self.options, device or self.device, path]
 
     def is_at(self, path: str) -> bool:
-        """Returns whether the volume is mounted on `path`. Compares paths of devices if the device is unreadable."""
+        """Returns whether the volume is mounted on `path`. Compares device paths if it cannot read a UUID."""
         mount = mounts.mounted_at(Path(path))
         return mount is not None and self._is(mount.source, is_mounted=True)
 

@@ -94,7 +94,7 @@ class Readings:
         return Figures(times[-1], statistics.fmean(times), statistics.pstdev(times), self._emin, self._emax)
 
     def errors(self, now: float) -> tuple[int, float | None]:
-        """Returns the number of failed reads that still count, and the end of the last one (monotonic clock). A read
+        """Returns the number of failed reads that still count, and the end of the newest (monotonic clock). A read
         counts while it is among the last n, and at least for a half-life, because monitoring systems ask seldom."""
         before = self._reads - self._window
         self._errors = [(read, at) for read, at in self._errors if read > before or now - at <= self._half_life]
