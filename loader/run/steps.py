@@ -65,9 +65,9 @@ class Live(msgspec.Struct, frozen=True):
 
 @dataclass
 class Run:
-    """One run in its directory, which is private and stays open (loader/storage/held.py). `timeouts`: name of a
-    step -> seconds without progress after which the step fails ("*": every step). `label`: distinguishes runs that one
-    command executes at the same time."""
+    """One run in its directory, which is private and stays open (loader/storage/held.py). `timeouts`: for a step, or
+    "*" for every step, the seconds without progress after which it fails. `label`: distinguishes runs that one command
+    executes at the same time."""
 
     catalogue: Catalogue
     progress: Progress

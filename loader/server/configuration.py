@@ -173,7 +173,7 @@ def readable(path: Path, owner: files.Owner | None = None) -> Iterator[tuple[Pat
 
 
 def copy_directory(source: Path, copy: Path) -> None:
-    """Copies the files of a slapd.d that slapd reads. When root copies, a link that another account owns is refused,
+    """Copies those files of a slapd.d that slapd reads. When root copies, a link that another account owns is refused,
     because it could lead to any file. Raises FileUnsafe, DirectoryUnsafe, OSError."""
     copy.mkdir(mode=0o700)
     with held.opened(source) as directory:

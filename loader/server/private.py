@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Values = Sequence[bytes]
 
-_EVERYWHERE = tool_settings("olcGlobal", "olcFrontendConfig")  # cn=config and the frontend
+_EVERYWHERE = tool_settings("olcGlobal", "olcFrontendConfig")  # settings of cn=config and of the frontend
 # Overlays that change the schema check, by the name of the effect in `loader.backmdb.Effects`.
 _OVERLAYS = {"dynamic_objects": ("dds", "olcDDSConfig"), "password_policy": ("ppolicy", "olcPPolicyConfig")}
 _SYNCPROV = "syncprov", "olcSyncProvConfig"

@@ -156,15 +156,15 @@ def may_read(owner: Owner, paths: Sequence[Path]) -> bool:
 
 
 def change_owner(owner: Owner | None, top: Path) -> None:
-    """Makes `owner` the owner of a directory of this process and of its contents. Starts at the bottom, because the
-    account could create links in a directory as soon as it owns the directory."""
+    """Makes `owner` the owner of a directory that this process owns, and of its contents. Starts at the bottom, because
+    the account could create links in a directory as soon as it owns the directory."""
     if owner is not None:
         for descriptor in _each(top):
             owner.apply_to(descriptor)
 
 
 def let_read(owner: Owner | None, top: Path) -> None:
-    """Lets the account's group read a directory of this process and its contents, without write access."""
+    """Lets the account's group read, but not write, a directory that this process owns, and its contents."""
     if owner is not None:
         for descriptor in _each(top):
             os.fchown(descriptor, -1, owner.gid)

@@ -250,9 +250,9 @@ _NO_SUCH_FLAG = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
 
 def nameless(directory: Path) -> int:
-    """Returns a descriptor for reading and writing a file without a name on the file system of `directory`, mode 0600.
-    The kernel removes the file when it is closed. If the file system has no O_TMPFILE (OCFS2, NFS), creates a file in a
-    private directory and removes its name at once. Raises DirectoryUnsafe, OSError."""
+    """Creates a file without a name (mode 0600) on the file system of `directory`. Returns a descriptor to read and
+    write it. The kernel removes the file when it is closed. If the file system has no O_TMPFILE (OCFS2, NFS), creates a
+    file in a private directory and removes its name at once. Raises DirectoryUnsafe, OSError."""
     with held.opened(directory) as open_dir:
         try:
             flags = os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC

@@ -268,8 +268,8 @@ def checked_file(path: Path) -> Iterator[Path]:
 
 
 def reading(path: Path, links: bool = True) -> int:
-    """Returns a descriptor for reading a regular file; never waits for a FIFO. Follows a symbolic link if `links` is
-    set and, for root, if root owns the link. Raises FileUnsafe, OSError."""
+    """Returns a descriptor for reading a regular file; never waits for a FIFO. With `links`, follows symbolic links; as
+    root, only those that root owns. Raises FileUnsafe, OSError."""
     return _open_pinned(*_pin_path(path, links), os.O_RDONLY, Path(plain.with_operator_paths(str(path))))
 
 

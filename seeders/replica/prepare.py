@@ -25,7 +25,7 @@ from seeders.replica import catchup
 from seeders.replica.options import SeedOptions
 
 KIND = "sessionlog"  # kind of the lease
-# Maximum writes: one adds the server ID to contextCSN, one begins the log, one proves that, and one is spare.
+# Maximum writes: one adds the server ID to contextCSN, one begins the log, one lets a probe see it, one is spare.
 _WRITES = 4
 
 

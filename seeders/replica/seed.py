@@ -294,8 +294,8 @@ def judgement(connection: Connection, building: BuildOptions, place: TargetDatab
 def _predictions(
     connection: Connection, building: BuildOptions, place: TargetDatabase, even: questions.TreeSample, meter: Meter
 ) -> list[Callable[[], float]]:
-    """Returns functions that predict the size of the database in bytes (0 if only slapadd can build it): from `even`,
-    if its `total` is known, and from a sample of more entries, for which the provider evaluates all entries again."""
+    """Returns functions that predict the size of the database in bytes (0 if only slapadd can build it): one from
+    `even` (if its `total` is known), one from a larger sample, for which the provider evaluates all entries again."""
 
     def size_of(take: Callable[[Path], sampling.Sample]) -> float:
         try:

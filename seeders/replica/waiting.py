@@ -175,7 +175,7 @@ def verify(options: VerifyOptions, progress: Progress) -> tuple[float, CompareRe
         return waited, None, f"{how}, by contextCSN only"
     comparing = CompareOptions(theirs, ours, (*IGNORED, *ignored), options.limit, show_attributes=True)
     report = _compared(comparing, progress)
-    # The provider's contextCSN is read last. So a newer CSN of the consumer did not come from it.
+    # The provider's contextCSN is read last. So a CSN of the consumer that is newer did not come from the provider.
     try:
         has = contextcsn_of(options.consumer, bases[1])
     except LoaderError as error:  # the comparison is valid, even if the consumer is restarted after it

@@ -22,7 +22,7 @@ from loader.storage import files
 _CLASSES = {"dc": "domain", "o": "organization", "ou": "organizationalUnit", "l": "locality", "c": "country"}
 # Maps the alternative name of an attribute type to the usual name (RFC 4519), both in lower case.
 _SYNONYMS = {"commonname": "cn", "surname": "sn", "userid": "uid", "localityname": "l", "streetaddress": "street"}
-# Maps a word list of makeldif to the list of ditseed that is used if the template's directory lacks the former.
+# Maps a word list of makeldif to ditseed's list, which is used if the template's directory has no such file.
 _NAMES = {"first.names": "first-names.txt", "last.names": "last-names.txt"}
 _SHIPPED = {**_NAMES, "cities": "places.txt", "states": "states.txt", "streets": "streets.txt"}
 # Maps the KIND of <random:KIND:LENGTH> to the characters of {chars:...}.

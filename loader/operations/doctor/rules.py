@@ -50,7 +50,7 @@ SHARED_ID = (
 )
 _LOG = "journalctl -u slapd -n 50"
 
-# Document that supports the reason of a finding -> rules.
+# Maps a document to the rules whose reasons it supports.
 _SOURCES = {
     "docs/add.md": ("lease",),
     "docs/restore.md": ("accesslog", "data", "kept"),
@@ -495,8 +495,8 @@ def _tls_files(server: Server, *kinds: str) -> list[Path]:
 
 
 class Certificate(NamedTuple):
-    """`remaining`: seconds until the certificate expires. `is_one_of_many`: its file has others, too, and slapd may use
-    only some of them."""
+    """`remaining`: seconds until the certificate expires. `is_one_of_many`: the file has more certificates, of which
+    slapd may use only some."""
 
     subject: str
     remaining: float

@@ -514,7 +514,7 @@ def _next_boot(facts: Facts) -> Findings:
             yield _finding(NOTE, "fstab.missing", target, "no line in /etc/fstab", (line,) if is_whole else ())
         return
     names = {option: option.partition("=")[0] for option in entry.options}
-    if {"bind", "rbind"} & names.keys():  # a bind mount has the options of another line
+    if {"bind", "rbind"} & names.keys():  # the options of a bind mount are in another line
         return
     line = f"/etc/fstab, line {entry.number}"
     if mount.is_subvolume and target != "/":

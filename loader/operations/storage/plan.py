@@ -34,7 +34,7 @@ _MOST_STRIPES, _MOST_IMAGES = 128, 64  # most disks that lvcreate accepts for st
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`size`: bytes. `devices`: the disk's block device and those below it; empty for a plan on paper."""
+    """`size`: bytes. `devices`: the disk's block device and those below it; empty if only the size is given."""
 
     path: str
     size: int

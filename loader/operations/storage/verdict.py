@@ -30,7 +30,7 @@ _SHARE = 0.1  # share of the lower layers' time; a smaller added delay may be ch
 _OF_WORST = 0.05  # share of the largest added delay; a smaller added delay does not matter
 _SAME = 1.5  # factor; a lower read that took longer than the upper read by this factor cannot have served it
 
-Times = Mapping[str, Mapping[int, float]]  # layer -> round -> seconds
+Times = Mapping[str, Mapping[int, float]]  # seconds of a read, by layer and round
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Readings:
-    """The reads of a layer. `recent`: round -> seconds, for the last n reads. `measured`, `failed`: numbers of reads.
+    """The reads of a layer. `recent`: seconds of the last n reads, by round. `measured`, `failed`: numbers of reads.
     `measured_at`: end of the last measured read (monotonic clock). `error`: reason of the last failed read."""
 
     def __init__(self, window: int, half_life: float) -> None:
@@ -130,7 +130,7 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
         median = statistics.median(reads.values()) if reads else None
         compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
 
-    # A layer adds delay if it does so in three of four rounds, and if the delay is not small beside those of others.
+    # A layer counts as a cause of delay if it is slower in three of four rounds, and if the delay is large enough.
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
     verdict = []
     for added, differences in compared:

@@ -145,7 +145,7 @@ class Probe(threading.Thread):
         self._retry_at = 0.0
 
     def state(self) -> tuple[LayerState, dict[int, float]]:
-        """Returns the state of the target, and the last reads as round -> seconds."""
+        """Returns the state of the target, and the seconds of the last reads, by round."""
         layer, readings, begun, now = self.target.layer, self._readings, self.begun, time.monotonic()
         offset = time.time() - now  # from a monotonic clock to Unix time
         with self._lock:
