@@ -38,7 +38,7 @@ Kind = TypeVar("Kind")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of a log. It replaces the earlier row of the same kind and name; with `undone`, it only removes that."""
+    """One line of a log. Replaces the earlier row of the same kind and name; with `undone`, only removes that row."""
 
     kind: str
     name: str

@@ -384,7 +384,7 @@ def _in_thread(work: Callable[[], Result], limit: float, given_up: threading.Eve
 # Timeouts in seconds. NETWORK_TIMEOUT and TIMEOUT of ldap.conf(5) override them.
 CONNECT = 30.0  # for a TCP connection, and again for a TLS handshake
 OPENING = 60.0  # for StartTLS and a bind together
-# For the next byte of an awaited answer. It is long, because a search without an index takes long.
+# Until the next byte of an awaited answer. Long, because a search without an index takes long.
 SILENCE = defaults.SILENCE
 COMMIT = 3600.0  # for a write: the first write after nosync flushes all earlier writes
 

@@ -112,7 +112,7 @@ def server_id(cookie: str | None) -> str | None:
 def touch(server: Session, dn: str) -> None:
     """Replaces an entry's object classes by the same values. This write changes only entryCSN, modifyTimestamp and
     modifiersName. slapd puts the CSN of the write into contextCSN and into syncprov's session log. Raises NoSuchBase;
-    ServerRefused if the account may not write, or if the database is a consumer."""
+    ServerRefused if the account may not write, or if the database is a consumer's."""
     for _ in range(_TRIES):
         entry = server.read(dn, ["objectClass", "entryCSN"])
         # The assertion (RFC 4528) prevents undoing a concurrent change of the object classes.

@@ -140,7 +140,7 @@ def seed(entries: _Entries, servers: ServersOptions, options: SeedOptions, at: C
         raise UsageProblem(reason="-H several times is only for --strategy search")
     if name is not None and source:
         refuse_given(("jobs", "pieces", "page"), "reading a provider (-H), not LDIF (--from)")
-    # Timeouts in a profile may name steps of every strategy. On the command line, only steps of this strategy.
+    # Timeouts in a profile may name steps of every strategy; on the command line, only steps of the chosen strategy.
     names = [name] if name is not None and is_given("timeouts") else STRATEGY_NAMES
     timeouts = run.timeouts_of(tuple(dict.fromkeys(step for each in names for step in seeding.STRATEGIES[each].steps)))
     connection, replicas = access.providers_of(servers)

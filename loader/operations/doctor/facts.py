@@ -290,7 +290,7 @@ class Database:
     def drift(self) -> Fit | None:
         """How a sample of the entries fits the configured indexes and schema. None if this was not checked."""
         config, database, directory = self.server.config, self.configured, self.tables
-        # If the installed slapd cannot open the data format, it would build other indexes, so none are compared.
+        # The indexes are not compared if the installed slapd cannot open the database's data format.
         if self.server.request.quick or directory is None or tools.lmdb_format() not in (None, self.format):
             return None
 
@@ -367,7 +367,7 @@ def _damage(directory: Path, may_open: bool) -> str:
         page = meta.read_meta(directory)
         lost_bytes = page.used - path.stat().st_size
         if lost_bytes > 0:
-            # An intact file may end early: LMDB never writes pages that one transaction allocates at the end and frees.
+            # Free pages at the end may be missing: LMDB never writes a page that one transaction allocates and frees.
             free = sum(readers.free_list(directory)[1].values()) * page.page_size
             if lost_bytes > free or lost_bytes % page.page_size:
                 raise MdbDamaged(path=path, reason=f"it was cut: {lost_bytes} bytes at its end are gone")

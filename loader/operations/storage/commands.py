@@ -36,7 +36,7 @@ def placeholders(count: int) -> list[str]:
 
 
 def add_to_fstab(source: str, target: str, kind: str, options: str = "defaults 0 2") -> str:
-    """Returns a command that adds a line to fstab. It is printf: some echos would interpret the escapes of fstab(5)."""
+    """Returns a command that adds a line to fstab: printf, because some echos interpret the escapes of fstab(5)."""
     line = " ".join((*map(fstab_word, (source, target, kind)), options))
     return f"printf '%s\\n' {quote(line)} >>/etc/fstab"
 
