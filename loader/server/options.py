@@ -1,5 +1,5 @@
 """The options of a connection, with the same meaning as for ldapsearch; the parameters of a search; and shell commands
-for an operator on the server's host, which work for any cn=config."""
+for an operator on the server's host, which assume nothing about the server's cn=config."""
 
 from __future__ import annotations
 

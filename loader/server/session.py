@@ -294,7 +294,7 @@ class Session:
         return sorted(csn.by_server(value.decode() for value in values).values())
 
     def base(self) -> str:
-        """Returns -b, else BASE of ldap.conf, else the server's only suffix. Raises NoSuchBase if it has no or many."""
+        """Returns -b, else BASE of ldap.conf, else the server's only suffix. Raises NoSuchBase if there is none."""
         for base_dn in (self.connection.base, ldap.get_option(ldap.OPT_DEFBASE)):
             if base_dn is not None:
                 return str(base_dn)

@@ -74,7 +74,7 @@ class Replication(msgspec.Struct, frozen=True):
     @property
     def lag(self) -> float | None:
         """The consumer's lag in seconds, by CSN; the longest of all server IDs. None if the provider shows no
-        contextCSN. Infinite if the consumer lacks a server ID that is behind."""
+        contextCSN. Infinite if the consumer lacks one of the server IDs."""
         if self.shown is None:
             return None
         consumer_csns, provider_csns = csn.by_server(self.stored), csn.by_server(self.shown)
