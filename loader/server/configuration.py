@@ -105,7 +105,7 @@ def require_readable(path: Path) -> None:
 
 
 def tools_tmpdir() -> str | None:
-    """Returns a directory for temporary files that DITSEED_TOOLS sees under the same path; None: use the default."""
+    """Returns a directory for temporary files with the same path for DITSEED_TOOLS; None: the default directory."""
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
 
@@ -201,7 +201,7 @@ def read_compiled_schema(source: Config) -> list[Entry]:
 
 
 def of_modules(source: Config) -> list[Entry]:
-    """Returns the schema that slapcat prints for a slapd.conf that only loads the modules. Raises ConfigUnreadable."""
+    """Returns the schema that slapcat prints for a slapd.conf with nothing but the modules. Raises ConfigUnreadable."""
     lines = [
         " ".join([keyword, *map(config.line_of_word, words)]) + "\n"
         for name, _ in source.entries

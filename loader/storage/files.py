@@ -185,7 +185,7 @@ def _no_directory(path: Path) -> UsageProblem:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns the body's OSErrors into LoaderErrors. Adds the file name (default: `path`) to unknown OSErrors."""
+    """Turns the body's OSErrors into LoaderErrors. Adds the file name (default: `path`) to those that it re-raises."""
     try:
         yield
     except FileNotFoundError as error:

@@ -96,7 +96,7 @@ class Store(Struct, frozen=True):
         return self.location.scheme == "s3"
 
     def names(self, directory: str = "") -> dict[str, Listed]:
-        """Returns the files and directories in a directory by name. Omits names that ditseed never uses: a hostile
+        """Returns the files and directories in `directory`, by name. Omits names that ditseed never uses: a hostile
         server could send a path. Raises FileNotFoundError."""
         with _translate_errors(self.location):
             entries = self.system.ls(self._path(directory), detail=True)

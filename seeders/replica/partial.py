@@ -67,7 +67,7 @@ def of(
     config: Config, database: Database, strategy: str, provider: str | None, engine: str = ENGINES[0]
 ) -> Partial | None:
     """Returns the partial replica; None for a whole replica. Raises PartialReplica if `strategy` or `engine` cannot
-    make the selection of the syncrepl."""
+    select entries as the syncrepl does."""
     consumer = syncrepl.of_database(config, database, provider)
     if consumer is None:
         return None

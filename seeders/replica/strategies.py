@@ -559,7 +559,7 @@ class _Schema(msgspec.Struct, frozen=True):
 
 
 class _Copied(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of "copy". `made_again`, `invalid`: those of MigrateLoaded; set only if the format was converted."""
+    """The result of "copy". `made_again`, `invalid`: as in MigrateLoaded; set only if the format was converted."""
 
     maxsize: int
     made_again: str = ""

@@ -346,7 +346,7 @@ def _no_equivalent(line: _Line, what: str) -> _Refusal:
 
 
 def _weighted(values: list[str]) -> object:
-    """Returns {"a": 2, "b": 1} for ["a;2", "b"]; adds up the weights of equal values. Returns a list if all are 1."""
+    """Returns {"a": 2, "b": 1} for ["a;2", "b"]. Adds up weights of equal values. Returns a list if all are 1."""
     weights: Counter[str] = Counter()
     for value in values:
         text, _, weight = value.rpartition(";")

@@ -175,7 +175,7 @@ class Database:
         return " ".join(("ditseed tune", verb, options, "-b", shlex.quote(self.suffix), *words, apply)).strip()
 
     def slapindex(self, *attributes: str) -> tuple[str, ...]:
-        """Returns commands that run slapindex as the account that owns the data, while slapd is stopped."""
+        """Returns commands that stop slapd, run slapindex as the account that owns the data, and start slapd."""
         command = slapindex_command(self.server.config, self.configured, attributes, "-t")
         owner = files.owner_name(meta.data_file(Path(self.directory)))
         if owner not in ("", "root"):

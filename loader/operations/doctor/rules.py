@@ -452,7 +452,7 @@ def _replication(database: Database) -> Findings:
 
 
 def _storage(server: Server) -> Findings:
-    """Yields the warnings and worse findings of `storage check`; if databases share a volume, each finding once."""
+    """Yields the findings of `storage check` from warnings up; if databases share a volume, each finding once."""
     reported = set[Finding]()
     for database in server.databases:
         look = partial(storage_check.check_database, database.configured, server.config.path)
@@ -460,7 +460,7 @@ def _storage(server: Server) -> Findings:
         # Facts that `storage check` cannot read do not affect the status: tune2fs and lvs see no device in a container.
         server.left_out += [fact for fact in (report.situation.unseen if report else ()) if fact not in server.left_out]
         for each in report.findings if report else ():
-            # The rules `maxsize` and `sync` of doctor replace maxsize.used and nosync.
+            # doctor's own rules `maxsize` and `sync` replace maxsize.used and nosync of `storage check`.
             is_own_rule = each.rule in ("maxsize.used", "nosync")
             if each.severity.rank >= WARNING.rank and not is_own_rule and each not in reported:
                 reported.add(each)
@@ -489,7 +489,7 @@ def _backups(database: Database) -> Findings:
 
 
 def _tls_files(server: Server, *kinds: str) -> list[Path]:
-    """Returns the configured paths. `kinds`: Certificate, CertificateKey, CACertificate."""
+    """Returns the configured paths of TLS files. `kinds`: Certificate, CertificateKey, CACertificate."""
     names = [f"olcTLS{kind}File" for kind in kinds]
     return [Path(value) for name in names for value in server.config.values("cn=config", name)]
 

@@ -70,7 +70,7 @@ class MoveRequest(msgspec.Struct, frozen=True):
 
 
 class MovePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`old`: volume mounted on FROM, or None if FROM is a directory of a larger one. `new`: volume with the mount
+    """`old`: volume mounted on FROM, or None if FROM is a directory of a larger volume. `new`: volume with the mount
     options for FROM. `there`: the same volume with the options for TO. `allocated`: bytes. `is_used`: FROM has a
     database, or a process uses FROM. If so, a process must use FROM after the start."""
 
