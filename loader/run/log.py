@@ -55,7 +55,7 @@ class Log:
     def __init__(self, directory: Path, file: str, strict: bool = True) -> None:
         self.directory, self.path = directory, directory / file
         self.rows: dict[tuple[str, str], Row] = {}
-        self._lock = threading.Lock()  # a run's workers finish their partitions in threads
+        self._lock = threading.Lock()  # several threads of a run record finished partitions
         self._descriptor: int | None = None
         self._seal, self._end = b"", 0
         try:

@@ -121,7 +121,7 @@ class Directory(Struct, frozen=True):
             return os.open(name, flags, mode, dir_fd=self.descriptor)
 
     def open_or_create(self, name: str, mode: int = 0o600) -> int:
-        """Opens a regular file with one hard link for reading and writing. Creates the file if it is missing."""
+        """Opens, for reading and writing, a regular file with only one hard link. Creates the file if it is missing."""
         while True:
             with suppress(FileNotFoundError):
                 return self.open(name, os.O_RDWR)

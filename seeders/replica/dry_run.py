@@ -194,7 +194,7 @@ class _Trial:
         return tuple(structs.replace(each, subject=", ".join(strategies[each])) for each in worst_first)
 
     def price(self, strategy: Strategy) -> StrategyPlan:
-        """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses it."""
+        """Checks one strategy, then predicts its steps. Raises the LoaderError that refuses the strategy."""
         began, options = time.monotonic(), strategy.options
         checks = preflight(strategy, dry_run=True)
         steps = [_step("preflight", time.monotonic() - began, _JUST_NOW)]
@@ -360,7 +360,7 @@ class _Trial:
 
 
 def _finding(error: LoaderError, strategy: Strategy) -> Finding:
-    """Returns the finding of an error that refuses the strategy, with lines to paste."""
+    """Returns an error that refuses the strategy as a finding, with lines to paste."""
     why, *lines = error.advice().split("\n")
     if isinstance(error, NoSpace):
         lines.append(f"df -h {shlex.quote(str(error.facts['path']))}  # make room there")

@@ -154,8 +154,8 @@ def forget(uri: str, suffix: str | None) -> list[str]:
 
 
 def reminders(uri: str) -> list[str]:
-    """Returns a reminder of each session log that a seeding has set and nobody has restored. Includes those of other
-    URIs than `uri`, because a server can have several URIs."""
+    """Returns a reminder of each session log that a seeding has set and nobody has restored. Includes those recorded
+    under other URIs, because a server can have several URIs."""
     return [
         f"the session log of {old.database} was set by --prepare-provider at {old.taken}"
         f"{'' if old.target == uri else f' at {old.target}'}; keep it, because any restart of a consumer needs it, or "

@@ -46,7 +46,7 @@ STRATEGIES: dict[str, type[Strategy]] = dict(zip(STRATEGY_NAMES, (Search, Ldif, 
 OPTIONAL = {name for strategy in STRATEGIES.values() for name in strategy.takes}  # options of some strategies only
 
 _APART = 300.0  # seconds that the provider's clock may be ahead
-_FIRST = 500  # entries of the provider that are read first, in its order
+_FIRST = 500  # number of entries that are read first, in the server's order
 _BUILT = sampling.SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # bytes; the largest entry is assumed to have at least this size, because the sample may lack it
 _LARGE = 5_000_000  # entries; a provider evaluates all entries of a smaller tree within seconds
@@ -156,7 +156,7 @@ def _require_whole(
 
 
 def _warn_of_provider(provider: Session, base: str, csns: Sequence[str], config: Config, database: Database) -> None:
-    """Warns if the provider's contextCSN shows that its clock is ahead, or if both servers have the same ID."""
+    """Warns if the provider's contextCSN shows that its clock is ahead, or if both servers use one server ID."""
     newest, limit = max(csns), time.strftime("%Y%m%d%H%M%S", time.gmtime(time.time() + _APART))
     if newest > limit:
         what = f"the clock of {provider.uri} is ahead of this host's: its contextCSN is {plain.printable(newest)}"
@@ -207,7 +207,7 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
                 error.facts["reason"],
             )
             return classes_in_use
-        # The filter also matches an entry with a subclass, whose objectClass need not list the class itself.
+        # The filter also matches entries that list only a subclass. If there are no others, `matches` is empty.
         values = {value.lower() for _, entry in first for value in entry.get("objectclass", ())}
         matches = [name for name in lacking if name.lower().encode() in values]
         classes_in_use += matches
@@ -216,8 +216,8 @@ def unknown_classes(provider: Session, base: str, schema: Schema) -> list[str]:
 
 
 class _ProviderSample(Struct, frozen=True):
-    """Entries of a provider. `first`: the first ones in the server's order. `total`: the number of all entries, None if
-    unknown. `even`: entries from all over the tree; empty if the tree is large, or if `first` has all of its
+    """Entries of a provider. `first`: the first entries, in the server's order. `total`: the number of all entries,
+    None if unknown. `even`: entries from all over the tree; empty if the tree is large, or if `first` has all
     entries."""
 
     connection: Connection
@@ -252,7 +252,7 @@ def _sample(connection: Connection, base: str, given_up: threading.Event) -> _Pr
 
 def _requested(provider: Session) -> tuple[str, ...]:
     """Returns the attributes to request. A server other than OpenLDAP is asked for no operational attribute except
-    entryUUID, because the attributes that it computes are not loaded."""
+    entryUUID, because its computed attributes must not be loaded."""
     return EVERYTHING if questions.is_openldap(provider) else ("*", "entryUUID")
 
 

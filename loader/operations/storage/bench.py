@@ -29,7 +29,7 @@ from loader.storage import files, held, survey
 SUFFIX = "dc=example,dc=com"
 _INDEXES = ("objectClass,entryUUID,entryCSN eq", "uid,cn,sn,mail eq")
 _SCHEMAS = ("core", "cosine", "inetorgperson")
-# Where Debian, the Red Hat family, `make install` and Symas install OpenLDAP.
+# Where Debian, the Red Hat family, `make install` and Symas install OpenLDAP's schemas.
 _SCHEMA_DIRECTORIES = (
     *("/etc/ldap/schema", "/etc/openldap/schema"),
     *("/usr/local/etc/openldap/schema", "/opt/symas/etc/openldap/schema"),

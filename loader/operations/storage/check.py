@@ -542,7 +542,7 @@ def _next_boot(facts: Facts) -> Findings:
 
 
 def _changed(entry: FstabEntry, kind: str, options: Sequence[str]) -> str:
-    """Returns a new line of fstab for `entry`, with its line number."""
+    """Returns the line that replaces `entry` in fstab, preceded by its line number."""
     words = (entry.source, entry.target, kind, ",".join(options) or "defaults")
     return f"line {entry.number}: {' '.join(map(commands.fstab_word, words))} {entry.rest or '0 2'}"
 

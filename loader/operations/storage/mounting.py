@@ -120,7 +120,7 @@ def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Ed
     if kept:
         kept[-1] = Edit(kept[-1].before, (*kept[-1].after, line))
     else:
-        # A mount below `path`, or a bind mount of a directory in it.
+        # Lines that mount below `path`, or bind-mount a directory in it.
         dependents = [text for text, entry in entries if any(map(is_below, (entry.target, entry.source)))]
         before = tuple(dependents[:1])
         kept.append(Edit(before, (f"{mark}the new volume of {path}", line, *before)))

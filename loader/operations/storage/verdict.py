@@ -64,7 +64,7 @@ class Readings:
         self._window, self._half_life = window, half_life
         self._emin = self._emax = 0.0
         self._reads = 0
-        self._errors: list[tuple[int, float]] = []  # number of the read, its end (monotonic)
+        self._errors: list[tuple[int, float]] = []  # of each failed read: its number, its end (monotonic)
 
     def add(self, number: int, at: float, seconds: float | None, error: str | None = None) -> None:
         """Adds the read of round `number`, which ended at `at` (monotonic). `seconds`: None if nothing was measured.
