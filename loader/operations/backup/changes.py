@@ -1,8 +1,8 @@
-"""Writes change records, among them those that bring a server's entries back to the entries of a backup.
+"""Writes change records as LDIF, for example to bring a server's entries back to those of a backup.
 
-Digests show which entries differ; only these are kept in memory. An entry of the backup is compared with the entry of
-the server that has its entryUUID, at any DN, or else with the one that has its DN. Parents are renamed before their
-children.
+Digests show which entries differ; only entries that differ are kept in memory. Each entry of the backup is compared
+with the server's entry that has the same entryUUID, at any DN. If there is none, it is compared with the server's entry
+that has the same DN. Parents are renamed before their children.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def addition(entry: Values) -> list[str]:
 
 
 def renaming(target: str, keeps_old: bool, moves: bool) -> list[str]:
-    """Returns the lines that give an entry the DN `target`. With `keeps_old`, the values of its old RDN stay. With
-    `moves`, its parent changes."""
+    """Returns the LDIF lines of a modrdn that gives an entry the DN `target`. With `keeps_old`, the values of its old
+    RDN stay. With `moves`, it gets a new superior."""
     parent = dn.parent(target)
     lines = ["changetype: modrdn", text_line("newrdn", rdn(target)), f"deleteoldrdn: {0 if keeps_old else 1}"]
     return lines + ([text_line("newsuperior", parent)] if moves else [])
 
 
 def modification(name: str, *changes: tuple[str, Sequence[bytes]]) -> list[str]:
-    """Returns the lines of the changes (operation, values) of an attribute. Skips an add or delete without values."""
+    """Returns the LDIF lines of changes (operation, values) of an attribute. Skips an add or delete without values."""
     lines = list[str]()
     for operation, values in changes:
         if values or operation == "replace":
@@ -85,9 +85,9 @@ class Changes(Struct, frozen=True):
 def write(
     source: BinaryIO, target: BinaryIO, connection: Connection, suffix: str, base: str | None, meter: Meter
 ) -> Changes:
-    """Writes the change records for the entries of `source`, LDIF with parents first. If `base` is given, `source` is
-    its whole subtree, and entries below it that only the server has are listed. Otherwise `source` has any entries of
-    the database `suffix`."""
+    """Writes the change records that restore the entries of `source`, which is LDIF with parents first. If `base` is
+    given, `source` is the whole subtree of `base`, and the server's entries there that `source` lacks are listed.
+    Otherwise `source` has any entries of the database `suffix`."""
     with session(connection, meter.cancelled) as server:
         comparison = _Comparison(server, suffix)
         names, new = None, list[str]()
@@ -96,7 +96,7 @@ def write(
                 names, new = comparison.differing(source, base, meter)
         source.seek(0)
         entries = ldif.records(source.fileno(), "the backup", names) if names or names is None else []
-        with suppress(NoSuchBase):  # the server has no entry at all
+        with suppress(NoSuchBase):  # raised if the server has no entries
             comparison.match(entries)
         records = 0
         pending, stuck = [(name, entry, "") for name, entry in entries], False
@@ -117,8 +117,8 @@ def write(
 
 
 class _Comparison:
-    """`matched`: keys (see `dn.key`) of the DNs on the server of entries that the backup has. `moved`: key of a DN on
-    the server -> DN after the records so far. `blocked`: keys of the DNs of entries that cannot be brought back yet."""
+    """`matched`: keys (see `dn.key`) of the server's DNs of entries that the backup also has. `moved`: key of a DN on
+    the server -> its DN after the records so far. `blocked`: keys of DNs of entries that cannot be brought back yet."""
 
     def __init__(self, server: Session, suffix: str) -> None:
         self._server = server
@@ -152,7 +152,7 @@ class _Comparison:
         return names, [name for kind, name in samples if kind == "only-right"]
 
     def match(self, entries: Sequence[tuple[str, Values]]) -> None:
-        """Reads the entries of the server that have the entryUUIDs of `entries`."""
+        """Reads the server's entries whose entryUUIDs are those of `entries`."""
         uuids = [uuid for _, entry in entries if (uuid := first_value(entry, "entryUUID"))]
         kinds = (False, True) if self._server.offers_subentries(self._suffix) else (False,)
         for at in range(0, len(uuids), live.AT_ONCE):
@@ -163,7 +163,7 @@ class _Comparison:
                     self.matched.add(dn.key(name))
 
     def _at(self, name: str) -> tuple[str, Attributes] | None:
-        """Returns the entry that has the DN `name` after the records so far, preceded by its DN on the server."""
+        """Returns the present DN and the attributes of the entry that has the DN `name` after the records so far."""
         origin = _mapped(name, self._origins)
         with suppress(NoSuchBase):
             if dn.key(_mapped(origin, self.moved)) == dn.key(name):
@@ -171,7 +171,7 @@ class _Comparison:
         return None
 
     def bring_back(self, name: str, wanted: Values) -> tuple[str, list[str]]:
-        """Returns the reason why an entry cannot be brought back yet, or "", and the records that bring it back."""
+        """Returns why an entry cannot be brought back yet, or "", and the change records that bring it back."""
         key, match, occupant = dn.key(name), self._by_uuid.get(first_value(wanted, "entryUUID")), None
         current = _mapped(match[0], self.moved) if match else ""
         if dn.key(current) != key:
@@ -217,9 +217,9 @@ class _Comparison:
     def _modifications(
         self, present: Values, wanted: Values, naming: Collection[str], spelled: Mapping[str, str]
     ) -> list[str]:
-        """Returns the lines that change `present` to `wanted`. If some values of an attribute stay, they delete and add
-        the others. Values that are ordered, of an RDN, or without an equality rule are replaced together. `spelled`:
-        attribute in lower case -> description in the backup."""
+        """Returns the LDIF lines that change `present` to `wanted`. If an attribute keeps some values, only the others
+        are deleted and added. All values are replaced if the attribute is ordered, names the entry, or has no equality
+        rule. `spelled`: attribute in lower case -> attribute description in the backup."""
         lines = list[str]()
         for name in sorted({*present, *wanted}):
             old, new = present.get(name, ()), wanted.get(name, ())
@@ -237,7 +237,7 @@ class _Comparison:
 
 
 def _unnumbered(value: bytes) -> bytes:
-    """Returns a value without its index, which slapd generates when a client modifies the attribute."""
+    """Strips the index of a value of an ordered attribute. slapd generates it when a client modifies the attribute."""
     return re.sub(rb"^\{\d+\}", b"", value)
 
 

@@ -19,9 +19,9 @@ _EARLIER = 7  # number of earlier backups whose numbers of entries are compared 
 
 
 class Check(monitoring.Check, frozen=True):
-    """`latest` is the latest backup, or None; `age` its age, `members` the backups of its set. `count`: number of
-    restorable backups; a set counts once. `verify_age`, `drill_age`: ages of the last successful verification and
-    drill of any backup, or None. `loss`: by the last drill with --replay, how many seconds of changes would be lost, or
+    """`latest`: the latest backup, or None. `age`: its age. `members`: the backups of its set. `count`: number of
+    restorable backups; a set counts once. `verify_age`, `drill_age`: ages of the last successful verification and drill
+    of any backup, or None. `loss`: seconds of changes that would be lost according to the last drill with --replay, or
     None. Ages are in seconds."""
 
     reason: str
@@ -60,7 +60,7 @@ def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
 
 
 def each(repo: Where, limits: Limits, suffix: str | None = None) -> dict[str, Check]:
-    """Returns suffix -> check, for each suffix that has backups or only for `suffix`. Raises NoSuchPath."""
+    """Maps each suffix that has backups, or only `suffix`, to its check. Raises NoSuchPath."""
     suffixes = {dn.key(backup.suffix): backup.suffix for backup in repository.listing(repo, suffix).every}
     return {name: check(repo, limits, name) for name in suffixes.values()}
 
@@ -138,8 +138,8 @@ def _unproven(kind: str, age: float | None, limit: float | None) -> str:
 
 
 def _lost(drill: Drill | None, limits: Limits) -> str:
-    """Returns a warning if the last replay failed, would lose more than `max_loss`, or is older than `drill_age`, or if
-    there was no replay; else ""."""
+    """Returns a warning if the last drill with --replay failed, found that more than `max_loss` would be lost, or is
+    older than `drill_age`, or if there was none; else ""."""
     limit = limits.max_loss
     if drill is None or drill.replay is None:
         return "no backup was ever drilled with --replay" if limit else ""
@@ -167,7 +167,7 @@ _GAUGES = {
 
 
 def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
-    """Writes a file of metrics for Prometheus atomically. `checks`: suffix, or "" for all suffixes -> check."""
+    """Writes a file of Prometheus metrics atomically. `checks` maps a suffix, or "" for all suffixes, to its check."""
     from prometheus_client.core import GaugeMetricFamily  # imported here because the import is slow
 
     now = repository.now().timestamp()

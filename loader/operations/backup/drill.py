@@ -2,11 +2,11 @@
 
 A drill restores a backup into a temporary directory, starts a slapd on it, and searches it. It measures the duration of
 the restore, and checks that the restored database is the one that was backed up. The slapd of this host is not touched.
-That of the drill listens on a socket that only its account can reach. It has one database and no syncrepl. With
+The slapd of the drill listens on a socket that only its account can reach, and has one database and no syncrepl. With
 --replay, the accesslog is replayed before slapd starts, and a second slapd follows the first as a consumer.
 
-An extract writes entries of a backup (a subtree, or the matches of a filter) as LDIF for ldapadd; or, as LDIF for
-ldapmodify, the changes that bring a server's entries back to those of the backup.
+An extract writes entries of a backup (a subtree, or the matches of a filter) as LDIF for ldapadd. Or it writes LDIF for
+ldapmodify, which brings a server's entries back to those of the backup.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ log = logging.getLogger(__name__)
 _SETTINGS = {"olcSizeLimit": [b"unlimited"], "olcTimeLimit": [b"unlimited"], "olcReadOnly": [b"TRUE"]}
 _UUID = "entryUUID"
 _PAGE = 1000  # entries per page of a search for all DNs
-_LOOKUPS = 200  # entries that a drill looks up
-_PATIENCE = 300.0  # maximum seconds until a consumer has a change
+_LOOKUPS = 200  # maximum number of entries that a drill looks up
+_PATIENCE = 300.0  # seconds to wait for a change to reach the consumer
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
-    """Compares the stored files with their checksums. Returns the records, and stores them in the repository. For
-    "all", also returns a record for each unreadable manifest. Raises NoSuchBackup, or ManifestBroken for a named
-    backup."""
+    """Compares the stored files with their checksums. Stores a record for each backup in the repository, and returns
+    the records. For "all", also returns a record for each unreadable manifest. Raises NoSuchBackup, or ManifestBroken
+    for a named backup."""
     repo, compared, chance = repository.of(options.repo), Compared(), random.Random()
 
     def is_chosen(number: int) -> bool:
@@ -145,7 +145,7 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
             csns, entries = summary.context_csns, summary.entries if replayed else backup.entries
             settings = {**_SETTINGS, "olcDbDirectory": [bytes(data)]}
             provides = replayed is not None and not replayed.problem and "syncprov" in database.overlays
-            if provides:  # not below `directory`, which root gives to the account of the first slapd
+            if provides:  # a second directory: root gives `directory` to the account of the first slapd
                 consumer_directory = stack.enter_context(files.temporary_directory("drill", top))
                 settings |= {"olcReadOnly": [b"FALSE"], "olcAccess": [b"{0}to * by * write"]}
                 with progress.step("copy") as meter:
@@ -180,7 +180,7 @@ def _drilled(options: DrillOptions, repo: Repository, contents: Contents, progre
 
 def _replayed(options: DrillOptions, repo: Repository, origin: Origin, data: Path, progress: Progress) -> Replayed:
     """Replays the whole log on the restored database. If the log is refused, the database stays unchanged."""
-    # First, so that changes made during the drill do not count as lost.
+    # The time and the live CSNs are read first, so that changes made during the drill do not count as lost.
     now = datetime.datetime.now(datetime.timezone.utc)
     live, live_csns = _live_csns(options, origin.config, origin.database)
     csns, operations, problem = origin.backup.newest_csns, 0, ""
@@ -227,7 +227,7 @@ def _lost(reached: Mapping[str, str], live: Mapping[str, str]) -> float:
 def _followed(
     provider: Session, config: Config, database: Database, directory: Path, owner: Owner | None, entries: int
 ) -> str:
-    """Starts a consumer on the copy of the database in `directory`, changes an entry of `provider`, the slapd of the
+    """Starts a consumer on the copy of the database in `directory`. Changes an entry on `provider`, the slapd of the
     drill, and waits until the consumer has the change. Returns a problem, or ""."""
     suffix = database.suffix
     base = suffix.replace("\\", "\\\\").replace('"', '\\"')
@@ -236,7 +236,7 @@ def _followed(
         **_SETTINGS,
         "olcReadOnly": [b"FALSE"],
         "olcDbDirectory": [bytes(directory)],
-        "olcRootDN": [b"cn=drill"],  # slapd refuses olcSyncrepl without it
+        "olcRootDN": [b"cn=drill"],  # slapd refuses olcSyncrepl without a rootdn
         "olcSyncrepl": [f'{syncrepl} retry="1 +"'.encode()],
     }
     with private.configured(config, database, directory, settings) as config_dir:
@@ -309,8 +309,8 @@ def _scratch(kind: str, top: Path, room: int) -> Iterator[Path]:
 
 
 def extract(options: ExtractOptions, progress: Progress, running: Connection | None = None) -> int | Changes:
-    """Writes the entries to standard output, and returns their number. With `running`, writes the changes that bring
-    the entries of this server back to those of the backup. Raises NoEntry, NoSuchBackup, BackupDamaged."""
+    """Writes the selected entries to standard output, and returns their number. With `running`, writes the changes that
+    bring the entries of that server back to those of the backup. Raises NoEntry, NoSuchBackup, BackupDamaged."""
     if (options.dn is None) == (options.where is None):
         raise UsageProblem(reason="say which entries: --dn DN, or --filter FILTER")
     output, repo = standard.output("LDIF", readable=True), repository.of(options.repo)
@@ -318,7 +318,7 @@ def extract(options: ExtractOptions, progress: Progress, running: Connection | N
         backup = repository.find(repo, options.which, options.suffix)
         contents = Contents.of(repo.path, backup, options.identities, options.config_path)
         repo.bring(backup.stored())
-    # Names the repository, because the directory of the unpacked database is temporary.
+    # The error names the backup's directory, because the directory of the unpacked database is temporary.
     missing = NoEntry(path=contents.directory, dn=options.where or options.dn)
     top = options.scratch or Path(configuration.tools_tmpdir() or tempfile.gettempdir())
     with _scratch("extract", top, backup.room) as directory, tempfile.TemporaryFile(dir=top) as extracted:
@@ -351,8 +351,8 @@ def extract(options: ExtractOptions, progress: Progress, running: Connection | N
 
 def _filter(where: str, contents: Contents, directory: Path, target: int, meter: Meter) -> None:
     """Writes the matches of a filter, parents first. Uses slapcat, which supports all filters of slapd, on the whole
-    tree, because slapcat 2.5.13 crashes with -s. Its output is in the order of the IDs, in which an entry that was
-    moved below a newer entry precedes its parent. So the output is sorted."""
+    tree, because slapcat 2.5.13 crashes with -s. slapcat writes in the order of the entry IDs, in which an entry that
+    was moved below a newer entry precedes its parent. So its output is sorted."""
     config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
     database = config.database(suffix)
     owner = tools.of_directories([database.directory] if database.directory else [])

@@ -9,10 +9,10 @@ REPO/log/TIME-SUFFIX-RANDOM.json  .ldif.zst                    a segment of an a
 
 Records and pins are new files each time, because a server may refuse to overwrite files. Somebody who can only add
 files can forge a record that says "damaged", so no backup is removed because of a record. But no new file shortens a
-pin: the last of the times in the names of the pins counts.
+pin: the latest time in the names of the pins counts.
 
 In an encrypted backup, all files except the manifest are age files (NAME.age). The manifest has checksums of the
-encrypted files. From checksums of the plain text, a reader without a key could confirm guesses of the content.
+encrypted files: from checksums of the plain text, a reader without a key could confirm guesses of the content.
 
 Manifests and records are JSON in one canonical form, with a seal: a SHA-256 over all other fields. A seal detects
 damage. It does not protect against anybody who may write in the repository (mode 0700).
@@ -48,7 +48,7 @@ SEGMENT = re.compile(r"(\d{8}T\d{12}Z)-(.*)-[0-9a-f]{8}\.(json|ldif\.zst(\.age)?
 SEGMENT_TIME = "%Y%m%dT%H%M%S%fZ"
 LOG_DELAY = datetime.timedelta(seconds=5)  # maximum time from the commit of a write to its entry in the accesslog
 PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # a pack's name is the SHA-256 of its index
-_LAST_YEAR = 9000  # later times are rejected: `follows` of the next backup must be a valid date, too
+_LAST_YEAR = 9000  # backups of later years are rejected, so that `follows` of the next one is a valid date, too
 CHUNK = 64 << 20  # bytes that one checksum covers; the manifest of a 1 TB backup thus takes 1 MB
 
 Seal = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
@@ -64,7 +64,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """The manifest. Sizes are in bytes, times in UTC. CSNs were read before the snapshot, which may be newer."""
+    """The manifest. Sizes are in bytes, times in UTC. CSNs were read first: the snapshot may have newer changes."""
 
     id: Name
     made: str
@@ -79,7 +79,7 @@ class Backup(msgspec.Struct, frozen=True):
     lmdb_format: Count
     page_size: Count
     map_size: Count
-    machine: str  # word size and byte order; an LMDB file can be read only on a machine with the same
+    machine: str  # word size and byte order; an LMDB file can be read only on a machine that has the same ones
     data_bytes: Count
     stored_bytes: Count  # bytes that this backup added for its data, without pages shared with earlier backups
     files: tuple[StoredFile, ...]  # the files in the backup's own directory
@@ -89,7 +89,7 @@ class Backup(msgspec.Struct, frozen=True):
     is_ldif: bool = False  # has entries, not pages; any version of OpenLDAP can restore it on any machine
     members: tuple[Name, ...] = ()  # IDs of its set (backups of one moment), the leader first; empty if it has no set
     recipients: tuple[PublicKey, ...] = ()  # public keys that can decrypt the backup; empty if it is not encrypted
-    follows: str = ""  # if the clock had gone back, a time after all older backups, for `order`; else empty
+    follows: str = ""  # for `order`: if the clock had gone back, a time after all older backups; else empty
     seal: Seal = ""
     format: int = FORMAT
 
@@ -113,8 +113,8 @@ class Backup(msgspec.Struct, frozen=True):
 
     @property
     def room(self) -> int:
-        """Bytes on the disk that a restore needs. LDIF needs room for the new database and for sorted keys. An
-        encrypted pack needs room for its decrypted copy."""
+        """Bytes of disk space that a restore needs. LDIF needs room for the new database and for sorted keys. An
+        encrypted backup also needs room for its decrypted data file."""
         return self.data_bytes * (3 if self.is_ldif else 1) + self.stored_bytes * self.is_encrypted
 
     def stored_name(self, name: str) -> str:
@@ -149,11 +149,11 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Log entries that a run of `backup log` stored. `entries`: number of log entries when the run began; the LDIF may
-    also have later ones. `after`: ID of the last log entry before them, or 0 if the whole log was stored. `last_id` and
-    `last_uuid` identify the last entry, `log_uuid` the suffix entry of the log. `reached`: the newest CSN of each
-    server ID in this segment and in those that it follows. `follows`: `reached` of the previous segment; None if log
-    entries between the two are missing."""
+    """The log entries that one run of `backup log` stored. `entries`: number of log entries when the run began; the
+    LDIF may also have later ones. `after`: ID of the log entry before the first one, or 0 if the whole log was stored.
+    `last_id` and `last_uuid` identify the last entry, `log_uuid` the suffix entry of the log. `reached`: the newest CSN
+    of each server ID in this segment and in the segments that it continues. `follows`: `reached` of the previous
+    segment, or None if log entries between the two are missing."""
 
     made: str
     suffix: str
@@ -226,7 +226,7 @@ def now() -> datetime.datetime:
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that both kinds of record have; a pin has no others. `problem` is empty if the backup is good."""
+    """The fields of records of either kind, and all fields of a pin. `problem` is empty if the backup is good."""
 
     backup: Name
     made: str = msgspec.field(default_factory=lambda: now().isoformat())
@@ -252,10 +252,10 @@ class Verification(Proof, frozen=True, kw_only=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """The replay of a drill. `newest_csns`: CSN of the last change of each server ID that a restore reaches. `live`:
-    URI or database directory of the live server, which is `lost_seconds` ahead. If there is none, `lost_seconds` is an
-    upper bound: the time from the last change to the drill. `has_consumer`: whether a consumer followed the restored
-    database. `problem` describes a failure of the log or the consumer, not of the backup."""
+    """The replay of a drill. `newest_csns`: for each server ID, CSN of the last change that a restore recovers. `live`:
+    URI or database directory of the live server. `lost_seconds`: time by which the live server is ahead; without a live
+    server, an upper bound: the time from the last change to the drill. `has_consumer`: whether a consumer followed the
+    restored database. `problem` describes a failure of the log or the consumer, not of the backup."""
 
     operations: Count = 0
     newest_csns: tuple[Csn, ...] = ()
@@ -281,7 +281,7 @@ class Drill(Proof, frozen=True, kw_only=True):
 
 
 class Proofs(msgspec.Struct, frozen=True):
-    """The records of a backup. A missing or unreadable record is None, as is the time of a pin that has expired."""
+    """The records of a backup, None if missing or unreadable. `pinned_until` is None if no pin holds any more."""
 
     verification: Verification | None = None
     drill: Drill | None = None
@@ -303,7 +303,7 @@ def stamp(moment: datetime.datetime) -> str:
 
 
 def valid_names(names: Iterable[str]) -> set[str]:
-    """Returns the name of the latest record of each kind, ignoring those dated later than now, and of the last pin."""
+    """Returns the names of the last pin and of the latest record of each kind that is not dated later than now."""
     limit, last = stamp(now() + SKEW), dict[str, str]()
     for name in sorted(names):
         match = RECORD.fullmatch(name)

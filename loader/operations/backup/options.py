@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 _GENERALIZED = re.compile(r"(\d{14})(?:[.,](\d{1,6}))?Z")  # generalizedTime, the syntax of reqStart
-END_OF_TIME = "#ffffff#fff#ffffff"  # completes a time to the greatest CSN of its microsecond
+END_OF_TIME = "#ffffff#fff#ffffff"  # appended to a time, gives the greatest CSN of its microsecond
 LATEST = "latest"
 KINDS = MDB, LDIF = "mdb", "ldif"  # a backup of kind mdb stores the pages of the database, one of kind ldif its entries
-Which = str | datetime.datetime  # a backup ID, LATEST, or a time: the latest backup made by this time
+Which = str | datetime.datetime  # a backup ID, LATEST, or a time, which selects the latest backup made by then
 
 
 class _RepositoryType(click.Path):
@@ -117,7 +117,7 @@ class PastTime(Day):
 
 @dataclass(frozen=True)
 class Moment:
-    """The end of a replay: the CSN `csn`. If a log entry has the reqStart `text`, the CSN of that entry replaces it."""
+    """A moment in the log: the CSN `csn`. If a log entry has the reqStart `text`, its CSN is used instead."""
 
     text: str
     csn: str
@@ -144,7 +144,7 @@ class Moment:
             raise UsageProblem(reason=f"not a moment: {self.text!r} ({error})") from error
 
 
-END = Moment("its end", f"99991231235959.999999Z{END_OF_TIME}")  # the end of the log, at any time
+END = Moment("its end", f"99991231235959.999999Z{END_OF_TIME}")  # the end of the log: later than any log entry
 
 
 class _MomentType(ParsedType):
@@ -284,9 +284,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class BackupOptions:
-    """Exactly one of `config_path` and `source` names the database. After a successful run, backups of the same
-    suffixes that `policy` (or, if it is empty, that of the repository) does not keep are removed. `repo` is no option:
-    the command line may name several repositories."""
+    """Exactly one of `config_path` and `source` names the database. A successful run then removes those backups of the
+    same suffixes that the retention policy does not keep: `policy` or, if it is empty, that of the repository. `repo`
+    is no option: the command line may name several repositories."""
 
     repo: Where = Path()
     config_path: OptionalConfig = None
@@ -313,7 +313,7 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """`target`: the directory for the database, or None for that in `config_path`. `verify`: level of the check, or
+    """`target`: the directory for the database, or None for the one in `config_path`. `verify`: level of the check, or
     None if the size decides."""
 
     repo: RepoOption
@@ -378,8 +378,8 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`live`: the server whose contextCSN is compared with that of the replay. None: the slapd of this host that has
-    the database open, if there is one."""
+    """`live`: the server whose contextCSN is compared with that of the replay. If it is None, this is the slapd of this
+    host that has the database open, if any."""
 
     repo: RepoOption
     which: Which = LATEST

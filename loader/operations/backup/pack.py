@@ -4,11 +4,11 @@ A pack stores pages of a snapshot: compressed frames of up to 256 pages, an inde
 length of the index. pages.map has both meta pages, and lists the packs and the runs of pages in them that make up the
 backup.
 
-Incremental backups share packs, whose names are the SHA-256 of their index. A page is looked up by its content without
-the page number, because a compacted copy renumbers pages. A page with few changes is stored as a difference from its
-former version in any pack. A backup depends on packs, but not on another backup. Frames of which a backup uses only a
-few pages make a restore slow. So every backup stores some pages again: those of such frames and of the least used
-packs.
+Incremental backups share packs. The name of a pack is the SHA-256 of its index. A page is looked up by its content
+without the page number, because a compacted copy renumbers pages. A page with few changes is stored as a difference
+from its former version in any pack. A backup depends on packs, but not on another backup. A restore is slow if the
+backup uses only a few pages of many frames. So every backup stores some pages of such frames, and of the least used
+packs, again.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _MAGIC = b"ditseed pack 1\n\0"
 _END = struct.Struct("<Q")
 _LARGEST_INDEX = 1 << 30  # bytes; a larger index is rejected; a pack of 25 TB has an index of this size
 _LARGEST_PIECE = 64 << 20  # bytes; a larger piece is rejected, because a piece is assembled in memory
-_LARGEST_RUN = 64  # bytes per page; a map with more than this (and _READ in total) is rejected
+_LARGEST_RUN = 64  # bytes of a map per page of the database; a map larger than this plus _READ is rejected
 _FIRST_PAGE = 2  # pages 0 and 1 are the meta pages
 _AGAIN = 50  # a backup stores at most 1/50 of the shared pages again
-_SAMPLES, _SAMPLE = (16, 256 << 10)  # number of samples from which the compression is predicted, and bytes of each
+_SAMPLES, _SAMPLE = (16, 256 << 10)  # number and bytes of the samples from which the compression is predicted
 _READ = 1 << 20  # bytes per read
 
 Task = TypeVar("Task")
@@ -65,8 +65,8 @@ Data = TypeVar("Data", bound=Sized)
 def in_order(
     work: Callable[[Task], Done], tasks: Iterable[Task], threads: int = 0, stop: Callable[[], None] = lambda: None
 ) -> Generator[Done, None, None]:
-    """Like `map`, with `threads` threads (0: one per processor). Submits at most two tasks per thread ahead. Calls
-    `stop` at the end, also after an error; it must end the tasks that are still running."""
+    """Like `map`, with `threads` threads (0: one per processor). Submits at most two tasks per thread ahead. At the
+    end, also after an error, calls `stop`, which must end the tasks that are still running."""
 
     def yield_to_slapd() -> None:
         with suppress(OSError):  # on Linux, setpriority changes the priority of a single thread
@@ -111,8 +111,8 @@ def predicted(directory: Path, level: int) -> int:
 
 
 def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
-    """Writes a durable file (mode 0600) in a private directory. Encrypts it if there are recipients, and adds .age to
-    its name then. Raises NoSpace."""
+    """Writes a durable file (mode 0600) in a private directory. If there are recipients, encrypts it and appends .age
+    to its name. Raises NoSpace."""
     path = path.with_name(packing.stored_name(path.name))
     size, chunk, sums = 0, hashlib.sha256(), list[str]()
 
@@ -193,7 +193,7 @@ Compared = dict[tuple[str, int], int]  # (file name, chunk number) -> bytes of a
 
 def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compared: Compared, meter: Meter) -> int:
     """Compares the chunks that `is_chosen` selects with their checksums. Chunks in `compared` are not read again.
-    Returns the bytes of the selected chunks. Raises BackupDamaged."""
+    Returns the total bytes of the selected chunks. Raises BackupDamaged."""
 
     def check(chunk: tuple[str, StoredFile, int]) -> int:
         name, stored, number = chunk
@@ -210,7 +210,7 @@ def verify(repo: Path, backup: Backup, is_chosen: Callable[[int], bool], compare
 
 
 def content(directory: Path, backup: Backup, name: str, identities: Identities | None) -> bytes:
-    """Returns the decrypted content of a small file. Raises BackupDamaged if its checksum differs, BackupEncrypted."""
+    """Returns the decrypted small file `name`. Raises BackupEncrypted, or BackupDamaged if its checksum differs."""
     path, parts = directory / backup.stored_name(name), list[bytes]()
     _require_sums_of(backup, path)
     _read(path, backup, identities, parts.append)
@@ -219,8 +219,8 @@ def content(directory: Path, backup: Backup, name: str, identities: Identities |
 
 @contextmanager
 def plain(directory: Path, backup: Backup | Segment, identities: Identities | None, target: Path) -> Iterator[Path]:
-    """Yields the path of the unencrypted data file. If that is encrypted, decrypts it to `target`, a file in a private
-    directory, and removes `target` at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
+    """Yields the path of the unencrypted data file. If the data file is encrypted, decrypts it to `target`, a file in a
+    private directory, and removes `target` at the end. Raises BackupDamaged, BackupEncrypted, NoSpace."""
     path = directory / backup.file
     if not backup.is_encrypted:
         yield path
@@ -259,8 +259,8 @@ _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 
 
 class PackUse(msgspec.Struct, frozen=True):
-    """A pack in a map. Runs name the pack by its `number`. `sha256` is the SHA-256 of its index, `pages` the number of
-    its pages, `used` the number of pages that the backup uses, including bases of differences."""
+    """A pack that a map refers to. `number`: name of the pack in runs. `sha256`: SHA-256 of its index. `pages`: number
+    of its pages. `used`: number of those pages that the backup uses, including bases of differences."""
 
     number: _U32
     sha256: Digest64
@@ -275,7 +275,7 @@ class PackUse(msgspec.Struct, frozen=True):
 
 class PagePiece(msgspec.Struct, frozen=True):
     """Consecutive pages of a database. `pages`: number of pages. `runs`: where they are stored. `fresh`: number of
-    pages in the pack that this backup wrote. `xxh3`: checksum over all the pages."""
+    these pages that this backup added to its own pack. `xxh3`: checksum over all the pages."""
 
     pages: _U32
     runs: bytes
@@ -341,7 +341,7 @@ class PreviousBackup(msgspec.Struct, frozen=True):
 
 
 def previous(repo: Path, backup: Backup) -> PreviousBackup:
-    """Returns the pages of `backup` for a new backup, or none if `backup` is damaged."""
+    """Returns the pages of `backup` that a new backup can share; none if `backup` is damaged."""
     try:
         page_map = read_map(repo / backup.id, backup)
         again = sum(use.used for use in page_map.packs) // _AGAIN
@@ -355,8 +355,8 @@ def previous(repo: Path, backup: Backup) -> PreviousBackup:
 
 
 class StoredPages(msgspec.Struct, frozen=True):
-    """The files of a new backup. `own` is the new pack, in the backup's directory. `packs` has the packs that an
-    incremental backup uses, the new pack last. `shared_name` is its name in `packs`, or None if it is empty."""
+    """The files of a new backup. `own`: the new pack, in the backup's directory. `packs`: the packs that an incremental
+    backup uses, the new pack last. `shared_name`: name of the new pack in `packs`, or None if the pack is empty."""
 
     map: StoredFile
     own: StoredFile
@@ -375,7 +375,7 @@ class StoredPages(msgspec.Struct, frozen=True):
 
 def store(stream: PageStream, directory: Path, before: PreviousBackup, packing: Packing, meter: Meter) -> StoredPages:
     """Writes two files to a private directory: a map of the snapshot's pages, and a pack of those pages that are not in
-    the previous backup.     Raises NoSpace, MdbDamaged."""
+    the previous backup. Raises NoSpace, MdbDamaged."""
     facts, pieces, index = stream.facts, list[PagePiece](), bytearray(_MAGIC)
     # In a compacted copy, page headers have a transaction ID one less than that of the meta pages.
     transaction = None if facts.format == 1 else max(0, facts.txnid - 1)
