@@ -5,16 +5,16 @@ only if their lengths match the manifest. Names and contents are the same as in 
 be copied to or from a server. The server's listing is not trusted: names must match ditseed's patterns. A new backup is
 written locally and then sent, the manifest last. When a backup is removed, the manifest is removed first.
 
-A lock lets only one ditseed at a time change the repository. It is a file on the server that identifies its holder, a
+A lock lets only one ditseed at a time change the repository. It is a file on the server that names its holder, the
 process that renews it. A lock that is not renewed lapses. If the holder ran on this host, the lock is free as soon as
-that process has ended. An empty lock is free, too: a server that refuses to remove files may still allow to empty them.
-A process acquires a free lock by overwriting it. If two processes do so at the same time, the later write wins, so each
+that process has ended. An empty lock is free, too: some servers refuse to remove files, but let them be emptied. A
+process acquires a free lock by overwriting it. If two processes do so at the same time, the later write wins, so each
 checks the lock again after a moment.
 
-If a server refuses to overwrite files, a lock there stays for ever. Once it is free, a run proceeds without a lock,
-because it cannot overwrite the files of another run. It writes leases: small files with new names, which lapse like a
-lock. While another run has a valid lease, no run removes files. So an account that can only add files cannot stop other
-runs for longer than a lock takes to lapse.
+If a server refuses to overwrite files, the lock file stays for ever. Once that lock is free, a run proceeds without a
+lock, because no run can overwrite the files of another. Instead, it writes leases: small files with new names, which
+lapse like a lock. While another run has a valid lease, no run removes files. So an account that can only add files
+cannot stop other runs for longer than a lock takes to lapse.
 
 A process may lose its lock: it was suspended until the lock lapsed, or an S3 server ignored If-None-Match. So it checks
 the lock before it publishes or removes anything, and stops if the lock is lost.
@@ -64,15 +64,15 @@ from loader.typed import Count, Name, Unfit
 
 log = logging.getLogger(__name__)
 LOCK, LEASE = "lock.json", re.compile(r"lock-[0-9a-f]{16}\.json")
-LAPSE = 15 * 60.0  # seconds after its last renewal until a lock is free
+LAPSE = 15 * 60.0  # seconds from the last renewal of a lock until it lapses
 _RENEWAL = 60.0  # seconds between renewals of the lock
 _SETTLE = 1.0  # maximum seconds that a competing process needs to write its lock
-_LARGEST = 4096  # bytes; of a larger lock, only so many are read
-_LARGEST_RECORD = 64 << 10  # bytes; of a larger record, only so many are read
+_LARGEST = 4096  # maximum bytes that are read of a lock
+_LARGEST_RECORD = 64 << 10  # maximum bytes that are read of a record
 _PIECE = 64 << 10  # bytes sent per write if the rate is limited; minimum bytes fetched per request
 _PART = 8 << 20  # maximum bytes fetched per request
 _STREAMS = 4  # maximum number of connections that fetch files
-_DATED_LATE = 2 * LAPSE  # a lock whose renewal is dated further in the future was forged: no clock is so wrong
+_DATED_LATE = 2 * LAPSE  # seconds; a lock dated further in the future than this was forged: no clock is so wrong
 _EXISTS = "Take a full backup (without --incremental), which needs no file of an interrupted run."
 _LOST = "Nothing was published or removed since. Run the same command again."
 
@@ -156,7 +156,7 @@ class Remote(Repository):
         """Yields the parts of the files in their order, at up to the limited rate. Fetches several parts at the same
         time, each over its own connection."""
         rate = self.traffic.download
-        # So at most as much as may be fetched in two seconds is fetched ahead, at the full rate of the line.
+        # Limits what is fetched ahead, at the full rate of the line, to what may be fetched in two seconds.
         most = min(_PART, max(_PIECE, rate // _STREAMS)) if rate else _PART
         tasks = [
             (name, start, min(most, self.size(name) - start))
@@ -342,8 +342,8 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the lock is free. A lock that this host took since its boot is free once the process has ended; any
-        other lock, once it has lapsed or if it is dated far in the future."""
+        """Whether the lock is free. If a process of this host took it since the last boot, it is free once that process
+        has ended. Any other lock is free once it has lapsed, or if it is dated far in the future."""
         if self.host == socket.gethostname() and self.boot == boot_id():
             return _started(self.pid) != self.started
         return not -_DATED_LATE < (now() - self.renewed).total_seconds() <= LAPSE
@@ -381,7 +381,7 @@ class Lock:
         except FileExistsError:
             holder = _read(self.store)
             if holder is None:
-                time.sleep(_SETTLE)  # an empty lock may be one that another process is writing
+                time.sleep(_SETTLE)  # if the lock is empty, another process may be writing it
                 holder = _read(self.store)
             is_free = holder is None or holder.is_gone
             if is_free and not self._overwrite(self.own.encoded()):
@@ -418,8 +418,8 @@ class Lock:
             self.leased = time.monotonic()
 
     def require_alone(self) -> None:
-        """Removes leases that have lapsed. Must be called before anything else is removed. Raises RemoteLocked if
-        another run has a lease, RemovalRefused."""
+        """Removes leases that have lapsed. Must be called before anything else is removed. Raises RemovalRefused, or
+        RemoteLocked if another run has a lease."""
         if self.is_alone:
             return
         for name in sorted(self.store.names()):
@@ -459,7 +459,7 @@ class Lock:
                     self.store.remove(LOCK)
                 except RemovalRefused:
                     self._overwrite(b"")
-            with suppress(RemovalRefused):  # leases that stay lapse
+            with suppress(RemovalRefused):  # a lease that stays will lapse
                 for name in self.leases:
                     self.store.remove(name)
         except LoaderError as error:
@@ -479,7 +479,7 @@ class Lock:
 
 @contextmanager
 def exclusive(store: Store, makes_room: bool = False, renewal: float = _RENEWAL) -> Iterator[Lock]:
-    """Has the lock during the body. A thread renews it. With `makes_room`, runs the body without a lock if the server
+    """Holds the lock during the body. A thread renews it. With `makes_room`, runs the body without a lock if the server
     is too full for one. Raises RemoteLocked, RemoteFailed, RemoteFull."""
     lock = Lock(store)
 

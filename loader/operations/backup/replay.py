@@ -39,8 +39,8 @@ GIVE_LOG = (
     "Give --log: the directory of the accesslog's database, or an export of it (`ditseed export -b cn=accesslog`)."
 )
 _WRITES = {"add", "delete", "modify", "modrdn"}
-# Overlays that search before a change. If searches are logged, the log entry of the search has the same reqStart, and
-# thus the same DN, as that of the change. So slapd cannot log the change (error 68).
+# Overlays that search before a change. If searches are logged, the log entries of the search and the change have the
+# same reqStart, and thus the same DN. So slapd cannot add the log entry of the change (error 68).
 _SEARCHING = ("unique", "constraint")
 _NAMED = 3  # maximum number of gaps that an error message names
 _CLOCKS = datetime.timedelta(minutes=5)  # tolerated difference between the clocks of providers
@@ -60,8 +60,8 @@ class Log(Struct, frozen=True):
 
     @classmethod
     def of_option(cls, text: str) -> Log:
-        """Returns the log of --log. If slapd has its database open, it is complete up to now. Raises NoSuchPath,
-        NotPermitted, LogUnsuitable."""
+        """Returns the log that --log names. If slapd has the log's database open, the log is complete up to now. Raises
+        NoSuchPath, NotPermitted, LogUnsuitable."""
         try:
             location = locate(text, Kind.DATABASE, Kind.LDIF)
         except UsageProblem as error:
@@ -144,8 +144,8 @@ def unreplayable(configured: Config, database: Database) -> list[str]:
 
 
 def unlogged(overlay: Values, suffix: str) -> tuple[str, bool]:
-    """Returns a reason that names the writes to the tree `suffix` that an accesslog overlay does not log, or "" if it
-    logs all. Also returns whether the overlay logs searches in any part of the tree."""
+    """Returns which writes to the tree `suffix` an accesslog overlay does not log, in words, or "" if it logs all; and
+    whether it logs searches in any part of the tree."""
     logged = every = {operation.lower() for words in overlay.words("olcAccessLogOps") for operation in words}
     for operations, base in overlay.pairs("olcAccessLogBase"):
         every = every | {*operations.lower().split("|")}
@@ -241,7 +241,7 @@ def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptio
 def _apply(
     environment: Path, target: mdb.Target, task: ReplayTask, claimed: Sequence[str], scratch: Path, meter: Meter
 ) -> None:
-    """Applies the changes in one transaction. Raises MdbDamaged if they do not fit, which the replay excludes."""
+    """Applies the changes in one transaction. Raises MdbDamaged if they do not fit: a correct replay rules that out."""
     result = SyncResult([task.changed], None, [task.deleted], [], claimed, claimed)
     limits = mdb.Resources(defaults.sorting_memory(), defaults.processors(), scratch)
     now = time.strftime("%Y%m%d%H%M%SZ", time.gmtime())
@@ -253,7 +253,7 @@ def _apply(
 
 
 def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> list[str]:
-    """Returns the contextCSN values of the moment; none if the database stores no contextCSN."""
+    """Returns the contextCSN values after the replay; none if the database stores no contextCSN."""
     if not reached and "syncprov" not in database.overlays and not database.consumer:
         return []
     return contents.ordered(csn.by_server([*reached, *replayed.context_csns]).values())

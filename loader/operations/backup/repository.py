@@ -56,9 +56,9 @@ log = logging.getLogger(__name__)
 LOCK, RUN = "lock", ".ditseed"
 MARKER = "repository.json"
 ID = re.compile(r"\d{8}T\d{6}Z-[A-Za-z0-9-]+")
-_LATE = datetime.timedelta(days=2)  # a backup uploaded this much later than a later-dated one was copied or forged
-_OVERLAP = 10  # number of segments from before the oldest backup that `prune` keeps
-_STAMP = len("20261121T070501Z")  # the time at the start of an ID
+_LATE = datetime.timedelta(days=2)  # a backup that arrived this long after a later-dated one was copied or forged
+_OVERLAP = 10  # number of segments that `prune` keeps from before the oldest backup
+_STAMP = len("20261121T070501Z")  # length of the time at the start of an ID
 _QUIET = Progress("none")
 now = manifest.now
 
@@ -109,8 +109,8 @@ class Repository:
             return os.fstat(descriptor).st_size
 
     def require_whole(self, backup: Backup, read: bool) -> None:
-        """Raises BackupDamaged if a file is missing, its length is not that in the manifest or, with `read`, the map or
-        the configuration does not match its checksum."""
+        """Raises BackupDamaged if a file is missing or its length differs from the manifest. With `read`, also raises
+        it if the map or the configuration does not match its checksum."""
         for name, stored in backup.stored():
             pack.require_length(self.path / name, self.size(name), stored)
         if read:
@@ -137,7 +137,7 @@ class Repository:
         collect(self)
 
     def packs(self) -> dict[str, int]:
-        """Returns the bytes of each shared pack by name, including unfinished packs of interrupted runs."""
+        """Maps the name of each shared pack to its bytes, including unfinished packs of interrupted runs."""
         packs = filter(is_pack, _names_in(self.path / PAGES))
         return {name: (self.path / PAGES / name).lstat().st_size for name in packs}
 
@@ -196,10 +196,10 @@ def at(
     traffic: Download = UNLIMITED,
     backups: bool = True,
 ) -> AbstractContextManager[Repository]:
-    """Opens a repository. If it is on another host, its files are fetched to the local directory `scratch`; `changes`
-    locks it against other runs; `makes_room` opens it even if the server is too full for a lock; without `backups`, its
-    backups are not listed, which saves time. Raises NoRepository (only with `changes`), NoSuchPath, PackageMissing,
-    RemoteFailed."""
+    """Opens a repository. The options are for one on another host. `scratch`: local directory for its files. `changes`
+    locks it against other runs. `makes_room` opens it even if the server is too full for a lock. Without `backups`, its
+    backups are not listed, which saves time. Raises NoRepository (only with `changes`, and also for a local one),
+    NoSuchPath, PackageMissing, RemoteFailed."""
     if isinstance(repo, Location):
         from loader.operations.backup import remote  # imported here: most repositories are directories
 
@@ -312,8 +312,8 @@ def unfinished_backups(repo: Path) -> list[Path]:
 
 
 def follows(repo: Where, when: datetime.datetime) -> str:
-    """Returns the field `follows` of a new manifest: "", unless the clock has gone back, because the newest backup of
-    any suffix is dated after `when`. Then returns the time one second after that backup, and warns."""
+    """Returns the field `follows` of a new manifest. It is "", unless the newest backup of any suffix is sorted after
+    `when`: then it is the time one second after that backup. Warns if the clock has gone back."""
     last = next(reversed(listing(repo).every), None)
     if last is None or last.order <= when:
         return ""
@@ -340,8 +340,8 @@ def collect(repo: Repository) -> int:
 
 
 def _collect_segments(repo: Repository) -> int:
-    """Removes the segments from before the oldest backup of their suffix, except the last few, because a replay needs
-    one that shares a change with that backup. Removes none if a manifest cannot be read. Returns the freed bytes."""
+    """Removes the segments older than the oldest backup of their suffix, except the last few: a replay needs one that
+    shares a change with that backup. Removes none if a manifest cannot be read. Returns the freed bytes."""
     names, every, freed = repo.logged(), listing(repo), 0
     oldest: dict[str, str] = {}
     for backup in () if every.broken else reversed(every.every):
@@ -357,9 +357,9 @@ def _collect_segments(repo: Repository) -> int:
 
 
 def find(repo: Where, which: Which, suffix: str | None = None) -> Backup:
-    """Returns the backup with an ID, or the latest backup of `suffix`, now or at a time. If `suffix` is None, the
-    latest is the leader of the latest set. Raises NoSuchBackup, ManifestBroken, LatestBroken if the manifest of the
-    latest backup cannot be read, and BackupFromFuture if a backup is dated later than now."""
+    """Returns the backup that `which` selects: by its ID, the latest one of `suffix`, or the latest made by a time. If
+    `suffix` is None, the latest is the leader of the latest set. Raises NoSuchBackup, ManifestBroken, BackupFromFuture
+    if a backup is dated later than now, or LatestBroken if the manifest of the latest backup cannot be read."""
     repo, path = of(repo), of(repo).path
     if not is_id(which):
         return latest(repo, listing(repo, suffix), which, suffix)
@@ -384,7 +384,7 @@ def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup
 
 
 def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
-    """Returns the backups of a set, the leader first: the set of a backup ID, or the latest set, now or at a time.
+    """Returns a set, the leader first: the set of the backup with an ID, the latest set, or the latest made by a time.
     Raises the errors of `find`, and SetIncomplete if a member is missing."""
     repo = of(repo)
     if is_id(which):
@@ -477,7 +477,7 @@ def latest(repo: Repository, backups: Listing, which: Which, suffix: str | None)
 
 
 def _broken_latest(backups: Listing, suffix: str | None) -> ManifestBroken | None:
-    """Returns the error of an unreadable manifest that is dated after all readable backups by its directory's name."""
+    """Returns the error of an unreadable manifest whose directory's name is dated after all readable backups."""
     last = stamp(backups.backups[-1].order) if backups.backups else ""
     for error in reversed(backups.broken):
         name = name_of(error)
@@ -546,8 +546,8 @@ def age_of(record: Proof) -> float:
 
 def keep(repo: Where, record: Record) -> Record:
     """Seals, writes and returns a record. Removes the previous records of its kind, unless the server refuses that. If
-    the record cannot be written, such as to a full or read-only repository, only logs a warning: the result is valid
-    anyway. Raises NoSuchBackup if the backup was removed."""
+    the record cannot be written, because the repository is full or read-only, only logs a warning: the result is still
+    valid. Raises NoSuchBackup if the backup was removed."""
     repo = of(repo)
     record = manifest.sealed(record)
     kind = manifest.VERIFIED if isinstance(record, Verification) else manifest.DRILLED
@@ -611,7 +611,7 @@ class Pruned(Struct, frozen=True):
 
 
 def prune(repo: Where, policy: Policy, suffix: str | None = None, dry_run: bool = False) -> Pruned:
-    """Removes the backups that `policy`, or the stored policy if it is empty, does not keep. Raises Locked,
+    """Removes the backups that `policy` does not keep. If `policy` is empty, the stored policy applies. Raises Locked,
     BackupFromFuture, RemovalRefused, or UsageProblem if there is no policy."""
     repo = of(repo)
     policy = policy or repo.policy()
@@ -651,8 +651,8 @@ def plan_pruning(repo: Where, policy: Policy, suffix: str | None = None) -> Prun
 
 
 def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list[str]]:
-    """Returns backup ID -> reasons to keep the backup, which is removed if there is none. Examines all suffixes,
-    because a set is kept or removed as a whole.
+    """Maps each backup ID to the reasons to keep the backup; a backup without a reason is removed. Examines all
+    suffixes, because a set is kept or removed as a whole.
 
     Besides the backups that the policy keeps, each suffix keeps its latest backup, the latest that can be restored, and
     the latest that was proven good. If no backup of a suffix can be restored, all of them stay. Damaged backups do not
@@ -709,7 +709,7 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
 
 
 def _by_policy(policy: Policy, newest_first: Sequence[Backup]) -> Iterator[tuple[Backup, str]]:
-    """Yields each backup to keep, with a reason; several times if there are several reasons."""
+    """Yields each backup that the policy keeps, with the reason, once for each reason."""
     yield from ((backup, "last") for backup in newest_first[: policy.last])
     if policy.within:
         oldest = now() - datetime.timedelta(seconds=policy.within)

@@ -88,7 +88,7 @@ class Contents(msgspec.Struct, frozen=True):
 
     def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
         """Writes the backup's database to `target`, a file in a private directory: unpacks its pages, or builds it from
-        LDIF. Returns the seconds. Raises BackupDamaged, BackupEncrypted, NoSpace, for LDIF the errors of a build."""
+        LDIF. Returns the seconds that this took. Raises BackupDamaged, BackupEncrypted, NoSpace, errors of a build."""
         if self.backup.is_ldif:
             return self._build(target, progress)
         with progress.step(step) as meter:
@@ -96,7 +96,7 @@ class Contents(msgspec.Struct, frozen=True):
             return meter.seconds
 
     def _build(self, target: Path, progress: Progress) -> float:
-        """Builds a database of exactly the stored entries: without a schema check, added RDN values or glue entries."""
+        """Builds a database of exactly the stored entries: checks no schema, and adds no RDN values or glue entries."""
         from loader.operations import build  # imported here: slow to load, and most backups store pages
 
         original = self.config()
@@ -244,7 +244,7 @@ def _before(repo: Repository, moment: Moment, which: Which, backup: Backup) -> B
 
 
 def _origin(contents: Contents, target: RestoreTarget) -> Origin:
-    """Returns the backup with the configuration of the target or, if that has none, the stored configuration."""
+    """Returns the backup with the configuration of the target or, if the target has none, the stored configuration."""
     configured = target.config or contents.config()
     database = target.database or configured.database(contents.backup.suffix)
     return Origin(contents.backup, configured, database)
@@ -254,9 +254,9 @@ def _origin(contents: Contents, target: RestoreTarget) -> Origin:
 def log_of(
     options: RestoreOptions, repo: Repository, origin: Origin, progress: Progress, top: Path | None = None
 ) -> Iterator[Log]:
-    """Yields the accesslog. It is that of --log, if given; else the segments, if they reach the moment; else a backup
-    of the log, the first after the moment or the latest, unless the segments reach further than that. A backup is
-    unpacked to a temporary directory (in `top`, which is private). Raises LogUnsuitable if there is no log."""
+    """Yields the accesslog that --log names. Without --log: the segments if they reach the moment, else a backup of the
+    log (the first after the moment, or the latest) or the segments, whichever reaches further. A backup is unpacked to
+    a temporary directory (in `top`, which is private). Raises LogUnsuitable if there is no log."""
     if options.log is not None:
         yield Log.of_option(options.log)
         return
@@ -354,8 +354,8 @@ def _unpacked(
 def replay_log(
     options: RestoreOptions, repo: Repository, origin: Origin, environment: Path, progress: Progress
 ) -> Replay:
-    """Brings the unpacked database in `environment` to the moment of --until. Uses directories beside it. Raises
-    LogUnsuitable, LogIncomplete."""
+    """Brings the unpacked database in `environment` to the moment of --until. Creates working directories beside
+    `environment`. Raises LogUnsuitable, LogIncomplete."""
     with log_of(options, repo, origin, progress, environment.parent) as source:
         replayed = replay.replay(origin, environment, source, options, progress)
     for note in (*replayed.gaps, *replayed.notes):
@@ -394,7 +394,7 @@ def _fitted(contents: Contents, target: RestoreTarget, partial: Path, progress: 
 
 @contextmanager
 def _environment(partial: Path) -> Iterator[Path]:
-    """Yields an environment directory with the data file `partial`, which is moved back after the body."""
+    """Yields an environment directory that has the data file `partial`, and moves this file back after the body."""
     environment = partial.parent / _ENVIRONMENT
     files.emptied(environment)
     files.publish(partial, environment / meta.DATA)

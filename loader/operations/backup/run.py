@@ -48,9 +48,9 @@ _SAMPLE = SampleSize(5000, 0.0)  # a sample of 5000 entries predicts the bytes o
 
 @dataclass
 class _Member:
-    """A database to back up. `config` is cn=config as LDIF, with credentials. The step `look` sets `final`, the
-    directory of the published backup, and some of `facts`, fields of the manifest. `copy` sets `pages` (only of an
-    incremental backup), `files` and more of `facts`, `manifest` sets `backup`."""
+    """A database to back up. `config`: cn=config as LDIF, with credentials. `final`: directory of the published backup,
+    set by the step `look`. `facts`: fields of the manifest, set by `look` and `copy`. `copy` also sets `files` and, for
+    an incremental backup, `pages`. `manifest` sets `backup`."""
 
     directory: Path
     suffix: str | None
@@ -148,7 +148,7 @@ def _take(
         except (RemovalRefused, RemoteLocked) as error:
             if options.policy:
                 raise
-            log.info("%s", error)  # this account may only add files: another one applies the stored policy
+            log.info("%s", error)  # this account may only add files: another account applies the stored policy
 
     if policy:
         steps.do("prune", prune)
@@ -182,7 +182,7 @@ def _look(options: BackupOptions, repo: Repository, members: Sequence[_Member]) 
     if packing.ldif:  # without entries, taking the sample raises EmptyInput
         sample = sampling.of_database(members[0].directory, _SAMPLE, Meter("sample"))
         needed = len(zstandard.ZstdCompressor(packing.level).compress(sample.text)) * sample.total // len(sample.names)
-    elif not (options.incremental and repo.packs()):  # the first is a full one; later sizes are unknown
+    elif not (options.incremental and repo.packs()):  # the first stores all pages; later sizes are unknown
         needed = sum(pack.predicted(member.directory, packing.level) for member in members)
     repo.require_space(needed, packing.keep_free)
 
@@ -214,7 +214,7 @@ def _copy(
 
 
 def _previous(options: BackupOptions, repo: Repository, member: _Member) -> PreviousBackup:
-    """Returns the pages of the last incremental backup; none for a full backup."""
+    """Returns the pages of the last incremental backup; none if the new backup is a full one."""
     if options.incremental:
         every = repository.listing(repo, str(member.facts["suffix"])).backups
         if last := next((backup for backup in reversed(every) if backup.incremental), None):

@@ -1,4 +1,4 @@
-"""Stores what an accesslog has gained since the last run (`backup log`), and reads it back for `restore --until`.
+"""Stores the new entries of an accesslog since the last run (`backup log`), and reads them back for `restore --until`.
 
 Each run adds a segment: LDIF of the log entries in the order of their IDs, then a JSON file. LDIF without its JSON file
 is ignored. Runs take no lock. Segments may overlap: the replay skips a log entry whose entryUUID it has already met.
@@ -36,13 +36,13 @@ from loader.typed import Unfit
 
 log = logging.getLogger(__name__)
 _ROWS = 10_000  # log entries per read
-_FORMER = 100  # segments that a run reads to find the last one of its log: other hosts may store segments here, too
+_FORMER = 100  # segments among which a run looks for the last one of its log: other hosts may store segments here, too
 _UUID = "entryUUID"
 
 
 class LogReport(Struct, frozen=True):
     """The result of a run. `segment` is None if the log had no new entry. `behind`: seconds since the log was read;
-    changes in them are not stored. `gap`: whether entries after the previous segment were purged before this run."""
+    changes since then are not stored. `gap`: whether entries after the previous segment were purged before this run."""
 
     segment: str | None
     entries: int
@@ -80,8 +80,8 @@ def run(options: LogOptions, progress: Progress) -> LogReport:
 
 
 def _news(repo: Repository, names: Sequence[str], stored: Contents, segment: Segment) -> Segment:
-    """Completes `segment`, whose entries are those after the last segment of this log. If the last entry of that
-    segment is gone, the new segment has the whole log: a restarted slapd reuses IDs that follow the last remaining
+    """Completes `segment`, which has the log entries after the previous segment of this log. If the last entry of the
+    previous segment is gone, `segment` has the whole log: a restarted slapd reuses IDs that follow the last remaining
     entry."""
     suffix_id = contents.suffix_id(stored, segment.log) or 0
     log_uuid = next((value.decode() for value in stored.values(suffix_id, _UUID) or ()), "")
@@ -113,7 +113,7 @@ def _news(repo: Repository, names: Sequence[str], stored: Contents, segment: Seg
 
 
 def _purged(stored: Contents, suffix: str) -> dict[str, str]:
-    """Returns server ID -> newest CSN purged from the log (minCSN of its suffix entry, which slapd 2.4 lacks)."""
+    """Maps each server ID to the newest CSN purged from the log: minCSN of the suffix entry, which slapd 2.4 lacks."""
     values = stored.values(contents.suffix_id(stored, suffix) or 0, "minCSN") or ()
     return csn.by_server(value.decode("ascii", "replace") for value in values)
 
@@ -182,8 +182,8 @@ def _leads_to(segment: Segment) -> str:
 
 
 def chain(repo: Repository, backup: Backup, moment: Moment) -> tuple[list[Segment], str]:
-    """Returns the segments without a gap up to the moment, if possible from changes that the backup has. Also returns
-    the moment at which a gap after the backup begins, or "" if there is no such gap."""
+    """Returns a gapless series of segments that ends at the moment and, if possible, begins with changes that the
+    backup has. Also returns the moment at which a gap after the backup begins, or "" if there is no such gap."""
     known = csn.by_server([*backup.context_csns, *backup.newest_csns])
     names, every, before = _names(repo, backup.suffix), list[Segment](), ""
     end = min(bisect_left(names, f"{moment.time:{SEGMENT_TIME}}"), len(names) - 1)

@@ -1,7 +1,7 @@
 """Lists the last changes in an accesslog before a moment, and writes LDIF that takes changes back.
 
 The native core finds the log entries (`native/replay/src/query.rs`). Changes are taken back newest first, with their
-reqMod and reqOld. A change is reported instead if a later change, which is not taken back, concerns the same entry and
+reqMod and reqOld. A change is not taken back, but reported, if a later change that stays concerns the same entry and
 attributes.
 """
 
@@ -31,8 +31,8 @@ from loader.sinks.changing import LogQuery
 from loader.sources import names
 
 _LAST = 20  # number of changes that a dry run of a restore lists
-_ALWAYS = {"entrycsn", "modifiersname", "modifytimestamp"}  # every modify replaces them; ALWAYS in native/replay
-_PERMISSIVE = b"1.2.840.113556.1.4.1413"  # control with which adding a value that is present is no error
+_ALWAYS = {"entrycsn", "modifiersname", "modifytimestamp"}  # every modify replaces these; ALWAYS in native/replay
+_PERMISSIVE = b"1.2.840.113556.1.4.1413"  # permissive modify control: adding a value that is present is no error
 
 
 class Undone(Struct, frozen=True):
@@ -69,7 +69,7 @@ def _logged(entry: Values) -> Logged:
 
 
 def _mods(entry: Values) -> dict[str, list[tuple[bytes, bytes]]]:
-    """Returns attribute description -> operators (`+ `, `- `, `= `, `# `; no space if no value follows) and values."""
+    """Maps an attribute to (operator, value) pairs: `+ `, `- `, `= `, `# `, without the space if no value follows."""
     mods: dict[str, list[tuple[bytes, bytes]]] = {}
     for text in entry.get("reqMod", ()):
         name, _, rest = text.partition(b":")
@@ -101,7 +101,7 @@ def last_changes(options: RestoreOptions, backup: Backup, progress: Progress) ->
 
 
 def undo(options: UndoOptions, progress: Progress) -> Undone:
-    """Writes change records to standard output that take back the matching changes. Raises LogUnsuitable, and
+    """Writes to standard output the change records that take back the matching changes. Raises LogUnsuitable, and
     UsageProblem if neither a log nor a repository is given."""
     output = standard.output("LDIF", readable=True)
     since, until = options.since, options.until or END
@@ -157,14 +157,14 @@ def _above(key: str) -> Iterator[str]:
 
 
 class LaterChanges:
-    """The changes that are not taken back, of those examined so far, newest first. `protected`: attributes that clients
-    may not write. `omitted` collects those that records would need."""
+    """Of the changes examined so far, newest first, those that are not taken back. `protected`: attributes that clients
+    may not write. `omitted` collects the protected attributes that the records would need."""
 
     def __init__(self, protected: Sequence[str]) -> None:
         self.protected = {*protected}
         self.omitted: set[str] = set()
         self.notes: list[str] = []
-        # The values are the reqStart of the changes. The keys of the last three are keys of DNs (see `dn.key`).
+        # Values: reqStart of the changes. The keys of `_gone`, `_new` and `_above_new` are keys of DNs (`dn.key`).
         self._touched: dict[str, dict[str, str]] = {}  # _identity -> attribute, or "" for the DN -> reqStart
         self._gone: dict[str, str] = {}  # DNs of entries that were deleted or renamed
         self._new: dict[str, str] = {}  # DNs that an entry was added with, or renamed to
