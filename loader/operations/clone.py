@@ -42,8 +42,8 @@ class ReceiveReport(Struct, frozen=True):
 
 
 class CloneReport(ReceiveReport, frozen=True, kw_only=True):
-    """`shared`: whether the clone shares blocks with the source. `transactions`, `grown`: number of transactions that
-    the source's slapd committed during the copy, and number of bytes by which the source grew."""
+    """`shared`: whether the clone shares blocks with the source. `transactions`: number of transactions that the
+    source's slapd committed during the copy. `grown`: bytes by which the source grew meanwhile."""
 
     source: str
     source_apparent: int
@@ -153,7 +153,7 @@ def require_space(directory: Path, needed: int) -> int:
 
 
 class SendReport(Struct, frozen=True):
-    """A stream that was sent completely. `length`: bytes of the file. `skipped`: bytes that were sent before."""
+    """A stream that was sent completely. `length`: bytes of the file. `skipped`: bytes that the target already had."""
 
     source: str
     format: int

@@ -103,7 +103,7 @@ def compare(options: CompareOptions, progress: Progress) -> CompareReport:
     start = time.monotonic()
     sides = (options.a, options.b)
     with progress.step("compare") as meter, ThreadPoolExecutor(2) as pool:
-        checks = pool.map(lambda side: _visibility(side, options, meter), sides)  # begins at once
+        checks = pool.map(lambda side: _visibility(side, options, meter), sides)  # starts now, beside the digests
         a, b = _digests(options, meter)
         visible = [(side.label, report) for side, report in zip(sides, checks, strict=True) if report is not None]
     if not a.entries and not b.entries:

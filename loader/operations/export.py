@@ -43,7 +43,7 @@ _TRY = "try"
 class ExportOptions(ExportLimits):
     connection: Connection
     output: Path
-    jobs: int = field(default=2, kw_only=True)  # connections to each provider
+    jobs: int = field(default=2, kw_only=True)  # number of connections to each provider
     compress: str = defaults.COMPRESS
     narrowing: Narrowing | None = None  # the entries and attributes that a partial replica needs
     is_visibility_checked: bool = False  # the caller has already checked what the server hides
@@ -182,7 +182,7 @@ def plan_of_reading(options: ExportOptions, meter: Meter, start: Start) -> Readi
 
 
 def _hidden(server: Session, base: str, sample: FirstEntries, narrowing: Narrowing | None) -> list[str]:
-    """Returns notes on what the server hides from us, judged by a sample of its entries."""
+    """Returns notes on what the server hides from this account, judged by a sample of its entries."""
     with suppress(LimitTooLow, ServerRefused):
         report = visibility.compare_sample(server, base, narrowing.may_store if narrowing else None)
         if report is not None:

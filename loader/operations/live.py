@@ -139,7 +139,7 @@ class MovedContainers(Struct):
         raise TreeRestless(base=self.start.base, passes=LOOKS)
 
     def require_renamed(self, uuids: Sequence[str]) -> None:
-        """Raises SharedUuid if several entries share one of these entryUUIDs, which were read with several DNs each."""
+        """Raises SharedUuid if several entries share one of `uuids`, each of which was read with several DNs."""
         distinct = list(dict.fromkeys(uuids))
         self._with_session(lambda server: require_unshared(server, self.start.base, distinct, self.start.subentries))
 
@@ -163,8 +163,8 @@ class MovedContainers(Struct):
         return self._with_session(lambda server: context_csns(server, self.start.base))
 
     def _moved(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """Returns DN -> entryUUID of the changed containers whose DN differs from the DN at which they were last read.
-        If a container changed before it was first read, its former DN is unknown, and it counts as moved."""
+        """Returns the changed containers that moved since they were last read (DN -> entryUUID). If a container changed
+        before it was first read, its former DN is unknown, and it counts as moved."""
         former_dns, start_csns = {}, csn.by_server(self.start.context_csns)
         for path in sorted(self.parts.glob(f"part-*{INNER_NOTES}")) if changed else ():
             for name, entry in location.find(path, list(changed)).items():
@@ -190,9 +190,9 @@ class MovedContainers(Struct):
         return exists
 
     def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
-        """Returns the DNs of the subtrees to read again. If an orphan has another DN but an old entryCSN, a container
-        above it was renamed and renamed back: the orphan's present parent is returned. syncrepl handles orphans that
-        were deleted or renamed themselves. Raises MissingParents if an orphan has its old DN: its parent is hidden."""
+        """Returns the DNs of the subtrees to read again. If an orphan now has another DN, but an old entryCSN, a
+        container above it was renamed and renamed back: returns the orphan's present parent. syncrepl handles orphans
+        that were deleted or renamed themselves. Raises MissingParents if an orphan has kept its DN: a hidden parent."""
 
         def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
             """Returns the current DNs of an orphan, each with its entryCSN by server ID. A deleted orphan has none."""
@@ -225,8 +225,8 @@ def _entry_csn(entry: Attributes) -> dict[str, str]:
 def changed_containers(
     connection: Connection, search: Search, between: tuple[Sequence[str], Sequence[str]], look: Path, meter: Meter
 ) -> dict[str, str]:
-    """Returns DN -> entryUUID of the containers that changed between two contextCSNs, the second being the current
-    contextCSN. `search` has the base and the page size. The search result is written to the file `look`."""
+    """Returns the containers that changed between two contextCSNs, the second of which is the current one (DN ->
+    entryUUID). `search` has the base and the page size. The search result is written to the file `look`."""
     since, now = between
     where = f"(&{newer(since, now)}{INNER})"
     source.fetch(connection, replace(search, where=where, attributes=_NAMES_ONLY), look, meter)
@@ -245,8 +245,8 @@ def newer(since: Sequence[str], now: Sequence[str]) -> str:
     old CSN, because syncprov accepts no earlier CSN. But changes of a new server ID may be of any age. If no CSN
     advanced, a change may still be visible, a moment before the contextCSN covers it.
 
-    slapd finds recent entryCSNs in its index quickly, but needs long to collect the entryCSNs of months. For a filter
-    inside a NOT, slapd skips the index and tests every entry (sources/planner.py)."""
+    slapd finds recent entryCSNs in its index quickly, but needs long to collect the entryCSNs of months. So a long
+    period gets two NOTs: inside a NOT, slapd skips the index and tests every entry (sources/planner.py)."""
     before = csn.by_server(since)
     changed = {sid for sid, newest in csn.by_server(now).items() if before.get(sid) != newest}
     if not changed <= before.keys():

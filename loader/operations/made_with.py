@@ -3,8 +3,8 @@ with which configuration it was built.
 
 If the original configuration is known, the two configurations are compared. In any case the core checks entries against
 the present configuration, and looks them up in every index. It checks all entries if that takes only seconds, otherwise
-a sample that includes the newest entries. Index tables that differ can be rebuilt, by the core or by slapindex. For any
-other difference, the file is refused with the name of the difference.
+a sample that includes the newest entries. Index tables that differ can be rebuilt, by the core or by slapindex. A file
+with any other difference is refused, and the error names the difference.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from loader.sinks.mdb import Schema, Target
 
 SAMPLE = 2048  # number of entries that are checked if the file is larger than ALL_UP_TO
 ALL_UP_TO = 512 << 20  # bytes in use; all entries of a file up to this size are checked, which takes seconds
-ROOM = 4  # factor: map size / bytes in use, for a rebuild of indexes in one transaction; the file grows less
+ROOM = 4  # map size for rebuilding indexes in one transaction, as a multiple of the bytes in use; the file grows less
 _REPORTED = 10_000  # maximum number of problems of each kind that the core reports
 _SHOWN = 5  # maximum number of differences named in one message
 # Kinds of problems which show that the schema or the order of values differs.
@@ -42,8 +42,8 @@ _SCHEMA_PROBLEMS = ("indexes.normal_form", "indexes.no_key", "indexes.order", "i
 # Kinds of problems with `multival` and `sortvals`. Values that belong into id2v are in the entry itself, so slapd loses
 # them when it next changes the entry. Or an entry has equal values of a `sortvals` attribute, so slapd cannot read it.
 _SETTINGS = ("indexes.multival", "indexes.sortvals")
-# A value has no normalized form, as if its attribute had no equality rule. Overlays also store such values. So this
-# kind is ignored if the original configuration is known, because then the rules themselves are compared.
+# Kind of problem: a value has no normalized form, as if its attribute had no equality rule. Overlays also store such
+# values. So it is ignored if the original configuration is known, because then the rules are compared.
 _WITHOUT_RULE = "indexes.no_normal_form"
 _SCHEMA = "indexes.schema"
 
@@ -108,7 +108,7 @@ def look(
     path: Path, config: Config, database: Database, meter: Meter, origin: Origin | None = None, *, whole: bool = True
 ) -> Fit:
     """Checks `path`: a database directory, which slapd may have open, or a data file that no process writes. If `whole`
-    is false, a sample is checked, unless only all entries show whether the file fits."""
+    is false, a sample is checked, unless only a check of all entries shows whether the file fits."""
     target = _target(config, database, path)
     if target is None:
         configured = indexes.configured(database.indexes).values()

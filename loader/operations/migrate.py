@@ -49,10 +49,10 @@ from loader.sources.sampling import SampleSize
 from loader.storage import files
 
 STEPS = ("look", "config", "load", "check", "compare", "publish")
-RUN_DIR = ".ditseed-migrate"  # in the target, so that publishing is a rename within one file system
+RUN_DIR = ".ditseed-migrate"  # subdirectory of the target, so that publishing is a rename within one file system
 _SIZE = SampleSize(10_000, 0.0)
 _ROUGH = SampleSize(1000, 0.0)
-_LARGEST = 8  # factor: upper bound of the new size / the bytes in use in the old database, even with more indexes
+_LARGEST = 8  # upper bound of the new size, even with more indexes, as a multiple of the bytes in use in the old file
 _SAMPLE = 32 << 20  # bytes of LDIF; these are about 60,000 entries, which are built in one or two seconds
 
 
@@ -181,8 +181,8 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
 
 
 def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter, size: SampleSize = _SIZE) -> int:
-    """Returns the expected bytes of the new database, from a sample. The size of id2e is taken from the old database,
-    because a sample may miss a few large entries. Returns the bytes in use there if no sample can be built."""
+    """Returns the expected bytes of the new database, from a sample; if none can be built, the bytes in use in the old
+    database. The size of id2e is taken from the old database, because a sample may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
     try:
         target = native.target_of(_building(options, place), place)
@@ -279,7 +279,7 @@ class MigrateSteps(msgspec.Struct, frozen=True, dict=True):
         return loaded, reading.result()
 
     def lacking(self, classes: Sequence[str]) -> list[str]:
-        """Returns the object classes in `classes` and attributes in the source's ad2i that the new schema lacks."""
+        """Returns which object classes in `classes` and attributes in the source's ad2i the new schema lacks."""
         attributes = list(contents.attributes(self.options.source))
         return steps.unknown_names(self.place, attributes, classes, self.run.directory)
 

@@ -68,8 +68,8 @@ def write_root_entry(path: Path) -> Path:
 
 
 def with_root_entry(sources: Sequence[Path], first: Path, scratch: Path) -> tuple[Path, ...]:
-    """Returns `sources`, preceded by a new file with the root entry if `first`, the source that is read first, does not
-    begin with that entry, as a file written by slapcat does."""
+    """Returns `sources`. If the source that is read first, `first`, does not begin with the root entry (slapcat's
+    output does), a new file with the root entry precedes them."""
     if [name for name, _ in location.entries(first, most=1)] == [""]:
         return tuple(sources)
     return (write_root_entry(scratch / FILE), *sources)

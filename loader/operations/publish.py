@@ -206,7 +206,7 @@ def require_empty(directory: Path) -> None:
 
 
 def holds_entries(directory: Path) -> bool:
-    """Returns whether there are entries (slapd's first start creates an empty database); True if it is unreadable."""
+    """Returns whether a database has entries, or cannot be read. slapd's first start creates an empty database."""
     try:
         return contents.entry_count(directory) > 0
     except LoaderError:
@@ -221,15 +221,15 @@ def require_readable_format(path: Path, data_format: int) -> None:
 
 
 def checked(partial: Path, level: str | None, progress: Progress, seen: Seen | None = None) -> Verified:
-    """Verifies a data file. `level`: if None, its size decides. `seen`: as in `mdb.verify`. Raises MdbDamaged."""
+    """Verifies a data file. If `level` is None, its size decides. `seen`: as in `mdb.verify`. Raises MdbDamaged."""
     with progress.step("verify") as meter:
         return verify.verify(partial, level or verify.default_level(partial), meter, seen)
 
 
 def put(partial: Path, directory: Path, mode: int, replace: bool = False, keep: bool = False) -> Path | None:
     """Moves a finished data file from a private directory into an environment directory. The file gets `mode` and the
-    directory's owner. Removes the old lock.mdb. With `keep`, keeps an old data file that has entries under another
-    name, and returns its path. Raises TargetInUse if a process uses the directory, TargetNotEmpty if it has entries."""
+    directory's owner. Removes the old lock.mdb. With `keep`, an old data file that has entries gets another name; its
+    new path is returned. Raises TargetInUse if a process uses the directory, TargetNotEmpty if it has entries."""
     with held.opened(directory) as target:
         with held.opened(partial.parent) as source:
             descriptor = source.open(partial.name, os.O_RDWR)
@@ -256,7 +256,7 @@ def _link_old_data(target: held.Directory) -> Path | None:
         if os.path.samestat(old, os.stat(name, dir_fd=target.descriptor, follow_symlinks=False)):
             target.remove(name)
     first = REPLACED + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # if others are of the same second
+    names = (first, *(f"{first}-{number}" for number in range(2, len(others) + 3)))  # numbered within the same second
     name = next(name for name in names if name not in others)
     target.link(DATA, name)
     killpoint("restore.kept")

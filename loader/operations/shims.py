@@ -3,7 +3,7 @@ tool of slapd with the same name.
 
 A link does the work itself if the native core is proven to give the same result as the original. Otherwise, it runs the
 original: for other options, unproven configurations, slapadd into a database with entries, slapindex while slapd runs,
-and input with an entry that is not accepted. The link has not changed the database before, so that messages, exit
+and input with an entry that is not accepted. Until then, the link has not changed the database, so messages, exit
 status and stored entries are those of the original. At import, this module needs only the standard library, so that a
 call of the original starts quickly.
 """
@@ -36,30 +36,30 @@ _TOOLS = {
     "slapindex": ("b:cd:f:F:gn:o:qtv", "bcdfFgnqt"),
 }
 _O_OPTIONS = {
-    # schema-check=no differs from -s: with it, slapadd 2.5 stores no structuralObjectClass.
+    # schema-check=no is not supported: unlike with -s, slapadd 2.5 then stores no structuralObjectClass.
     "slapadd": re.compile("schema-check=yes|value-check=(yes|no)"),
     "slapcat": re.compile("ldif[-_]wrap=(no|[0-9]{1,6})"),
 }
 _SUBTREE = re.compile(r"ldap:///([^?]*)(\?\?(sub)?(\?(\(objectClass=\*\))?)?)?", re.IGNORECASE)
-_SMALL = 1 << 20  # bytes of LDIF or database; the original processes less before the native core has started
+_SMALL = 1 << 20  # bytes of LDIF or database; the original finishes smaller inputs before the native core has started
 _MEMORY = 384 << 20  # bytes for sorting, so that a link uses less than half a gigabyte
-_MOST_REJECTS = 100_000  # rejected entries with -c; if there are more, the original loads all entries
+_MOST_REJECTS = 100_000  # maximum number of rejected entries with -c; if there are more, the original loads all entries
 _LINE = re.compile(rb"(slapadd: .*?\bline[= ])([0-9]+)")
 _ORPHAN = re.compile("its parent .* (is missing|was rejected)$")
 _WRAP = 78  # columns (LDIF_LINE_WIDTH of OpenLDAP)
 _PROGRAM = "ditseed-shim"
-_SCRATCH = ".ditseed-slapadd-"  # prefix of a directory in the database directory, so that publishing is a rename
-# In a program of slapd: the compiled-in paths of slapd.d and slapd.conf.
+_SCRATCH = ".ditseed-slapadd-"  # prefix of the scratch directory in the database directory: publishing is a rename
+# The compiled-in paths of slapd.d and slapd.conf, in the program file of slapd.
 _DEFAULTS = re.compile(rb"(/[!-~]+/slapd\.d)\0"), re.compile(rb"(/[!-~]+/slapd\.conf)\0")
 
 
 class Handed(Exception):
-    """The reason why the original has to do the work."""
+    """Raised if the original has to do the work. Its text is the reason."""
 
 
 class Call:
-    """A command line. `options`: letter -> value; the last value counts, as in the tools. `directory`: the database's,
-    as soon as the database is known. `note`: the original's message about the choice of the database."""
+    """A command line. `options`: letter -> value; the last value counts, as in the tools. `directory`: the database
+    directory, once the database is known. `note`: the original's message about the choice of the database."""
 
     def __init__(self, tool: str, arguments: list[str]) -> None:
         self.tool, self.arguments = tool, arguments
@@ -82,7 +82,7 @@ class Call:
         if self.is_usage_error or has_operands or {"b", "n"} <= options.keys():
             raise Handed("its arguments")
         for letter, value in ((option[1:], value) for option, value in self.pairs):
-            if letter not in _TOOLS[self.tool][1] or (letter == "d" and value != "0"):  # -d 0: no lines of libraries
+            if letter not in _TOOLS[self.tool][1] or (letter == "d" and value != "0"):  # -d 0: no library messages
                 raise Handed(f"option -{letter}")
             if letter == "o" and not (o_options and o_options.fullmatch(value)):
                 raise Handed(f"option -o {value}")
@@ -145,13 +145,13 @@ def main() -> NoReturn:
     if tool not in _TOOLS:
         os.write(2, b"ditseed: a link of `ditseed shims` must be called slapadd, slapcat or slapindex\n")
         os._exit(1)
-    os.environ.pop(defaults.ENV_TOOLS, None)  # a link replaces the tool of this host
+    os.environ.pop(defaults.ENV_TOOLS, None)  # ignored: a link replaces the tool of this host
     call = Call(tool, sys.argv[1:])
     try:
         status = _run(call)
     except KeyboardInterrupt as stop:
         number = getattr(signal, str(stop), signal.SIGINT)
-        if tool != "slapcat":  # slapadd and slapindex have no signal handlers
+        if tool != "slapcat":  # like the originals: slapadd and slapindex have no signal handlers
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         call.print(f"the output is incomplete: {signal.Signals(number).name}")
@@ -222,7 +222,7 @@ def _original(call: Call, reason: str) -> int:
             return _relayed(call, path)
         if call.tool != "slapcat" and os.geteuid() == 0:
             return _owned(call, path)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both, and the original would inherit this
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals; the original would inherit that
         signal.signal(number, signal.SIG_DFL)
     return os.execv(path, [call.program(path), *call.arguments])
 
@@ -301,7 +301,7 @@ def _owned(call: Call, path: str) -> int:
 
 
 def _give_files(call: Call, directory: Path) -> None:
-    """Gives the data.mdb and lock.mdb of root to the directory's owner, if that is another account."""
+    """Gives data.mdb and lock.mdb, if they belong to root, to the owner of the directory."""
     from loader.errors import LoaderError
     from loader.storage import held
     from loader.storage.files import Owner
@@ -452,7 +452,7 @@ def _slapadd(call: Call) -> int:
             publish()
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
-            # Otherwise, slapcat of root would create lock.mdb, and slapd could not open it.
+            # Without a lock.mdb, slapcat run by root would create one that slapd could not open.
             with held.closing_descriptor(open_dir.open_or_create("lock.mdb", database.mode)) as descriptor:
                 owner.apply_to(descriptor)
         if os.geteuid() == 0 and owner.uid:
@@ -473,7 +473,7 @@ def _scratch(directory: Path) -> Iterator[held.Directory]:
 
     with held.opened(directory) as parent:
         with suppress(OSError):
-            # Until the new directory is locked, so that no other link removes it.
+            # Until the new directory is locked, the parent is locked, so that no other link removes the new directory.
             fcntl.flock(parent.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             files.sweep(parent.path, _SCRATCH)
         with held.scratch(directory, _SCRATCH) as scratch:
@@ -483,8 +483,8 @@ def _scratch(directory: Path) -> Iterator[held.Directory]:
 
 
 def _only(path: str, lines: set[int], directory: Path) -> tuple[int, dict[bytes, bytes]]:
-    """Returns a nameless file with the records that begin at these lines of the LDIF, and a map: line of a record in
-    that file -> line that slapadd names for this record in the LDIF, which is the first after the previous record."""
+    """Returns a nameless file with the records that begin at `lines` of the LDIF. Also maps the line of each record in
+    that file to the line that slapadd names for this record in the LDIF: the first after the previous record."""
     from loader.storage import files
 
     named = dict[bytes, bytes]()
@@ -517,7 +517,7 @@ def _added_by_original(call: Call, rest: int, named: dict[bytes, bytes]) -> int:
     import subprocess
 
     path = defaults.find_tool(call.tool)
-    assert path is not None  # the original has printed the configuration
+    assert path is not None  # slapd's tools exist: they have printed the configuration
     command = [call.program(path), *call.words(without="lq")]
     with subprocess.Popen(command, executable=path, stdin=rest, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None

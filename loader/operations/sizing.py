@@ -143,8 +143,8 @@ class TableForecast(Struct, frozen=True):
 
 class Growth(Struct, frozen=True):
     """The tables of a sample, for extrapolation. `before`: tables of the added parents alone, or None if no parents
-    were added. `sampled`, `wanted`: number of entries in the sample and in all, without these parents. `longest`:
-    maximum number of IDs in a key that is not a range. `is_added`: another forecast includes the parents."""
+    were added. `sampled`: number of entries in the sample, `wanted`: number of all entries, both without these parents.
+    `longest`: maximum number of IDs in a key that is not a range. `is_added`: another forecast includes the parents."""
 
     before: TableSizes | None
     after: TableSizes
@@ -166,8 +166,8 @@ class _IndexPages(Struct, frozen=True):
     longest: int
 
     def tree(self, ids: float) -> float:
-        """Returns the number of pages of the separate tree for the IDs of one key; 0 if the IDs are in the key's node,
-        which may take half a page at most."""
+        """Returns the number of pages of the tree (LMDB's sub-database) for the IDs of one key; 0 if they are stored in
+        the key's node, which may take half a page at most."""
         room = self.page_size - _HEADER
         if ids > self.longest or _NODE + self.key_bytes + _HEADER + ids * _ID <= room // 2 - _POINTER:
             return 0
@@ -209,7 +209,7 @@ def tables(growth: Growth) -> tuple[TableForecast, ...]:
         )
 
     def remaining(sizes: TableSizes) -> int:
-        """Returns the pages outside id2e and the indexes, mainly of dn2i. No table counts the trees of its keys."""
+        """Returns the pages outside id2e and the indexes, mainly those of dn2i. `tables` excludes the trees of keys."""
         index_pages = sum(sizes.tables[name] for name in sizes.indexes)
         return sizes.pages - sizes.tables.get("id2e", 0) - index_pages - key_trees(sizes)
 
@@ -240,7 +240,7 @@ def _predicted_keys(keys: Mapping[int, int], growth: Growth) -> dict[float, floa
     """Returns the keys of the complete database: number of IDs -> number of keys with this number of IDs."""
     once, twice, key_count = keys.get(1, 0), keys.get(2, 0), float(sum(keys.values()))
     predicted = {ids * growth.factor: float(count) for ids, count in keys.items() if ids > 2}
-    seldom = growth.factor * (once + 2 * twice)  # IDs of keys that occur once or twice in the sample
+    seldom = growth.factor * (once + 2 * twice)  # number of IDs in all keys that occur once or twice in the sample
     if not seldom:
         return predicted
 
@@ -377,7 +377,7 @@ def unnamed_file(directory: Path) -> Iterator[int]:
 
 
 def write(data: Path, target: int, most: int, meter: Meter) -> int:
-    """Copies up to `most` bytes of `data` to the descriptor `target`, as `clone` with fsync. Returns their number."""
+    """Copies up to `most` bytes of `data` to the descriptor `target`, with fsync, like `clone`. Returns the size."""
     facts = meta.read_meta(data)
     size = max(min(facts.used, most) // facts.page_size, 2) * facts.page_size
     copy.plain(data, Path(f"/proc/self/fd/{target}"), bytes(2 * facts.page_size), size, None, meter)

@@ -95,7 +95,7 @@ class _StreamStep(Struct, frozen=True):
                 uses = rejected.attributes, rejected.object_classes
                 require_known(building.place, *uses, building.run.directory)
                 raise
-        # The meter has counted entries twice that were also read from a file, such as the containers.
+        # The meter has counted some entries twice: those that were also read from a file, such as the containers.
         meter.add(entries=loaded.read - meter.entries)
         hidden, _ = notes(reading.options, meter, start, cut, loaded.entries)
         if not self.allow_hidden:
@@ -104,7 +104,7 @@ class _StreamStep(Struct, frozen=True):
 
     @contextmanager
     def _checking(self, meter: Meter) -> Iterator[None]:
-        """Calls `check` in a thread while the body runs. If it fails, cancels the body and raises the error."""
+        """Calls `check` in a thread while the body runs. If `check` fails, cancels the body and raises the error."""
         if self.check is None:
             yield
             return

@@ -75,7 +75,7 @@ def ava_of(name: str, value: bytes) -> str:
 
 class Changes(Struct, frozen=True):
     """`records`: number of change records. `conflicts`: DNs of entries that are not brought back, each with the reason.
-    `new`: DNs of the server's entries that the backup lacks, as they are after the change records."""
+    `new`: DNs, after the change records, of the server's entries that the backup lacks."""
 
     records: int
     conflicts: Sequence[tuple[str, str]]

@@ -183,8 +183,8 @@ _KEEP = "Keep the last backup of each of the last N {} that have one."
 @dataclass(frozen=True)
 class Policy:
     """The retention policy. `last`: number of newest backups to keep. `daily`, `weekly` (ISO 8601), `monthly`,
-    `yearly`: number of periods (UTC) whose last backup is kept; only periods with a backup count. `within`: age in
-    seconds up to which all backups are kept."""
+    `yearly`: number of periods (UTC) whose last backup is kept; periods without a backup are not counted. `within`: age
+    in seconds up to which all backups are kept."""
 
     last: Annotated[_Number, "--keep-last N", "Keep the last N backups."] = 0
     daily: Annotated[_Number, "--keep-daily N", _KEEP.format("days")] = 0

@@ -1,7 +1,7 @@
 """Replays the accesslog of a database on its restored backup, up to a moment (`backup restore --until`).
 
-The native core works out which entries the logged operations leave (`native/replay`). The engine of `replica refresh`
-then changes the restored database in one transaction. A log that is not proven to be complete is refused.
+The native core computes the entries that result from the logged operations (`native/replay`). The engine of `replica
+refresh` then changes the restored database in one transaction. A log that is not proven to be complete is refused.
 """
 
 from __future__ import annotations

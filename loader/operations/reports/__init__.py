@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _log = logging.getLogger(__name__)
-_MOST_REJECTIONS = 100  # rejected entries that the page lists
+_MOST_REJECTIONS = 100  # maximum number of rejected entries that the page lists
 _STATES = {0: ("done", "Done."), 1: ("rejects", "Done, with rejected entries.")}
 _SLICES = 100  # maximum number of time slices of a step; a rate is the average over a slice
 
@@ -62,7 +62,7 @@ class RunReport(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Maximum over all steps of the bytes read or written."""
+        """The largest number of bytes that a step read or wrote."""
         return max((step.bytes for step in self.steps), default=0)
 
     @property
@@ -194,8 +194,8 @@ def _databases(run: RunReport) -> Iterator[Mapping[str, object]]:
 
 
 def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
-    """Returns the bytes of the data file, and of each table, the largest first. The last, "the rest", stands for free
-    pages and for pages of long ID lists, which LMDB does not count with their index."""
+    """Returns the bytes of the data file, and of each table, the largest first. The last item, "the rest", stands for
+    free pages and for pages of long ID lists, which LMDB does not count with their index."""
     with held.checked_file(directory / DATA) as pin:
         size = pin.stat().st_size
         # Without a lock.mdb, no slapd has the database open, and reading only the file creates none.
@@ -205,7 +205,7 @@ def _tables(directory: Path) -> tuple[int, list[tuple[str, int]]]:
 
 
 def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, float]]]]:
-    """Yields for each step with counts its name, unit, highest rate, and time slices (seconds, share of that rate)."""
+    """Yields name, unit, highest rate, and time slices (seconds, share of that rate) of each step that has counts."""
     for step in run.steps:
         for counted, unit, scale in (("entries", "entries/s", 1), ("bytes", "MiB/s", 1 << 20)):
             if len(step.points) > 1 and getattr(step, counted):
@@ -215,8 +215,8 @@ def _rates(run: RunReport) -> Iterator[tuple[str, str, float, list[tuple[float, 
 
 
 def rates_of(step: StepRecord, counted: str, least: float) -> list[tuple[float, float]]:
-    """Returns seconds and rate of each time slice of a step. A slice has at least `least` seconds. If its count falls,
-    because the counts of a failed call were subtracted, the rate is 0."""
+    """Returns seconds and rate of each time slice of a step. A slice has at least `least` seconds. If the count falls
+    in a slice, because the counts of a failed call were subtracted, the rate is 0."""
     slice_ends = [step.points[0]]
     for point in step.points[1:]:
         if point.at - slice_ends[-1].at >= least:
