@@ -190,9 +190,9 @@ class MovedContainers(Struct):
         return exists
 
     def _missed(self, orphans: Sequence[Orphan]) -> list[str]:
-        """Returns the DNs of the subtrees to read again. If an orphan now has another DN, but an old entryCSN, a
-        container above it was renamed and renamed back: returns the orphan's present parent. syncrepl handles orphans
-        that were deleted or renamed themselves. Raises MissingParents if an orphan has kept its DN: a hidden parent."""
+        """Returns the DNs of subtrees to read again. If an orphan now has another DN, but an old entryCSN, a container
+        above it was renamed and renamed back: the orphan's present parent is returned. syncrepl handles orphans that
+        were deleted or renamed themselves. Raises MissingParents if an orphan has its old DN: its parent is hidden."""
 
         def current(server: Session, name: str, uuid: str) -> list[tuple[str, dict[str, str]]]:
             """Returns the current DNs of an orphan, each with its entryCSN by server ID. A deleted orphan has none."""

@@ -157,8 +157,8 @@ def _above(key: str) -> Iterator[str]:
 
 
 class LaterChanges:
-    """Of the changes examined so far, newest first, those that are not taken back. `protected`: attributes that clients
-    may not write. `omitted` collects the protected attributes that the records would need."""
+    """The changes that are not taken back, among those examined so far (newest first). `protected`: attributes that
+    clients may not write. `omitted` collects the protected attributes that the records would need."""
 
     def __init__(self, protected: Sequence[str]) -> None:
         self.protected = {*protected}
