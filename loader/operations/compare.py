@@ -157,7 +157,7 @@ def _visibility(side: Comparable, options: CompareOptions, meter: Meter) -> Visi
         with session(side.connection, meter.cancelled) as server:
             return visibility.compare_sample(server, query.base if query else server.base(), is_relevant)
     except LoaderError:
-        return None  # reading the side raises the same error
+        return None  # not reported here: reading the side raises the same error
 
 
 def _digests(options: CompareOptions, meter: Meter) -> tuple[EntryDigests, EntryDigests]:

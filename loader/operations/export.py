@@ -195,8 +195,8 @@ def _hidden(server: Session, base: str, sample: FirstEntries, narrowing: Narrowi
 def notes(
     options: ExportOptions, meter: Meter, start: Start, cut: ReadingPlan, entries: int
 ) -> tuple[list[str], list[str]]:
-    """Returns two lists of notes for the operator: on data that the server hides or alters, and on other differences
-    between the server's entry count and `entries`, the number of entries that were read."""
+    """Returns two lists of notes for the operator. The first is on data that the server hides or alters, the second on
+    other reasons why the server's entry count differs from `entries`, the number of entries that were read."""
 
     def attempt() -> tuple[int | None, bool]:
         """Returns the server's entry count, and whether its contextCSN is still that of the start."""

@@ -270,8 +270,8 @@ def with_uuids(uuids: Iterable[str | bytes]) -> str:
 
 
 def require_unshared(server: Session, base: str, uuids: Sequence[str | bytes], subentries: bool) -> None:
-    """Raises SharedUuid if two entries share one of these entryUUIDs. slapadd accepts such entries. Only the server
-    distinguishes them from an entry that was renamed meanwhile. `subentries`: whether the server returns subentries."""
+    """Raises SharedUuid if two entries share one of these entryUUIDs. slapadd accepts such entries. Only the server can
+    tell them from one entry that was renamed meanwhile. `subentries`: whether the server returns subentries."""
     for at in range(0, len(uuids), AT_ONCE):
         dns: dict[str, list[str]] = {}
         where = with_uuids(uuids[at : at + AT_ONCE])
@@ -461,6 +461,6 @@ def _distorted(report: VisibilityReport) -> list[str]:
 
 
 def _listed(attributes: Mapping[str, str], words: str) -> str:
-    """Returns the names of the attributes, the words, and the DN of an entry that has the first attribute."""
+    """Returns a phrase of the attributes' names, `words`, and the DN of an entry that has the first attribute."""
     names = units.listed([*attributes], _NAMED, last=" ")
     return f"{names} {words} (for instance of {next(iter(attributes.values()))})"

@@ -220,8 +220,8 @@ class WatchOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeOptions:
-    """Sizes are in bytes. `stripes`, `size`: None uses all disks, all space. `redundant`: each stripe is on two
-    disks."""
+    """Sizes are in bytes. `stripes`: None uses all disks. `size`: None uses all space. `redundant`: each stripe is on
+    two disks."""
 
     database: Annotated[int, "--database-size", declared.Size(), "Size of the database."]
     kind: Annotated[str, "--fs", Choice(FILE_SYSTEMS), "File system."] = "xfs"
@@ -252,6 +252,6 @@ class VolumeOptions:
 
     @property
     def raid_extents(self) -> int:
-        """Extents of LVM's metadata subvolume (rmeta) on each leg; 1 has room for the superblock and 2^21 bitmap
+        """Extents of LVM's metadata subvolume (rmeta) on each leg; one has room for the superblock and 2^21 bitmap
         bits."""
         return 1 if self.redundant else 0

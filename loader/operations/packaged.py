@@ -61,7 +61,7 @@ FILE = "root.ldif"
 
 
 def write_root_entry(path: Path) -> Path:
-    """Writes the root entry as LDIF. Its mtime is 0, because the newest mtime of the inputs dates a build."""
+    """Writes the root entry as LDIF. Its mtime is 0, because a build is dated by the newest mtime of its inputs."""
     path.write_bytes(GLUE)
     os.utime(path, (0, 0))
     return path

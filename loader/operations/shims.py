@@ -192,7 +192,7 @@ def make_links(directory: Path) -> None:
 
 
 def _link_program() -> bytes:
-    """Returns the program of the links. It runs this installation of ditseed, without variables such as PYTHONPATH."""
+    """Returns the program of the links. It runs this installation of ditseed, and ignores PYTHONPATH and the like."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(defaults.__file__)))
     lines = (
         f"#!{sys.executable} -I",

@@ -102,8 +102,8 @@ def verify_database(options: VerifyOptions, progress: Progress) -> VerifyReport:
 def _as_replica(
     problems: tuple[Problem, ...], config: Config, database: Database
 ) -> tuple[tuple[Problem, ...], list[str]]:
-    """Returns the problems that syncrepl does not cause, and a note on the others. If syncrepl leaves out an
-    attribute, the consumer lacks its values even in RDNs. With suffixmassage, it keeps the values of the top entry."""
+    """Returns the problems that syncrepl does not cause, and a note on the others. If syncrepl leaves out an attribute,
+    the consumer lacks even values of RDNs. With suffixmassage, the renamed top entry keeps its old values."""
     try:
         replications = [
             syncrepl.parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")

@@ -100,7 +100,7 @@ def write(
             comparison.match(entries)
         records = 0
         pending, stuck = [(name, entry, "") for name, entry in entries], False
-        while pending and not stuck:  # several passes, because a later record may free the DN of an entry
+        while pending and not stuck:  # several passes: an entry may need a DN that a later record frees
             comparison.blocked.clear()
             waiting = list[tuple[str, Values, str]]()
             for name, entry, _ in pending:

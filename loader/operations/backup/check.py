@@ -50,7 +50,7 @@ class Check(monitoring.Check, frozen=True):
 
 
 def check(repo: Where, limits: Limits, suffix: str | None = None) -> Check:
-    """Calls `judged`. Returns the status UNKNOWN if that raises an error."""
+    """Calls `judged`. If it raises an error, returns a check with the status UNKNOWN."""
     try:
         return judged(repo, limits, suffix)
     except LoaderError as error:

@@ -49,7 +49,7 @@ _CLOCKS = datetime.timedelta(minutes=5)  # tolerated difference between the cloc
 class Log(Struct, frozen=True):
     """An accesslog. `text` names the directory of its database, or LDIF such as an export. `segments` has the LDIF
     files of its segments in order. `until`: time up to which all operations are certain to be in the log, or None if
-    unknown. `follows`: CSNs after which the log is complete, or None if only its suffix entry can show that.
+    unknown. `follows`: CSNs after which the log is complete; if None, the suffix entry's minCSN shows them.
     `before_gap`: see `segments.chain`."""
 
     text: str
@@ -192,7 +192,7 @@ class Origin(Struct, frozen=True):
 
 
 def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptions, progress: Progress) -> Replay:
-    """Changes the restored database in `environment` to its state of `options.until`. Raises LogIncomplete,
+    """Changes the restored database in `environment` to its state at the moment `options.until`. Raises LogIncomplete,
     LogUnsuitable, MapFull, NoSpace."""
     database, moment = origin.database, options.until
     assert moment is not None

@@ -378,7 +378,7 @@ def chosen(repo: Where, which: Which, suffix: str | None = None) -> tuple[Backup
     """Returns the backup that `find` selects or, without an ID and a suffix, all readable backups of its set."""
     if is_id(which) or suffix is not None:
         return (find(repo, which, suffix),)
-    backups = listing(repo)  # once, because another account may change the repository between two calls
+    backups = listing(repo)  # listed once, because another account may change the repository between two calls
     newest = latest(of(repo), backups, which, suffix)
     return next(group for group in sets(backups.backups) if newest in group)
 
@@ -601,8 +601,8 @@ _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly
 class Pruned(Struct, frozen=True):
     """The result of a pruning or its dry run. `kept`: ID of each backup that stays -> reasons, such as "last", "daily
     2026-11-21", "the latest that was proven good". `removed` has the IDs of removed backups, the leader of a set before
-    its other members. `freed`: bytes that were freed. `unread` has the IDs of backups whose manifests cannot be read,
-    which always stay."""
+    its other members. `freed`: bytes that were freed. `unread` has the IDs of backups whose manifests cannot be read;
+    they always stay."""
 
     kept: dict[str, tuple[str, ...]]
     removed: tuple[str, ...]
@@ -672,7 +672,7 @@ def _reasons(repo: Repository, every: Listing, policy: Policy) -> dict[str, list
         reasons[name].append(f"arrived on {repo.arrived[name]:%Y-%m-%d}, after later ones: copied, or forged")
 
     def is_restorable(backup: Backup, alone: bool = False) -> bool:
-        """In a local repository, also reads the map and the configuration."""
+        """Checks the backup; in a local repository, also reads its map and configuration."""
         return problem(repo, backup, not repo.is_remote, alone) is None
 
     filled = {dn.key(backup.suffix) for backup in timely if backup.entries}

@@ -144,7 +144,7 @@ def _store(repo: Repository, name: str, part: Part, packing: Packing, segment: S
 
 
 def _new_name(names: Sequence[str], when: datetime.datetime, suffix: str) -> str:
-    """Returns a name that is sorted after all others, even if the clock has gone back."""
+    """Returns a segment name that is sorted after all others, even if the clock has gone back."""
     if names:
         last = datetime.datetime.strptime(names[-1].partition("-")[0], SEGMENT_TIME)
         when = max(when, last.replace(tzinfo=datetime.timezone.utc) + datetime.timedelta(microseconds=1))
@@ -196,7 +196,7 @@ def chain(repo: Repository, backup: Backup, moment: Moment) -> tuple[list[Segmen
         segment = _read(repo, name, backup.suffix)
         if segment is None:
             continue
-        if every and segment.log_uuid != every[-1].log_uuid:  # from another host, or the log was created again
+        if every and segment.log_uuid != every[-1].log_uuid:  # it is from another host's log, or from an earlier log
             before = before or _leads_to(segment)
             continue
         follows = every[-1].follows if every else ()

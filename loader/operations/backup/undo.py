@@ -165,7 +165,7 @@ class LaterChanges:
         self.omitted: set[str] = set()
         self.notes: list[str] = []
         # Values: reqStart of the changes. The keys of `_gone`, `_new` and `_above_new` are keys of DNs (`dn.key`).
-        self._touched: dict[str, dict[str, str]] = {}  # _identity -> attribute, or "" for the DN -> reqStart
+        self._touched: dict[str, dict[str, str]] = {}  # _identity -> (attribute, or "" for the DN) -> reqStart
         self._gone: dict[str, str] = {}  # DNs of entries that were deleted or renamed
         self._new: dict[str, str] = {}  # DNs that an entry was added with, or renamed to
         self._above_new: dict[str, str] = {}  # all DNs above those in `_new`
