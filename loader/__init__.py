@@ -1,1 +1,1 @@
-"""Reads entries from sources, writes them to sinks, and combines both in operations."""
+"""Reads entries (`sources`), writes entries (`sinks`), and connects sources with sinks (`operations`)."""

@@ -17,12 +17,12 @@ from msgspec import Struct
 from loader.errors import PackageMissing, UsageProblem
 from loader.storage import files, held
 
-SUFFIX = ".age"  # of the name of an encrypted file
+SUFFIX = ".age"  # end of the file name of an encrypted file
 _KEY_FILE_LIMIT = 1 << 20  # bytes; a larger key file is rejected
 _READ = 1 << 20  # bytes per read
 _PASSPHRASE_HEADERS = (b"age-encryption.org/", b"-----BEGIN AGE ENCRYPTED FILE-----")
 _SSH_HEADER = b"-----BEGIN "
-_NO_MATCH = "No matching keys"  # text of the error for foreign files: pyrage has one class for all decryption errors
+_NO_MATCH = "No matching keys"  # pyrage has one class for all decryption errors; this text: no identity matches
 
 
 class NotARecipient(Exception):
@@ -34,14 +34,14 @@ class Broken(Exception):
 
 
 class Recipients(Struct, frozen=True):
-    """Public keys, also as text (`names`). The owner of any one of them can decrypt the files."""
+    """Public keys, also as text (`names`). The owner of any of these keys can decrypt the files."""
 
     names: tuple[str, ...]
     keys: tuple[Any, ...]
 
     def encrypt_stream(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
-        """Encrypts `content` to one age file, and passes its bytes to `put`. Its length varies, because rage adds a
-        random stanza. pyrage holds the GIL meanwhile. Raises the exceptions of `content` and `put`."""
+        """Encrypts `content` to one age file, and passes this file's bytes to `put`. The file's length varies, because
+        rage adds a random stanza. Holds the GIL (pyrage). Raises the exceptions of `content` and `put`."""
         pyrage, stream = _pyrage(), _Stream(content, put)
         try:
             pyrage.encrypt_io(stream, stream, self.keys)
@@ -64,8 +64,8 @@ class Identities(Struct, frozen=True):
 
 
 class _Stream:
-    """The input and output file of pyrage, which reports only the text of an exception raised here. `failure`: the
-    exception itself."""
+    """The file that pyrage reads and writes. pyrage reports only the text of an exception that is raised here.
+    `failure`: the exception itself."""
 
     def __init__(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
         self._content, self._put = iter(content), put

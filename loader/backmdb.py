@@ -20,7 +20,7 @@ from loader.config import NOT_SETTINGS, Config, Database, Entry, Values, suffixe
 from loader.errors import NotProven, SettingRefused
 
 IDLEXP = 16  # default and minimum of idlexp (back-mdb/idl.h)
-INTLEN, LONGEST_INTLEN = 4, 255  # bytes: default and minimum, and maximum, of index_intlen (slap.h, bconfig.c)
+INTLEN, LONGEST_INTLEN = 4, 255  # of index_intlen, in bytes: default = minimum; maximum (slap.h, bconfig.c)
 SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # bytes (slap.h)
 OPTIONS = ("lang-",)  # default of olcAttributeOptions (ad.c)
 PAGE_SIZE = 4096  # bytes; without `dbpagesize`, LMDB uses the machine's page size
@@ -30,7 +30,7 @@ FRONTEND = "olcDatabase={-1}frontend,cn=config"
 
 Kind = Literal["pres", "eq", "approx", "sub"]
 
-# slapd/index.c. Every kind of substring index creates all substring keys; the last three affect searches only.
+# slapd/index.c. Every kind of substring index creates all substring keys. notags and the like only affect searches.
 _KINDS = {
     **{kind: kind for kind in ("pres", "eq", "approx")},
     **dict.fromkeys(("sub", "substr", "subinitial", "subany", "subfinal"), "sub"),
@@ -44,13 +44,13 @@ class Settings(Struct, frozen=True):
     """The settings of one database, with slapd's defaults for those that the configuration leaves out."""
 
     suffixes: tuple[str, ...]
-    foreign: tuple[str, ...]  # suffixes of other databases below `suffixes`
+    foreign: tuple[str, ...]  # suffixes of other databases, each below one of `suffixes`
     root_dn: str | None
     indexes: tuple[Index, ...]
     hash64: bool
     intlen: int  # bytes
     substr: tuple[int, int, int]  # bytes: if_minlen, if_maxlen, any_len
-    multival: tuple[tuple[str, int], ...]  # attribute description or "default", number of values
+    multival: tuple[tuple[str, int], ...]  # attribute description or "default", maximum number of values in id2e
     sortvals: tuple[str, ...]
     idlexp: int
     max_entry_size: int  # bytes; 0: no limit
@@ -74,7 +74,7 @@ def has_subentry(config: Config, database: Database) -> bool:
 
 
 def settings(config: Config, database: Database, superior: Database | None = None, of_2_7: bool = False) -> Settings:
-    """Returns the settings of `database`. `superior`: in a glued tree, the database that slapadd -b names, because its
+    """Returns the settings of `database`. `superior`: in a glued tree, the database that slapadd -b names. Its
     rootdn and lastmod apply (slapadd.c, getrec0). Raises NotProven for words that no slapd up to 2.7 accepts."""
     values, common = config.reader(database.entry_dn), config.reader("cn=config", FRONTEND)
     base = superior or database
@@ -112,7 +112,7 @@ def _indexes(database: Database, of_2_7: bool) -> Iterator[Index]:
 
 
 def kind_of(attribute: str, word: str) -> str:
-    """Returns the kind of index for a word of olcDbIndex, or "" if it affects searches only. Raises NotProven."""
+    """Returns the kind of index for a word of olcDbIndex, or "" if it affects only searches. Raises NotProven."""
     try:
         return _KINDS[word.lower()]
     except KeyError:
@@ -129,12 +129,12 @@ def _multival(own: Values) -> Iterator[tuple[str, int]]:
         match = re.match(r"\+?([0-9]+),", limits)
         if not match:
             raise NotProven(reason=f"multival {names} {limits}: not two numbers")
-        high = int(match[1]) & NO_LIMIT  # strtoul into an unsigned int
+        high = int(match[1]) & NO_LIMIT  # slapd assigns the result of strtoul to an unsigned int
         yield from ((name, high) for name in names.split(",") if name and high != NO_LIMIT)
 
 
 def idlexp(config: Config) -> int:
-    """Returns idlexp of all databases: an index key lists up to 2^idlexp - 1 entry IDs."""
+    """Returns the idlexp that applies to all databases: an index key lists up to 2^idlexp - 1 entry IDs."""
     name = next((name for name, _ in config.entries if _BACKEND.fullmatch(name)), None)
     return IDLEXP if name is None else config.reader(name).number("olcBkMdbIdlExp", IDLEXP)
 
@@ -191,7 +191,7 @@ def _refuse(config: Config, entry_dn: str, name: str, reason: str, advice: str) 
 
 
 def _classes(entry_dn: str, databases: set[str]) -> tuple[str, ...]:
-    """Returns the object classes that an entry of cn=config may have; none if it does not affect `databases`."""
+    """Returns the object classes that an entry of cn=config may have; none if the entry does not affect `databases`."""
     entry_dn = re.sub(r"(^|,)olcdatabase=frontend,", r"\1olcdatabase={-1}frontend,", entry_dn.lower())
     first, _, parent = entry_dn.partition(",")
     if entry_dn in ("cn=config", FRONTEND.lower()):
@@ -231,23 +231,23 @@ class Effects(TypedDict):
 
 def schema_effects(config: Config, database: Database) -> Effects:
     """Returns the effects of overlays. slapo-dds allows dynamic objects in its own database. slapo-ppolicy changes
-    pwdAttribute for all databases: in 2.4 if the overlay is configured, later as soon as its module is loaded."""
+    pwdAttribute for all databases: in 2.4 if the overlay is configured, since 2.5 if its module is loaded."""
     overlays = [name.partition(",")[0].lower() for name, _ in config.entries]
     policy = any(re.fullmatch(r"olcoverlay=(\{-?\d+\})?ppolicy", name) for name in overlays)
     return {"dynamic_objects": "dds" in database.overlays, "password_policy": policy}
 
 
 def definitions(config: Config, compiled_in: Sequence[Entry]) -> list[Definition]:
-    """Returns the definitions: those compiled in, those in the entry cn=config, those of schema files. `compiled_in`:
-    the entry cn=schema,cn=config of the installed slapd; slapd ignores that of a slapd.d (bconfig.c, cfAddSchema)."""
+    """Returns the definitions that are compiled in, then those in the entry cn=config, then those of schema files.
+    `compiled_in`: cn=schema,cn=config of the installed slapd. slapd ignores this entry in a slapd.d (cfAddSchema)."""
     of_cn_config = (entry for entry in config.entries if entry[0].lower() == "cn=config")
     of_files = (entry for entry in config.entries if entry[0].lower().endswith("," + ROOT))
     return [*_parsed(compiled_in, True), *_parsed(of_cn_config, False), *_parsed(of_files, False)]
 
 
 def synonyms(schema: Iterable[Definition], used: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Finds names in `used` (lower case) of the same attribute type as an earlier name. Yields the later and the
-    earlier name. An OID counts as a name if the definition has it in digits."""
+    """Yields each name in `used` (in lower case) for whose attribute type an earlier name was used, and this earlier
+    name. An OID counts as a name if the definition has it in digits."""
     types = {name: oid for _, names, oid in _attribute_types(schema) for name in (*names, oid.lower())}
     first: dict[str, str] = {}  # OID -> the first of its names in use
     for name in used:
@@ -264,14 +264,14 @@ def protected(schema: Iterable[Definition]) -> Iterator[str]:
 
 
 def _attribute_types(schema: Iterable[Definition]) -> Iterator[tuple[str, list[str], str]]:
-    """Yields text, names in lower case, and OID (digits or a macro) of each attribute type."""
+    """Yields, for each attribute type, its text, its names in lower case, and its OID (digits or a macro)."""
     for kind, text, _ in schema:
         if kind == "attribute" and (match := _NAMES.match(text)):
             yield text, re.findall(r"'([^']*)'", (match["names"] or "").lower()), match["oid"]
 
 
 def _parsed(entries: Iterable[Entry], compiled_in: bool) -> Iterator[Definition]:
-    """Yields the definitions of each entry, first its macros, which the others may use."""
+    """Yields the definitions of each entry, first its OID macros, which its other definitions may use."""
     for _, attributes in entries:
         lowered = {name.lower(): values for name, values in attributes.items()}
         for attribute, kind in _DEFINITIONS.items():

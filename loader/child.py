@@ -46,7 +46,7 @@ def handle_signals() -> None:
 @contextmanager
 def deferred() -> Iterator[list[Callable[[], None]]]:
     """Defers signals until the body has ended. If a signal arrived, calls the functions that the body appended to the
-    list, then raises KeyboardInterrupt. Does nothing outside the main thread, because only that receives signals."""
+    list, then raises KeyboardInterrupt. Does nothing outside the main thread: other threads get no signals."""
     global _defer_depth
     cleanups: list[Callable[[], None]] = []
     if threading.current_thread() is not threading.main_thread():
@@ -143,7 +143,7 @@ class Child:
                 channels: list[str] = []
                 with suppress(OSError):
                     channels = [path.read_text() for path in Path(f"/proc/{self.process.pid}/task").glob("*/wchan")]
-                # Such a thread waits for another process to open the FIFO (fs/pipe.c). No tool of slapd needs a FIFO.
+                # A thread waits there for another process to open a FIFO (fs/pipe.c). No tool of slapd needs a FIFO.
                 if "wait_for_partner" in channels:
                     self._stderr.append(_FIFO)
                     self._kill_group()
@@ -188,7 +188,7 @@ def _status_name(status: int) -> str:
 
 
 class ToolOutput(Struct, frozen=True):
-    """The exit status of a tool and all that it printed."""
+    """The exit status, stdout and stderr of a tool."""
 
     status: int
     out: bytes
@@ -202,7 +202,7 @@ def run(argv: Sequence[str], *, stdin: bytes = b"") -> ToolOutput:
         question.seek(0)
         with Child(argv, stdin=question, stdout=out) as tool:
             status = tool.wait()
-        out.seek(0)  # the tool has moved the file position, which it shares
+        out.seek(0)  # the tool shares the file position, and has moved it
         return ToolOutput(status, out.read(), tool.stderr_lines)
 
 

@@ -36,7 +36,7 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config into words. Quotes inside a word do not end quoting, but slapd drops the last."""
+    """Splits a value of cn=config into words. A quote inside a word ends no quoting, but slapd drops the last one."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
@@ -55,7 +55,7 @@ def words_of_value(value: str) -> list[str]:
 
 
 def value_of_word(word: str) -> str:
-    """Returns the word, in quotes if cn=config needs quotes. slapd omits them when it converts a slapd.conf."""
+    """Returns the word, in quotes if cn=config needs quotes. slapd omits the quotes when it converts a slapd.conf."""
     return word if words_of_value(word) == [word] else f'"{word}"'
 
 
@@ -115,7 +115,7 @@ class Values:
             yield first, others[0]
 
     def dns(self, name: str) -> list[str]:
-        """Returns the DNs in a setting; an empty value is the empty DN. slapd reads DNs without quotes (ARG_QUOTE)."""
+        """Returns the DNs in a setting; an empty value is the empty DN. DNs with spaces need no quotes (ARG_QUOTE)."""
         return ["".join(words_of_value(text)[:1]) if text.startswith('"') else text for text in self.all(name)]
 
     def dn(self, name: str) -> str | None:
@@ -267,7 +267,7 @@ class Config:
         return tuple(self.reader(entry_dn).stored(attribute))
 
     def database(self, suffix: str | None) -> Database:
-        """Returns the mdb database with `suffix`, or the only one. Raises NotMdb, NoSuchSuffix, ManySuffixes."""
+        """Returns the mdb database with `suffix` (None: the only one). Raises NotMdb, NoSuchSuffix, ManySuffixes."""
         if suffix is None:
             # Databases that contain an accesslog do not count.
             logs = {dn.key(_LOG)} | {dn.key(log) for name, _ in self.entries for log in self.reader(name).dns(_LOG_DB)}
@@ -285,8 +285,8 @@ class Config:
         raise NoSuchSuffix(config=self.where, suffix=suffix or _EMPTY, known=_suffixes(self.databases))
 
     def database_of(self, suffixes: Sequence[str], file: str, chosen: str | None) -> Database:
-        """Returns the mdb database for a data file with `suffixes`: the database of the suffix `chosen`, else that of
-        any of `suffixes`, else the only one. Raises NoSuchSuffix if it cannot hold all; ManySuffixes, NotMdb."""
+        """Returns the mdb database for a data file with `suffixes`: the database with the suffix `chosen`, or else with
+        one of `suffixes`, or else the only one. Raises NoSuchSuffix if `suffixes` do not fit; ManySuffixes, NotMdb."""
         if chosen is None:
             keys = {dn.key(own) for database in self.mdb_databases for own in database.suffixes}
             chosen = next((suffix for suffix in suffixes if dn.key(suffix) in keys), None)
@@ -374,8 +374,8 @@ def subordinates(config: Config, database: Database) -> list[Database]:
 
 
 def suffixes_below(config: Config, database: Database) -> list[str]:
-    """Returns the suffixes of other databases below those of `database`, once each, in configuration order. slapd looks
-    for their entries only in those databases. Omits hidden and disabled databases (backend.c, select_backend)."""
+    """Returns, in configuration order, the suffixes of other databases that are below a suffix of `database`. slapd
+    looks there only in the other databases. Omits hidden and disabled databases (backend.c, select_backend)."""
     below: dict[str, str] = {}
     for other in config.databases:
         reader = config.reader(other.entry_dn)

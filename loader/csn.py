@@ -19,7 +19,7 @@ def server_id(csn: str) -> str | None:
 
 
 def by_server(csns: Iterable[str]) -> dict[str, str]:
-    """Returns server ID -> greatest CSN of this server. Ignores texts that are not CSNs."""
+    """Maps each server ID to the greatest CSN of its server. Ignores texts that are not CSNs."""
     greatest: dict[str, str] = {}
     for text in map(str.strip, csns):
         sid = server_id(text)

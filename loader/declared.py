@@ -85,7 +85,7 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
 
 
 def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
-    """Returns the types of fields or parameters by name, without those that are imported only for type checkers."""
+    """Maps fields or parameters to their types. Omits names whose types only type checkers import."""
     hints: dict[str, Any] = {}
     for owner in reversed(declaring.__mro__) if isinstance(declaring, type) else [declaring]:
         for name, kind in get_annotations(owner).items():

@@ -105,7 +105,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def classes() -> list[type[LoaderError]]:
-    """Returns all error classes except the base class, by exit status."""
+    """Returns all error classes except the base class, sorted by exit status."""
     kinds = [kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, LoaderError)]
     return sorted(set(kinds) - {LoaderError}, key=lambda kind: kind.exit_status)
 

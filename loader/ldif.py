@@ -54,8 +54,8 @@ Translate = Callable[[_native.NativeError], Exception | None]
 
 @contextmanager
 def with_counters(meter: Meter, origin: str = "", translate: Translate | None = None) -> Iterator[Counters]:
-    """Yields counters for a native call, and adds them to `meter`. `translate`: converts an error of the call before
-    `as_loader_error`, or returns None."""
+    """Yields counters for a native call, and adds them to `meter`. `translate`: converts an error of the call, or
+    returns None; then `as_loader_error` converts it."""
     counters = Counters()
     with meter.counting(counters):
         try:
@@ -147,7 +147,7 @@ def join(
     root: str | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> int:
-    """Writes the records of all files to a descriptor. Returns their number. Raises LdifUnreadable if the reader ends.
+    """Writes the records of all files to a descriptor. Returns their number. Raises LdifUnreadable if the pipe breaks.
 
     The entry `root` gets `context_csns`. Newer entryCSNs are set back to `context_csns`, because a consumer ignores the
     deletion of an entry that is newer than its cookie (claim.rs explains why). All values of an attribute are written
@@ -159,7 +159,7 @@ def join(
 
 
 def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter) -> LearnResult:
-    """Returns a template for trees like that in the files and the descriptor. Raises NothingToLearn."""
+    """Returns a template for trees like the one in the files and the descriptor. Raises NothingToLearn."""
     with with_counters(meter) as counters:
         return _native.learn([str(path) for path in paths], descriptor, jobs, counters)
 
@@ -184,7 +184,7 @@ def records(
 @contextmanager
 def digesting(ignore: Sequence[str], meter: Meter) -> Iterator[EntryDigests]:
     """Yields an empty digest of a tree for the body to fill, without the attributes in `ignore`. A digest may use half
-    of the sorting memory, because a comparison has two. A larger digest uses temporary files in $TMPDIR, too."""
+    of the sorting memory, because a comparison has two digests. A larger digest also uses files in $TMPDIR."""
     memory = defaults.sorting_memory() // 2
     with with_counters(meter) as counters:
         yield _native.EntryDigests(list(ignore), counters, memory=memory, scratch=tempfile.gettempdir())
@@ -314,7 +314,7 @@ def entries_of(sources: Sequence[Path]) -> int | None:
 
 
 def require_read(sources: Sequence[Path], read: int) -> None:
-    """Raises ManifestBroken if the manifests promise another number of entries than `read`."""
+    """Raises ManifestBroken if the manifests promise more or fewer entries than `read`, the number of entries read."""
     promised = entries_of(sources)
     if promised not in (None, read):
         reason = f"promises {promised:,} entries, but {read:,} were read"

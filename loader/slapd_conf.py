@@ -56,7 +56,7 @@ def file_text(path: Path) -> str | None:
 
 
 def lines_to_change(main: Path, suffix: str, changes: Sequence[Change], text_of: TextOf = file_text) -> list[str]:
-    """Returns instructions for the operator. Each names a file and a line number; then follow the lines to write."""
+    """Returns instructions for the operator: for each place, its file and line number, then the lines to write."""
     directives = list(statements(main, text_of))
     for block in sections(directives):
         names = [name for directive in block if directive.keyword == "suffix" for name in directive.words[1:]]
@@ -102,7 +102,7 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
 
 
 def copies(main: Path, root: str, keyword: str) -> dict[Path, str]:
-    """Returns path below `root` -> text: copies of a slapd.conf and its included files, without `keyword`."""
+    """Copies a slapd.conf and its included files, without `keyword` directives. Maps paths below `root` to texts."""
     texts: dict[Path, str] = {}
     pending = [main]
     while pending:
@@ -198,7 +198,7 @@ def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> lis
         # The pattern does not match the database of an overlay: olcDatabase={1}ldap,olcOverlay={0}chain,...
         number = re.fullmatch(r"olcDatabase=\{(\d+)\}[^,]*,cn=config", name, re.IGNORECASE)
         if number and number[1] in configured:
-            # Printed indexes are used, too, because the text may lack indexes that are in an unreadable included file.
+            # slapcat's indexes are used, too, because the text lacks the indexes in an unreadable included file.
             printed = indexes.parse(value.decode() for value in attributes.get("olcDbIndex", ()))
             both = indexes.parse(map(str, (*printed.values(), *configured[number[1]])))
             new_attributes |= {"olcDbIndex": [str(index).encode() for index in both.values()]} if both else {}
@@ -206,7 +206,7 @@ def restored(converted: Sequence[Entry], directives: Sequence[Statement]) -> lis
             new_attributes.setdefault("olcAttributeOptions", [b""])
         entries.append((name, new_attributes))
 
-    # Moves the definitions in cn=config to a schema entry after the others. Macros stay: they use no definition.
+    # Moves the definitions in cn=config to a new entry after the schema entries. Macros stay: they use no definition.
     schemas = [at for at, (name, _) in enumerate(entries) if name.lower().endswith("," + ROOT)]
     definitions: dict[str, Sequence[bytes]] = {}
     for name, new_attributes in entries if schemas else ():

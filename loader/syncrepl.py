@@ -88,8 +88,8 @@ class Syncrepl(Struct, frozen=True):
 def of_database(config: Config, database: Database, provider: str | None) -> Syncrepl | None:
     """Returns the syncrepl of a database; None if the database is not a consumer.
 
-    If several syncrepls replicate different data, returns that with the URI `provider`. Raises SyncreplsDiffer if none
-    has this URI, or if those with this URI differ. Raises SyncreplUnreadable if a value cannot be parsed."""
+    If several syncrepls replicate different data, returns the one with the URI `provider`. Raises SyncreplsDiffer if
+    none has this URI, or if several with this URI differ. Raises SyncreplUnreadable if a value cannot be parsed."""
     candidates = configured = [parse(value, config.where) for value in config.values(database.entry_dn, "olcSyncrepl")]
     if len({syncrepl.content for syncrepl in configured}) > 1:
         candidates = [syncrepl for syncrepl in configured if provider and _is_same(syncrepl.provider, provider)]

@@ -33,7 +33,7 @@ def read(path: Path, kind: type[T], version: int) -> T:
 
 
 def content(path: Path) -> bytes:
-    """Returns the content of a file. Raises OSError, and Unfit if it is a link, not a regular file, or too large."""
+    """Returns the content of a file. Raises OSError; Unfit if the file is a link, not a regular file, or too large."""
     try:
         descriptor = held.reading(path, links=False)
     except FileUnsafe as error:

@@ -57,7 +57,7 @@ def number(count: int) -> str:
 
 
 def listed(names: Sequence[str], most: int, between: str = ", ", last: str = "") -> str:
-    """Returns the first `most` names, and how many more there are. `last`: text before that number, else `between`."""
+    """Returns the first `most` names, and how many more there are. `last`: text before that number ("": `between`)."""
     shown, more = between.join(names[:most]), len(names) - most
     return f"{shown}{last or between}and {more} more" if more > 0 else shown
 

@@ -36,7 +36,7 @@ OWN_VERBS = {
 
 
 class Verbs(click.Group):
-    """Imports a verb's module only when it is called, so that `ditseed --help` stays quick."""
+    """Imports a verb's module only when the verb is called, so that `ditseed --help` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(verbs())
@@ -60,7 +60,7 @@ def location_of(name: str) -> str | None:
 
 
 def verbs() -> dict[str, str]:
-    """Returns verb -> MODULE:FUNCTION for all installed verbs; verbs of other packages come last."""
+    """Maps all installed verbs to MODULE:FUNCTION; verbs of other packages come last."""
     from importlib.metadata import entry_points
 
     return OWN_VERBS | {entry.name: entry.value for entry in entry_points(group="ditseed.verbs")}

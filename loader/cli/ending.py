@@ -1,7 +1,7 @@
 """Runs a verb. Every error and signal becomes a message, a hint and an exit status; no traceback is printed.
 
 A signal unwinds the stack, which ends child processes and restores settings. A killed run can leave settings of servers
-changed. The next ditseed command restores them at servers of this host, and warns of those at other servers.
+changed. The next ditseed command restores the settings of servers on this host, and warns of those of other servers.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def run(command: click.Command, name: str) -> int:
     except KeyboardInterrupt as stop:  # a signal arrived during the error report
         status = 128 + getattr(signal, str(stop), signal.SIGINT)
     finally:
-        # From now on, a KeyboardInterrupt would not be caught, and end the interpreter by SIGINT.
+        # From now on, nothing catches a KeyboardInterrupt: it would end the interpreter by SIGINT.
         _handle_signals(lambda number, _: os._exit(128 + number))
     _log.info("ended with exit status %d", status, extra=log.SHOWN)
     return status
@@ -148,8 +148,8 @@ def _call(command: click.Command, name: str) -> int:
 
 
 def _require_written(command: click.Command, status: int) -> None:
-    """Raises NoSpace or SystemFailed if the output is the purpose of the run, and could not be written to stdout. For
-    another run, logs a warning."""
+    """If the output could not be written to stdout: raises NoSpace or SystemFailed if the output is the purpose of the
+    run; otherwise, logs a warning."""
     failure = standard.failure()
     if failure is None:
         return
@@ -289,7 +289,7 @@ def _explained(error: Exception) -> LoaderError | None:
         return (LibldapMissing if error.name in _PYTHON_LDAP else NotInstalled)(reason=error)
     if not isinstance(error, OSError):
         return None
-    if isinstance(error, shutil.Error):  # its first argument is a list of (source, target, reason)
+    if isinstance(error, shutil.Error):  # the first argument of shutil.Error is a list of (source, target, reason)
         path, _, reason = error.args[0][0]
         return SystemFailed(path=path, reason=reason)
     if isinstance(error.filename, str | bytes):
@@ -342,7 +342,7 @@ class Hooks:
 
 
 class Outcomes:
-    """Runs the hooks of a verb for each repository, with the result from `add`, or else the verb's result."""
+    """Runs a verb's hook once per repository, with the result that `add` recorded for it, or else the verb's result."""
 
     def __init__(self, verb: str, hooks: Hooks, repos: Sequence[object]) -> None:
         self._verb, self._hooks = verb, hooks

@@ -46,7 +46,7 @@ from `loader/errors.py`.
 
 
 def documents() -> dict[str, str]:
-    """Returns the content of each document by its path below docs/."""
+    """Maps the path of each document, relative to docs/, to its content."""
     return {
         "errors.md": error_list(),
         **{f"man/{name}.1": text for name, text in man_pages(click.Context(ditseed, info_name="ditseed"))},
@@ -112,13 +112,13 @@ def _man_page(context: click.Context) -> str:
 
 
 def _escaped(line: str) -> str:
-    """Returns a line for troff that does not start a control line, and whose hyphens are copied as ASCII hyphens."""
+    """Escapes a line for troff: it is not taken for a control line, and its hyphens are copied as ASCII hyphens."""
     guard = "\\&" if line.startswith((".", "'")) else ""
     return guard + line.replace("\\", "\\e").replace("-", "\\-")
 
 
 def stale() -> dict[str, str | None]:
-    """Returns name -> new text of the stale documents; None instead of the text if the file must be removed."""
+    """Maps the names of stale documents to their new texts; to None if the file must be removed."""
     expected = documents()
     present = {str(path.relative_to(DOCS)): path.read_text() for pattern in GENERATED for path in DOCS.glob(pattern)}
     names = sorted(expected.keys() | present.keys())

@@ -70,7 +70,7 @@ class Run(Shown):
     restart: Restart = False
 
     def timeouts_of(self, steps: Sequence[str]) -> dict[str, float]:
-        """Returns step -> timeout in seconds: {"read": 600.0, "*": 90.0} for ("read=600", "90"). Raises UsageProblem
+        """Maps steps to timeouts in seconds: ("read=600", "90") yields {"read": 600.0, "*": 90.0}. Raises UsageProblem
         for a step that is not in `steps`, the steps of the verb, and for a time that is not positive."""
         seconds_of: dict[str, float] = {}
         for text in self.timeouts:
@@ -182,8 +182,8 @@ def is_given(name: str) -> bool:
 
 
 def keep_strongest(options: Options, deciding: Sequence[str], following: Sequence[str] = ()) -> Options:
-    """Returns `options` with defaults for the `deciding` and `following` options of weaker sources than the strongest
-    source of a `deciding` option. The command line is stronger than variables, and variables than the profile."""
+    """Finds the strongest source of a `deciding` option (command line, then variables, then the profile). Returns
+    `options`, where `deciding` and `following` options from weaker sources have their defaults instead."""
     context = click.get_current_context()
     defaults = {option.name: option.default for option in fields(options)}
     names = [name for name in (*deciding, *following) if getattr(options, name, None)]
@@ -192,7 +192,7 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})
 
 
-# Options that decide about the action and its target. They are accepted only on the command line, where they are seen.
+# Options that decide about the action and its target. They are accepted only on the command line, in plain sight.
 TYPED = {
     name
     for words in (
@@ -221,8 +221,8 @@ def name_of(option: click.Parameter) -> str | None:
 
 @cache
 def names_of_all_verbs() -> Mapping[str, str]:
-    """Returns option name -> letter or "", for the options of all verbs of ditseed itself. The import of these verbs
-    takes 40 ms. So this is called only if a variable or profile sets an option that the running verb does not have."""
+    """Maps the option names of all verbs of ditseed itself to their letters or "". The import of these verbs takes
+    40 ms. So this is called only if a variable or profile sets an option that the running verb does not have."""
     from loader import cli  # imported here, because loader.cli imports this module
 
     commands = (command for location in cli.OWN_VERBS.values() for command in _leaves(load(location)))
@@ -272,7 +272,7 @@ def _check_variables(command: click.Command) -> None:
 
 
 def settings(context: click.Context, name: str | None) -> dict[str, object]:
-    """Returns parameter -> value, for the options of the verb that [default] or the profile `name` sets. Raises
+    """Maps those parameters of the verb that [default] or the profile `name` sets to their values. Raises
     UsageProblem, FileUnsafe."""
     from loader import cli  # imported here, because loader.cli imports this module
 
@@ -389,7 +389,7 @@ def _suggestion(name: str, names: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def load(location: str) -> click.Command:
-    """Imports the command at `MODULE:NAME`, and adds the options that every verb has, and the names of variables."""
+    """Imports the command at `MODULE:NAME`, adds the options that every verb has, and names the options' variables."""
     module, _, attribute = location.partition(":")
     command: click.Command = getattr(import_module(module), attribute)
     for leaf in _leaves(command):
@@ -417,7 +417,7 @@ def _leaves(command: click.Command) -> Iterator[click.Command]:
 
 def options(profile_variable: str | None = None) -> list[click.Option]:
     """Returns the options that every verb has; --log-file is last, because a profile may set it. `profile_variable`:
-    variable of the --profile before the verb. After the verb, a variable would override a --profile before the verb."""
+    variable for the --profile before the verb. After the verb, the variable would override that --profile."""
     option = partial(click.Option, is_eager=True, expose_value=False)
     path = click.Path(path_type=Path, readable=False)
     quiet, verbose = "Print nothing to stderr but errors.", "Report servers, files, tools and steps on stderr"
@@ -432,7 +432,7 @@ def options(profile_variable: str | None = None) -> list[click.Option]:
 
 
 def _set_verbosity(context: click.Context, option: click.Parameter, value: int) -> None:
-    """Adds the number of -v, or sets -1 for -q. Both may come before or after the verb."""
+    """Adds the number of -v to the verbosity; -q makes it -1. Both options may come before or after the verb."""
     if not value:
         return
     step = -1 if option.name == "quiet" else value

@@ -144,7 +144,7 @@ def screen() -> Iterator[Callable[[Sequence[str], Iterable[Sequence[str]], Itera
 
 _SPACES_AT_END = re.compile(r" +((?:\x1b\[\d*m)?)$", re.M)
 
-# Facts that are bytes.
+# Facts whose value is a number of bytes.
 _SIZES = {
     *("allocated", "bytes", "data_bytes", "estimate", "free", "grown", "have", "length", "map_size", "maxsize"),
     *("needed", "skipped", "source_allocated", "source_apparent", "stored_bytes"),
@@ -241,7 +241,7 @@ def fact_lines(facts: Mapping[str, object]) -> list[str]:
 
 def findings(results: Sequence[Finding], unseen: Sequence[Unseen] = (), indent: str = "    ") -> Iterator[str]:
     """Yields the lines of a check's findings, in the given order, each with its reason and the commands that fix it.
-    `indent`: of the commands; "" if a command may have several lines, because a shell needs these unindented."""
+    `indent`: before each command; "" if commands may have several lines, which a shell needs unindented."""
     import textwrap  # imported here, because few runs need it
 
     sound = [finding for finding in results if finding.severity.value == "ok"]

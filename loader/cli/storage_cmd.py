@@ -228,7 +228,7 @@ def migrate_command(
     from loader.operations.storage import migrate as migrating
 
     stop, start = map(_service_command, service or _SYSTEMD)
-    source, target = (str(Path(word)) for word in (source, target))  # no slash at the end
+    source, target = (str(Path(word)) for word in (source, target))  # removes a slash at the end
     request = migrating.MoveRequest(
         source, target, stop, start, uri or ("" if service else "ldapi:///"), fstab, seconds
     )
@@ -284,8 +284,8 @@ def _service_command(text: str) -> tuple[str, ...]:
 
 
 def _continued(begun: Begun | None, request: MoveRequest, has_service: bool) -> MovePlan:
-    """Returns the plan of the migration that was started, with the new --service commands. Raises MigrationRefused if
-    none was started, or one to another TO."""
+    """Returns the plan of the migration that an earlier run started, with this run's --service commands. Raises
+    MigrationRefused if no migration was started, or if its TO differs."""
     from loader.operations.storage.migrate import require_commands
 
     if begun is None:

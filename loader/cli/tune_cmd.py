@@ -294,7 +294,7 @@ def sync_command(
     return EXIT_OK
 
 
-_SHOWN = 20  # rows of a table that are printed at most
+_SHOWN = 20  # maximum rows of a table that are printed
 
 
 @declare("indexes", command)

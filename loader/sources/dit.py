@@ -38,7 +38,7 @@ class TreeSpec(Struct, frozen=True):
     operational: bool = False
 
     def identity(self, template: Template) -> dict[str, object]:
-        """Returns the values that determine the bytes of the tree. `template` is compiled from this."""
+        """Returns the values that determine the bytes of the tree. `template`: this spec, compiled."""
         return {
             "template": template.fingerprint,
             "entries": template.entries,

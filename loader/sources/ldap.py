@@ -29,7 +29,7 @@ from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
 
 # Page sizes in entries, from the first attempt to the last; 0: no paging. A search that meets a limit is repeated with
-# the next size. There are several, because 389-DS also limits the size of pages.
+# the next size. There are several sizes, because 389-DS also limits the size of pages.
 PAGES = (0, 1000, 200)
 _POLL = 0.01  # seconds between two checks of the limits of `fetch_for`
 Result = TypeVar("Result")
@@ -245,7 +245,7 @@ class Narrowing(Struct, frozen=True):
 
     @property
     def is_flat(self) -> bool:
-        """Whether a renamed entry in scope never changes the DN of another entry in scope."""
+        """Whether renaming an entry in scope never changes the DN of another entry in scope."""
         return self.scope in ("base", "one")
 
     def restrict(self, query: Search) -> Search:

@@ -182,7 +182,7 @@ class LdifFiles(Struct, frozen=True):
         return ldif.input_files(self.given)
 
     def fingerprints(self) -> list[list[object]]:
-        """Returns each file's path, size and mtime, by which changes are recognized; of a stream, only the path."""
+        """Returns each file's path, size and mtime, by which changes are recognized; for a stream, only the path."""
         fingerprints: list[list[object]] = []
         for path in self.paths():
             if is_stream(path):
@@ -217,13 +217,13 @@ class LdifFiles(Struct, frozen=True):
 
 
 def find(source: bytes | Path, names: Sequence[str]) -> Entries:
-    """Returns `dn.key` -> entry for each of the DNs `names` that is in the LDIF."""
+    """Maps `dn.key` of each of the DNs `names` to its entry. Omits DNs that the LDIF lacks."""
     return {dn.key(name): entry for name, entry in entries(source, names)}
 
 
 def entries(source: bytes | Path, names: Sequence[str] | None = None, most: int = 0) -> list[tuple[str, Entry]]:
-    """Returns DN, as spelled in the LDIF, and attributes of the records in LDIF text or in a file, which may be
-    compressed. `names`: DNs of the records to return; None: all. `most`: maximum number of records; 0: no limit."""
+    """Returns the records in LDIF text or in a file, which may be compressed: their DNs (spelled as there) and
+    attributes. `names`: DNs of the records to return; None: all. `most`: maximum number of records; 0: no limit."""
     if isinstance(source, bytes):
         records = ldif.records(source, "LDIF", names, most)
     else:

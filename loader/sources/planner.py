@@ -194,7 +194,7 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
     branches = []
     for guard, half, next_to_cut in ((f"(!{is_high})", low, low[-1][1]), (f"(!(!{is_high}))", high, high[0][1])):
         inner = _tree(half)
-        # A guard ends a match at the cut. In a large half without such a match, a guard saves comparisons.
+        # The guard ends a match next to the cut. Without such a match, it saves comparisons in a large half.
         if inner is not None:
             branches.append(guard if not inner else f"(&{guard}{inner})" if len(half) > 2 or next_to_cut else inner)
     return branches[0] if len(branches) == 1 else f"(|{''.join(branches)})"
@@ -265,7 +265,7 @@ def _gap(uuids: Sequence[uuid.UUID]) -> float:
 
 
 LONGEST_PAUSE = 5.0  # maximum seconds between two attempts
-_POLL = 0.5  # seconds between two looks of an idle connection for a piece
+_POLL = 0.5  # seconds after which an idle connection looks for a piece again
 
 
 class ConnectionSlot(Struct, frozen=True):

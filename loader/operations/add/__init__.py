@@ -46,7 +46,7 @@ from loader.storage import files
 
 log = logging.getLogger(__name__)
 
-LOOSER = 1.5  # factor: size with slapd's half-full pages / forecast, which assumes the full pages of `build`
+LOOSER = 1.5  # factor for the forecast, which assumes the full pages of `build`: slapd leaves pages half full
 # A record of the journal (journal.rs in loader/native/load/src): kind, first position, position after the last, XXH3 of
 # these three numbers.
 _RECORD = struct.Struct("<4Q")
@@ -57,7 +57,7 @@ STEPS = ("start", "scan", "load")
 # overlays/ppolicy.c of OpenLDAP 2.5 mark them "manageable".
 KEPT = ("entryuuid", "creatorsname", "createtimestamp", "modifiersname", "modifytimestamp", "entryttl")
 KEPT_PREFIX = "pwd"
-# The attributes with DNs as values, if the server's schema cannot be read.
+# If the server's schema cannot be read, these attributes are taken to have DNs as values.
 NAMING = (
     *("aliasedobjectname", "distinguishedname", "manager", "member", "owner", "roleoccupant"),
     *("secretary", "seealso", "uniquemember"),
@@ -88,7 +88,7 @@ class AddOptions(DeclaredAdd, LdifInputs):
         return self.rejects.absolute() if self.rejects else self.directory / "rejects.ldif"
 
     def identity(self) -> dict[str, object]:
-        """Returns the options of a run. A run with other options is not resumed; with other "files", it is replaced."""
+        """Returns the options of a run. A run with other options is not resumed; one with other "files" is replaced."""
         return {
             "uri": self.connection.uri,
             "inputs": [str(path if is_stream(path) else path.absolute()) for path in self.files.paths()],
@@ -107,7 +107,7 @@ def loads_of(uri: str) -> list[RunStatus]:
 
 
 def settled(load: RunStatus) -> int:
-    """Returns the number of entries that are on the server; after a finished load, including rejected entries."""
+    """Returns how many entries of the input are on the server; after a finished load, includes rejected entries."""
     loaded = load.catalogue.facts_of("load", Added)
     if loaded is not None:
         return loaded.counts.read

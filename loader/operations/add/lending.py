@@ -92,7 +92,7 @@ def release(connection: Connection, *kinds: str) -> None:
 
 
 def put_back(lent: Lease, access: Connection) -> str:
-    """Restores the setting of a lease, through `access` if its URI is the lease's, else ldapi. Returns the outcome."""
+    """Restores the setting of a lease, through `access` if it has the lease's URI, else ldapi. Returns the outcome."""
     if access.uri == lent.target:
         connection = access
     elif is_local(lent):

@@ -65,7 +65,7 @@ def build_steps(options: BuildOptions, run: Run, place: TargetDatabase) -> Repor
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Checks all but the input. Raises UsageProblem, NotProven, GlueRefused, TargetNotEmpty."""
+    """Makes all checks that do not need the input. Raises UsageProblem, NotProven, GlueRefused, TargetNotEmpty."""
     options.require_fitting()
     engine = _ENGINES[options.engine]
     if options.subordinates(place):

@@ -100,7 +100,7 @@ def prepared(options: BuildOptions, run: Run, place: TargetDatabase) -> Callable
 
 
 def require(options: BuildOptions, place: TargetDatabase) -> None:
-    """Raises SettingRefused. All other settings are in slapadd's private configuration, and slapadd applies them."""
+    """Raises SettingRefused for an unsupported setting. slapadd applies all others, from its private configuration."""
     backmdb.require_supported(place.config, place.database, place.named)
 
 
@@ -111,7 +111,7 @@ def plan(options: BuildOptions, run: Run, place: TargetDatabase) -> Report:
 
 
 def _sized(options: BuildOptions, run: Run, place: TargetDatabase) -> tuple[Scanned, dict[str, str], _Size]:
-    """Runs the steps before the load. The dictionary maps attribute names in the LDIF to names in the schema."""
+    """Runs the steps before the load. Returns their facts; the dictionary is the result of `schema`."""
     work = _Sizing(options, run, place)
     scan = run.do("scan", work.scan, Scanned)
     aliases = run.do("schema", lambda meter: work.schema(scan), dict[str, str])
@@ -159,7 +159,7 @@ class _Sizing(BuildSteps):
     """The bodies of the steps before the load."""
 
     def schema(self, scan: Scanned) -> dict[str, str]:
-        """Checks that the schema has all names of the LDIF. Returns later -> earlier name of the same attribute."""
+        """Checks that the schema has all names in the LDIF. Maps an attribute's later names there to its first name."""
         self.require_schema(scan)
         config = self.place.config
         schema_definitions = definitions(config, configuration.read_compiled_schema(config))

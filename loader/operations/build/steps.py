@@ -82,7 +82,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
     as_slapadd: bool = False  # refuse `version:` and `changetype:`, as slapadd does
     tree: Synthetic | None = None  # replaces `inputs`
     now: str | None = None  # time for generated attributes; None: computed by `input_time`
-    # The other fields are set only for the databases of a glued tree.
+    # The following fields are set only for the databases of a glued tree.
     claimed: tuple[str, ...] | None = None  # contextCSN of a consumer's tree; None: the input contains it
     first: int = 0  # counter of the first generated entryCSN
     reached: tuple[str, ...] = ()  # CSNs of the other databases, which the contextCSN of -w must cover
@@ -117,7 +117,7 @@ class BuildOptions(DeclaredBuild, LdifInputs):
         return self.seeding or self.claimed is not None
 
     def subordinates(self, place: TargetDatabase) -> list[Database]:
-        """Returns the mdb databases glued to the database of `place`. Raises GlueRefused if one cannot be built."""
+        """Returns the mdb databases glued to the database of `place`. Raises GlueRefused if any cannot be built."""
         if not self.glue or self.target is not None:
             return []
         glued = [each for each in configs.subordinates(place.config, place.database) if each.backend == "mdb"]
@@ -196,8 +196,8 @@ def scan(options: BuildOptions, place: TargetDatabase, meter: Meter) -> Scanned:
 def claimed_csns(
     scan: ldif.ScanResult, where: Path, suffix: str, write_context: bool, advice: str = NO_CONTEXT
 ) -> list[str]:
-    """Returns the contextCSN of scanned LDIF; with `write_context`, if the LDIF has none, the highest entryCSNs. Raises
-    NoContextCSN with the path `where` if there are none either."""
+    """Returns the contextCSN of scanned LDIF. If the LDIF has none, returns its highest entryCSNs with `write_context`.
+    Otherwise, or if it has no entryCSNs either, raises NoContextCSN with the path `where`."""
     csns = csn.by_server(scan.context_csns) or (dict(scan.max_csns) if write_context else {})
     if not csns:
         raise NoContextCSN(where=where, suffix=suffix, advice=advice, commands=())
@@ -348,7 +348,7 @@ def unknown_names(
 
 def member_of_notes(config: Config, database: Database, path: Path) -> list[str]:
     """Returns a note for each slapo-memberof whose member attribute is stored in `path` (environment or data file) but
-    whose memberOf attribute is not: the overlay is inactive in an offline load. slapo-memberof(5) has the defaults."""
+    whose memberOf attribute is not: the overlay is inactive in an offline load. Defaults: slapo-memberof(5)."""
     notes = []
     for name, _ in config.entries:
         rdn, _, above = name.lower().partition(",")

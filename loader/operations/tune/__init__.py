@@ -98,7 +98,7 @@ class Target(Struct, frozen=True):
                 raise not_editable(config.where, reason, advice=advice)
             return record, lambda: configuration.modify(session, database.entry_dn, plan.changes)
 
-        # The change replaces one file of the slapd.d. Before that, slapd's tools must read the new file.
+        # The change replaces one file of the slapd.d, once slapd's tools have read the new file.
         require_stopped(config)
         files.require_writable(config.path)
         path, old, new, after = configuration.replacement(config, database, plan.changes)

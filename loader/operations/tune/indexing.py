@@ -81,7 +81,7 @@ def change_indexes(
     reindex: bool = True,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Changes the list of indexes. With `reindex`, builds new indexes of a slapd.d before it names them there."""
+    """Changes the list of indexes. With `reindex`, builds new indexes before the slapd.d names them."""
     config, database = target.config, target.config.database(suffix)
     present = indexes.parse(database.indexes)
     reindex = reindex and config.is_directory
@@ -203,7 +203,7 @@ class IndexUse(Struct, frozen=True):
 
 
 class MissingIndex(Struct, frozen=True):
-    """`searches`: number of searches that lack the index. `seconds`: their total time. `filter`: of the slowest."""
+    """`searches`: number of searches that lack the index. `seconds`: their total time. `filter`: the slowest one's."""
 
     index: str
     searches: int
@@ -212,8 +212,8 @@ class MissingIndex(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Numbers of searches of a database. `of_base`: of a single entry by its DN. `searches`: all others. `unindexed`:
-    those that read every entry in their scope."""
+    """Numbers of searches in a database. `of_base`: searches for one entry by its DN. `searches`: all other searches.
+    `unindexed`: those of `searches` that read every entry in their scope."""
 
     suffix: str
     searches: int
@@ -281,8 +281,8 @@ def usage(target: Target, database: Database, sources: SearchSources, progress: 
 
 class IndexCost(Struct, frozen=True):
     """The index table of an attribute, shared by all kinds of its index. `indexes`: empty if only an earlier
-    configuration had the index. `share`: of the bytes in use. `records`: number of entry IDs, plus three for each of
-    the `ranges`. `unused`: arguments of --remove for kinds that no search uses; None without searches."""
+    configuration had the index. `share`: `bytes` / bytes in use. `records`: number of entry IDs, plus three for each
+    of the `ranges`. `unused`: arguments of --remove for kinds that no search uses; None without searches."""
 
     attribute: str
     indexes: tuple[str, ...]
@@ -309,7 +309,7 @@ class Costs(Struct, frozen=True):
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Returns the cost of each table, unused tables first, then by size. Raises UsageProblem on another host."""
+    """Returns the cost of each table, unused tables first, then by size. Raises UsageProblem without the files."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:

@@ -42,7 +42,7 @@ class MapUsage(Struct, frozen=True):
     maxsize: int
     map_size: int | None = None  # from the meta page or, for another host, from slapd's monitor
     used: int | None = None  # up to the last page ever used, including free pages
-    free: int | None = None  # on the file system
+    free: int | None = None  # bytes left on the file system
     recommended: int | None = None
     notes: tuple[str, ...] = ()
 
