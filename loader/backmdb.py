@@ -20,7 +20,7 @@ from loader.config import NOT_SETTINGS, Config, Database, Entry, Values, suffixe
 from loader.errors import NotProven, SettingRefused
 
 IDLEXP = 16  # default and minimum of idlexp (back-mdb/idl.h)
-INTLEN, LONGEST_INTLEN = 4, 255  # of index_intlen, in bytes: default = minimum; maximum (slap.h, bconfig.c)
+INTLEN, LONGEST_INTLEN = 4, 255  # index_intlen in bytes: default and minimum; maximum (slap.h, bconfig.c)
 SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # bytes (slap.h)
 OPTIONS = ("lang-",)  # default of olcAttributeOptions (ad.c)
 PAGE_SIZE = 4096  # bytes; without `dbpagesize`, LMDB uses the machine's page size
@@ -153,7 +153,7 @@ _USE_SLAPADD = "Load with slapadd of that OpenLDAP itself."
 
 @cache
 def effects() -> dict[str, dict[str, str]]:
-    """Returns the effect of each setting in slapd_settings.txt: object class of cn=config -> setting -> effect."""
+    """Maps object classes of cn=config to their settings, and each setting to its effect (slapd_settings.txt)."""
     classes: dict[str, dict[str, str]] = {}
     for line in Path(__file__).with_name("slapd_settings.txt").read_text().splitlines():
         if not line.startswith("#"):
@@ -163,7 +163,7 @@ def effects() -> dict[str, dict[str, str]]:
 
 
 def tool_settings(*object_classes: str) -> tuple[str, ...]:
-    """Returns the settings of these object classes that affect what slapadd and slapindex store."""
+    """Of the settings of these object classes, returns those that affect what slapadd and slapindex store."""
     of_classes = (effects()[name].items() for name in object_classes)
     return tuple(name for settings in of_classes for name, effect in settings if effect in (STORED, TOOLS))
 
@@ -249,7 +249,7 @@ def synonyms(schema: Iterable[Definition], used: Iterable[str]) -> Iterator[tupl
     """Yields each name in `used` (in lower case) for whose attribute type an earlier name was used, and this earlier
     name. An OID counts as a name if the definition has it in digits."""
     types = {name: oid for _, names, oid in _attribute_types(schema) for name in (*names, oid.lower())}
-    first: dict[str, str] = {}  # OID -> the first of its names in use
+    first: dict[str, str] = {}  # OID -> the first name that is used for it
     for name in used:
         earlier = first.setdefault(types.get(name, name), name)
         if earlier != name:

@@ -143,7 +143,7 @@ class Child:
                 channels: list[str] = []
                 with suppress(OSError):
                     channels = [path.read_text() for path in Path(f"/proc/{self.process.pid}/task").glob("*/wchan")]
-                # A thread waits there for another process to open a FIFO (fs/pipe.c). No tool of slapd needs a FIFO.
+                # wait_for_partner (fs/pipe.c): until another process opens the FIFO. No tool of slapd needs a FIFO.
                 if "wait_for_partner" in channels:
                     self._stderr.append(_FIFO)
                     self._kill_group()

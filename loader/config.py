@@ -36,7 +36,7 @@ def words_of_line(line: str) -> list[str]:
 
 
 def words_of_value(value: str) -> list[str]:
-    """Splits a value of cn=config into words. A quote inside a word ends no quoting, but slapd drops the last one."""
+    """Splits a value of cn=config into words. Quotes inside a word do not end the quoting; slapd drops the last."""
     words, rest = [], value
     while rest:
         rest = rest.lstrip(_SPACE)
@@ -122,7 +122,7 @@ class Values:
         return next(iter(self.dns(name)), None)
 
     def number(self, name: str, default: int) -> int:
-        """Returns the number in a setting: 0x begins a hexadecimal number, 0 an octal one (lutil_atoix, base 0)."""
+        """Returns the number in a setting: hexadecimal after 0x, octal after 0 (lutil_atoix, base 0)."""
         text = self.word(name)
         if text is None:
             return default
@@ -220,7 +220,7 @@ class Change(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Config:
-    """A whole configuration. `path`: its slapd.d or slapd.conf. `uri`: the server's, if it was read over LDAP."""
+    """A whole configuration. `path`: its slapd.d or slapd.conf. `uri`: the server's URI, if read over LDAP."""
 
     path: Path
     databases: tuple[Database, ...]
@@ -243,7 +243,7 @@ class Config:
 
     @property
     def settings(self) -> dict[tuple[str, str], list[bytes]]:
-        """(DN, attribute) in lower case -> values. A slapd.conf and the slapd.d converted from it have equal values."""
+        """Maps DN and attribute, in lower case, to values. Equal for a slapd.conf and the slapd.d converted from it."""
         return {
             # slapd adds {0} to a single value when it reads a slapd.d, but not when it converts a slapd.conf.
             (dn.lower(), name.lower()): [values[0].removeprefix(b"{0}")] if len(values) == 1 else sorted(values)

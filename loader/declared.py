@@ -85,7 +85,7 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
 
 
 def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:
-    """Maps fields or parameters to their types. Omits names whose types only type checkers import."""
+    """Maps the names of fields or parameters to their types. Omits those whose types only type checkers import."""
     hints: dict[str, Any] = {}
     for owner in reversed(declaring.__mro__) if isinstance(declaring, type) else [declaring]:
         for name, kind in get_annotations(owner).items():
@@ -120,7 +120,7 @@ def _parameter(name: str, hint: object, default: object) -> click.Parameter:
     if kind is bool or more.get("count"):
         del more["type"]
     if kind is bool:
-        # A flag --no-SOMETHING sets a field that is True by default to False.
+        # If a field is True by default, its flag --no-SOMETHING sets it to False.
         more |= {"is_flag": True, "callback": (lambda *words: not words[-1]) if default is True else None}
     elif is_several:
         more["multiple"] = True

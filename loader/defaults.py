@@ -12,7 +12,7 @@ from pathlib import Path
 ENV_STATE_DIR = "DITSEED_STATE_DIR"  # directory for runs, leases, and copies of settings from before `tune`
 ENV_TOOLS = "DITSEED_TOOLS"  # command prefix for slapadd, slapcat, ...: "chroot /srv/x", "podman exec ldap"
 ENV_EPOCH = "SOURCE_DATE_EPOCH"  # the time that a build uses instead of now, in seconds since 1970
-CONFIG_FILE = "~/.config/ditseed/config.toml"  # in help texts, where ~/.config stands for XDG_CONFIG_HOME
+CONFIG_FILE = "~/.config/ditseed/config.toml"  # as help texts show it: ~/.config stands for XDG_CONFIG_HOME
 # For links of `ditseed shims`: "original" runs slapd's tools only; "native" uses the native core even for little input.
 ENV_SHIM = "DITSEED_SHIM"
 ENV_PROFILE = "DITSEED_PROFILE"  # profile in the configuration file, like --profile
@@ -25,7 +25,7 @@ SILENCE_FACTOR = 20.0  # a pause longer than this factor times the longest earli
 SILENCE = 300.0  # seconds after which a server that sends no answer is given up
 # Minimum seconds after which a pause of a step times out. Exceeds SILENCE, so that a silent server's error comes first.
 SILENCE_FLOOR = SILENCE + 60.0
-# If an earlier run exceeds one of these limits, a command with other options needs --restart to discard this run.
+# If an earlier run exceeds one of these limits, a command with other options needs --restart to discard that run.
 KEPT_ENTRIES = 20_000  # entries in finished partitions
 KEPT_SECONDS = 60.0  # seconds spent on finished steps
 COMPRESS = "zstd"

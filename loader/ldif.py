@@ -167,7 +167,7 @@ def learn(paths: Sequence[Path], descriptor: int | None, jobs: int, meter: Meter
 def records(
     text: bytes | int, origin: str, names: Collection[str] | None = None, most: int = 0
 ) -> list[tuple[str, Mapping[str, Sequence[bytes]]]]:
-    """Returns DN and attributes of the records in a text or descriptor, in order. `names`: returns only the first
+    """Returns the DN and attributes of each record in a text or descriptor, in order. `names`: only the first
     record with each of these DNs. `most`: maximum number of records; 0: no limit."""
     keys = None if names is None else {dn.key(name).encode("utf-8", "surrogateescape") for name in names}
     with with_counters(Meter("records"), origin) as counters:

@@ -116,7 +116,7 @@ def has_file() -> bool:
 
 
 def add_file(file: Any) -> None:
-    """Appends the messages of -v, or of -vv with that option, to an open text file."""
+    """Appends the messages of -v (with -vv, those of -vv) to an open text file."""
     handler = _File(file)
     formatter = SecretFormatter(_FILE_FORMAT, "%Y-%m-%dT%H:%M:%SZ")
     formatter.converter = time.gmtime

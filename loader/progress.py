@@ -69,7 +69,7 @@ def alongside(watch: Callable[[threading.Event], None]) -> Iterator[None]:
 
 @dataclass
 class Meter:
-    """The work that a step has done. `total`: entries to process; None: unknown. `size`: bytes to process instead."""
+    """The work that a step has done. `total`, `size`: entries and bytes to process; None: unknown."""
 
     name: str
     total: int | None = None

@@ -102,7 +102,7 @@ def _to_change(every: Sequence[Statement], block: Sequence[Statement], suffix: s
 
 
 def copies(main: Path, root: str, keyword: str) -> dict[Path, str]:
-    """Copies a slapd.conf and its included files, without `keyword` directives. Maps paths below `root` to texts."""
+    """Returns copies of a slapd.conf and its included files without `keyword`, as paths below `root` -> texts."""
     texts: dict[Path, str] = {}
     pending = [main]
     while pending:

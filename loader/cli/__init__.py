@@ -14,7 +14,7 @@ import click
 from loader import defaults, standard
 from loader.cli import ending, options
 
-# A copy of the entry points in setup.cfg (a test compares both), which importlib.metadata would read too slowly.
+# A copy of the entry points in setup.cfg: importlib.metadata would read them too slowly. A test compares the two.
 OWN_VERBS = {
     "replica": "seeders.replica.replica_cmd:command",
     "export": "loader.cli.export_cmd:command",

@@ -349,7 +349,7 @@ def show_command(backup: WhichBackup, repo: RepoOption, suffix: Suffix, as_json:
 
 
 def _proof(proof: Verification | Drill | None) -> dict[str, object] | str:
-    """Returns the fields of a record for a printed report. Only --json prints its seal and format."""
+    """Returns the fields of a verification or drill for a printed report. Only --json prints seal and format."""
     if proof is None:
         return "never"
     result = getattr(proof, "problems", proof.problem) or "good"

@@ -192,7 +192,7 @@ def keep_strongest(options: Options, deciding: Sequence[str], following: Sequenc
     return replace(options, **{name: defaults[name] for name, source in sources.items() if source > strongest})
 
 
-# Options that decide about the action and its target. They are accepted only on the command line, in plain sight.
+# Options that choose the action or its target. Accepted only on the command line, where the operator sees them.
 TYPED = {
     name
     for words in (

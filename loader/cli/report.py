@@ -167,8 +167,8 @@ _REJECTS_SHOWN = 10  # maximum number of rejected entries that are printed; the 
 def show_report(
     report: object, as_json: bool, printed: Mapping[str, object] | Iterable[str] | Callable[[], None] | None = None
 ) -> None:
-    """Prints a report: as JSON, or else `printed`: facts, lines, or a function that prints. If `printed` is None, logs
-    the first rejected entries of the report with their reasons, then prints the facts of the report."""
+    """Prints a report as JSON, or else prints `printed`, which is facts, lines, or a function that prints. If `printed`
+    is None, logs the report's first rejected entries with their reasons, then prints the report's facts."""
     if as_json:
         show_json(report)
     elif isinstance(printed, Mapping):

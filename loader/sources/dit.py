@@ -117,7 +117,7 @@ class PlanOptions(Struct, frozen=True):
 
 
 def plan(template: Template, options: PlanOptions, descriptor: int, jobs: int, meter: Meter) -> None:
-    """Writes a load plan. Raises UsageProblem if it is impossible, BrokenPipeError if the pipe's reader has ended."""
+    """Writes a load plan. Raises UsageProblem if the plan is impossible, BrokenPipeError if the reader has ended."""
     with ldif.with_counters(meter, "standard output", _translate_error) as counters:
         template.plan(options, descriptor, jobs, counters)
 

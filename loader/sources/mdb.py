@@ -20,7 +20,7 @@ __all__ = ["Exported", "Sample"]
 
 
 class Part(Struct, frozen=True):
-    """The part of a database to read. `base`: its top entry; None or "": all. `after`: omit entries up to this ID."""
+    """The part of a database to read. `base`: its top entry (None or "": all). `after`: omits entries up to this ID."""
 
     directory: Path
     base: str | None = None

@@ -213,7 +213,7 @@ def _tree(windows: Sequence[tuple[int, bool]]) -> str | None:
 
 # UUID versions whose first bits depend neither on the time nor on the host (RFC 9562).
 _EVEN_VERSIONS = frozenset({3, 4, 5, 8})
-_RARE = 20  # UUIDs of a kind that fewer than one entry in 20 has may all be in one piece
+_RARE = 20  # UUIDs of a kind that fewer than 1 in 20 entries have may all be in one piece
 _GAP = 0.05  # turns; 2,000 evenly distributed UUIDs leave no gap this large
 _FEW = 1e3  # entries; an arc with fewer entries need not be divided evenly
 _MANY = 1e9  # number of entries of the largest tree that is expected
@@ -224,7 +224,7 @@ EVENLY = UuidDistribution("spread evenly")
 
 
 def spread(uuids: Sequence[uuid.UUID], entries: int | None) -> UuidDistribution:
-    """Estimates the distribution of the tree's entryUUIDs from the first that the server returns, in its order.
+    """Estimates the distribution of the tree's entryUUIDs from the first ones that the server returns, in its order.
     `entries`: number of entries in the tree; None if unknown."""
     timed = [each for each in uuids if each.version == 1]
     rest = [each for each in uuids if each.version != 1]

@@ -111,7 +111,7 @@ def of_files(paths: Sequence[Path], known: int | None, wanted: SampleSize, meter
             bytes_before += file.tell()
     if zstd := [path for path in paths if _magic(path).startswith(_MAGICS[0])]:
         with suppress(LdifSyntax):  # the load reports syntax errors, and may accept URLs, which `scan` refuses
-            ldif.scan(zstd, Meter("scan"))  # raises LdifTruncated if a file ends within a frame; zstandard does not
+            ldif.scan(zstd, Meter("scan"))  # raises LdifTruncated if a file ends within a frame; zstandard ignores this
     return sampler.sample(origin, "all of it was read", 1.0, None)
 
 

@@ -155,7 +155,7 @@ def flush(server: Session, database: Database) -> None:
 
 
 def _sync_lease(connection: Connection, kind: str, why: str) -> tuple[Lease, Database]:
-    """Returns the database, and a new lease with the value to restore as `before`."""
+    """Returns a new lease, whose `before` is the value to restore, and the database."""
     with opened(connection) as target:
         database, uri = target.config.database(connection.base), target.config.uri or ""
         # If nosync is on, another run has switched it on under a lease, so off is the value to restore.

@@ -227,7 +227,7 @@ class _GluedBuild(msgspec.Struct, frozen=True):
         reached: list[str] = []
         if writes_context:
             # The contextCSN covers the greatest entryCSNs of the LDIF, and those that the builds of the other databases
-            # have generated. An environment that is gone was published: the superior is already built then.
+            # have generated. If an environment is gone, it was published, so the superior is already built.
             reached += (text for share in split.shares for text in share.newest.values())
             for data in (part.run.directory / "environment" / DATA for part in parts):
                 if data.exists():

@@ -250,7 +250,7 @@ class _Loading(BuildSteps):
         return _Slices(plan.shared, plan.leaves, [cuts[at * len(cuts) // count] for at in range(count)])
 
     def load_slices(self, meter: Meter, plan: _Slices) -> None:
-        """Loads each slice that no earlier run has loaded into its own environment. The first failure ends all
+        """Loads each slice into its own environment, unless an earlier run has done so. The first failure ends all
         slapadds. One slapadd runs per processor, or fewer if their environments would not fit into memory."""
         loaded_slices, count, slices_meter = self._done(), len(plan.cuts), Meter(meter.name)
         meter.add(entries=sum(part.entries for part in loaded_slices.values()))

@@ -342,7 +342,7 @@ def unknown_names(
         answer = child.run(command, stdin="".join(probes).encode())
     reported = _UNKNOWN.findall("\n".join(answer.stderr_lines))
     unknown = {(attribute or object_class).lower() for attribute, object_class in reported}
-    # slapadd may also report the value "x" of a record, if a DN is required there. So other names are dropped.
+    # Where a DN is required, slapadd also reports the value "x". So only names from the parameters are returned.
     return [name for name in (*attributes, *object_classes) if name.lower() in unknown]
 
 

@@ -112,7 +112,7 @@ def require_stopped(
     reason: str = "it would not notice a change of the files",
     advice: str = "Let it make the change: -H ldapi:/// -Y EXTERNAL instead of --config. Or stop it first.",
 ) -> None:
-    """Raises ServerRunning if a slapd uses the configuration, because it would overwrite a change of the files."""
+    """Raises ServerRunning if a slapd uses the configuration: slapd would ignore or overwrite changed files."""
     pid = tools.slapd_on(config)
     for database in config.mdb_databases if pid is None else ():
         holder = holders.holder(database.directory) if database.directory else None

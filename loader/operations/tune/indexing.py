@@ -309,7 +309,7 @@ class Costs(Struct, frozen=True):
 
 
 def costs(target: Target, database: Database, use: Usage | None, progress: Progress) -> Costs:
-    """Returns the cost of each table, unused tables first, then by size. Raises UsageProblem without the files."""
+    """Returns each table's cost: unused tables first, then by size. Raises UsageProblem if the files are remote."""
     if not target.local or database.directory is None:
         raise UsageProblem(reason="--costs reads the database's files: give the command on the server's host")
     with progress.step("indexes") as meter:
