@@ -41,7 +41,7 @@ class Recipients(Struct, frozen=True):
 
     def encrypt_stream(self, content: Iterable[bytes], put: Callable[[bytes], object]) -> None:
         """Encrypts `content` to one age file, and passes this file's bytes to `put`. The file's length varies, because
-        rage adds a random stanza. Holds the GIL (pyrage). Raises the exceptions of `content` and `put`."""
+        rage (in pyrage) adds a random stanza. Holds the GIL. Raises the exceptions of `content` and `put`."""
         pyrage, stream = _pyrage(), _Stream(content, put)
         try:
             pyrage.encrypt_io(stream, stream, self.keys)

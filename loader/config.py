@@ -1,4 +1,4 @@
-"""A slapd configuration in the form of cn=config: its values, its databases, and which of these are subordinate.
+"""A slapd configuration in the form of cn=config: its values, its databases, and which databases are subordinate.
 loader/server/ reads and writes the files. This module begins with the syntax of words and values."""
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def is_covered_by(csns: Mapping[str, str], by: Mapping[str, str]) -> bool:
 
 
 def just_before(csn: str) -> str:
-    """Returns the same CSN, one microsecond earlier."""
+    """Returns the CSN with a time that is one microsecond earlier."""
     earlier = time(csn) - datetime.timedelta(microseconds=1)
     return f"{earlier:%Y%m%d%H%M%S.%fZ}#{csn.partition('#')[2]}"
 

@@ -93,7 +93,7 @@ def sorting_memory() -> int:
 
 
 def processors() -> int:
-    """Returns how many processors this process may use, by its affinity and the quotas of its control groups."""
+    """Returns how many processors this process may use, within its affinity and the quotas of its control groups."""
     quotas = [_quota(text) for text in _limits({"": "cpu.max"})]
     version_1 = zip(_limits({"cpu": "cpu.cfs_quota_us"}), _limits({"cpu": "cpu.cfs_period_us"}), strict=False)
     quotas += [_quota(f"{quota} {period}") for quota, period in version_1]

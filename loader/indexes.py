@@ -12,7 +12,7 @@ from loader.errors import UsageProblem
 # slapd 2.7 ignores all indexes of objectClass except the first; up to 2.6 it refuses a second one (back-mdb/attr.c).
 _FIRST_COUNTS = "objectclass"
 DEFAULT = "default"  # in place of an attribute: its kinds apply to attributes without kinds
-SYNC = ("entryCSN", "entryUUID")  # syncprov searches by both, so both need eq (slapo-syncprov(5))
+SYNC = ("entryCSN", "entryUUID")  # syncprov searches by these attributes, so each needs eq (slapo-syncprov(5))
 
 # Kinds with two spellings (slapd/index.c).
 _SAME_KIND = {"substr": "sub", "nolang": "notags"}

@@ -1,4 +1,4 @@
-"""Logs messages to stderr, and with timestamps to a file, both without secrets."""
+"""Logs messages without secrets: to stderr and, with timestamps, to a file."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ PROTECTED = tuple(map(str.lower, (*SERVER_ATTRIBUTES, CONTEXT_CSN, *LOCAL, *_PPO
 
 # When an entry is added, these overlays change the entries whose DNs are values of the new entry.
 _CHANGING = ("autogroup", "memberof")
-# These overlays may refuse a new entry if an entry that one of its values names is missing.
+# These overlays may refuse a new entry if an entry whose DN is a value of the new entry is missing.
 _REQUIRING = (*_CHANGING, "constraint")
 
 

@@ -257,7 +257,7 @@ class Point(Struct, frozen=True):
 
 
 class StepRecord(Struct):
-    """The history of one step. `begun`: seconds between the start of the run and that of the step."""
+    """The history of one step. `begun`: seconds between the start of the run and the start of the step."""
 
     name: str
     begun: float

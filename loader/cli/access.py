@@ -126,7 +126,7 @@ def connection_of(account: Account, uri: str | None = None) -> Connection:
 
 
 def providers_of(servers: ServersOptions) -> tuple[Connection, tuple[Connection, ...]]:
-    """Returns the first provider and the others, which differ only in their URI."""
+    """Returns the connection to the first provider, and those to the other providers, which differ only in the URI."""
     first = connection_of(servers, next(iter(servers.uris), None))
     if len(set(servers.uris)) < len(servers.uris):
         raise UsageProblem(reason="-H names the same server twice")

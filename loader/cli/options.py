@@ -272,7 +272,7 @@ def _check_variables(command: click.Command) -> None:
 
 
 def settings(context: click.Context, name: str | None) -> dict[str, object]:
-    """Maps those parameters of the verb that [default] or the profile `name` sets to their values. Raises
+    """Returns the value of each parameter of the verb that [default] or the profile `name` sets. Raises
     UsageProblem, FileUnsafe."""
     from loader import cli  # imported here, because loader.cli imports this module
 

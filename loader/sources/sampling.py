@@ -50,7 +50,7 @@ class SampleSize(Struct, frozen=True):
 
 
 class SizeClass(Struct, frozen=True):
-    """A class of large records. `text`: the sampled records as LDIF. `names`: their DNs. `total`: size of the class."""
+    """Large records of one class. `text`: the sampled records as LDIF. `names`: their DNs. `total`: number of all."""
 
     text: bytes
     names: Sequence[str]

@@ -311,7 +311,7 @@ class _AddSteps(msgspec.Struct, frozen=True):
 
     def require_room(self, scan: _Scan) -> None:
         """Raises MaxsizeTooSmall if the server's map has no room for a new load of LDIF with --on-exists error. Does
-        nothing if the server is on another host, hides its configuration, or has an unsupported one."""
+        nothing if the server is on another host, hides its configuration, or has an unsupported configuration."""
         options, inputs, first = self.options, self.options.files, scan.first_dn
         resumes = self.journal.exists() or self.run.catalogue.is_done("load")
         if resumes or options.tree is not None or options.on_exists != ON_EXISTS[0] or first is None or inputs.streamed:

@@ -274,7 +274,7 @@ def _schema(superior: TargetDatabase) -> mdb.Schema:
 
 
 def _places(options: BuildOptions, place: TargetDatabase) -> list[TargetDatabase]:
-    """Returns the target of the superior first, then those of the databases glued to it."""
+    """Returns the target of the superior first, then the targets of the databases glued to it."""
     superior = msgspec.structs.replace(place, superior=place.database)
     return [
         superior,
