@@ -24,7 +24,7 @@ INTLEN, LONGEST_INTLEN = 4, 255  # index_intlen in bytes: default and minimum; m
 SUBSTR = {"olcIndexSubstrIfMinLen": 2, "olcIndexSubstrIfMaxLen": 4, "olcIndexSubstrAnyLen": 4}  # bytes (slap.h)
 OPTIONS = ("lang-",)  # default of olcAttributeOptions (ad.c)
 PAGE_SIZE = 4096  # bytes; without `dbpagesize`, LMDB uses the machine's page size
-NO_LIMIT = 2**32 - 1  # in olcDbMultival: no limit
+NO_LIMIT = 2**32 - 1  # the number in olcDbMultival that means no limit
 
 FRONTEND = "olcDatabase={-1}frontend,cn=config"
 
@@ -141,7 +141,7 @@ def idlexp(config: Config) -> int:
 
 # --- the settings of cn=config and their effects ---------------------------------------------------
 
-STORED, TOOLS, ENCRYPTS = "stored", "tools", "encrypts"  # effects of a setting, in slapd_settings.txt
+STORED, TOOLS, ENCRYPTS = "stored", "tools", "encrypts"  # words in slapd_settings.txt for the effect of a setting
 _BACKEND = re.compile(r"olcBackend=(\{-?\d+\})?mdb,cn=config", re.IGNORECASE)
 _PAGE_SIZES = (0, 4096, 8192, 16384, 32768, 65536)  # bytes; 0: the machine's page size
 _REMOVE_SETTING = (

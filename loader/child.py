@@ -67,7 +67,7 @@ def deferred() -> Iterator[list[Callable[[], None]]]:
 
 _log = logging.getLogger(__name__)
 _FIFO_INTERVAL = 0.25  # seconds between two checks for a child that waits for a FIFO
-_MIN_PAUSE, _MAX_PAUSE = 0.0005, 0.05  # seconds between two checks for the end of a child
+_MIN_PAUSE, _MAX_PAUSE = 0.0005, 0.05  # seconds between two checks whether a child has ended
 _SETPRIV = "setpriv"
 _SHOWN_LINES = 3  # maximum lines of a tool's stderr in a message
 _NO_STDERR = "it printed nothing"

@@ -165,7 +165,7 @@ class Values:
         raise ConfigValue(config=self._where, attribute=name, value=value, reason=reason)
 
 
-DEFAULT_MAXSIZE = 10_485_760  # slapd-mdb(5)
+DEFAULT_MAXSIZE = 10_485_760  # bytes (slapd-mdb(5))
 DEFAULT_MODE = 0o600  # slapd-mdb(5)
 
 _EMPTY = '""'  # the empty DN in messages

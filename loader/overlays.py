@@ -105,7 +105,7 @@ def change_named_entries(names: Iterable[str]) -> bool:
 
 
 def require_named_entries(names: Iterable[str]) -> bool:
-    """Returns whether one of these overlays may refuse an entry if an entry whose DN is among its values is missing."""
+    """Returns whether one of these overlays may refuse a new entry because one of its values is the DN of no entry."""
     return any(name in _REQUIRING or name not in BY_NAME for name in map(str.lower, names))
 
 

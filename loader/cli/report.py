@@ -113,7 +113,7 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
     from rich.console import Console
     from rich.measure import Measurement
 
-    table, unlimited = _table(headings, rows, title), Console(width=1 << 16)  # columns of characters
+    table, unlimited = _table(headings, rows, title), Console(width=1 << 16)  # characters; wider than any table
     console = Console(width=max(Measurement.get(unlimited, unlimited.options, table).maximum, 1))
     with console.capture() as shown:
         console.print(table)

@@ -50,7 +50,7 @@ class SampleSize(Struct, frozen=True):
 
 
 class SizeClass(Struct, frozen=True):
-    """Large records of one class. `text`: the sampled records as LDIF. `names`: their DNs. `total`: number of all."""
+    """A class of large records. `text`: the sampled ones as LDIF. `names`: their DNs. `total`: records in the class."""
 
     text: bytes
     names: Sequence[str]

@@ -352,8 +352,8 @@ class _AddSteps(msgspec.Struct, frozen=True):
         return lending.nosync_on(self.options.connection)
 
     def start(self, meter: Meter) -> bool:
-        """Discards the journal of an earlier run with other files or a stream. Returns whether there was a journal, so
-        that the earlier run may have added entries which this load finds on the server."""
+        """Discards the journal of an earlier run with other files or a stream. Returns whether there was a journal:
+        if so, the earlier run may have added entries that this load finds on the server."""
         uncertain = self.journal.exists()
         self.journal.unlink(missing_ok=True)
         return uncertain

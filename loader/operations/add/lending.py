@@ -138,7 +138,7 @@ def require_free(config: Config, database: Database) -> None:
 
 def flush(server: Session, database: Database) -> None:
     """Flushes all commits to the server's disk: adds and deletes an entry, because LMDB syncs the whole file at each
-    commit. If the database refuses this (a consumer, or read-only) and is on this host, flushes its file from outside.
+    commit. If the database refuses this (a consumer, or read-only) and is on this host, syncs its data file directly.
     Does nothing if the suffix has no entry."""
     if not server.exists(database.suffix):
         return

@@ -47,7 +47,7 @@ from loader.sinks.mdb import BuildRules, Built, LiveSource, Resources, Table, Ta
 from loader.storage import files
 
 STEPS = ("config", "scan", "schema", "load", "check", "publish")
-LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map this many
+LARGEST = 1 << 46  # bytes of the map if maxsize is chosen after the load; a process can map as many
 OLDEST, NEWEST = (2, 4, 57), (2, 8, 0)  # the first supported release, and the first release that is too new
 MOST_ENTRIES = 2**32 - 3  # maximum number of entries in a database, as in the core's positions.rs
 LONGEST_INTLEN = 8  # maximum bytes of an integer key; longer keys were never compared with slapd's

@@ -203,7 +203,7 @@ class IndexUse(Struct, frozen=True):
 
 
 class MissingIndex(Struct, frozen=True):
-    """`searches`: number of searches that lack the index. `seconds`: their total time. `filter`: the slowest one's."""
+    """`searches`: how many searches lack the index. `seconds`: their total time. `filter`: of the slowest search."""
 
     index: str
     searches: int
