@@ -43,7 +43,7 @@ class NativeError(Exception):
     path: str | None
     line: int | None
     dn: str | None
-    result: int | None  # Of ldap.*: the result code (RFC 4511, A.1), or if negative, libldap's (ldap.h)
+    result: int | None  # Of ldap.*: the result code (RFC 4511, appendix A), or if negative, libldap's (ldap.h)
     errno: int | None  # None if the operating system did not cause the error
     message: str  # Without path, line and DN
 

@@ -353,8 +353,8 @@ def _overlays(database_dn: str, entries: Sequence[Entry]) -> Iterable[str]:
 
 # --- glued databases (slapd.conf(5), `subordinate`): which of them contains an entry ------------------
 #
-# slapd glues a subordinate database to the first later database of the configuration that is not subordinate and has a
-# suffix above (backglue.c, glue_sub_attach). So nested subordinate databases have the same superior.
+# slapd glues a subordinate database to a superior: of the later databases in the configuration, the first that is not
+# subordinate and whose suffix is above (backglue.c, glue_sub_attach). So nested subordinates have the same superior.
 
 
 def is_subordinate(config: Config, database: Database) -> bool:

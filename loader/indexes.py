@@ -135,7 +135,7 @@ def with_stale_keys(before: Indexes, after: Indexes, rebuilt: Sequence[str]) -> 
 
 
 def rewritten_lines(lines: Sequence[str], after: Indexes) -> tuple[str, ...]:
-    """Returns lines for the indexes `after`. Keeps as many of the present `lines` as possible."""
+    """Returns configuration lines for the indexes in `after`. Keeps as many of the present `lines` as possible."""
     present = parse(lines)
     remaining = kept(present, after)
     meanings = {index.meaning for index in remaining.values()}

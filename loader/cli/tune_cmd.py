@@ -236,7 +236,7 @@ def sync_command(
     ],
     why: Annotated[str | None, "--why TEXT", "With --lease: its purpose, which is shown with the lease."],
     give_back: Annotated[
-        bool, "Restore settings at servers of this host that killed runs or expired leases have left changed."
+        bool, "Restore the settings that killed runs or expired leases have left changed on this host's servers."
     ],
     change: Change,
 ) -> int:

@@ -272,8 +272,8 @@ class ExportSteps(Struct, frozen=True):
                 self.remove(f"{attempt}[-.]*")
                 raise
 
-            # A piece is recorded after its files are renamed. So existing files of this piece were never recorded, or
-            # came from a provider that died.
+            # This piece is not recorded, and it is recorded after its files are renamed. So its existing files are
+            # remains of a run that ended before, or of a provider that died.
             self.remove(f"part-{piece.name}[-.]*")
             for path in parts.glob(f"{attempt}[-.]*"):
                 path.rename(parts / path.name.replace(attempt, f"part-{piece.name}", 1))

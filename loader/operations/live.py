@@ -3,9 +3,9 @@ and which containers moved during the read.
 
 If a container is renamed, its children move but keep their entryCSN, so syncrepl does not send them. The read records
 the DN of each container (file `NAME.inner` next to the part file). If the contextCSN of the start covers a container's
-entryCSN, the container had that DN from the start. After the read, the subtrees of moved containers are read again,
-until no other container has moved. A container with an unknown former DN counts as moved. syncrepl updates containers
-that changed but did not move.
+entryCSN, the container had the recorded DN from the start. After the read, the subtrees of moved containers are read
+again, until no other container has moved. A container with an unknown former DN counts as moved. Containers that
+changed but did not move need nothing: syncrepl updates them.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class MovedContainers(Struct):
         return {name: uuid for name, uuid in changed.items() if dn.key(name) not in (former_dns.get(uuid), root)}
 
     def _read_below(self, top: str) -> bool:
-        """Reads the subtree of `top` again. Returns False if `top` is gone: the next pass finds its new DN."""
+        """Reads the subtree of `top` again. Returns False if it exists no more; the next pass finds its new DN."""
         exists, compress = False, self.options.compress != "none"
         for subentries in (True, False) if self.start.subentries else (False,):
             search = Search(top, page=self.options.page, subentries=subentries)

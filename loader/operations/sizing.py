@@ -115,7 +115,7 @@ def recommended_size(used: int) -> int:
 
 def choose_maxsize(place: TargetDatabase, needed: int, wanted: int | str | None, changing: bool = True) -> int:
     """Returns the map size of a new database. `wanted`: None keeps the configured maxsize, "auto" computes a maxsize.
-    Raises MaxsizeTooSmall; ServerRunning if a slapd.d must change (`changing`) while a slapd runs on it."""
+    Raises MaxsizeTooSmall; ServerRunning if `changing`, and a running slapd uses a slapd.d that needs a new maxsize."""
     database = place.database
     setting = database.maxsize if wanted is None else wanted
     size = max(database.maxsize, recommended_size(needed)) if isinstance(setting, str) else setting

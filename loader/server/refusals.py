@@ -58,7 +58,7 @@ def refused(
     )
 
 
-# Result codes: RFC 4511, A.1; negative codes are libldap's own (ldap.h).
+# Result codes: RFC 4511, appendix A; negative codes are libldap's own (ldap.h).
 _WEAK = (8, 13)  # strongerAuthRequired, confidentialityRequired
 # inappropriateAuthentication, invalidCredentials, insufficientAccessRights (no permission to act as another identity)
 _INVALID = (48, 49, 50)

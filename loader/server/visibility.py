@@ -71,7 +71,8 @@ class VisibilityReport(Struct):
 
 
 def compare_sample(server: Session, base: str, is_relevant: Relevance = None) -> VisibilityReport | None:
-    """Checks some entries below `base`. Returns None if the server is not a slapd or shows no schema."""
+    """Compares a sample of the entries below `base` as shown and as stored. Returns None if the server is not a slapd
+    or shows no schema."""
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if b"OpenLDAProotDSE" not in root.get("objectclass", []):
         return None
@@ -245,8 +246,8 @@ class _EntryCheck(Struct):
         return [name for name in names if name.lower() not in NOT_CHECKED]
 
     def _lineage(self, name: str) -> list[str]:
-        """Returns the names of an attribute type, the preferred one first, then those of its supertypes: cn has the
-        supertype name (RFC 4512, 2.5.1)."""
+        """Returns the names of an attribute type, the preferred one first, then those of its supertypes, such as `name`
+        for `cn` (RFC 4512, 2.5.1)."""
         names, each = list[str](), self.schema.get_obj(AttributeType, name)
         while each is not None:
             names += each.names or (each.oid,)

@@ -26,7 +26,7 @@ __all__ = ["Feed", "Part", "Reader", "Synced", "reading"]
 
 Result = TypeVar("Result")
 
-_OTHER = 80  # RFC 4511, A.1
+_OTHER = 80  # RFC 4511, appendix A
 _KINDS: dict[str, type[errors.LoaderError]] = {
     "ldap.connect": errors.ServerDown,
     "ldap.lost": errors.ConnectionLost,

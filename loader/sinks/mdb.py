@@ -90,9 +90,9 @@ class BuildRules(Struct, frozen=True):
 class LiveSource(Struct, frozen=True):
     """Callbacks for a server that changes during the build. `head`: the first input; other inputs repeat its entries.
 
-    `read_again` returns LDIF files with entries that were read again. A thread of the core calls it after all inputs,
-    first without orphans, then with the orphans. If it then returns no files, the orphans are omitted. `renamed` is
-    called before IDs are assigned, with the entryUUIDs that have several DNs. If it raises, the build ends."""
+    `read_again` returns LDIF files with entries that were read again. After all inputs, a thread of the core calls it
+    twice: without orphans, then with the orphans. If the second call returns no files, the orphans are omitted.
+    `renamed` is called before IDs are assigned, with entryUUIDs that have several DNs; if it raises, the build ends."""
 
     head: Path | None
     read_again: Callable[[Sequence[Orphan]], Sequence[Path]]

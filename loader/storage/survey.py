@@ -247,7 +247,7 @@ def parameters(mount: Mount, tools: ToolRunner) -> Parameters | None:
 
 
 def of_xfs(text: str) -> Parameters | None:
-    """Parses the output of xfs_info(8), which counts stripes in blocks."""
+    """Parses the output of xfs_info(8), which gives the size of stripes in blocks."""
     data = re.search(r"^data .*?bsize=(\d+).*?sunit=(\d+)\s+swidth=(\d+)", text, re.M | re.S)
     if data is None:
         return None

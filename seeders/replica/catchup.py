@@ -49,7 +49,7 @@ _EACH = {SyncAnswer.PRESENT: 2.4e-6, SyncAnswer.WHOLE: 28e-6}  # seconds per ent
 _SHALLOW = 2.2  # an AVL tree of up to 2^_SHALLOW nodes is small
 _DEEPER = 1.1e-6  # additional seconds per entry whenever the number of nodes doubles, for one more cache miss
 _LINES = {SyncAnswer.PRESENT: 9.7e-6, SyncAnswer.WHOLE: 72e-6}  # additional seconds per entry with loglevel `sync`
-_UUID = 84  # bytes of the consumer's memory for each entryUUID; entries that are sent whole take no more
+_UUID = 84  # bytes of the consumer's memory for each entryUUID; an entry that is sent whole needs no more than that
 _SYNC = 16384  # bit of `sync` in olcLogLevel
 _ASSUMED = 1_000_000  # number of entries for which the cost is reported if the size of the tree is unknown
 _NO_ENTRY = "(entryUUID=00000000-0000-0000-0000-000000000000)"

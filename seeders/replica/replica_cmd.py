@@ -384,7 +384,8 @@ def _stopped(directory: Path) -> RunProgress | None:
 
 
 def _show_running(consumer: str, directory: Path, as_json: bool) -> None:
-    """Shows the seeding of a running consumer in `directory`, runs of `ditseed add`, and settings that runs changed."""
+    """Shows the seeding of the running consumer whose database is in `directory`, the runs of `ditseed add`, and the
+    settings that runs have changed."""
     from loader.operations import add
     from loader.run import lease
     from loader.run.log import report_of

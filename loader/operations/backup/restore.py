@@ -254,9 +254,9 @@ def _origin(contents: Contents, target: RestoreTarget) -> Origin:
 def log_of(
     options: RestoreOptions, repo: Repository, origin: Origin, progress: Progress, top: Path | None = None
 ) -> Iterator[Log]:
-    """Yields the accesslog that --log names. Without --log: the segments if they reach the moment, else a backup of the
-    log (the first after the moment, or the latest) or the segments, whichever reaches further. A backup is unpacked to
-    a temporary directory (in `top`, which is private). Raises LogUnsuitable if there is no log."""
+    """Yields the accesslog that --log names. Without --log, yields the segments of the log if they reach the moment to
+    restore; else the segments or a backup of the log (the first after the moment, or the latest), whichever reaches
+    further. Unpacks a backup to a temporary directory (in the private `top`). Raises LogUnsuitable without a log."""
     if options.log is not None:
         yield Log.of_option(options.log)
         return

@@ -191,7 +191,7 @@ def _copy(
     options: BackupOptions, repo: Repository, members: Sequence[_Member], logs: Sequence[AccessLog], meter: Meter
 ) -> None:
     """Writes the data of all databases to their `partial` directories. Opens all snapshots before it copies the first,
-    so that they show one moment. Raises NoSpace, MdbDamaged."""
+    so that all are of one moment. Raises NoSpace, MdbDamaged."""
     if options.packing.ldif:
         _copy_entries(members[0], options.packing, meter)
         return

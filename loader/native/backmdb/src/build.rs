@@ -68,8 +68,8 @@ impl fmt::Debug for LiveSource<'_> {
     }
 }
 
-/// Builds `out` from `sources`. On success the whole file is on disk. An entry that comes twice or without its parent is
-/// rejected, unless the sources are read from the `live` server.
+/// Builds `out` from `sources`. On success the whole file is on disk. An entry that comes twice or without its parent
+/// is rejected, unless the sources are read from the `live` server.
 pub fn build(
     sources: Vec<Source>,
     live: Option<LiveSource<'_>>,

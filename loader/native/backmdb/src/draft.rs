@@ -61,8 +61,8 @@ pub struct EntryLines {
     pub bytes: Vec<u8>,
     pub pairs: Vec<ValueSpans>,
     pub attributes: Vec<Attribute>,
-    /// The column of each line, in the order of `pairs`. Consecutive entries are often alike, so `columns`, `attributes`
-    /// and `met` of the previous entry are kept until a line of the current entry has another column.
+    /// The column of each line, in the order of `pairs`. Consecutive entries are often alike, so `columns`,
+    /// `attributes` and `met` of the previous entry are kept until a line of the current entry has another column.
     columns: Vec<usize>,
     /// Number of lines of the current entry that were read.
     read: usize,
@@ -314,8 +314,8 @@ impl EntryLines {
     }
 
     /// Moves the lines of each column to the position of the column's first line, as slapadd does without `-q`
-    /// (`str2entry2` in `servers/slapd/entry.c`). slapadd compares the spelling of attribute descriptions; this function
-    /// compares their meaning.
+    /// (`str2entry2` in `servers/slapd/entry.c`). slapadd compares the spelling of attribute descriptions; this
+    /// function compares their meaning.
     pub fn gather(&mut self) {
         self.forget(self.read);
         // `columns` has no line with this index, so `add_line` adds new attributes from now on.
@@ -410,8 +410,8 @@ pub fn is_plain_text(value: &[u8], normal: &[u8]) -> bool {
     differing == 0
 }
 
-/// Returns eight characters in lower case, and a word that is not 0 if a character is NUL or not ASCII, or if two spaces
-/// are adjacent. `before` is `0x80` if the preceding character is a space, else 0.
+/// Returns eight characters in lower case, and a word that is not 0 if a character is NUL or not ASCII, or if two
+/// spaces are adjacent. `before` is `0x80` if the preceding character is a space, else 0.
 #[inline]
 fn fold(word: u64, before: &mut u64) -> (u64, u64) {
     const EACH: u64 = 0x0101_0101_0101_0101;

@@ -51,8 +51,8 @@ fn cost(name: &[u8], table: TableReader<'_>, counters: &Counters) -> Result<Inde
     Ok(cost)
 }
 
-/// Returns true if the first value is 0, which no list contains. A key with three values may still have the sub-database
-/// of a longer list.
+/// Returns true if the first value is 0, which no list contains. A key with three values may still have the
+/// sub-database of a longer list.
 fn is_range(table: TableReader<'_>, key: KeyValues<'_>) -> Result<bool> {
     const BEGIN: &[u8] = &[0; 8];
     Ok(match key.first {

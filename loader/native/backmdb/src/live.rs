@@ -1,7 +1,7 @@
 //! A build from a live server: an entry may be read twice, or its parent may be gone.
 //!
-//! An entry that is read again is recognised by its entryUUID. If its DN is unchanged, the first copy stays in id2e: any
-//! change in between is newer than the claimed contextCSN, so syncrepl sends it.
+//! An entry that is read again is recognised by its entryUUID. If its DN is unchanged, the first copy stays in id2e:
+//! any change in between is newer than the claimed contextCSN, so syncrepl sends it.
 //!
 //! slapd walks a subtree by names, so an entry that is renamed during the search may be sent twice. The second copy's
 //! entryCSN is newer than the claimed contextCSN. The entries below a renamed container keep their entryCSN, but are

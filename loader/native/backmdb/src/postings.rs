@@ -1,4 +1,5 @@
-//! Writes an index table from its sorted postings: a list of entry IDs for each key, or a range if the list is too long.
+//! Writes an index table from its sorted postings: a list of entry IDs for each key, or a range if the list is too
+//! long.
 
 use codec::{idl, tables};
 use extsort::{Sorted, Visitor};

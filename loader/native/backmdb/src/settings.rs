@@ -98,7 +98,8 @@ pub struct Options {
     /// Checks entries against the schema, and that they have the values of their RDN. `slapadd -s` and slapd's syncrepl
     /// consumer do not check that.
     pub check_schema: bool,
-    /// Adds the values of the RDN that an entry lacks, like slapadd. Otherwise such an entry is refused, as by a server.
+    /// Adds the values of the RDN that an entry lacks, like slapadd. Otherwise such an entry is refused, as by a
+    /// server.
     pub complete_naming: bool,
     /// Computes how added attributes change the checksum, to compare the database with the input.
     pub account: bool,

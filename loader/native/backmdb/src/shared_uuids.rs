@@ -28,8 +28,8 @@ pub struct SharedUuid {
 
 type UuidSorter = Mutex<TupleSorter<[u64; 3]>>;
 
-/// Returns the first `limit` entryUUIDs that several entries share. Reads few entries if the file has an equality index of
-/// entryUUID, else all entries. `txn`: the transaction of a snapshot that a reader slot protects.
+/// Returns the first `limit` entryUUIDs that several entries share. Reads few entries if the file has an equality index
+/// of entryUUID, else all entries. `txn`: the transaction of a snapshot that a reader slot protects.
 pub fn shared_uuids(
     path: &Path,
     txn: Option<u64>,

@@ -42,8 +42,8 @@ impl Subtrees {
         }
     }
 
-    /// Sums up the subtrees after all calls of [`Self::child`]. Each node is added to its parent when its own subtree is
-    /// complete, because a parent's ID may be greater than a child's.
+    /// Sums up the subtrees after all calls of [`Self::child`]. Each node is added to its parent when its own subtree
+    /// is complete, because a parent's ID may be greater than a child's.
     #[allow(clippy::cast_possible_truncation, reason = "IDs have 32 bits")]
     pub fn sum(&mut self) {
         let mut incomplete = vec![0u32; self.ids.len()];

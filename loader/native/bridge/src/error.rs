@@ -1,7 +1,7 @@
 //! Converts errors of the core to Python exceptions.
 //!
-//! The facts are attributes of the exception, because the stable ABI before Python 3.12 allows no fields in an exception
-//! class. Attributes also survive pickling, so the exception can pass from a child process to its parent.
+//! The facts are attributes of the exception, because the stable ABI before Python 3.12 allows no fields in an
+//! exception class. Attributes also survive pickling, so the exception can pass from a child process to its parent.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The records of dn2i in the format of `servers/slapd/back-mdb/dn2id.c`.
 //!
-//! Every node has two records: its own, with the ID of its parent; and a child's record under the key of its parent, with
-//! the node's ID and the number of entries in its subtree, which includes the node.
+//! Every node has two records: its own, with the ID of its parent; and a child's record under the key of its parent,
+//! with the node's ID and the number of entries in its subtree, which includes the node.
 //!
 //! ```text
 //! own:   | 0, length: 2 | normalised RDN | 0 | RDN | 0 | parent: 8 |

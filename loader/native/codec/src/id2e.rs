@@ -392,8 +392,8 @@ impl<'a> Stored<'a> {
         if self.has_normals { self.normals.clone() } else { self.values.clone() }
     }
 
-    /// Returns the lengths and the bytes of the values, then those of the normal forms. Two attributes with equal pieces
-    /// have equal values.
+    /// Returns the lengths and the bytes of the values, then those of the normal forms. Two attributes with equal
+    /// pieces have equal values.
     pub fn pieces(&self) -> [&'a [u8]; 4] {
         let Self { values, normals, .. } = self;
         [values.lengths, values.data, normals.lengths, normals.data]

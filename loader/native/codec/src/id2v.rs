@@ -18,7 +18,8 @@ pub fn key(id: u64, number: u16) -> [u8; 10] {
     key
 }
 
-/// Returns the rows of an entry's attribute. `number` is the attribute's number in id2e; back-mdb keeps its low 16 bits.
+/// Returns the rows of an entry's attribute. `number` is the attribute's number in id2e; back-mdb keeps its low 16
+/// bits.
 #[allow(clippy::cast_possible_truncation)]
 pub fn rows(table: &TableReader<'_>, id: u64, number: u32) -> lmdbfile::Result<Vec<Vec<u8>>> {
     table.get_all(&key(id, number as u16))

@@ -5,8 +5,9 @@
 //! range: | 0: 8 | lowest: 8 | highest: 8 |     all in native byte order; no entry has the ID 0
 //! ```
 //!
-//! Each ID is a separate value of the key in LMDB. If slapd adds an ID to a list of 2^idlexp - 1 IDs, the list becomes a
-//! range, even if it already contains the ID. slapd reads a list into a buffer of that size without checking its length.
+//! Each ID is a separate value of the key in LMDB. If slapd adds an ID to a list of 2^idlexp - 1 IDs, the list becomes
+//! a range, even if it already contains the ID. slapd reads a list into a buffer of that size without checking its
+//! length.
 
 use crate::id;
 

@@ -21,8 +21,8 @@ const SHARE: u64 = 8;
 
 /// Readahead for a reader that needs the whole file, but not in the order of the file.
 ///
-/// If the file fits in memory, it is read in windows, each once, because in the end all bytes are needed. Otherwise only
-/// the requested bytes are read, because their neighbours would be evicted before they are needed.
+/// If the file fits in memory, it is read in windows, each once, because in the end all bytes are needed. Otherwise
+/// only the requested bytes are read, because their neighbours would be evicted before they are needed.
 #[derive(Debug)]
 pub struct Readahead {
     file: File,
@@ -72,8 +72,8 @@ impl Readahead {
         }
     }
 
-    /// Reads the whole file into the page cache in the background, if it fits in memory. The reading ends early when all
-    /// other owners of `self` are gone.
+    /// Reads the whole file into the page cache in the background, if it fits in memory. The reading ends early when
+    /// all other owners of `self` are gone.
     pub fn read_whole_file(self: &Arc<Self>) {
         if self.has_room() && !self.scattered.swap(true, Relaxed) {
             let own = Arc::clone(self);

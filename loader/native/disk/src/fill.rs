@@ -3,8 +3,8 @@
 use std::io;
 
 pub trait Fill {
-    /// Returns room for at least one byte; the caller fills some of it and calls [`Self::filled`]. May wait until a full
-    /// buffer is consumed.
+    /// Returns room for at least one byte; the caller fills some of it and calls [`Self::filled`]. May wait until a
+    /// full buffer is consumed.
     fn room(&mut self) -> io::Result<&mut [u8]>;
 
     /// Marks the first `count` bytes of the room as filled.

@@ -10,7 +10,8 @@ use rustix::param::page_size;
 /// Bytes of a block. A block counts as cached if all its pages are.
 const BLOCK: usize = 256 << 10;
 /// Blocks of a section. At the first query for a block, its whole section is examined: once a block is read, the
-/// kernel's readahead caches the following ones, and later queries would find everything cached up to the end of the file.
+/// kernel's readahead caches the following ones, and later queries would find everything cached up to the end of the
+/// file.
 const SECTION: usize = 256;
 
 /// Uses mincore on an inaccessible mapping. A read without waiting (`RWF_NOWAIT`) would trigger readahead, and on a

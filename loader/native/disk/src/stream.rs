@@ -28,7 +28,8 @@ pub struct DirectWriter {
     offset: u64,
     full: Option<SyncSender<(u64, Buffer)>>,
     empty: Receiver<Buffer>,
-    /// Number of buffers that may still be allocated. They are allocated when needed, because a small file needs only one.
+    /// Number of buffers that may still be allocated. They are allocated when needed, because a small file needs only
+    /// one.
     unallocated: usize,
     size: usize,
     /// Whether the writing thread syncs the file at the end.

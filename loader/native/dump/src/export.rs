@@ -460,8 +460,8 @@ impl<'t, 'l, 'o> StreamWorker<'t, 'l, 'o> {
     }
 }
 
-/// Folds the last line of `text`, which begins at `start`, after `wrap` characters (at least 2; 0: never). As in slapcat,
-/// a description and the `: ` or `:: ` after it are never folded.
+/// Folds the last line of `text`, which begins at `start`, after `wrap` characters (at least 2; 0: never). As in
+/// slapcat, a description and the `: ` or `:: ` after it are never folded.
 #[inline]
 fn fold(text: &mut Vec<u8>, start: usize, wrap: usize) {
     if wrap > 0 && text.len() - start > wrap + 1 {

@@ -2,8 +2,8 @@
 //! and byte [records](RecordSorter). Also divides records among [buckets](Buckets), and [spools](Spool) data that need
 //! no order.
 //!
-//! Data beyond a memory limit go to temporary files without names, so that no file remains however the process ends. The
-//! results depend neither on the limit nor on the number of threads.
+//! Data beyond a memory limit go to temporary files without names, so that no file remains however the process ends.
+//! The results depend neither on the limit nor on the number of threads.
 
 mod postings;
 mod records;

@@ -51,8 +51,8 @@ struct Blocks<B> {
 }
 
 impl<B: Block> Sorter<B> {
-    /// Uses about `memory` bytes, then a temporary file in `dir`, and sorts with up to `threads` threads. When `stop` is
-    /// set, all calls fail with [`Code::Cancelled`](common::Code::Cancelled).
+    /// Uses about `memory` bytes, then a temporary file in `dir`, and sorts with up to `threads` threads. When `stop`
+    /// is set, all calls fail with [`Code::Cancelled`](common::Code::Cancelled).
     pub fn new(memory: usize, threads: usize, dir: &Path, stop: &Arc<AtomicBool>) -> Self {
         Self {
             resources: Arc::new(Resources::new(memory, dir, stop)),

@@ -76,7 +76,8 @@ impl Bulk {
         file.append(self.leaf.sealed())
     }
 
-    /// Adds a child to the open branch of `level`, 0 being the lowest level of branches. `key` is the child's first key.
+    /// Adds a child to the open branch of `level`, 0 being the lowest level of branches. `key` is the child's first
+    /// key.
     ///
     /// A full branch passes its last child on to the next branch, so that no branch ever has a single child, which LMDB
     /// would report as corruption (`mdb_page_search_root`).

@@ -208,8 +208,8 @@ impl FileWriter {
         Ok(first)
     }
 
-    /// Writes the main table and both meta pages, and syncs the file. `tables` has the name and the record of each table,
-    /// in any order.
+    /// Writes the main table and both meta pages, and syncs the file. `tables` has the name and the record of each
+    /// table, in any order.
     pub fn finish(mut self, mut tables: Vec<(Vec<u8>, Table)>) -> Result<Summary> {
         tables.sort_unstable_by(|left, right| left.0.cmp(&right.0));
         let main = self.main_table(Flags::NONE, tables.iter().map(|(name, table)| (&name[..], *table)))?;
@@ -255,10 +255,10 @@ impl FileWriter {
 
     /// Writes the table of free pages for a file without free pages.
     ///
-    /// LMDB 1.0 looks for free pages while it saves the first list of free pages. If that list goes to overflow pages and
-    /// the table was empty, LMDB mistakes a root without keys for a record and refuses the commit (`mdb_page_alloc`),
-    /// unless the transaction is the second of the file. So the table of a later transaction gets a record with an empty
-    /// list.
+    /// LMDB 1.0 looks for free pages while it saves the first list of free pages. If that list goes to overflow pages
+    /// and the table was empty, LMDB mistakes a root without keys for a record and refuses the commit
+    /// (`mdb_page_alloc`), unless the transaction is the second of the file. So the table of a later transaction gets a
+    /// record with an empty list.
     #[allow(clippy::cast_possible_truncation, reason = "a page has at most 65536 bytes")]
     fn free_table(&mut self) -> Result<Table> {
         let mut free = TreeWriter::new(Flags::INTEGERKEY, self.layout);

@@ -284,15 +284,16 @@ impl Layout {
         }
     }
 
-    /// Returns the header of a leaf's node: the size of the value in 32 bits, low half first, the flags, and the size of
-    /// the key.
+    /// Returns the header of a leaf's node: the size of the value in 32 bits, low half first, the flags, and the size
+    /// of the key.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "at most MAX_VALUE and `max_key`")]
     pub(crate) fn leaf_node(size: usize, flags: u16, key: usize) -> [u8; 8] {
         halves([size as u16, (size >> 16) as u16, flags, key as u16])
     }
 
-    /// Returns the header of a branch's node: the number of the child in 48 bits, lowest 16 first, and the size of the key.
+    /// Returns the header of a branch's node: the number of the child in 48 bits, lowest 16 first, and the size of the
+    /// key.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "splits the number")]
     pub(crate) fn branch_node(child: u64, key: usize) -> [u8; 8] {

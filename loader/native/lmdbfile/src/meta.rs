@@ -1,4 +1,5 @@
-//! Meta pages, from which a snapshot of the file is read (`MDB_meta` in libraries/liblmdb/mdb.c), and records of tables.
+//! Meta pages, from which a snapshot of the file is read (`MDB_meta` in libraries/liblmdb/mdb.c), and records of
+//! tables.
 
 use std::io::{self, Read};
 
@@ -32,8 +33,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns the newer meta page. `start` is the beginning of a file. Fails unless both meta pages are intact, because LMDB
-    /// would refuse the file.
+    /// Returns the newer meta page. `start` is the beginning of a file. Fails unless both meta pages are intact,
+    /// because LMDB would refuse the file.
     pub fn newer(start: &[u8]) -> Result<Self> {
         Self::read_newer(|room, offset| {
             let rest = usize::try_from(offset).ok().and_then(|offset| start.get(offset..));
@@ -118,8 +119,8 @@ impl Head {
     }
 
     /// Returns both meta pages of a copy of this snapshot, with the same content, so that LMDB can start from either.
-    /// Transaction N writes meta page N % 2 (`mdb_env_write_meta`). In format 3 both meta pages have the same transaction,
-    /// because LMDB treats a page with a later transaction than its meta page as not yet written.
+    /// Transaction N writes meta page N % 2 (`mdb_env_write_meta`). In format 3 both meta pages have the same
+    /// transaction, because LMDB treats a page with a later transaction than its meta page as not yet written.
     pub fn of_copy(&self) -> Vec<u8> {
         let (format, txn) = (self.layout.format, self.meta.txn);
         let pages = [0, 1].map(|number| {
@@ -156,8 +157,8 @@ const MAX_DEPTH: u16 = 32;
 /// The record of a tree (`MDB_db`): it is in the main table, in a meta page, or in the node of a key with many values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    /// In a tree of values of one size, the size of each value in bytes. In the record of the table of free pages, the page
-    /// size in bytes.
+    /// In a tree of values of one size, the size of each value in bytes. In the record of the table of free pages, the
+    /// page size in bytes.
     pub pad: u32,
     pub flags: Flags,
     /// Number of levels of pages; 0 for an empty table.

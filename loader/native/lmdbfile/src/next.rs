@@ -1,5 +1,5 @@
-//! Adds a snapshot to an existing file: writes new tables to long runs of free pages and after the last page, then a meta
-//! page that commits them.
+//! Adds a snapshot to an existing file: writes new tables to long runs of free pages and after the last page, then a
+//! meta page that commits them.
 //!
 //! Pages of the previous snapshot and pages that its transaction has freed are not overwritten. So the file has the
 //! previous snapshot until the meta page is on the disk, and the new one afterwards. Pages that only the previous
@@ -82,8 +82,9 @@ impl<'r> NextSnapshot<'r> {
         self.file.main_table(old.flags, tables.into_iter())
     }
 
-    /// Writes the table of free pages. For each transaction that freed pages, a record has their count and their numbers
-    /// in descending order (`mdb_freelist_save`). The pages of all transactions before the last one are in one record.
+    /// Writes the table of free pages. For each transaction that freed pages, a record has their count and their
+    /// numbers in descending order (`mdb_freelist_save`). The pages of all transactions before the last one are in one
+    /// record.
     fn free(&mut self, old: Table, freed: &Runs) -> Result<Table> {
         let last = self.reader.txn();
         let mut tree = TreeWriter::new(Flags::INTEGERKEY, self.reader.layout());

@@ -1,5 +1,5 @@
-//! Writes a table from sorted keys and values. Values go into the node of their key, onto a sub-page in the node, or into
-//! a tree of values.
+//! Writes a table from sorted keys and values. Values go into the node of their key, onto a sub-page in the node, or
+//! into a tree of values.
 
 use crate::bulk::Bulk;
 use crate::error::{check_order, check_size, programming_error};

@@ -210,8 +210,8 @@ fn nodes_that_the_table_cannot_have() {
     let one = |flags, size| File::new(flags, numbered(9, |_| vec![vec![2; size]]));
     let (plain, many) = (Flags::INTEGERKEY, Flags::DUPSORT | Flags::INTEGERKEY);
     let other_kind = "a value of a kind that its table cannot have";
-    // The record of a table among ordinary keys; many values where only one is allowed; a value on overflow pages where a
-    // key has many values.
+    // The record of a table among ordinary keys; many values where only one is allowed; a value on overflow pages where
+    // a key has many values.
     for (flags, size, damaged, words) in [
         (plain, 48, 2, other_kind),
         (plain, 48, 6, "a key with many values where it can have only one"),

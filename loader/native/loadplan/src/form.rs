@@ -50,7 +50,7 @@ pub enum ExpectedEntries {
     NoBase,
 }
 
-/// An LDAP result code (RFC 4511, A.1).
+/// An LDAP result code (RFC 4511, appendix A).
 const NO_SUCH_OBJECT: u8 = 32;
 
 impl Operation {

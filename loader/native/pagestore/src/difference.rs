@@ -8,8 +8,8 @@ use common::{Error, Result};
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, compress_bound, get_error_name};
 
-/// zstd level of differences. On pages of 4 KiB with indexes and entries, level 9 saves 2 % of the bytes in four times the
-/// time; level 4 takes 6 % more bytes and is hardly faster.
+/// zstd level of differences. On pages of 4 KiB with indexes and entries, level 9 saves 2 % of the bytes in four times
+/// the time; level 4 takes 6 % more bytes and is hardly faster.
 const LEVEL: i32 = 5;
 
 /// The magic number of a zstd frame (RFC 8878, 3.1.1). Differences are stored without it.

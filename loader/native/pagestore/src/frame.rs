@@ -121,8 +121,8 @@ impl Cached for Frame {
 }
 
 impl Cached for Head {
-    /// Enough for one head of each pack of many small backups: each frame is then read once, even if pages of many packs
-    /// alternate.
+    /// Enough for one head of each pack of many small backups: each frame is then read once, even if pages of many
+    /// packs alternate.
     const CACHE_BYTES: usize = 16 << 20;
 
     fn bytes(&self) -> usize {

@@ -49,8 +49,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Reads the pages of the backup with the pack `own`. Up to `again` pages in sparsely used frames count as unknown, so
-    /// that they are stored again and these frames are no longer needed.
+    /// Reads the pages of the backup with the pack `own`. Up to `again` pages in sparsely used frames count as unknown,
+    /// so that they are stored again and these frames are no longer needed.
     pub fn of(packs: Arc<Assembly>, segments: &[Segment], own: u32, again: u64) -> Result<Self> {
         let mut known = Self { uses: Uses::of(&packs), packs, ..Self::default() };
         let packs = Arc::clone(&known.packs);

@@ -86,8 +86,8 @@ impl Pack {
 /// Maximum number of pages in a frame.
 pub const PAGES: usize = 256;
 
-/// Target size of a frame in bytes, before compression. To read one page, its whole frame is decompressed: with frames of
-/// 1 MiB, a backup after changes to one entry in a hundred takes 1.4 times as long and saves 1 % of the space.
+/// Target size of a frame in bytes, before compression. To read one page, its whole frame is decompressed: with frames
+/// of 1 MiB, a backup after changes to one entry in a hundred takes 1.4 times as long and saves 1 % of the space.
 const FRAME: usize = 128 << 10;
 
 /// Returns the number of pages of a full frame.

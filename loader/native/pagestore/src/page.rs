@@ -3,9 +3,9 @@
 //! Two pages are the same if they differ only in their page number and, in format 3, their transaction: a compacting
 //! copy renumbers pages, so that one more page at the beginning changes all numbers.
 //!
-//! A run is stored as the number of its pack, its length, and its start in the pack, all in LEB128. The start is relative
-//! to the end of the previous run of the same pack in the segment, in zigzag coding. The first start in a pack is
-//! relative to page 0, but in the backup's own pack to the number of pages that earlier segments took from it.
+//! A run is stored as the number of its pack, its length, and its start in the pack, all in LEB128. The start is
+//! relative to the end of the previous run of the same pack in the segment, in zigzag coding. The first start in a pack
+//! is relative to page 0, but in the backup's own pack to the number of pages that earlier segments took from it.
 
 use common::{Error, Result};
 use rustc_hash::FxHashMap;
@@ -154,8 +154,8 @@ impl Shape {
         (bytes, if self.transaction.is_some() { 2 * NUMBER } else { NUMBER })
     }
 
-    /// Replaces the page number by zeros if the page begins with it, and returns whether it does. Of the pages of a large
-    /// value, only the first has a number.
+    /// Replaces the page number by zeros if the page begins with it, and returns whether it does. Of the pages of a
+    /// large value, only the first has a number.
     pub(crate) fn mask(self, page: &mut [u8], number: u64) -> bool {
         let (beginning, length) = self.beginning(number);
         let has_number = page[..length] == beginning[..length];

@@ -1,7 +1,7 @@
 //! Separates the pages of a snapshot into known pages, which the previous backup has, and new pages.
 //!
-//! An inserted or removed page moves all later pages, so pages are not looked up by number. The possible bases of the new
-//! pages between two known pages are the pages that were between these two in the previous backup.
+//! An inserted or removed page moves all later pages, so pages are not looked up by number. The possible bases of the
+//! new pages between two known pages are the pages that were between these two in the previous backup.
 
 use common::Result;
 use xxhash_rust::xxh3::xxh3_128;
@@ -57,8 +57,8 @@ fn pages(data: &[u8], first: u64, shape: Shape) -> Vec<Page<'_>> {
     (first..).zip(data.chunks_exact(shape.page_size)).map(page).collect()
 }
 
-/// Sifts consecutive pages. `data` has whole pages, of which the first has the number `first`. New pages go to pack `own`
-/// and are numbered from 0. `level` is the zstd level of the frames.
+/// Sifts consecutive pages. `data` has whole pages, of which the first has the number `first`. New pages go to pack
+/// `own` and are numbered from 0. `level` is the zstd level of the frames.
 pub fn sift(known: &Known, shape: Shape, own: u32, data: &[u8], first: u64, level: i32) -> Result<Sifted> {
     let pages = pages(data, first, shape);
     let nearest = nearest(known, pages.iter().map(|page| &page.id), first);
@@ -103,8 +103,8 @@ fn bases(known: &Known, nearest: &[Nearest]) -> Result<Vec<Vec<Base>>> {
     nearest.iter().filter_map(pages).collect()
 }
 
-/// Returns the shortest difference to one of `bases`, or the first that is short enough (see `SHORT_PART`). Returns `None`
-/// if the compressed page by itself takes less than twice the bytes of the difference.
+/// Returns the shortest difference to one of `bases`, or the first that is short enough (see `SHORT_PART`). Returns
+/// `None` if the compressed page by itself takes less than twice the bytes of the difference.
 fn shortest_difference<'a>(packer: &mut Packer<'a>, page: &[u8], bases: &'a [Base]) -> Result<Option<Difference>> {
     let mut shortest: Option<Difference> = None;
     for (place, base) in bases {

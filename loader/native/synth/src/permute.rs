@@ -10,7 +10,7 @@ const ROUNDS: u64 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct Permutation {
     count: u64,
-    /// Bits in each half of the network.
+    /// Bits in each half of a block of the Feistel network.
     half: u32,
 }
 

@@ -1,6 +1,6 @@
 //! Threads that share work. [`Turns`] hands out its parts; output that must be in order waits for its [`Turn`] or uses
-//! [`in_order`]; a [`Pool`] works ahead. A [`Crew`] keeps the first failure, because all others follow from it: a failing
-//! thread reports to the crew before the others can notice.
+//! [`in_order`]; a [`Pool`] works ahead. A [`Crew`] keeps the first failure, because all others follow from it: a
+//! failing thread reports to the crew before the others can notice.
 
 mod crew;
 mod ordered;

@@ -85,8 +85,8 @@ pub struct Task<'a> {
     pub damaged: &'a BTreeSet<String>,
 }
 
-/// Checks all indexes in parallel. The findings are in the order of the configuration. The names of indexes that must be
-/// rebuilt are added to `drifted`.
+/// Checks all indexes in parallel. The findings are in the order of the configuration. The names of indexes that must
+/// be rebuilt are added to `drifted`.
 pub fn check(task: &Task<'_>, reader: &Reader, findings: &mut Findings, drifted: &mut BTreeSet<String>) -> Result<()> {
     let tables = &task.configured.indexes.tables;
     task.options.counters.begin("indexes", tables.len() as u64);

@@ -1,5 +1,5 @@
-//! Checks any back-mdb file, however old, in levels, each slower than the previous level. Problems are collected, and do
-//! not end the check.
+//! Checks any back-mdb file, however old, in levels, each slower than the previous level. Problems are collected, and
+//! do not end the check.
 //!
 //! [`structure`] checks meta pages, tables and pages; [`walk`] entries and tree. [`indexes`] computes every index from
 //! the entries, and compares it with the index in the file.

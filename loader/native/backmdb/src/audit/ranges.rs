@@ -8,8 +8,8 @@ use super::findings::{Finding, Findings, Kind};
 use crate::changes::id_of;
 use crate::{Error, Result};
 
-/// Minimum number of ranges per worker; a large table has up to twice as many. Enough ranges keep all workers busy until
-/// the end. With too many ranges, the read-ahead of a worker would often read the range of another worker.
+/// Minimum number of ranges per worker; a large table has up to twice as many. Enough ranges keep all workers busy
+/// until the end. With too many ranges, the read-ahead of a worker would often read the range of another worker.
 const SPANS: usize = 64;
 
 /// A range of IDs that includes `from` but not `to`. If `to` is `None`, it ends with the last ID.

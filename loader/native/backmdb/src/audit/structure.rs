@@ -46,8 +46,8 @@ fn flags(name: &str, record: Table, expected: Flags, mask: u16, findings: &mut F
     }
 }
 
-/// Compares the number of entries with the number of records in dn2i, which has one record for the root and two for each
-/// node.
+/// Compares the number of entries with the number of records in dn2i, which has one record for the root and two for
+/// each node.
 fn counts(reader: &Reader, findings: &mut Findings) {
     let (Some(id2e), Some(dn2i)) = (reader.table(b"id2e"), reader.table(b"dn2i")) else { return };
     let (entries, nodes) = (id2e.record().entries, dn2i.record().entries);
@@ -62,9 +62,9 @@ fn counts(reader: &Reader, findings: &mut Findings) {
 /// Number of pages after which progress is reported.
 const STEP: u64 = 1024;
 
-/// Checks all pages, and returns the names of damaged tables. `new`: a build has just written the file, so it must have no
-/// free pages. `seen`: pages that were checked while the file was copied. Fails only if the operating system cannot read
-/// the file.
+/// Checks all pages, and returns the names of damaged tables. `new`: a build has just written the file, so it must have
+/// no free pages. `seen`: pages that were checked while the file was copied. Fails only if the operating system cannot
+/// read the file.
 pub fn pages(
     reader: &Reader,
     new: bool,

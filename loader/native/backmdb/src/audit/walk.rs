@@ -1,10 +1,10 @@
 //! Third level of the audit: reads id2e, dn2i and id2v side by side, ID by ID, and checks that each node has an entry,
 //! that the entry can be decoded, that ad2i has its attributes, and that id2v has its values.
 //!
-//! Every node must have a record of its own and a record in its parent's list, and every subtree must contain the number
-//! of entries that its record states. [`NodeChecksums`] sums hashes such that matching records cancel out, so the check
-//! takes no memory. A node's subtree is larger than the subtree of each child. So if the sums are 0, there is no cycle,
-//! and every node is below the root.
+//! Every node must have a record of its own and a record in its parent's list, and every subtree must contain the
+//! number of entries that its record states. [`NodeChecksums`] sums hashes such that matching records cancel out, so
+//! the check takes no memory. A node's subtree is larger than the subtree of each child. So if the sums are 0, there is
+//! no cycle, and every node is below the root.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -90,7 +90,8 @@ pub fn values_apart(count: usize, stored: &Stored<'_>) -> String {
 const PATIENCE: u64 = 1024;
 
 impl<'r, 'a> Walk<'r, 'a> {
-    /// Creates the state of a worker that checks no index keys. `limit`: maximum number of reported findings of each kind.
+    /// Creates the state of a worker that checks no index keys. `limit`: maximum number of reported findings of each
+    /// kind.
     pub fn new(tables: &Tables<'r>, texts: &'a [String], limit: usize, counters: &'a Counters) -> Self {
         let (last, part) = (LastValues::default(), IdRangeResult::new(limit));
         let tables = *tables;

@@ -204,8 +204,8 @@ impl Refresh<'_, '_> {
         value.ok_or_else(|| wrong(format!("entry {id} is not in id2e")))
     }
 
-    /// Returns the suffix entry with the claimed contextCSN. Returns `None` if no contextCSN is claimed, or if the entry
-    /// was received with it.
+    /// Returns the suffix entry with the claimed contextCSN. Returns `None` if no contextCSN is claimed, or if the
+    /// entry was received with it.
     fn suffix_entry(&mut self) -> Result<Option<SuffixEntry>> {
         let shared = self.task.shared;
         let Some(claimed) = shared.options.claimed.as_ref().filter(|claimed| !claimed.is_empty()) else {

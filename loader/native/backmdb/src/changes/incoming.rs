@@ -17,8 +17,8 @@ use crate::shared::BuildContext;
 use crate::{Code, Error, Result, Source, damaged_entry};
 use codec::id2e;
 
-/// Maximum number of changed entries. The positions of the index keys have 32 bits: the keys that entry n had before the
-/// change have position 2n, its new keys have position 2n + 1.
+/// Maximum number of changed entries. The positions of the index keys have 32 bits: the keys that entry n had before
+/// the change have position 2n, its new keys have position 2n + 1.
 const MOST: usize = 1 << 30;
 
 /// A changed entry, with its RDN in normalised and pretty form.

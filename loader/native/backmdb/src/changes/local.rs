@@ -123,7 +123,8 @@ impl<'a> LocalQuery<'a> {
         Ok(())
     }
 
-    /// Fails if the entry is newer than the contextCSN of the database: slapd's consumer would not delete such an entry.
+    /// Fails if the entry is newer than the contextCSN of the database: slapd's consumer would not delete such an
+    /// entry.
     fn require_old(&self, value: &[u8]) -> Result<()> {
         let mut newer = false;
         id2e::each(value, damaged_entry, |stored| {

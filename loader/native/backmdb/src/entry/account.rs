@@ -1,5 +1,5 @@
-//! Computes how the attributes that the build adds change the checksum of the tree. The checksum of the database must be
-//! that of the input plus this change.
+//! Computes how the attributes that the build adds change the checksum of the tree. The checksum of the database must
+//! be that of the input plus this change.
 
 use ldif::Record;
 use tree::Names;
@@ -37,8 +37,8 @@ impl Account {
         sum
     }
 
-    /// Returns the checksum of the completed entry minus that of its record. `added`: the sum of the hashes of the added
-    /// values.
+    /// Returns the checksum of the completed entry minus that of its record. `added`: the sum of the hashes of the
+    /// added values.
     pub fn difference(&mut self, record: &Record<'_>, added: u128) -> Result<u128> {
         let (read, kept) = (self.as_read.print(record)?, self.as_kept.print(record)?);
         let completed = Fingerprint { body: kept.body.wrapping_add(added), ..kept };

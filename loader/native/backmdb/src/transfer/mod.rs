@@ -2,8 +2,8 @@
 //!
 //! Every entry is checked ([`check`]): the new slapd must store it in the same way. Meanwhile the tables of entries and
 //! names are copied record by record with their IDs ([`records`]). Then the index tables are written from the keys that
-//! the check generated. If the new slapd would store an entry differently, the conversion fails with [`Code::Unproven`],
-//! and the copy must be discarded.
+//! the check generated. If the new slapd would store an entry differently, the conversion fails with
+//! [`Code::Unproven`], and the copy must be discarded.
 
 mod check;
 mod records;

@@ -15,8 +15,8 @@ pub(crate) struct Key {
     pub len: u8,
 }
 
-/// A posting as a number. From the highest bits on, a `u64` has a key of four bytes and the position; a `u128` has a key
-/// of up to eight bytes, its length and the position.
+/// A posting as a number. From the highest bits on, a `u64` has a key of four bytes and the position; a `u128` has a
+/// key of up to eight bytes, its length and the position.
 pub(crate) trait Item:
     Default
     + Ord

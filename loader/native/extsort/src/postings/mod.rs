@@ -141,7 +141,8 @@ impl Writer {
         self.long[index].push(pack_long(bits, len, position));
     }
 
-    /// Passes full buffers on, and spills postings if they exceed their share of memory. Call it after a block of entries.
+    /// Passes full buffers on, and spills postings if they exceed their share of memory. Call it after a block of
+    /// entries.
     pub fn finish_index(&mut self) -> Result<()> {
         self.shared.resources.check_cancelled()?;
         self.hand_over(self.buffer);

@@ -1,5 +1,5 @@
-//! The postings of one index, divided into buckets by ranges of keys, and sorted runs in the temporary file. A run stores
-//! each posting as the difference to the previous one in LEB128: adjacent positions of a key take one byte each.
+//! The postings of one index, divided into buckets by ranges of keys, and sorted runs in the temporary file. A run
+//! stores each posting as the difference to the previous one in LEB128: adjacent positions of a key take one byte each.
 
 use std::ops::Range;
 use std::slice::Iter;

@@ -42,8 +42,8 @@ impl Sorted {
         Self { indexes, resources, threads }
     }
 
-    /// Passes all postings of index `index` to `visitor`, and drops them. Several threads may visit different indexes at
-    /// once.
+    /// Passes all postings of index `index` to `visitor`, and drops them. Several threads may visit different indexes
+    /// at once.
     pub fn visit<V: Visitor>(&self, index: usize, visitor: &mut V) -> std::result::Result<(), V::Error> {
         let index = self.indexes.get(index).ok_or_else(|| Error::damaged("there is no such index"))?;
         let index = lock(index).take();

@@ -1,5 +1,5 @@
-//! Compacting copy of a snapshot: in the copy, the pages of each tree are contiguous, branches are full, and no pages are
-//! free.
+//! Compacting copy of a snapshot: in the copy, the pages of each tree are contiguous, branches are full, and no pages
+//! are free.
 //!
 //! Leaves keep their bytes, except for page numbers. Several threads read and check leaves ahead, the calling thread
 //! numbers the leaves, and the thread of the file writes them.

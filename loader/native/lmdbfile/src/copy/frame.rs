@@ -1,7 +1,7 @@
 //! A copy as a stream: a header, frames with blocks of the file, their offsets and checksums, and an end frame.
 //!
-//! All numbers are little-endian. Holes are not sent. Offsets ascend, so that the end of the last block says which part of
-//! the file a receiver has.
+//! All numbers are little-endian. Holes are not sent. Offsets ascend, so that the end of the last block says which part
+//! of the file a receiver has.
 
 use std::io::{self, Read, Write};
 

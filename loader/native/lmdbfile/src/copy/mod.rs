@@ -1,7 +1,7 @@
 //! Copies a file page for page and hole for hole, to another file or to a stream.
 //!
-//! A database in use may be copied while a reader slot in the lock file protects the snapshot, because LMDB then does not
-//! change the snapshot's pages. Only the meta pages change, so the caller passes them.
+//! A database in use may be copied while a reader slot in the lock file protects the snapshot, because LMDB then does
+//! not change the snapshot's pages. Only the meta pages change, so the caller passes them.
 
 mod frame;
 mod receive;
@@ -28,8 +28,8 @@ pub struct Image<'i> {
     pub head: &'i [u8],
     /// Length in bytes up to the last page in use. The file may be shorter if its last pages are free.
     pub length: u64,
-    /// Whether the source is a compacted copy. Its pages differ from those of an uncompacted copy, even if the meta pages are
-    /// equal.
+    /// Whether the source is a compacted copy. Its pages differ from those of an uncompacted copy, even if the meta
+    /// pages are equal.
     pub compacted: bool,
 }
 
@@ -153,8 +153,8 @@ impl Iterator for Data<'_> {
     }
 }
 
-/// Returns the start and the end of the next data at or after `from`; `None` if there are none before `end`. Everything is
-/// data if the file system does not report holes.
+/// Returns the start and the end of the next data at or after `from`; `None` if there are none before `end`. Everything
+/// is data if the file system does not report holes.
 fn data(file: &File, from: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     if from >= end {
         return Ok(None);

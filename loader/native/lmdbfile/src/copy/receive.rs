@@ -34,8 +34,8 @@ struct Receiver<'r> {
 
 /// Receives a file into `target`, syncs it, and returns its size in bytes.
 ///
-/// If the stream breaks off, the file `journal` has a [`ResumePoint`] for [`super::send()`]. A finished transfer removes
-/// the journal.
+/// If the stream breaks off, the file `journal` has a [`ResumePoint`] for [`super::send()`]. A finished transfer
+/// removes the journal.
 pub fn receive(input: &mut dyn Read, target: &Path, journal: &Path, watch: ProgressCallback<'_>) -> Result<u64> {
     let header = Header::read(input)?;
     if header.from > 0 && !has_omitted_part(&header, target, journal) {

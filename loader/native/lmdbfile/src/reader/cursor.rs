@@ -32,7 +32,8 @@ impl<'r> Cursor<'r> {
         Ok(Self { table, keys, values: None, large: Vec::new(), state: State::Before })
     }
 
-    /// Moves to the first key that is at least `key`; `next` returns its first value. Returns whether the keys are equal.
+    /// Moves to the first key that is at least `key`; `next` returns its first value. Returns whether the keys are
+    /// equal.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.named(|cursor| {
             cursor.keys.budget = cursor.store().source.pages;
@@ -87,8 +88,8 @@ impl<'r> Cursor<'r> {
         Ok(Some((node.key, value)))
     }
 
-    /// Moves to the previous key, or to the last key if the cursor has not been moved, and returns all values of the key;
-    /// `None` before the first key.
+    /// Moves to the previous key, or to the last key if the cursor has not been moved, and returns all values of the
+    /// key; `None` before the first key.
     pub fn previous(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         self.named(|cursor| {
             let store = cursor.store();

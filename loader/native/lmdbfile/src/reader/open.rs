@@ -38,12 +38,13 @@ impl Reader {
         open().map_err(|error: Error| error.of_file(path))
     }
 
-    /// Opens the newest snapshot for a caller with a reader slot of transaction `txn`: the snapshot of `txn` or a later one.
+    /// Opens the newest snapshot for a caller with a reader slot of transaction `txn`: the snapshot of `txn` or a later
+    /// one.
     ///
-    /// The slot also protects the pages of later snapshots, because LMDB reuses a page only if all readers began after the
-    /// transaction that freed the page (`mdb_page_alloc`). So it does no harm if writers commit before the file is opened,
-    /// although the second commit overwrites the meta page of `txn`. `txn` is `None` if nobody writes, or if the caller
-    /// notices changes by the meta pages.
+    /// The slot also protects the pages of later snapshots, because LMDB reuses a page only if all readers began after
+    /// the transaction that freed the page (`mdb_page_alloc`). So it does no harm if writers commit before the file is
+    /// opened, although the second commit overwrites the meta page of `txn`. `txn` is `None` if nobody writes, or if
+    /// the caller notices changes by the meta pages.
     pub fn open_at(path: &Path, txn: Option<u64>) -> Result<Self> {
         let open = || {
             let file = File::open(path)?;

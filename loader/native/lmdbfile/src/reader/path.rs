@@ -19,7 +19,8 @@ pub(crate) struct Path {
     rules: TreeRules,
     /// The pages of the path, from the root down to the leaf.
     levels: Vec<Level>,
-    /// Number of pages that may still be visited. The budget ends endless loops: in an intact file no page is visited twice.
+    /// Number of pages that may still be visited. The budget ends endless loops: in an intact file no page is visited
+    /// twice.
     pub budget: u64,
 }
 

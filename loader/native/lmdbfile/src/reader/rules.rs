@@ -105,8 +105,8 @@ impl TreeRules {
         checked.map_err(|what| Error::corrupt(number, what))
     }
 
-    /// Checks a page without returning its contents. `again` is set if the page has passed these rules before, perhaps at
-    /// another place: then only what depends on the place is checked.
+    /// Checks a page without returning its contents. `again` is set if the page has passed these rules before, perhaps
+    /// at another place: then only what depends on the place is checked.
     pub fn check_view(&self, number: u64, view: &View, place: Place<'_>, again: bool) -> Result<()> {
         let checked = match view.kind {
             Kind::Branch if !place.is_leaf => {
@@ -189,8 +189,9 @@ impl TreeRules {
 
     /// Fails if the counts in `record` differ from `seen`, the counts of the tree itself.
     ///
-    /// The page counts of a DUPSORT table are not checked: since LMDB 0.9.36 (OpenLDAP 2.6.14) they also include changes to
-    /// the number of pages of its trees of values (`mdb_subdb_adjust`), but not the pages from before the upgrade.
+    /// The page counts of a DUPSORT table are not checked: since LMDB 0.9.36 (OpenLDAP 2.6.14) they also include
+    /// changes to the number of pages of its trees of values (`mdb_subdb_adjust`), but not the pages from before the
+    /// upgrade.
     pub fn check_record(&self, record: &Table, seen: &Table) -> Result<()> {
         let pages_count = matches!(self.role, Role::Values(_)) || !self.flags.contains(Flags::DUPSORT);
         let pages = |table: &Table| (table.branch_pages, table.leaf_pages, table.overflow_pages);

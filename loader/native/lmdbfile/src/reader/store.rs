@@ -116,8 +116,8 @@ impl BlockCache {
         Ok(view)
     }
 
-    /// Returns a page for the look-up of a key. Reads blocks at first, for look-ups of neighbouring keys. Reads single pages
-    /// once many blocks have been read (see `PageSource::count_lookup`).
+    /// Returns a page for the look-up of a key. Reads blocks at first, for look-ups of neighbouring keys. Reads single
+    /// pages once many blocks have been read (see `PageSource::count_lookup`).
     fn lookup_view(&self, number: u64) -> Result<View> {
         if !self.scattered.get() && !self.is_near(number) && self.source.count_lookup(self.block.get()) {
             self.scatter();

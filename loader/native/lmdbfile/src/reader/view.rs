@@ -120,7 +120,8 @@ impl View {
         (key, data..data + size)
     }
 
-    /// Returns the flags and the key size of node `at`, which must be below `count`. The page must be a leaf with nodes.
+    /// Returns the flags and the key size of node `at`, which must be below `count`. The page must be a leaf with
+    /// nodes.
     #[inline]
     pub fn node_head(&self, at: usize) -> (u16, usize) {
         let (bytes, start) = (self.bytes(), self.pointer(at));

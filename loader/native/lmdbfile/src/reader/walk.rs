@@ -49,8 +49,8 @@ pub struct PageUsage {
 impl Reader {
     /// Visits every page that the snapshot uses, by table name and key.
     ///
-    /// Checks the structure of all tables: the order of keys, separators and values, the depths, and the numbers of pages
-    /// and values in each record. Refuses a page that is used twice. The contents of overflow pages are not read.
+    /// Checks the structure of all tables: the order of keys, separators and values, the depths, and the numbers of
+    /// pages and values in each record. Refuses a page that is used twice. The contents of overflow pages are not read.
     pub fn walk(&self, visit: &mut dyn FnMut(&PageUse<'_>)) -> Result<PageUsage> {
         let (usage, damage) = self.survey(None, &mut |page| {
             visit(page);
@@ -124,8 +124,8 @@ impl Reader {
         NamedTable { rules, ..NamedTable::new(MAIN.as_bytes(), self.meta.main) }
     }
 
-    /// Returns the free pages that LMDB may use in the next transaction: all except for those that the last transaction has
-    /// freed (`mdb_page_alloc`).
+    /// Returns the free pages that LMDB may use in the next transaction: all except for those that the last transaction
+    /// has freed (`mdb_page_alloc`).
     pub(crate) fn reusable(&self) -> Result<Runs> {
         let (free, mut runs) = (self.free_table(), Runs::default());
         self.each_free(free.reader(&self.store), |txn, number| {
@@ -261,8 +261,8 @@ impl Walk<'_> {
 pub(crate) struct Runs(BTreeMap<u64, u64>);
 
 impl Runs {
-    /// Adds `count` numbers from `start` on and returns true. Returns false and adds nothing if the set has one of these
-    /// numbers.
+    /// Adds `count` numbers from `start` on and returns true. Returns false and adds nothing if the set has one of
+    /// these numbers.
     pub fn add(&mut self, start: u64, count: u64) -> bool {
         let mut end = start.saturating_add(count);
         if self.0.range(..end).next_back().is_some_and(|(_, &before)| before > start) {
