@@ -169,6 +169,16 @@ def test_a_log_without_searches(asked: tuple[Slapd, Path], tmp_path: Path) -> No
     assert "[storage.no_such_path]" in done.err
 
 
+def test_a_base_above_the_suffix_reaches_the_database_by_a_subtree_only(
+    asked: tuple[Slapd, Path], tmp_path: Path
+) -> None:
+    above = SUFFIX.partition(",")[2]
+    line = f'conn=1 op={{0}} SRCH base="{above}" scope={{0}} deref=0 filter="(uid=a)"\n'
+    (tmp_path / "log").write_text(line.format(1) + line.format(2))
+    found = use_of(asked[0], "--stats-log", tmp_path / "log")
+    assert (found["searches"], found["notes"]) == (1, ["1 of the searches are of other databases"])
+
+
 def test_the_schema_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "filters").write_text("(uid=a)\n")
     (tmp_path / "log").write_text("nothing\n")
