@@ -464,7 +464,7 @@ class TlsFailed(LoaderError, code="server.tls", status=35):
 class ConnectionLost(LoaderError, code="server.connection_lost", status=36):
     message = "{uri}: the connection broke: {reason}"
     hint = "The same command resumes and reads only the missing parts."
-    hint_without_run = "Check the server's log; run the same command again; it starts from the beginning."
+    hint_without_run = "Check the server's log; the same command starts over."
     retryable = True
 
 

@@ -105,7 +105,7 @@ def require_readable(path: Path) -> None:
 
 
 def tools_tmpdir() -> str | None:
-    """Returns a directory for temporary files with the same path for DITSEED_TOOLS; None: the default directory."""
+    """Returns a directory for temporary files that DITSEED_TOOLS sees under the same path; None: use the default."""
     return os.environ.get("DITSEED_TOOLS_TMPDIR")
 
 

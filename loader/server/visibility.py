@@ -71,8 +71,8 @@ class VisibilityReport(Struct):
 
 
 def compare_sample(server: Session, base: str, is_relevant: Relevance = None) -> VisibilityReport | None:
-    """Compares a sample of the entries below `base` as shown and as stored. Returns None if the server is not a slapd
-    or shows no schema."""
+    """Checks a sample of the entries below `base`: compares the returned attributes with the filters that match.
+    Returns None if the server is not a slapd or shows no schema."""
     root = server.read("", ["objectClass", "subschemaSubentry"])
     if b"OpenLDAProotDSE" not in root.get("objectclass", []):
         return None

@@ -91,7 +91,7 @@ class LiveSource(Struct, frozen=True):
     """Callbacks for a server that changes during the build. `head`: the first input; other inputs repeat its entries.
 
     `read_again` returns LDIF files with entries that were read again. After all inputs, a thread of the core calls it
-    twice: without orphans, then with the orphans. If the second call returns no files, the orphans are omitted.
+    without orphans, then with the orphans, until none are left or it returns no files: then they are omitted.
     `renamed` is called before IDs are assigned, with entryUUIDs that have several DNs; if it raises, the build ends."""
 
     head: Path | None

@@ -104,8 +104,8 @@ class Directory(Struct, frozen=True):
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
-        """Yields a path that always leads to the same regular file. It uses an O_PATH descriptor, because closing
-        another descriptor would release the process's fcntl locks on the file."""
+        """Yields a path that always leads to the same regular file, through an O_PATH descriptor: closing it releases
+        none of the process's fcntl locks on the file."""
         with _checked_pin(*self._pin(name), self.name / name, written) as path:
             yield path
 

@@ -107,8 +107,8 @@ _CACHE_NOTE = "come from the page cache and are not measured"
 
 
 class Reader(TimedProbe):
-    """A file or device that is open for direct reads of `size` bytes. The kernel counts each read as one from a device.
-    If `size` is not LEAST, `note` says why."""
+    """A file or device that is open for direct reads of `size` bytes, which the kernel counts. If `size` is not LEAST,
+    `note` says why."""
 
     size: int = LEAST
 

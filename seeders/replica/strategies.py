@@ -532,7 +532,7 @@ class Clone(StoppedConsumer):
         return run.do(COMPARE, compare, _Copied, loaded.entries)
 
     def _stamp(self, data: Path, csns: Sequence[str], meter: Meter) -> _Stamped:
-        """Writes contextCSN into the copy. `csns`: the provider's contextCSN before the copy, or ()."""
+        """Writes contextCSN into the copy. `csns`: the provider's, from before the copy; empty without a provider."""
         suffix = self.place.database.suffix
         claimed = csn.by_server(contents.context_csns(data, suffix))
         newest = contents.newest_csns(data, suffix, whole=False)

@@ -88,7 +88,7 @@ class Contents(msgspec.Struct, frozen=True):
 
     def put(self, target: Path, progress: Progress, step: str = "unpack") -> float:
         """Writes the backup's database to `target`, a file in a private directory: unpacks its pages, or builds it from
-        LDIF. Returns the seconds that this took. Raises BackupDamaged, BackupEncrypted, NoSpace, errors of a build."""
+        LDIF. Returns the seconds taken. Raises BackupDamaged, BackupEncrypted, NoSpace; for LDIF, a build's errors."""
         if self.backup.is_ldif:
             return self._build(target, progress)
         with progress.step(step) as meter:

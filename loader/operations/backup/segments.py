@@ -182,7 +182,7 @@ def _leads_to(segment: Segment) -> str:
 
 
 def chain(repo: Repository, backup: Backup, moment: Moment) -> tuple[list[Segment], str]:
-    """Returns a gapless series of segments that ends at the moment and, if possible, begins with changes that the
+    """Returns a gapless series of segments up to the moment or the last segment, if possible from changes that the
     backup has. Also returns the moment at which a gap after the backup begins, or "" if there is no such gap."""
     known = csn.by_server([*backup.context_csns, *backup.newest_csns])
     names, every, before = _names(repo, backup.suffix), list[Segment](), ""

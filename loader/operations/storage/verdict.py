@@ -130,7 +130,7 @@ def verdict(layers: Sequence[Layer], times: Times) -> tuple[Added, ...]:
         median = statistics.median(reads.values()) if reads else None
         compared.append((Added(layer.name, over, len(differences), seconds, median, not layer.on), differences))
 
-    # A layer counts as a cause of delay if it is slower in three of four rounds, and if the delay is large enough.
+    # A layer adds delay if it is slower in three of four rounds, and if the delay is not small beside other times.
     worst = max((added.seconds or 0.0 for added, _ in compared if added.over), default=0.0)
     verdict = []
     for added, differences in compared:

@@ -65,8 +65,8 @@ pub(crate) struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    /// Processes all ranges. If `after` is 0, the number of records read must be the number that id2e claims; otherwise
-    /// an error is returned. If a worker fails, `stop` is called, which must wake workers that wait.
+    /// Processes all ranges. If `after` is 0, fails unless the number of records read is the number that id2e claims.
+    /// If a worker fails, `stop` is called, which must wake workers that wait.
     pub(crate) fn run<W: Worker>(
         &self,
         snapshot: &Reader,

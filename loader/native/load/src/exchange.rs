@@ -181,8 +181,8 @@ impl Requester for Adds<'_> {
     }
 
     /// A server processes the requests of a connection in parallel, and executes the adds of a transaction in the order
-    /// of its responses. So an entry is sent only after the server has responded for its parent and for the entries
-    /// that it names. If any of these adds was refused, the entry is not sent.
+    /// of its responses. So an entry is sent only after the responses to the adds of its parent and of the entries that
+    /// it names. If any of these adds was refused, the entry is not sent.
     fn ready(&self, request: usize) -> SendWindow {
         let mut window = SendWindow::Yes;
         for &before in &self.list[request].1 {

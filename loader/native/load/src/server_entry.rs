@@ -91,8 +91,8 @@ impl ServerEntry {
         Ok(changes)
     }
 
-    /// Whether an earlier attempt of this load has added the entry. If so, the entry differs from the LDIF entry
-    /// (`changes`) only in passwords, which the server has hashed or does not return.
+    /// Whether an earlier attempt of this load has added the entry: `changes`, its differences from the LDIF entry, are
+    /// only passwords that the server has hashed or does not return.
     pub fn was_added_by_this_load(&self, changes: &[Modification]) -> bool {
         const PASSWORD: &[u8] = b"userpassword";
         let theirs = self.values(PASSWORD);

@@ -235,7 +235,7 @@ pub fn compile(tag: &Tag, scope: &Scope<'_>) -> Result<Part, String> {
             let most = most.min(4_u64.saturating_mul(*characters as u64));
             (most, printable, CompiledTag::Start { slot, characters: *characters })
         }
-        // Decomposition yields at most five characters per three bytes (U+33AF becomes `rads2`).
+        // Three bytes become at most five letters or digits (U+33AF becomes `rads2`).
         Tag::Ascii { name } => {
             let SlotFacts { slot, most, .. } = scope.slot(name)?;
             (most.saturating_mul(3), true, CompiledTag::Ascii { slot })

@@ -3,8 +3,8 @@
 //! A consumer that starts with a cookie ignores the deletion of an entry whose entryCSN is newer than the cookie
 //! (OpenLDAP's syncrepl.c, `nonpresent_callback`), because it takes the entry for a later change of its own. So if an
 //! entry was read that the provider changed after the claimed CSN, and the provider deletes it before the consumer
-//! starts, the consumer would keep it forever. If its entryCSN is lowered to the claim, the consumer deletes the entry;
-//! and if the entry still exists, the provider has a newer entryCSN, and syncrepl sends the entry again.
+//! starts, the consumer would keep it forever. If its entryCSN is lowered to the claim, it is deleted like any other;
+//! and if the provider still has the entry, its entryCSN there is newer, and syncrepl sends it again.
 
 use std::collections::HashMap;
 

@@ -120,7 +120,7 @@ impl<'r> TableRange<'r> {
     }
 }
 
-/// Divides the IDs of a table into ranges for `jobs` workers. A range begins at a key of an upper branch page.
+/// Divides the IDs of a table into ranges for `jobs` workers. Ranges after the first begin at keys of upper branches.
 pub fn id_ranges(table: &TableReader<'_>, jobs: usize) -> Vec<IdRange> {
     let count = SPANS.saturating_mul(jobs.max(1));
     // Damage is reported later, when the records are read.

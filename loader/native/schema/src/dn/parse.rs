@@ -73,7 +73,7 @@ enum AvaPosition {
     Quoted,
 }
 
-/// Returns the offset of the separator after the first RDN. In an attribute name, `;` is no separator.
+/// Returns the offset of the separator after the first RDN. In an attribute name, `;` begins options instead.
 fn leaf_end(text: &[u8]) -> Option<usize> {
     let special = |byte: &u8| matches!(byte, b',' | b';' | b'+' | b'\\' | b'"');
     let first = text.iter().position(special)?;

@@ -27,8 +27,8 @@ pub struct Letters {
 }
 
 impl Letters {
-    /// Parses a table. Its rows have a digit for each possible next symbol: 9 means most frequent, each lower digit half
-    /// as frequent, 0 never. Returns None if the table has the wrong size or anything but digits.
+    /// Parses a table. Its rows have a digit for each possible next symbol: 9 means most frequent, each lower digit
+    /// half as frequent, 0 never. Returns None if the table has the wrong size or anything but digits.
     pub fn new(rows: &[&str]) -> Option<Self> {
         if rows.len() != ROWS {
             return None;
