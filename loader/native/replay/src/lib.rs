@@ -727,12 +727,19 @@ impl Replay<'_, '_> {
     }
 }
 
-/// Whether the reqStart `end` is less than an hour after `start`. If `end` is in the first hour of a day, the limit is
-/// a day. Times are compared as decimal numbers `YYYYmmddHHMMSSffffff`.
+/// Whether the reqStart `end` is less than an hour after `start`, or one of them is invalid.
 fn is_recent(start: &str, end: &str) -> bool {
-    let time = |start: &str| pack(format!("{start}#000000#000#000000").as_bytes()) >> 60;
-    let passed = time(end).saturating_sub(time(start));
-    passed < if end.get(8..10) == Some("00") { 1_000_000_000_000 } else { 10_000_000_000 }
+    seconds(start).zip(seconds(end)).is_none_or(|(start, end)| end - start < 3600)
+}
+
+/// Returns the seconds from the year 0 (Gregorian) to a reqStart, `YYYYmmddHHMMSS...`.
+fn seconds(time: &str) -> Option<i64> {
+    let number = |from: usize, to: usize| time.get(from..to)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
+    // A year from March to February ends with its leap day; its months have 30.6 days on average.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
+    Some(((days * 24 + number(8, 10)?) * 60 + number(10, 12)?) * 60 + number(12, 14)?)
 }
 
 fn is_context(change: &Change) -> bool {
@@ -750,4 +757,24 @@ fn attributes_of(operation: &Operation) -> Vec<Vec<u8>> {
 
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_hour_may_cross_the_end_of_a_day_a_month_and_a_year() {
+        for (start, end) in [
+            ("20261130130000.000001Z", "20261130135959.000000Z"),
+            ("20261130233000.000001Z", "20261201000000.000000Z"),
+            ("20261231233000.000001Z", "20270101002959.000000Z"),
+            ("20280229233000.000001Z", "20280301002959.000000Z"),
+            ("20270228233000.000001Z", "20270301002959.000000Z"),
+        ] {
+            assert!(is_recent(start, end), "{start} {end}");
+        }
+        assert!(!is_recent("20280228233000.000001Z", "20280301002959.000000Z"), "2028 is a leap year");
+        assert!(!is_recent("20261130130000.000001Z", "20261130140000.000001Z"));
+    }
 }
