@@ -12,6 +12,7 @@ from fixtures import storage_vm
 from fixtures.bench import storage as in_vm
 from fixtures.waiting import until
 from loader.operations.storage import bench
+from loader.storage import files
 from tests.support.command import ditseed, start
 from tests.support.require import require
 
@@ -69,7 +70,8 @@ def test_what_a_stop_leaves(tmp_path: Path, sent: signal.Signals) -> None:
     place, _ = two(tmp_path)
     words = ("storage", "bench", place, *FEW)
     running = start(*words, "--searches", "1000000")
-    until(lambda: any(place.iterdir()) or running.poll() is not None)
+    # With this name, the directory is locked; a run that was killed before leaves an empty one, with another name.
+    until(lambda: any(place.glob(f"{files.PREFIX}*")) or running.poll() is not None)
     assert running.poll() is None
     os.kill(running.pid, sent)
     _, told = running.communicate()
