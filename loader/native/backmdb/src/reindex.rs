@@ -1,7 +1,7 @@
 //! Rebuilds indexes of an existing database from its entries, as slapindex fills emptied tables. The change is atomic:
 //! the file has either all new tables or all old tables.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,15 +22,6 @@ use crate::{Code, Error, Result, Settings};
 /// Number of entries after which the sorter may sort its buffers and the cancel flag is checked.
 const PATIENCE: u64 = 1024;
 
-/// The result of a reindexing.
-#[derive(Debug, Default)]
-pub struct Reindexed {
-    /// Number of entries that were read.
-    pub entries: u64,
-    /// Index table -> number of its values.
-    pub tables: BTreeMap<String, u64>,
-}
-
 /// Rebuilds the index tables of `attributes` in the file at `path`, which no other process may have open. The change is
 /// durable on return. The file may grow to the map size of the settings.
 ///
@@ -41,18 +32,18 @@ pub fn reindex(
     attributes: &[String],
     resources: &Resources,
     counters: &Counters,
-) -> Result<Reindexed> {
+) -> Result<()> {
     let reader = tables::with_orders(Reader::open(path)?);
     let configured = chosen_indexes(&reader, known, attributes)?;
     let texts = reader.table(b"ad2i").map_or_else(|| Ok(Vec::new()), verify::descriptions)?;
     let keys = StoredKeys::new(known.0, &configured, &texts)?;
-    let (entries, sorted) = read(&reader, &configured, &keys, resources, counters)?;
+    let sorted = read(&reader, &configured, &keys, resources, counters)?;
     let mut next = NextSnapshot::begin(&reader, path, known.1.map_size)?;
-    let tables = write(&configured, &sorted, &mut next, counters)?;
+    write(&configured, &sorted, &mut next, counters)?;
     counters.begin("sync", 0);
     counters.check()?;
     next.commit()?;
-    Ok(Reindexed { entries, tables })
+    Ok(())
 }
 
 /// Returns the configuration of the index tables of `attributes`.
@@ -80,7 +71,7 @@ fn read(
     keys: &StoredKeys<'_>,
     resources: &Resources,
     counters: &Counters,
-) -> Result<(u64, Sorted)> {
+) -> Result<Sorted> {
     let id2e = table(reader, "id2e")?;
     let expected = id2e.record().entries;
     counters.begin("entries", expected);
@@ -115,26 +106,25 @@ fn read(
     if entries != expected {
         return Err(wrong(format!("{entries} entries in id2e, which should have {expected}")));
     }
-    Ok((entries, postings.finish(resources.jobs)?))
+    postings.finish(resources.jobs)
 }
 
-/// Writes all index tables. Returns the number of values by table.
+/// Writes all index tables.
 fn write(
     configured: &ConfiguredIndexes,
     sorted: &Sorted,
     next: &mut NextSnapshot<'_>,
     counters: &Counters,
-) -> Result<BTreeMap<String, u64>> {
+) -> Result<()> {
     counters.begin("write", configured.indexes.tables.len() as u64);
-    let (mut counts, exponent) = (BTreeMap::new(), configured.settings.list_exponent);
+    let exponent = configured.settings.list_exponent;
     for (at, index) in configured.indexes.tables.iter().enumerate() {
         counters.check()?;
         let table = postings::write(next.file(), sorted, at, &Numbering::plain(), exponent)?;
-        counts.insert(index.name.clone(), table.entries);
         next.put(index.name.as_bytes(), table);
         counters.advance(1);
     }
-    Ok(counts)
+    Ok(())
 }
 
 impl From<StopReason> for Error {

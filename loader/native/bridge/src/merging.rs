@@ -116,5 +116,5 @@ argument!(
 
 #[pyfunction]
 pub fn merge(paths: Vec<PathBuf>, out_path: PathBuf, options: MergeOptions, counters: &Counters) -> PyResult<u64> {
-    counters.run(|counters| ::merge::merge(&paths, &out_path, &options.0, counters).map(|merged| merged.entries))
+    counters.run(|counters| ::merge::merge(&paths, &out_path, &options.0, counters))
 }

@@ -144,7 +144,7 @@ pub fn reindex(
     limits: Resources,
     counters: &Counters,
 ) -> PyResult<()> {
-    counters.run(|counters| indexes::reindex(&path, database.parts(), &attributes, &limits.0, counters).map(drop))
+    counters.run(|counters| indexes::reindex(&path, database.parts(), &attributes, &limits.0, counters))
 }
 
 record!(Transferred from core::Transferred {

@@ -15,4 +15,4 @@ mod shards;
 pub mod slices;
 
 pub use common::{Code, Error, Result};
-pub use merge::{Merged, Options, merge};
+pub use merge::{Options, merge};

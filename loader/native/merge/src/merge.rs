@@ -1,6 +1,5 @@
 //! Merges the tables one after another: reading threads send batches of rows to the writing thread.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -28,17 +27,8 @@ pub struct Options {
     pub jobs: usize,
 }
 
-#[derive(Debug)]
-pub struct Merged {
-    pub entries: u64,
-    pub pages: u64,
-    pub bytes: u64,
-    /// Number of values in each table, by the table's name.
-    pub tables: BTreeMap<String, u64>,
-}
-
-/// Merges the data files `paths` into one database, which is synced on success.
-pub fn merge(paths: &[PathBuf], out: &Path, options: &Options, counters: &Counters) -> Result<Merged> {
+/// Merges the data files `paths` into one database, which is synced on success. Returns the number of entries.
+pub fn merge(paths: &[PathBuf], out: &Path, options: &Options, counters: &Counters) -> Result<u64> {
     let shards = Shards::open(paths, options.shared)?;
     let target = options.context.as_ref().map(|suffix| ContextCsnTarget::new(&shards, suffix)).transpose()?;
     let layout = shards.layout.ok_or_else(|| Error::damaged("no shard"))?;
@@ -133,7 +123,7 @@ impl Merge<'_> {
         rows.send()
     }
 
-    fn finish(mut self, mut file: FileWriter, (mut merged, pending): (MergedTables, PendingTree)) -> Result<Merged> {
+    fn finish(mut self, mut file: FileWriter, (mut merged, pending): (MergedTables, PendingTree)) -> Result<u64> {
         if let Some((mut tree, place, value)) = pending {
             let newest = mem::take(&mut *lock(&self.newest));
             let value = id2e::stamped(&mut self.shards, &value, &newest)?;
@@ -150,11 +140,9 @@ impl Merge<'_> {
             merged.push(("ixck".to_owned(), empty.finish(&mut file)?));
         }
         self.counters.begin("sync", 0);
-        let counts = merged.iter().map(|(name, table)| (name.clone(), table.entries)).collect();
         let named = merged.into_iter().map(|(name, table)| (name.into_bytes(), table)).collect();
-        let summary = file.finish(named)?;
-        let entries = self.shards.entries();
-        Ok(Merged { entries, pages: summary.pages, bytes: summary.bytes, tables: counts })
+        file.finish(named)?;
+        Ok(self.shards.entries())
     }
 }
 

@@ -100,11 +100,6 @@ pub fn compressed(plain: &[u8], level: i32, checked: bool) -> Result<Vec<u8>> {
     packed.map_err(|error| Error::damaged(error.to_string()))
 }
 
-/// Compresses bytes to a file that the zstd tool can decompress, with content size and checksum.
-pub fn compressed_piece(plain: &[u8], level: i32) -> Result<Vec<u8>> {
-    compressed(plain, level, true)
-}
-
 /// Decompresses a zstd frame. Fails if the content has more than `most` bytes.
 pub fn decompressed(packed: &[u8], most: usize) -> Result<Vec<u8>> {
     let plain = with(&DECOMPRESSOR, Decompressor::new, |context| context.decompress(packed, most));
@@ -119,7 +114,7 @@ mod tests {
     fn each_level_comes_back_and_a_flipped_bit_is_noticed() {
         let plain: Vec<u8> = (0..100_000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
         for level in [1, 19, 2] {
-            let mut packed = compressed_piece(&plain, level).unwrap();
+            let mut packed = compressed(&plain, level, true).unwrap();
             assert!(zstd::decode_all(&*packed).unwrap() == plain);
             assert!(decompressed(&packed, plain.len()).unwrap() == plain);
             *packed.last_mut().unwrap() ^= 1; // of the checksum
@@ -133,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_failed_call_does_not_affect_the_next() {
-        let packed = compressed_piece(b"pages", 3).unwrap();
+        let packed = compressed(b"pages", 3, true).unwrap();
         assert!(decompressed(&packed, 4).is_err());
         assert!(decompressed(b"no frame", 4).is_err());
         assert_eq!(decompressed(&packed, 5).unwrap(), b"pages");

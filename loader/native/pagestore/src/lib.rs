@@ -18,7 +18,6 @@ mod sift;
 mod tests;
 
 pub use assembly::{Assembly, Backup, Piece};
-pub use difference::compressed_piece;
 pub use known::{Known, Segment};
 pub use pack::Pack;
 pub use page::Shape;
