@@ -26,6 +26,21 @@ from loader.run.log import Report, killpoint
 from loader.storage import files, holders
 
 
+class ClonePlan(Struct, frozen=True):
+    """What a clone would do. Sizes are in bytes. `free`: free space of the target's file system."""
+
+    source: str
+    target: str
+    format: int
+    txnid: int
+    source_apparent: int
+    source_allocated: int
+    needed: int
+    free: int
+    replaces: bool
+    verify: str
+
+
 class ReceiveReport(Struct, frozen=True):
     """A finished clone. Sizes are in bytes. `context_csns`: the contextCSN that is stored in the clone."""
 
@@ -54,8 +69,8 @@ class CloneReport(ReceiveReport, frozen=True, kw_only=True):
     grown: int
 
 
-def plan(options: CloneOptions) -> Report:
-    """Returns what a clone would do, after all checks that a clone makes before it writes. Sizes are in bytes."""
+def plan(options: CloneOptions) -> ClonePlan:
+    """Returns what a clone would do, after all checks that a clone makes before it writes."""
     source, target = options.source, options.target
     if options.compact and options.reflink == "always":
         raise UsageProblem(reason="--compact writes every page anew: no blocks can be shared")
@@ -66,30 +81,29 @@ def plan(options: CloneOptions) -> Report:
         require_target(target, options.replace)
     facts, sizes = meta.read_meta(source), copy.Sizes.of(meta.data_file(source))
     needed = 0 if options.reflink == "always" else min(facts.used, sizes.allocated)
-    return {
-        "source": str(source),
-        "target": str(target),
-        "format": facts.format,
-        "txnid": facts.txnid,
-        "source_apparent": sizes.apparent,
-        "source_allocated": sizes.allocated,
-        "needed": needed,
-        "free": require_space(target, needed),
-        "replaces": meta.data_file(target).exists(),
-        "verify": options.verify or verify.default_level(source),
-    }
+    return ClonePlan(
+        source=str(source),
+        target=str(target),
+        format=facts.format,
+        txnid=facts.txnid,
+        source_apparent=sizes.apparent,
+        source_allocated=sizes.allocated,
+        needed=needed,
+        free=require_space(target, needed),
+        replaces=meta.data_file(target).exists(),
+        verify=options.verify or verify.default_level(source),
+    )
 
 
 def clone(options: CloneOptions, progress: Progress) -> CloneReport:
     """Clones a directory. If the clone is interrupted, the target is unchanged, and the same call starts over."""
-    plan(options)
-    source, level = options.source, options.verify or verify.default_level(options.source)
+    planned, source = plan(options), options.source
     # If a process has the source open, blocks are shared only on request, because each later write to a shared block
     # allocates a new block, which fragments the live file.
     shared: Literal["never", "try", "must"] = "must" if options.reflink == "always" else "never"
     if options.reflink == "auto" and not options.compact and holders.holder(source) is None:
         shared = "try"
-    checks_pages = options.verify is None and level == "pages"
+    checks_pages = options.verify is None and planned.verify == "pages"
     with files.explained(options.target), build_directory(options.target, source) as build:
         try:
             before = meta.read_meta(source)
@@ -100,14 +114,14 @@ def clone(options: CloneOptions, progress: Progress) -> CloneReport:
             if checks_pages and copied.sound:  # the core checked the pages during the copy
                 verified = replace(checked(copied.path, "quick", progress), level="pages")
             else:
-                verified = checked(copied.path, level, progress, copied.seen)
+                verified = checked(copied.path, planned.verify, progress, copied.seen)
             received = _put(copied.path, options, build, copied.mode, verified, seconds)
         except BaseException:  # no partial file may stay, even if a signal ends the clone
             copy.forget(build.home)
             raise
     return CloneReport(
         **structs.asdict(received),
-        source=str(source),
+        source=planned.source,
         source_apparent=copied.source.apparent,
         source_allocated=copied.source.allocated,
         compact=options.compact,
