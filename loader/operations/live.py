@@ -67,10 +67,7 @@ Answer = TypeVar("Answer")
 
 def context_csns(server: Session, base: str) -> list[str]:
     """Returns the contextCSN of the suffix that holds `base`. Returns an empty list if the server stores none."""
-    for suffix in server.naming_contexts():
-        if dn.is_below(base, suffix):
-            return server.visible_csns(suffix)
-    return []
+    return server.visible_csns(server.context_of(base))
 
 
 # --- moved containers ------------------------------------------------------------------------------------------------
