@@ -43,21 +43,3 @@ fn merge(before: &[&[u8]], newest: &BTreeMap<u16, Vec<u8>>) -> Option<Vec<Vec<u8
     }
     changed.then(|| merged.into_values().collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn csn(second: u8, sid: u16) -> Vec<u8> {
-        format!("202601010000{second:02}.000000Z#000000#{sid:03x}#000000").into_bytes()
-    }
-
-    #[test]
-    fn the_newest_csn_of_each_server_in_the_order_of_server_ids() {
-        let newest = BTreeMap::from([(2, csn(5, 2)), (1, csn(1, 1))]);
-        assert_eq!(merge(&[], &newest), Some(vec![csn(1, 1), csn(5, 2)]));
-        let merged = merge(&[&csn(9, 2), &csn(3, 4)], &newest);
-        assert_eq!(merged, Some(vec![csn(1, 1), csn(9, 2), csn(3, 4)]));
-        assert_eq!(merge(&[&csn(5, 2), &csn(1, 1)], &newest), None);
-    }
-}

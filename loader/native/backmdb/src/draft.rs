@@ -481,43 +481,6 @@ mod tests {
     }
 
     #[test]
-    fn alike_entries_keep_the_columns_of_the_entry_before() {
-        let mut draft = EntryLines::default();
-        let mut shape_of = |columns: &[usize], alters: bool| {
-            draft.clear();
-            for column in columns {
-                let value = draft.add_bytes(b"a");
-                draft.add_line(*column, ValueSpans { value, normal: value }, *column > 1);
-            }
-            draft.gather();
-            let mut expected = columns.to_vec();
-            expected.sort_by_key(|column| columns.iter().position(|first| first == column));
-            let found = draft.attributes.iter().flat_map(|one| vec![one.column; one.count]);
-            assert_eq!(found.collect::<Vec<_>>(), expected);
-            for (column, known) in (0..6).map(|column| (column, columns.contains(&column))) {
-                assert_eq!(draft.find(column).map(|one| one.column), known.then_some(column));
-            }
-            let value = draft.add_bytes(b"added");
-            let pair = ValueSpans { value, normal: value };
-            draft.add_line(7, pair, false);
-            assert_eq!(draft.find(7).map(|one| draft.values_of(one).collect()), Some(vec![&b"added"[..]]));
-            if alters {
-                draft.add_value(0, pair);
-            }
-            draft.shape().0
-        };
-        let first = shape_of(&[1, 1, 2, 3], false);
-        assert_eq!(shape_of(&[1, 1, 2, 3], false), first);
-        for columns in [&[1, 2, 3][..], &[1, 1, 2], &[1, 1, 2, 3, 4], &[2, 1, 2, 1], &[5], &[1, 1, 2, 3]] {
-            assert_ne!(shape_of(columns, false), first);
-        }
-        let altered = shape_of(&[1, 1, 2, 3], true);
-        let other = shape_of(&[1, 1, 2, 3], false);
-        assert_ne!(altered, other);
-        assert_eq!(shape_of(&[1, 1, 2, 3], false), other);
-    }
-
-    #[test]
     fn ordinary_text_takes_the_fast_path() {
         let mut draft = EntryLines::default();
         let pair = draft.add_text(b"Anna Maria").unwrap();

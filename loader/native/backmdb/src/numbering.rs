@@ -116,38 +116,12 @@ fn climb(parents: &[u32], ids: &[u32], start: usize, path: &mut Vec<usize>) -> b
 mod tests {
     use super::*;
 
-    fn ids(parents: &[u32]) -> Vec<Option<u64>> {
-        let (numbering, _) = Numbering::of_parents(parents);
-        (0..u32::try_from(parents.len()).unwrap()).map(|position| numbering.id(position)).collect()
-    }
-
-    #[test]
-    fn missing_ancestors_come_before_their_descendant_the_topmost_first() {
-        // Position 0 is the suffix; 1 is a child of 2, which is a child of 3; 3 and 4 are children of the suffix.
-        let parents = [ABOVE, 2, 3, 0, 0];
-        assert_eq!(ids(&parents), [Some(1), Some(4), Some(3), Some(2), Some(5)]);
-        let late = |position, levels| LateParent { position, descendant: 1, levels };
-        assert_eq!(Numbering::of_parents(&parents).1, [late(3, 2), late(2, 1)]);
-    }
-
-    #[test]
-    fn entries_without_an_ancestor_are_dropped() {
-        assert_eq!(ids(&[ABOVE, MISSING, 1, 0, NOTHING, 4]), [Some(1), None, None, Some(2), None, None]);
-    }
-
-    #[test]
-    fn rejected_entries_leave_no_gap() {
-        let numbering = Numbering::without(&[1, 3], &[], 5);
-        let ids: Vec<_> = (0..5).map(|position| numbering.id(position)).collect();
-        assert_eq!(ids, [Some(1), None, Some(2), None, Some(3)]);
-        assert_eq!(Numbering::plain().id(7), Some(8));
-    }
-
     #[test]
     fn stale_entries_leave_a_gap() {
         let numbering = Numbering::without(&[1], &[2], 4);
         let ids: Vec<_> = (0..4).map(|position| numbering.id(position)).collect();
         assert_eq!(ids, [Some(1), None, None, Some(3)]);
         assert!(Numbering::without(&[], &[], 4).is_plain());
+        assert_eq!(Numbering::plain().id(7), Some(8));
     }
 }

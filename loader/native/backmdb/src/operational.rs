@@ -134,17 +134,3 @@ fn digits(text: &mut [u8], mut number: u64, base: u64) {
         number /= base;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_formatted_as_in_csns() {
-        let mut text = *b"..000000..";
-        digits(&mut text[2..8], 1_234, 10);
-        assert_eq!(&text, b"..001234..");
-        digits(&mut text[2..8], 0xff_ffff, 16);
-        assert_eq!(&text, b"..ffffff..");
-    }
-}

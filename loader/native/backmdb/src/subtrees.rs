@@ -69,26 +69,3 @@ impl Subtrees {
         self.index(id).map_or(1, |at| self.counts[at as usize])
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_subtree_counts_its_root_and_all_entries_below_even_late_parents() {
-        // First, 1 is the parent of 2 and 3, 3 of 4 and 5, 5 of 6. Then 3 is the parent of 1 and 2, 1 of 4.
-        let early = [(2, 1), (3, 1), (4, 3), (5, 3), (6, 5)];
-        for (parents, nodes, expected) in [
-            (vec![3, 1, 5, 1, 3], &early[..], &[6, 1, 4, 1, 2, 1][..]),
-            (vec![3, 1], &[(1, 3), (2, 3), (4, 1)], &[2, 1, 4, 1]),
-        ] {
-            let mut trees = Subtrees::new(parents);
-            for (id, parent) in nodes {
-                let parent = trees.index(*parent);
-                trees.child(*id, parent);
-            }
-            trees.sum();
-            assert!((1..).zip(expected).all(|(id, count)| trees.count(id) == *count));
-        }
-    }
-}

@@ -135,24 +135,20 @@ mod tests {
     }
 
     #[test]
-    fn the_greater_csn_stays() {
-        assert_eq!(judged(vec![met(0, 1, 7, 20), met(1, 1, 8, 10)], None), [(1, Some(0))]);
-        assert_eq!(judged(vec![met(0, 1, 7, 10), met(1, 1, 8, 10)], None), [(0, Some(1))]);
-    }
-
-    #[test]
-    fn an_entry_of_the_second_pass_stays_regardless_of_its_csn() {
-        assert_eq!(judged(vec![met(0, 1, 7, 20), met(1, 2, 7, 10)], Some(1)), [(0, None)]);
-    }
-
-    #[test]
-    fn an_entry_that_lost_its_dn_is_gone_even_if_its_successor_moved_on() {
-        let all = vec![met(0, 1, 7, 10), met(1, 1, 8, 20), met(2, 2, 8, 30)];
-        assert_eq!(judged(all, None), [(0, None), (1, None)]);
-    }
-
-    #[test]
-    fn entries_without_uuid_are_not_copies_of_each_other() {
-        assert_eq!(judged(vec![met(0, 1, 0, 1), met(1, 2, 0, 2)], None), []);
+    fn the_newest_entry_of_each_dn_and_uuid_stays() {
+        for (fact, all, again, expected) in [
+            ("the greater CSN stays", vec![met(0, 1, 7, 20), met(1, 1, 8, 10)], None, &[(1, Some(0))][..]),
+            ("of equal CSNs, the later stays", vec![met(0, 1, 7, 10), met(1, 1, 8, 10)], None, &[(0, Some(1))]),
+            ("the second pass stays", vec![met(0, 1, 7, 20), met(1, 2, 7, 10)], Some(1), &[(0, None)]),
+            (
+                "an entry that lost its DN is gone even if its successor moved on",
+                vec![met(0, 1, 7, 10), met(1, 1, 8, 20), met(2, 2, 8, 30)],
+                None,
+                &[(0, None), (1, None)],
+            ),
+            ("entries without UUID are no copies", vec![met(0, 1, 0, 1), met(1, 2, 0, 2)], None, &[]),
+        ] {
+            assert_eq!(judged(all, again), expected, "{fact}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use codec::{dn2i, id2e};
 use ldif::Counters;
 use lmdbfile::Reader;
 
-use crate::{Code, Method, Source, ValueCheck, VerifyMeans, verify};
+use crate::{Code, Method, Source, VerifyMeans, verify};
 use fixture::{Build, SUFFIX, below_suffix, schema, unit};
 
 fn opened(build: &Build) -> Reader {
@@ -38,14 +38,14 @@ fn names(build: &Build) -> Vec<String> {
     nodes(build).into_iter().map(|(_, _, name)| name).collect()
 }
 
-/// Returns whether id2e marks the attribute as stored in id2v, the number of values, and the values in id2e.
-fn stored(build: &Build, id: u64, name: &str) -> (bool, u32, Vec<Vec<u8>>) {
+/// Returns the values of an attribute in id2e.
+fn stored(build: &Build, id: u64, name: &str) -> Vec<Vec<u8>> {
     let reader = opened(build);
     let number = number(&reader, name);
     let value = reader.table(b"id2e").unwrap().get(&id.to_ne_bytes()).unwrap().unwrap();
     let parts = id2e::read(&value).unwrap();
     let found = parts.attributes.iter().find(|one| one.number == number).unwrap();
-    (found.apart, found.count, found.values.iter().map(|one| one.to_vec()).collect())
+    found.values.iter().map(|one| one.to_vec()).collect()
 }
 
 fn number(reader: &Reader, name: &str) -> u32 {
@@ -96,8 +96,8 @@ fn ids_follow_the_input_but_missing_ancestors_come_first() {
         [(1, 0, "dc=example,dc=com"), (2, 1, "ou=top"), (3, 2, "ou=mid"), (4, 3, "ou=deep"), (5, 1, "ou=side")];
     assert_eq!(nodes(&build), expected.map(|(id, parent, name)| (id, parent, name.to_owned())));
     // The values stored under an ID follow the new order, too.
-    assert_eq!(stored(&build, 4, "ou").2, [b"deep"]);
-    assert_eq!(stored(&build, 5, "ou").2, [b"side"]);
+    assert_eq!(stored(&build, 4, "ou"), [b"deep"]);
+    assert_eq!(stored(&build, 5, "ou"), [b"side"]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_duplicate_dn_is_rejected_with_the_line_of_the_first() {
     build.options.max_rejects = 1;
     let done = build.run(&text).unwrap();
     assert_eq!((done.read, done.entries, done.rejections.len()), (4, 3, 1));
-    assert_eq!(stored(&build, 2, "description").2, [b"first"]);
+    assert_eq!(stored(&build, 2, "description"), [b"first"]);
     assert_eq!(nodes(&build)[2], (3, 1, "ou=b".into()));
 }
 
@@ -135,37 +135,6 @@ fn the_first_failing_record_is_reported_even_if_the_file_is_truncated() {
     build.options.max_rejects = 2;
     let refused = build.run(&text).unwrap_err();
     assert_eq!((refused.code, refused.line), (Code::Truncated, Some(10)));
-}
-
-#[test]
-fn a_complete_file_is_never_reported_as_truncated() {
-    let cases = [
-        "dn: ou=a,dc=example,dc=com\nchangetype: modify\nreplace: mail\nmail: x\n-\n",
-        "dn: ou=a,dc=example,dc=com\nou: a\njpegPhoto:< file:///tmp/a.jpg\n",
-        "dn: ou=a,dc=example,dc=com\nou: a\njpegPhoto:< file:///tmp/a.jpg",
-        "dn: ou=a,dc=example,dc=com\ndescription:\non the next line\n",
-        "dn: ou=a,dc=example,dc=com\ndescription:: !!!!\n",
-        "<html><body>Please log in</body></html>\n",
-        "\x1a\n",
-        "\x1a",
-    ];
-    for text in cases {
-        let refused = Build::new().run(&[SUFFIX, text].concat()).unwrap_err();
-        assert_eq!((refused.code, refused.line), (Code::Rejected, Some(4)), "{text}: {refused}");
-    }
-}
-
-#[test]
-fn a_value_that_cannot_be_normalised_is_not_refused_by_the_value_check_alone() {
-    for line in ["createTimestamp: 20200101000000\n", "entryUUID: b1d4f201-1dd211b2\n", "description:: UmVu6Q==\n"] {
-        for values in [ValueCheck::Refuse, ValueCheck::Skip] {
-            let mut build = Build::new();
-            build.options.values = values;
-            let text = [SUFFIX, &unit("ou=a,dc=example,dc=com", line)].concat();
-            let refused = build.run(&text).unwrap_err();
-            assert!(!refused.message.contains("value check"), "{refused}");
-        }
-    }
 }
 
 #[test]
@@ -201,26 +170,6 @@ fn entries_of_other_suffixes_are_rejected() {
     let text = [SUFFIX, &unit("dc=other", ""), &unit("ou=glued,dc=example,dc=com", "")].concat();
     let reasons: Vec<_> = build.run(&text).unwrap().rejections.into_iter().map(|one| one.reason).collect();
     assert_eq!(reasons, ["not below a suffix of the database", "another database holds it"]);
-}
-
-#[test]
-fn values_move_to_id2v_beyond_the_limit_of_multival() {
-    let mut build = Build::new();
-    build.settings.apart_above = vec![("description".into(), 2)];
-    let text = [
-        SUFFIX.into(),
-        unit("ou=two,dc=example,dc=com", "description: A\ndescription: b\n"),
-        unit("ou=three,dc=example,dc=com", "description: C\ndescription: b\ndescription: a\n"),
-    ];
-    let done = build.run(&text.concat()).unwrap();
-    assert_eq!(done.tables["id2v"], 3);
-    assert_eq!(stored(&build, 2, "description"), (false, 2, vec![b"A".to_vec(), b"b".to_vec()]));
-    assert_eq!(stored(&build, 3, "description"), (true, 3, Vec::new()));
-    let reader = opened(&build);
-    let number = u16::try_from(number(&reader, "description")).unwrap();
-    let rows = reader.table(b"id2v").unwrap().get_all(&codec::id2v::key(3, number)).unwrap();
-    let values: Vec<_> = rows.iter().map(|row| codec::id2v::read_row(row, true).unwrap().1).collect();
-    assert_eq!(values, [b"a", b"b", b"C"]);
 }
 
 #[test]

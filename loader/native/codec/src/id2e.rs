@@ -461,21 +461,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_entry_written_by_slapd_is_parsed() {
-        // One attribute of ou=People from a real database.
-        let mut blob = Vec::new();
-        let mut writer = Writer::new(&mut blob, words(1, false, true));
-        writer.attribute(11, false, false, 1, true);
-        writer.value(b"People");
-        writer.value(b"people");
-        writer.finish(0x100);
-        let head = [1u32, 4, 0x100, 4, 11, 0x8000_0001, 6, 6];
-        let words: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(&blob[..words.len()], &words[..]);
-        assert_eq!(&blob[words.len()..], b"People\0people\0\0\0");
-    }
-
-    #[test]
     fn a_record_with_unneeded_parts_is_not_whole() {
         let mut blob = Vec::new();
         let mut writer = Writer::new(&mut blob, words(2, false, false));

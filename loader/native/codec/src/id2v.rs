@@ -72,11 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_the_layout_of_slapd() {
-        assert_eq!(row(None, b"Ann"), b"Ann\0\0\0");
-        assert_eq!(row(Some(b"ann"), b"Ann"), b"ann\0Ann\0\x03\0");
-        assert_eq!(row(Some(b""), b""), b"\0\0\0\0");
-        assert_eq!(read_row(b"ann\0Ann\0\x03\0", true), Some((&b"ann"[..], &b"Ann"[..])));
+    fn damaged_rows_are_refused() {
         for damaged in [&b""[..], b"\0", b"\0\0", b"Ann\0\x03\0", b"ann\0Ann\0\xff\xff"] {
             assert_eq!(read_row(damaged, true), None);
         }

@@ -61,39 +61,3 @@ fn read(
     }
     Ok((range, buffer))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_come_in_order_up_to_the_end_of_the_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        let bytes: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(90_001).collect();
-        std::fs::write(&path, &bytes).unwrap();
-        let source = Source::open(&path).unwrap();
-        let wanted: Vec<_> = (0..30).map(|at| at * 4096..(at + 1) * 4096).collect();
-        let (mut came, mut content) = (Vec::new(), Vec::new());
-        let take = |range, buffer: &Buffer| {
-            came.push(range);
-            content.extend_from_slice(buffer);
-            Ok::<_, io::Error>(())
-        };
-        pieces(&source, wanted.iter().cloned().map(Ok), None, take).unwrap();
-        assert_eq!(came, wanted);
-        assert!(content == bytes);
-    }
-
-    #[test]
-    fn the_consumer_may_end_early() {
-        let source = Source::open("/dev/zero".as_ref()).unwrap();
-        let endless = (0..).map(|at| Ok(at * 4096..(at + 1) * 4096));
-        let mut left = 10;
-        let taken = pieces(&source, endless, None, |_, _| {
-            left -= 1;
-            if left > 0 { Ok(()) } else { Err(io::Error::from(io::ErrorKind::StorageFull)) }
-        });
-        assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::StorageFull);
-    }
-}

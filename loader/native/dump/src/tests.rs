@@ -21,22 +21,34 @@ fn built(text: &str) -> Build {
     build
 }
 
-/// Exports the subtree of `base` with `jobs` workers. Returns the report, and the text of all files in order.
-fn export(build: &Build, base: Option<&str>, jobs: usize) -> Result<(Exported, String)> {
-    let path = build.path("data.mdb");
-    let source = Source { path, txn: None, base: base.map(str::to_owned), after: 0, jobs };
+/// The whole database, read by `jobs` workers.
+fn source(build: &Build, jobs: usize) -> Source {
+    Source { path: build.path("data.mdb"), txn: None, base: None, after: 0, jobs }
+}
+
+/// Returns the report, and the text of all files in order.
+fn export(build: &Build, source: &Source, counters: &Counters) -> Result<(Exported, String)> {
     let directory = build.path("out");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir(&directory).unwrap();
     let place = ShardTarget { directory: directory.clone(), format: LdifFormat::default() };
-    let report = crate::export(&source, &place, &Counters::default())?;
+    let report = crate::export(source, &place, counters)?;
     let read = |one: &crate::Finished| fs::read_to_string(directory.join(&one.name)).unwrap();
     let text = report.files.iter().map(read).collect();
     Ok((report, text))
 }
 
+fn exported(build: &Build, jobs: usize) -> Result<(Exported, String)> {
+    export(build, &source(build, jobs), &Counters::default())
+}
+
+/// Exports the subtree of `base`.
+fn branch(build: &Build, base: &str) -> Result<(Exported, String)> {
+    export(build, &Source { base: Some(base.to_owned()), ..source(build, 2) }, &Counters::default())
+}
+
 fn text(build: &Build) -> String {
-    export(build, None, 2).unwrap().1
+    exported(build, 2).unwrap().1
 }
 
 /// Returns the DNs in the LDIF, in order.
@@ -45,31 +57,11 @@ fn dns(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn an_entry_is_written_as_by_slapcat() {
-    let mut build = Build::new();
-    build.settings.last_mod = false;
-    let long = "word ".repeat(2000) + "end";
-    let lines = format!(
-        "ou: a\ndescription: {long}\ndescription:: IGxlYWRpbmc=\ndescription:: dHJhaWxpbmcg\n\
-         description:: OmNvbG9u\ndescription:: PGxlc3M=\ndescription:: w6k=\ndescription:: YQpi\n\
-         description: a: <b> #c\ndescription;lang-en: #hash\n"
-    );
-    let not_ascii = "dn:: b3U9w6ksZGM9ZXhhbXBsZSxkYz1jb20=\nobjectClass: organizationalUnit\n";
-    build.run(&[SUFFIX, not_ascii, "\n", &unit("OU=A, dc=example,dc=com", &lines)].concat()).unwrap();
-    let text = text(&build);
-    let head = "dn: ou=A,dc=example,dc=com\nobjectClass: organizationalUnit\n";
-    let (before, entry) = text.split_once(head).unwrap();
-    assert!(before.contains(&format!("\n\n{not_ascii}")), "{before}");
-    assert!(entry.starts_with(&lines), "{entry}");
-    assert!(entry.ends_with("\n\n"));
-}
-
-#[test]
 fn entries_are_ordered_by_id_with_any_number_of_workers() {
     let units = (0..3000).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n"));
     let build = built(&below_suffix(units));
-    let (alone, all) = export(&build, None, 1).unwrap();
-    let (shared, same) = export(&build, None, 4).unwrap();
+    let (alone, all) = exported(&build, 1).unwrap();
+    let (shared, same) = exported(&build, 4).unwrap();
     assert_eq!((alone.entries, shared.entries), (3001, 3001));
     assert!(shared.files.len() > 4 && shared.checksum == alone.checksum);
     assert!(all == same, "the number of workers must not affect the text");
@@ -78,10 +70,8 @@ fn entries_are_ordered_by_id_with_any_number_of_workers() {
 }
 
 fn sampled(build: &Build, least: u64, share: f64, most: u64) -> (Option<usize>, u64, String) {
-    let path = build.path("data.mdb");
-    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 1 };
     let size = SampleSize { least, share, most };
-    let sample = crate::sample(&source, size, &Counters::default()).unwrap();
+    let sample = crate::sample(&source(build, 1), size, &Counters::default()).unwrap();
     (sample.windows, sample.records, String::from_utf8(sample.text).unwrap())
 }
 
@@ -129,7 +119,7 @@ fn with_late_parent() -> Build {
 #[test]
 fn entries_with_a_lower_id_than_an_ancestor_come_last() {
     let build = with_late_parent();
-    let (report, text) = export(&build, None, 2).unwrap();
+    let (report, text) = exported(&build, 2).unwrap();
     assert_eq!((report.entries, report.late), (5, 2));
     let expected = [
         "dc=example,dc=com",
@@ -145,9 +135,8 @@ fn entries_with_a_lower_id_than_an_ancestor_come_last() {
 #[test]
 fn a_stream_and_a_digest_agree_with_the_files() {
     let build = with_late_parent();
-    let (report, text) = export(&build, None, 2).unwrap();
-    let path = build.path("data.mdb");
-    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 3 };
+    let (report, text) = exported(&build, 2).unwrap();
+    let source = source(&build, 3);
     let out = File::create(build.path("stream.ldif")).unwrap();
     let streamed =
         crate::stream(&source, out.into(), LdifFormat::default(), &build.path(""), &Counters::default()).unwrap();
@@ -171,7 +160,7 @@ fn small() -> Build {
 #[test]
 fn a_base_in_any_spelling_selects_its_subtree() {
     let build = small();
-    let (report, text) = export(&build, Some("OU=A , DC=example,dc=com"), 2).unwrap();
+    let (report, text) = branch(&build, "OU=A , DC=example,dc=com").unwrap();
     assert_eq!((report.entries, &*report.base), (2, "ou=a,dc=example,dc=com"));
     assert_eq!(dns(&text), ["ou=a,dc=example,dc=com", "ou=b,ou=a,dc=example,dc=com"]);
 }
@@ -183,24 +172,22 @@ fn an_rdn_that_is_a_suffix_of_another_does_not_match() {
         "dn: c=de,dc=example,dc=com\nobjectClass: country\n\n",
         "dn: dc=de,dc=example,dc=com\nobjectClass: domain\n\n",
     ];
-    let (_, text) = export(&built(&text.concat()), Some("dc=de,dc=example,dc=com"), 1).unwrap();
+    let (_, text) = branch(&built(&text.concat()), "dc=de,dc=example,dc=com").unwrap();
     assert_eq!(dns(&text), ["dc=de,dc=example,dc=com"]);
 }
 
 #[test]
 fn a_missing_base_is_refused() {
     for base in ["ou=c,dc=example,dc=com", "dc=com", "ou=b,dc=example,dc=com"] {
-        assert_eq!(export(&small(), Some(base), 2).unwrap_err().code, Code::NoSuchBase, "{base}");
+        assert_eq!(branch(&small(), base).unwrap_err().code, Code::NoSuchBase, "{base}");
     }
 }
 
 #[test]
 fn pick_returns_existing_entries_and_skips_missing_ones() {
     let build = small();
-    let path = build.path("data.mdb");
-    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 1 };
     let names = ["ou=AA,dc=example,dc=com", "ou=c,dc=example,dc=com", "ou=a,dc=example,dc=com"];
-    let picked = crate::pick(&source, &names.map(String::from), &Counters::default()).unwrap();
+    let picked = crate::pick(&source(&build, 1), &names.map(String::from), &Counters::default()).unwrap();
     let picked = String::from_utf8(picked).unwrap();
     assert_eq!(dns(&picked), ["ou=aa,dc=example,dc=com", "ou=a,dc=example,dc=com"]);
     assert!(picked.contains("\ndescription: one\n"));
@@ -256,7 +243,7 @@ fn without(build: &Build, is_lost: impl Fn(&[u8], &[u8], &[u8]) -> bool) {
 
 /// Returns the error of an export, which must be the damage, whatever errors the other workers have.
 fn refused(build: &Build) -> Error {
-    let refused = export(build, None, 4).unwrap_err();
+    let refused = exported(build, 4).unwrap_err();
     assert_eq!(refused.code, Code::Damaged, "{refused}");
     refused
 }
@@ -309,29 +296,17 @@ fn a_database_of_2_4_without_id2v_can_be_read() {
 #[test]
 fn entries_up_to_an_id_are_left_out() {
     let units = (0..3000).map(|at| unit(&format!("ou={at},dc=example,dc=com"), "description: x\n"));
-    let build = built(&(SUFFIX.to_owned() + &units.collect::<String>()));
-    let (path, all) = (build.path("data.mdb"), text(&build));
-    fs::remove_dir_all(build.path("out")).unwrap();
+    let build = built(&below_suffix(units));
+    let all = text(&build);
     for (after, jobs) in [(1, 3), (2000, 1), (2999, 4), (3001, 2)] {
-        let source = Source { path: path.clone(), txn: None, base: None, after, jobs };
-        fs::create_dir(build.path("out")).unwrap();
-        let place = ShardTarget { directory: build.path("out"), format: LdifFormat::default() };
-        let report = crate::export(&source, &place, &Counters::default()).unwrap();
-        let read = |one: &crate::Finished| fs::read_to_string(build.path("out").join(&one.name)).unwrap();
-        let later: String = report.files.iter().map(read).collect();
+        let (_, later) = export(&build, &Source { after, ..source(&build, jobs) }, &Counters::default()).unwrap();
         assert_eq!(dns(&later), dns(&all)[usize::try_from(after).unwrap()..]);
-        fs::remove_dir_all(build.path("out")).unwrap();
     }
 }
 
 #[test]
 fn a_cancelled_export_reports_cancelled() {
-    let build = small();
-    let path = build.path("data.mdb");
-    let source = Source { path: path.clone(), txn: None, base: None, after: 0, jobs: 4 };
-    fs::create_dir(build.path("out")).unwrap();
-    let place = ShardTarget { directory: build.path("out"), format: LdifFormat::default() };
-    let counters = Counters::default();
+    let (build, counters) = (small(), Counters::default());
     counters.cancel();
-    assert_eq!(crate::export(&source, &place, &counters).unwrap_err().code, Code::Cancelled);
+    assert_eq!(export(&build, &source(&build, 4), &counters).unwrap_err().code, Code::Cancelled);
 }

@@ -200,22 +200,6 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read_back_through_a_small_window() {
-        let scratch = TempFile::new(&std::env::temp_dir());
-        scratch.append(b"before").unwrap();
-        let mut appender = Appender::new(&scratch, 10);
-        let bytes: Vec<u8> = (0..=255).collect();
-        bytes.chunks(7).for_each(|chunk| appender.put(chunk).unwrap());
-        let mut window = Window::new(appender.finish().unwrap(), 5);
-        let mut found = Vec::new();
-        while let Some(&byte) = window.peek(3, &scratch).unwrap().first() {
-            found.push(byte);
-            window.pass(1);
-        }
-        assert_eq!(found, bytes);
-    }
-
-    #[test]
     fn a_full_disk_is_reported_with_the_directory() {
         let scratch = TempFile::new(Path::new("/var/tmp"));
         scratch.file.set(OpenOptions::new().write(true).open("/dev/full").unwrap()).unwrap();

@@ -212,23 +212,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_beyond_the_memory_limit_are_read_back_from_the_file() {
-        for memory in [0, 100 << 10, usize::MAX] {
-            let mut buckets = Buckets::new(3, memory, &std::env::temp_dir(), &Arc::default());
-            let record = |number: u32| number.to_le_bytes().repeat(number as usize % 80);
-            for number in 0..5_000 {
-                buckets.append(number as usize % 3, &[&record(number)]).unwrap();
-            }
-            assert!(!buckets.all[2].complete.is_empty());
-            for bucket in 0..3_u32 {
-                let bytes = buckets.read(bucket as usize).unwrap();
-                let expected = (bucket..5_000).step_by(3).map(record);
-                assert!(bucket_records(&bytes).eq(expected), "{memory}");
-            }
-        }
-    }
-
-    #[test]
     fn the_stop_flag_ends_all_calls() {
         let stop = Arc::new(AtomicBool::new(true));
         let buckets = Buckets::new(1, 0, &std::env::temp_dir(), &stop);

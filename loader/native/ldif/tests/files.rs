@@ -175,6 +175,7 @@ fn an_open_last_line_is_truncated_only_if_more_text_could_complete_it() {
         ("dn: cn=a\ncn:: !!!!", Code::Syntax, 2),
         ("dn: cn=a\ncn: a\n\n\x1a", Code::Syntax, 4),
         ("<html>", Code::Syntax, 1),
+        ("dn: cn=a\njpegPhoto:< file:///tmp/a.jpg", Code::Url, 2),
     ];
     for (text, code, line) in cases {
         let (path, counters) = (put(&directory, "a.ldif", text.as_bytes()), Counters::default());

@@ -199,6 +199,8 @@ fn no_page_can_be_missing() {
             std::fs::write(&path, bytes).unwrap();
             let walked = Reader::open(&path).and_then(|reader| reader.walk(&mut |_| {}));
             assert_eq!(walked.unwrap_err().kind, ErrorKind::Corrupt);
+            std::fs::write(&path, &sound[..start]).unwrap();
+            assert!(Reader::open(&path).and_then(|reader| reader.walk(&mut |_| {})).is_err(), "cut at page {page}");
             let (head, is_overflow) = (&sound[start..start + header], 4);
             let run = u32::from_ne_bytes(head[header - 4..].try_into().unwrap());
             let pages = if head[header - 6] & is_overflow > 0 { run } else { 1 };

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Content, Rows, check, content, intact, kinds, lmdb, place, tables, write_file};
+use common::{Content, Rows, add_row, check, content, intact, kinds, lmdb, place, tables, write_file};
 use fastrand::Rng;
 use heed::types::Bytes;
 use heed::{Database, DatabaseFlags, Env, RwTxn};
@@ -20,10 +20,7 @@ fn all(txn: &RwTxn<'_>, database: Database<Bytes, Bytes>) -> Rows {
     let mut found: Rows = Vec::new();
     for row in database.iter(txn).unwrap() {
         let (key, value) = row.unwrap();
-        match found.last_mut() {
-            Some((last, values)) if last == key => values.push(value.to_vec()),
-            _ => found.push((key.to_vec(), vec![value.to_vec()])),
-        }
+        add_row(&mut found, key, value);
     }
     found
 }

@@ -3,8 +3,9 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use common::{MAP_SIZE, check, intact, lmdb, place, tables, write_file, write_table};
+use common::{Content, MAP_SIZE, check, intact, lmdb, place, tables, write_file, write_table};
 use fastrand::Rng;
 use heed::Database;
 use heed::types::Bytes;
@@ -64,24 +65,33 @@ proptest! {
     }
 }
 
+/// Writes a file with an index of at least so many keys, and returns the index.
+fn written_index(path: &Path, least: usize) -> (String, Content) {
+    let rng = &mut Rng::with_seed(1);
+    let mut contents = std::iter::repeat_with(|| common::content(rng, common::kinds()[2], 4096));
+    let index = ("index".to_owned(), contents.find(|content| content.rows.len() >= least).unwrap());
+    write_file(path, 4096, std::slice::from_ref(&index));
+    index
+}
+
+/// Writes the index again as the next snapshot, and returns the bytes of the file.
+fn replace_index(path: &Path, content: &Content) -> u64 {
+    let reader = Reader::open(path).unwrap();
+    let mut next = NextSnapshot::begin(&reader, path, MAP_SIZE).unwrap();
+    let table = write_table(next.file(), content);
+    next.put(b"index", table);
+    next.commit().unwrap().bytes
+}
+
 /// Like LMDB, the third snapshot uses the pages that the first one had.
 #[test]
 fn the_file_stops_growing() {
     let (_directory, path) = place();
-    let rng = &mut Rng::with_seed(1);
-    let mut content = common::content(rng, common::kinds()[2], 4096);
-    while content.rows.len() < 3000 {
-        content = common::content(rng, common::kinds()[2], 4096);
-    }
-    write_file(&path, 4096, &[("index".to_owned(), content.clone())]);
+    let index = [written_index(&path, 3000)];
     let mut sizes = Vec::new();
     for _ in 0..12 {
-        let reader = Reader::open(&path).unwrap();
-        let mut next = NextSnapshot::begin(&reader, &path, MAP_SIZE).unwrap();
-        let table = write_table(next.file(), &content);
-        next.put(b"index", table);
-        sizes.push(next.commit().unwrap().bytes);
-        check(&intact(&path), &[("index".to_owned(), content.clone())]);
+        sizes.push(replace_index(&path, &index[0].1));
+        check(&intact(&path), &index);
     }
     assert!(sizes[1] > sizes[0], "{sizes:?}");
     assert!(sizes[11] - sizes[3] < (sizes[1] - sizes[0]) / 2, "{sizes:?}");
@@ -91,18 +101,9 @@ fn the_file_stops_growing() {
 #[test]
 fn lmdb_goes_on_with_it() {
     let (directory, path) = place();
-    let rng = &mut Rng::with_seed(1);
-    let mut content = common::content(rng, common::kinds()[2], 4096);
-    while content.rows.len() < 1000 {
-        content = common::content(rng, common::kinds()[2], 4096);
-    }
-    write_file(&path, 4096, &[("index".to_owned(), content.clone())]);
+    let index = [written_index(&path, 1000)];
     for _ in 0..3 {
-        let reader = Reader::open(&path).unwrap();
-        let mut next = NextSnapshot::begin(&reader, &path, MAP_SIZE).unwrap();
-        let table = write_table(next.file(), &content);
-        next.put(b"index", table);
-        next.commit().unwrap();
+        replace_index(&path, &index[0].1);
     }
     let before = Reader::open(&path).unwrap().walk(&mut |_| ()).unwrap();
     let env = lmdb(directory.path());
@@ -118,7 +119,7 @@ fn lmdb_goes_on_with_it() {
     let reader = intact(&path);
     let after = reader.walk(&mut |_| ()).unwrap();
     assert!(after.free < before.free, "{} of {} pages are free", after.free, before.free);
-    check(&reader, &[("index".to_owned(), content)]);
+    check(&reader, &index);
 }
 
 #[test]

@@ -188,16 +188,23 @@ fn summed(records: &[[u64; 3]]) -> (PreviousRun, Counts) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::process::Command;
 
     use super::*;
 
-    #[test]
-    fn finished_entries_are_read_back() {
+    /// Returns an empty journal with its path, and its directory.
+    fn new() -> (tempfile::TempDir, PathBuf, Journal) {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("journal");
         let (journal, before) = Journal::open(&path).unwrap();
         assert_eq!(before, PreviousRun::default());
+        (home, path, journal)
+    }
+
+    #[test]
+    fn finished_entries_are_read_back() {
+        let (_home, path, journal) = new();
         journal.reserve(3).unwrap();
         journal.settle(Kind::Added, &[3, 4, 5, 9]).unwrap();
         journal.settle(Kind::Present, &[6]).unwrap();
@@ -209,9 +216,7 @@ mod tests {
 
     #[test]
     fn a_truncated_record_is_ignored_and_the_next_is_read() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("journal");
-        let (journal, _) = Journal::open(&path).unwrap();
+        let (_home, path, journal) = new();
         journal.settle(Kind::Added, &[0]).unwrap();
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(&encode(2, 1, 2)[..20]).unwrap();
@@ -250,9 +255,7 @@ mod tests {
 
     #[test]
     fn records_after_a_damaged_one_are_ignored() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("journal");
-        let (journal, _) = Journal::open(&path).unwrap();
+        let (_home, path, journal) = new();
         journal.settle(Kind::Added, &[0]).unwrap();
         journal.settle(Kind::Added, &[2]).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();

@@ -35,40 +35,17 @@ fn dns_have_slapds_pretty_and_normal_forms() {
 #[test]
 fn invalid_dns_are_refused() {
     let schema = schema();
-    for dn in [
-        "cn",
-        "cn=#\\20x",
-        "seeAlso=CN=Foo\\, Bar",
-        "cn=",
-        "cn=a,",
-        ",cn=a",
-        "cn=a+",
-        "cn=a,,dc=x",
-        " ",
-        "cn=a<b",
-        "cn=a\\xb",
-        "cn=a\\",
-        "cn=\"a",
-        "cn=\"a\"b",
-        "cn=#0403616263",
-        "cn=#x",
-        "x_y=a",
-        "nope=a",
-        "1.2.3=a",
-        "2.5.4.3;x=a",
-        "uidNumber=007",
-        "dc=\u{e4}",
-        "mail=\\20",
-        "cn=a+CN=b",
-        "userPassword=\\ff",
-        "sorted={0}a",
-        "seeAlso=x",
-        "objectClass=nope",
-        "cn=a\0",
-        "authzTo=x",
-        "userCertificate=x",
+    for dns in [
+        &["cn", "cn=", "cn=a,", ",cn=a", "cn=a+", "cn=a,,dc=x", " "][..],
+        &["cn=a<b", "cn=a\0", "cn=a\\xb", "cn=a\\", "cn=\"a", "cn=\"a\"b", "seeAlso=CN=Foo\\, Bar"],
+        &["cn=#0403616263", "cn=#x", "cn=#\\20x"],
+        &["x_y=a", "nope=a", "1.2.3=a", "2.5.4.3;x=a", "cn=a+CN=b"],
+        &["uidNumber=007", "dc=\u{e4}", "mail=\\20", "sorted={0}a", "seeAlso=x", "objectClass=nope"],
+        &["userPassword=\\ff", "authzTo=x", "userCertificate=x"],
     ] {
-        assert!(schema.dn(dn.as_bytes()).is_err(), "{dn}");
+        for dn in dns {
+            assert!(schema.dn(dn.as_bytes()).is_err(), "{dn}");
+        }
     }
     assert!(schema.dn(format!("cn={}", "x".repeat(8189)).as_bytes()).is_ok());
     assert!(schema.dn(format!("cn={}", "x".repeat(8190)).as_bytes()).is_err());

@@ -60,28 +60,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_are_the_same_on_every_machine() {
-        let stream = Stream::new(1, &["person", "cn", "0"]);
-        assert_eq!([0, 1, 1_000_000_000].map(|number| stream.at(number)), PINNED);
-    }
-
-    const PINNED: [u64; 3] = [0xE2C4_82B6_8F18_C23D, 0xC472_2C37_4AA9_14BE, 0x5B7A_AC4F_AB2B_90FD];
-
-    #[test]
     fn other_names_and_seeds_give_other_streams() {
         let names = [&["ab", "c"][..], &["a", "bc"], &["abc"], &["abc", ""]];
         let mut found: Vec<u64> = (0..20).flat_map(|seed| names.map(|names| Stream::new(seed, names).at(7))).collect();
         found.sort_unstable();
         found.dedup();
         assert_eq!(found.len(), 80);
-    }
-
-    #[test]
-    fn below_is_uniform() {
-        let stream = Stream::new(3, &["even"]);
-        let mut counts = [0; 10];
-        (0..100_000).for_each(|number| counts[usize::try_from(below(stream.at(number), 10)).unwrap()] += 1);
-        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
     }
 
     #[test]

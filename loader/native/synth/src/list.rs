@@ -142,14 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn a_value_with_more_weight_is_likelier() {
-        let list = parsed("often\t99\nseldom\t1\n").unwrap();
-        let stream = crate::draw::Stream::new(1, &["w"]);
-        let often = (0..10_000).filter(|&number| list.pick(stream.at(number)) == b"often").count();
-        assert!((9_800..10_000).contains(&often), "{often}");
-    }
-
-    #[test]
     fn values_are_decoded_from_base64() {
         let list = parsed("/w==\n\nYWI=\t2\n").unwrap().decoded().unwrap();
         assert_eq!(list.values().collect::<Vec<_>>(), [&b"\xff"[..], b"ab"]);

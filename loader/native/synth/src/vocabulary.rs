@@ -289,6 +289,7 @@ mod tests {
         for letters in [true, false] {
             let (one, other) = (vocabulary(2000, letters), vocabulary(2000, letters));
             let mut words: Vec<String> = (0..2000).map(|rank| text(&one, rank)).collect();
+            assert!(words.iter().all(|word| word.is_ascii()));
             assert_eq!(words[7], text(&other, 7));
             words.sort();
             words.dedup();

@@ -60,21 +60,3 @@ impl Claim {
         (csn::pack(entry_csn) > *claimed).then_some((text.as_slice(), line.as_slice()))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CLAIMED: &str = "20260101000000.000005Z#000000#001#000000";
-
-    #[test]
-    fn only_newer_entries_of_a_claimed_server_get_its_csn() {
-        let claim = Claim::new(&[CLAIMED]);
-        let line = |text: &str| claim.older(text.as_bytes()).map(|(_, line)| line);
-        assert_eq!(line(CLAIMED), None);
-        assert_eq!(line("20260101000000.000004Z#000000#001#000000"), None);
-        assert_eq!(line("20260101000000.000006Z#000000#002#000000"), None);
-        let expected = format!("entryCSN: {CLAIMED}\n");
-        assert_eq!(line("20260101000000.000006Z#000000#001#000000"), Some(expected.as_bytes()));
-    }
-}

@@ -64,15 +64,17 @@ fn context_csns_without_a_root_entry_are_an_error() {
 }
 
 #[test]
-fn entries_newer_than_the_claim_get_its_csn() {
+fn only_newer_entries_of_a_claimed_server_get_its_csn() {
     let csn = |count: u32| format!("20260101000000.000000Z#{count:06x}#001#000000");
-    let entry = |dn: &str, count| Entry::new(dn, &[("entryCSN", &csn(count)), ("cn", "a")]);
-    let tree = [entry("dc=x", 4), entry("cn=old,dc=x", 3), entry("cn=new,dc=x", 5)];
-    let (older, claimed) = (csn(3), csn(4));
+    let entry = |dn: &str, csn: &str| Entry::new(dn, &[("entryCSN", csn), ("cn", "a")]);
+    let (older, claimed, foreign) = (csn(3), csn(4), csn(5).replace("#001#", "#002#"));
+    let named = [("dc=x", &claimed), ("cn=old,dc=x", &older), ("cn=new,dc=x", &csn(5)), ("cn=other,dc=x", &foreign)];
+    let tree = named.map(|(dn, csn)| entry(dn, csn));
     let expected = format!(
         "dn: dc=x\nentryCSN: {claimed}\ncn: a\ncontextCSN: {claimed}\n\n\
          dn: cn=old,dc=x\nentryCSN: {older}\ncn: a\n\n\
-         dn: cn=new,dc=x\ncn: a\nentryCSN: {claimed}\n\n"
+         dn: cn=new,dc=x\ncn: a\nentryCSN: {claimed}\n\n\
+         dn: cn=other,dc=x\nentryCSN: {foreign}\ncn: a\n\n"
     );
-    assert_eq!(joined(&tree, ContextCsnStamp::new("dc=x", &[csn(4)])).unwrap(), (3, expected));
+    assert_eq!(joined(&tree, ContextCsnStamp::new("dc=x", &[csn(4)])).unwrap(), (4, expected));
 }

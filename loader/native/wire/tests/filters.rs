@@ -31,27 +31,13 @@ fn each_kind_of_filter() {
 #[test]
 fn an_invalid_filter_is_refused() {
     let deep = format!("{}(cn=a){}", "(!".repeat(200), ")".repeat(200));
-    for text in [
-        "",
-        "(",
-        "()",
-        "(cn)",
-        "(cn=a",
-        "cn=a)",
-        "(cn=a)(sn=b)",
-        "(=a)",
-        "(c n=a)",
-        r"(cn=\2)",
-        r"(cn=\zz)",
-        "(cn=**)",
-        "(!(cn=a)(sn=b))",
-        "(!)",
-        "(&(cn=a)",
-        "(cn=a(b)",
-        "(:=a)",
-        "(cn:a:b:=c)",
-        &deep,
+    for texts in [
+        &["", "(", "()", "(cn)", "(cn=a", "cn=a)", "(cn=a(b)", "(cn=a)(sn=b)"][..],
+        &["(=a)", "(c n=a)", "(cn =a)", "(cn=a**b)", r"(cn=\2)", r"(cn=\zz)", "(cn=**)", "(:=a)", "(cn:a:b:=c)"],
+        &["(!(cn=a)(sn=b))", "(!)", "(&(cn=a)", &deep],
     ] {
-        assert!(encode(text).is_err(), "{text}");
+        for text in texts {
+            assert!(encode(text).is_err(), "{text}");
+        }
     }
 }

@@ -134,28 +134,6 @@ mod tests {
     }
 
     #[test]
-    fn a_run_adds_the_same_as_its_lines() {
-        let (mut one, mut other) = (LastValue::default(), LastValue::default());
-        keep(&mut one, b"top");
-        keep(&mut other, b"person");
-        let run = LineRun::default().with(3, b"objectClass", &one).with(4, b"o", &other);
-        assert_eq!((&run.text[..], run.len()), (&b"objectClass: top\no: person\n"[..], 2));
-        let drafts = [true, false].map(|together| {
-            let mut draft = EntryLines::default();
-            draft.add_bytes(b"before");
-            if together {
-                run.add_to(&mut draft);
-            } else {
-                one.add_to(&mut draft, 3);
-                other.add_to(&mut draft, 4);
-            }
-            draft.gather();
-            (draft.bytes, draft.pairs, draft.attributes)
-        });
-        assert_eq!(drafts[0], drafts[1]);
-    }
-
-    #[test]
     fn values_that_need_encoding_are_not_repeated() {
         let mut last = LastValue::default();
         for value in [&b" a"[..], b"\ta", b"a\r", b"a\nb", b"a\0b"] {

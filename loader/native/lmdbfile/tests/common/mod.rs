@@ -223,10 +223,14 @@ pub fn rows(reader: &Reader, name: &[u8]) -> lmdbfile::Result<Rows> {
     let Some(table) = reader.table(name) else { return Ok(rows) };
     let mut cursor = table.cursor()?;
     while let Some((key, value)) = cursor.next()? {
-        match rows.last_mut() {
-            Some((last, values)) if last == key => values.push(value.to_vec()),
-            _ => rows.push((key.to_vec(), vec![value.to_vec()])),
-        }
+        add_row(&mut rows, key, value);
     }
     Ok(rows)
+}
+
+pub fn add_row(rows: &mut Rows, key: &[u8], value: &[u8]) {
+    match rows.last_mut() {
+        Some((last, values)) if last == key => values.push(value.to_vec()),
+        _ => rows.push((key.to_vec(), vec![value.to_vec()])),
+    }
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use super::{Backups, SIZE, pages};
 use crate::Known;
 use crate::Segment;
-use crate::cache::Cache;
 use crate::difference::Packer;
-use crate::frame::{Difference, Frame, FrameBuilder};
+use crate::frame::{Difference, FrameBuilder};
 use crate::pack::Entry;
 use crate::page::{ID, Place, RunWriter};
 
@@ -60,15 +59,6 @@ fn a_page_that_is_short_by_itself_is_stored_whole() {
     changed[..SIZE / 4].copy_from_slice(&pages(&[17], 2)[..SIZE / 4]);
     let (sifted, _) = backups.take(&changed);
     assert!(!Entry::read(&sifted.entries).differences);
-}
-
-#[test]
-fn a_frame_that_was_read_is_cached() {
-    let (cache, stored) = (Cache::default(), [0; 21]);
-    let digest = *blake3::hash(&stored).as_bytes();
-    let entry = Entry { pages: 1, packed: 1, digest, differences: false };
-    cache.get((0, 0), || Frame::head(&stored, &entry, SIZE)).unwrap();
-    assert!(cache.get((0, 0), || panic!("the frame is read again")).is_ok());
 }
 
 /// Stores a page as a difference to the page at `base`; `lie` changes the difference before.

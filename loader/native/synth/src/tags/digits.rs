@@ -52,22 +52,3 @@ pub fn hexadecimal(out: &mut Vec<u8>, mut number: u64, width: usize) {
     }
     out.extend_from_slice(&text[at.min(HEX_DIGITS.saturating_sub(width))..]);
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_padded() {
-        for number in [0, 7, 10, 99, 100, 12_345, u64::MAX] {
-            for width in [0, 1, 5, 20, 64] {
-                let mut out = Vec::new();
-                decimal(&mut out, number, width);
-                assert_eq!(String::from_utf8(out).unwrap(), format!("{number:0width$}"));
-            }
-            let mut out = Vec::new();
-            hexadecimal(&mut out, number, 16);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("{number:016x}"));
-        }
-    }
-}

@@ -229,30 +229,6 @@ mod tests {
             assert!(parse(one).is_ok());
         }
         assert_ne!(parse("(a= b)"), parse("(a=b)"), "spaces in values are significant");
-    }
-
-    #[test]
-    fn items_and_empty_sets_are_parsed() {
-        let item = |attribute: &str, asks| Node::Item(Item { attribute: attribute.into(), asks });
-        for (text, expected) in [
-            (r"(cn=a\2ab\28c)", item("cn", ItemKind::Equal(b"a*b(c".to_vec()))),
-            ("(a=*)", item("a", ItemKind::Present)),
-            ("(&)", Node::And(Vec::new())),
-            ("(|)", Node::Or(Vec::new())),
-        ] {
-            assert_eq!(parse(text), Ok(expected));
-        }
-        assert!(format!("{:?}", parse("(a=b*)")).contains("Pieces"));
-    }
-
-    #[test]
-    fn invalid_filters_are_refused() {
-        for text in ["", "(", "(a)", "(a=b", "(a=b)(c=d)", "(&(a=b)", "(!(a=b)(c=d))", r"(a=\g0)", r"(a=\2"]
-            .into_iter()
-            .chain(["(a =b)", "(a=**)", "(a=b**c)"])
-        {
-            assert!(parse(text).is_err(), "{text}");
-        }
-        assert!(parse(&("(!".repeat(5000) + "(a=b)" + &")".repeat(5000))).is_err());
+        assert!(parse(&("(!".repeat(5000) + "(a=b)" + &")".repeat(5000))).is_err(), "nested too deeply");
     }
 }
