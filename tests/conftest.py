@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from _pytest.fixtures import reorder_items
 from fixtures import replication
 from fixtures.slapd import Form, Slapd, missing_slapd
 from fixtures.slapd_config import Settings
+from fixtures.tls import Authority
 from fixtures.trees import write_people
 from tests.support import costs, order, preloaded, tiers
 from tests.support.require import require
@@ -59,25 +61,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--alone",
-        choices=["with", "without", "only"],
-        default="with",
-        help="The tests that must run beside nothing: with the others, not, or only they.",
-    )
-    parser.addoption(
-        tiers.OPTION,
-        choices=[tiers.QUICK, tiers.MAIN, tiers.ALL],
-        default=tiers.ALL,
-        help="main: without what only `bin/test --all` runs; quick: without long unit tests (tests/support/tiers.py).",
-    )
-    parser.addoption(
-        costs.OPTION, type=Path, metavar="FILE", help="Write what each test took to FILE, and print the sums by folder."
-    )
-
-
-def _of_this_phase(item: pytest.Item, phase: str) -> bool:
-    return phase == "with" or (item.get_closest_marker("alone") is None) == (phase == "without")
+    alone = "The tests that must run beside nothing: with the others, not, or only they."
+    parser.addoption("--alone", choices=["with", "without", "only"], default="with", help=alone)
+    tier = "main: without what only `bin/test --all` runs; quick: without long unit tests (tests/support/tiers.py)."
+    parser.addoption(tiers.OPTION, choices=[tiers.QUICK, tiers.MAIN, tiers.ALL], default=tiers.ALL, help=tier)
+    measured = "Write what each test took to FILE, and print the sums by folder."
+    parser.addoption(costs.OPTION, type=Path, metavar="FILE", help=measured)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -96,9 +85,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _keep_what_is_wanted(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of --tier and --alone, what is wanted; `heavy` runs only when it is named."""
-    phase = config.getoption("--alone")
+    other_phase = {"with": None, "without": True, "only": False}[config.getoption("--alone")]
     later = tiers.left_out(config.getoption(tiers.OPTION), items)
-    left = [item for item in items if item in later or not _of_this_phase(item, phase)]
+    left = [item for item in items if item in later or bool(item.get_closest_marker("alone")) is other_phase]
     if left:
         config.hook.pytest_deselected(items=left)
         gone = set(left)
@@ -119,6 +108,14 @@ def short_tmp() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture
+def var_tmp() -> Iterator[Path]:
+    """A temporary directory where only root can rename things, and that any account can enter."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.fixture(scope="session")
 def people_ldif(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """1,029 entries: 1,000 people, their containers and groups. Read it only."""
@@ -135,23 +132,32 @@ def scratch() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state directory of the test's own."""
     monkeypatch.setenv("DITSEED_STATE_DIR", str(tmp_path))
     return tmp_path
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that meters see, to be set by the test."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
 @pytest.fixture(params=["conf", "config"])
 def form(request: pytest.FixtureRequest) -> Form:
-    """Both ways to configure slapd."""
-    value: Form = request.param
-    return value
+    return request.param  # type: ignore[no-any-return]
 
 
 @pytest.fixture
 def target() -> Iterator[Slapd]:
-    """A stopped server, its database empty."""
     with closing(Slapd()) as server:
         yield server
 
@@ -166,7 +172,6 @@ def slapd_instance() -> Iterator[Slapd]:
 
 @pytest.fixture
 def provider(people_ldif: Path) -> Iterator[Slapd]:
-    """A provider with `people_ldif`, running."""
     require(missing_slapd())
     server = replication.provider()
     server.slapadd(people_ldif)
@@ -178,15 +183,29 @@ def provider(people_ldif: Path) -> Iterator[Slapd]:
 def stopped(people_ldif: Path) -> Iterator[Slapd]:
     """A stopped server with `people_ldif` in a file that looks 10 GiB large. Read it only."""
     require(missing_slapd())
-    server = Slapd(Settings(maxsize=10 << 30))
-    server.slapadd(people_ldif, "-w")
-    yield server
-    server.close()
+    with closing(Slapd(Settings(maxsize=10 << 30))) as server:
+        server.slapadd(people_ldif, "-w")
+        yield server
 
 
 @pytest.fixture
 def other(stopped: Slapd) -> Iterator[Slapd]:
     """A stopped server of the same suffix, empty."""
-    server = Slapd(stopped.settings)
-    yield server
-    server.close()
+    with closing(Slapd(stopped.settings)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def backed_up(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one backup of `stopped`. Read it only."""
+    from tests.support.backups import take
+
+    place = tmp_path_factory.mktemp("backups") / "repo"
+    take(stopped, place)
+    return place
+
+
+@pytest.fixture
+def repo(backed_up: Path, tmp_path: Path) -> Path:
+    """A copy of it, to change."""
+    return shutil.copytree(backed_up, tmp_path / "repo")

@@ -24,7 +24,6 @@ CRATES = {path.parent.name for path in ROOT.glob("loader/native/*/Cargo.toml")}
 
 
 def by_hand() -> list[Path]:
-    """Pages that somebody wrote."""
     generated = {DOCS / name for name in manual.documents()}
     pages = [*ROOT.glob("*.md"), ROOT / "schemas/README.md", *DOCS.glob("*.md")]
     return [path for path in pages if path not in generated]
@@ -46,11 +45,10 @@ def sections(text: str) -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_generated_pages_are_up_to_date() -> None:
+def test_generated_pages_are_up_to_date_and_a_stale_one_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not manual.stale(), "run bin/make-docs"
-
-
-def test_a_stale_page_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manual, "DOCS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["make-docs", "--check"])
     with pytest.raises(SystemExit, match=r"run bin/make-docs: completion/_ditseed, completion/ditseed\.bash"):
@@ -76,22 +74,16 @@ def test_every_error_is_in_the_list() -> None:
 
 
 @pytest.mark.parametrize("context", COMMANDS, ids=lambda context: context.command_path)
-def test_every_command_has_a_man_page_with_all_its_options(context: click.Context) -> None:
+def test_every_command_has_a_sound_man_page_with_all_its_options(context: click.Context) -> None:
+    """No control character of click's, no line that troff would take for a request of its own."""
     page = (DOCS / "man" / f"{context.command_path.replace(' ', '-')}.1").read_text()
     shown = page.replace("\\-", "-")
     for option in options_of(context):
         assert all(name in shown for name in option.opts), option.opts
     for one in manual.subcommands(context):
         assert f"\\fB{one.info_name}\\fP" in page
-
-
-def test_man_pages_are_sound() -> None:
-    """No control character of click's, no line that troff would take for a request of its own."""
-    for path in (DOCS / "man").glob("*.1"):
-        text = path.read_text()
-        assert "\b" not in text, path.name
-        requests = set(re.findall(r"^[.'](\S*)", text, re.MULTILINE))
-        assert requests <= {"TH", "SH", "PP", "TP", "B", "nf", "fi"}, path.name
+    assert "\b" not in page
+    assert set(re.findall(r"^[.'](\S*)", page, re.MULTILINE)) <= {"TH", "SH", "PP", "TP", "B", "nf", "fi"}
 
 
 @pytest.mark.parametrize("context", COMMANDS[1:], ids=lambda context: context.command_path)
@@ -104,23 +96,16 @@ def test_every_verb_is_in_a_page_that_somebody_wrote(context: click.Context) -> 
 def test_every_variable_is_explained() -> None:
     explained = (DOCS / "index.md").read_text().partition("## Environment")[2]
     places = ("bin/*", "loader/**/*.py", "seeders/**/*.py", "fixtures/**/*.py", "tests/**/*.py")
-    used = {
-        name
-        for place in places
-        for path in ROOT.glob(place)
-        if path.is_file()
-        for name in re.findall(r"\b_?DITSEED_[A-Z_]*[A-Z]\b", path.read_text())
-    }
+    texts = [path.read_text() for place in places for path in ROOT.glob(place) if path.is_file()]
+    used = {name for text in texts for name in re.findall(r"\b_?DITSEED_[A-Z_]*[A-Z]\b", text)}
     assert {"DITSEED_STATE_DIR", "DITSEED_TOOLS"} <= used
     of_options = {options.variable(name) for name in names_of_all_verbs()}  # by the rule that is explained
     assert sorted(used - of_options - set(re.findall(r"`(\w+)`", explained))) == []
 
 
 def test_every_page_is_in_the_index() -> None:
-    linked = re.findall(r"\]\(([\w/.-]+)\)", (DOCS / "index.md").read_text())
-    assert {path.name for path in DOCS.iterdir()} - {"index.md"} == {
-        name for name in linked if not name.startswith("..")
-    }
+    linked = set(re.findall(r"\]\((?!\.\.)([\w/.-]+)\)", (DOCS / "index.md").read_text()))
+    assert {path.name for path in DOCS.iterdir()} - {"index.md"} == linked
 
 
 def anchors(page: Path) -> set[str]:
@@ -170,16 +155,21 @@ def lacking(line: str, commands: list[click.Context]) -> set[str]:
 @pytest.mark.parametrize("page", of_today(), ids=page_id)
 def test_verbs_and_options_in_examples_exist(page: Path) -> None:
     """An example with an option that has been renamed helps nobody."""
-    text = page.read_text()
     for name, commands in (("ditseed", COMMANDS), ("bin/bench", BENCHES)):
-        for line in commands_in(text, name):
+        for line in commands_in(page.read_text(), name):
             assert not lacking(line, commands), line
 
 
-def test_an_option_that_is_gone_is_noticed() -> None:
+def test_what_is_gone_is_noticed() -> None:
     text = "`ditseed build --gone`\n```\n$ ditseed bulid x | ditseed -q verify --verify\\\n   a\n```\n"
     lines = commands_in(text, "ditseed")
     assert [lacking(line, COMMANDS) for line in lines] == [{"bulid"}, set(), {"--gone"}]
+    text = "`mdb.damaged` (exit status 53), `[server.gone]`, `run.log`\n| 54 | `mdb.damaged` | x |\n"
+    assert wrong_codes(text) == ["server.gone", "mdb.damaged 53"]
+    text = "# A\n\n`bin/bench x`, 2026-11-21\n\n|---|\n## B\n`bin/bench x`\n|---|\n## C\n2026-11-21\n|---|\n"
+    assert undated_tables(text) == ["B", "C"]
+    text = "`mdb/copy.py`, loader/{plain,gone}.py, `backmdb/changes/`, `backmdb/gone/`, `reorder.rs`, gone.rs"
+    assert [path for path in paths_in(text) if not is_there(path)] == ["gone.rs", "backmdb/gone/", "loader/gone.py"]
 
 
 STATUSES = {kind.code: kind.exit_status for kind in errors.classes()}
@@ -208,11 +198,6 @@ def test_error_codes_and_exit_statuses_exist(page: Path) -> None:
         assert set() < told <= known
 
 
-def test_a_wrong_code_is_noticed() -> None:
-    text = "`mdb.damaged` (exit status 53), `[server.gone]`, `run.log`\n| 54 | `mdb.damaged` | x |\n"
-    assert wrong_codes(text) == ["server.gone", "mdb.damaged 53"]
-
-
 def undated_tables(text: str) -> list[str]:
     """Headings of sections that hold a table and lack the command that made it, or its date."""
     command = r"`(?:\./)?bin/|^(?:\./)?bin/|pytest "
@@ -230,11 +215,6 @@ def test_every_figure_has_a_command_and_a_date() -> None:
     summary = dict(sections(performance))["Summary"]
     for row in re.findall(r"^\| \[.*$", summary, re.MULTILINE):
         assert re.search(r"\| `[^`]+` \| 20\d\d-\d\d-\d\d \|$", row), row
-
-
-def test_a_figure_without_a_date_is_noticed() -> None:
-    text = "# A\n\n`bin/bench x`, 2026-11-21\n\n|---|\n## B\n`bin/bench x`\n|---|\n## C\n2026-11-21\n|---|\n"
-    assert undated_tables(text) == ["B", "C"]
 
 
 def is_there(path: str) -> bool:
@@ -260,11 +240,6 @@ def test_paths_in_the_architecture_exist() -> None:
     paths = paths_in(ARCHITECTURE)
     assert len(paths) > 80
     assert [path for path in paths if not is_there(path)] == []
-
-
-def test_a_path_that_is_gone_is_noticed() -> None:
-    text = "`mdb/copy.py`, loader/{plain,gone}.py, `backmdb/changes/`, `backmdb/gone/`, `reorder.rs`, gone.rs"
-    assert [path for path in paths_in(text) if not is_there(path)] == ["gone.rs", "backmdb/gone/", "loader/gone.py"]
 
 
 def test_the_architecture_lists_every_crate() -> None:

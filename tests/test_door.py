@@ -75,8 +75,12 @@ def _writes(call: ast.Call, constants: Mapping[str, ast.expr]) -> bool:
         return any(isinstance(one, ast.Attribute) and one.attr in _WRITING for one in parts)
     if name == "open":
         return bool(set("wax+") & set(_mode(call, 1 if owner in ("", "io") else 0)))
-    if owner == "os" and name in _BECOMES and (_stays(call) or _by_descriptor(call)):
-        return False
+    if owner == "os" and name in _BECOMES:
+        # Of a link in the last component the link itself is changed; dir_fd does not say that.
+        stays = any(ast.unparse(one) == "follow_symlinks=False" for one in call.keywords)
+        # os.utime(descriptor, ...): a file that is open.
+        if stays or (call.args and ast.unparse(call.args[0]).endswith(("descriptor", ".fileno()"))):
+            return False
     if owner in ("os", "shutil"):
         return name in _OWNERS[owner]
     if name == "mkdir" and owner:  # its last component follows no link, those above do
@@ -86,19 +90,6 @@ def _writes(call: ast.Call, constants: Mapping[str, ast.expr]) -> bool:
     if name == "touch" and call.args:  # of an entry
         return False
     return bool(owner) and (name in _PATH or (renames and not call.keywords))
-
-
-def _stays(call: ast.Call) -> bool:
-    """Of a link in the last component the link itself is changed: follow_symlinks=False; dir_fd does not say that."""
-    return any(
-        one.arg == "follow_symlinks" and isinstance(one.value, ast.Constant) and one.value.value is False
-        for one in call.keywords
-    )
-
-
-def _by_descriptor(call: ast.Call) -> bool:
-    """os.utime(descriptor, ...): a file that is open."""
-    return bool(call.args) and ast.unparse(call.args[0]).endswith(("descriptor", ".fileno()"))
 
 
 def found(module: str, source: str) -> Iterator[str]:

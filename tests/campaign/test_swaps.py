@@ -44,7 +44,6 @@ def test_a_careless_program_is_found_out() -> None:
 
 
 def test_what_was_touched_is_noticed(tmp_path: Path) -> None:
-    """The campaign's own judgement."""
     outside = WatchedDirectory.made(tmp_path / "outside", None)
     before = outside.state()
     assert not differences(before, outside.state())

@@ -44,15 +44,13 @@ def test_run_creates_no_repository_by_itself(people_server: Slapd, tmp_path: Pat
     for repo in (mount_point, missing):
         run = ("run", repo, "--config", people_server.config_path)
         for command in (run, ("prune", repo, "--keep-last", 1)):
-            done = backup(*command)
-            assert done.status == NoRepository.exit_status
-            assert f"`ditseed backup init -R {repo}`" in done.err
+            backup(*command).refused(NoRepository, f"`ditseed backup init -R {repo}`")
         assert not repo.exists() or not list(repo.iterdir())
         for is_new in (True, False):
             assert backup("init", repo, "--json").ok().facts["created"] is is_new
         backup(*run).ok()
         (repo / repository.MARKER).unlink()
-        assert backup(*run).status == NoRepository.exit_status
+        backup(*run).refused(NoRepository)
 
 
 def test_what_run_and_list_tell(people_server: Slapd, tmp_path: Path) -> None:
@@ -92,9 +90,7 @@ def test_restore(repo: Path, tmp_path: Path) -> None:
     assert not look.exists()
     assert "1,029" in backup(*command).ok().out
     before = (look / "data.mdb").stat().st_ino
-    again = backup(*command)
-    assert again.status == TargetNotEmpty.exit_status
-    assert "--replace" in again.err
+    backup(*command).refused(TargetNotEmpty, "--replace")
     assert (look / "data.mdb").stat().st_ino == before
     assert backup(*command, "--replace", "--json").ok().facts["entries"] == 1029
 

@@ -49,10 +49,7 @@ def test_a_wrong_command_line_is_an_error_like_any_other(arguments: tuple[str, .
 )
 def test_a_password_on_the_command_line_is_refused_and_not_repeated(arguments: tuple[str, ...]) -> None:
     done = ditseed(*arguments)
-    assert done.status == UsageProblem.exit_status
-    assert "[usage]" in done.err
-    assert "-y FILE" in done.err
-    assert "Every user of the host can read" in done.err
+    done.refused(UsageProblem, "-y FILE", "Every user of the host can read")
     assert SECRET not in done.err + done.out
 
 
@@ -61,8 +58,7 @@ def test_x_is_taken_as_ldapsearch_takes_it(server: Slapd, tmp_path: Path) -> Non
     bind = ("-x", "-H", server.uri, "-D", server.root_dn, "-y", server.password_file)
     ditseed("export", *bind, "-b", server.suffix, "-o", tmp_path / "out").ok()
     both = ditseed("export", "-x", "-Y", "EXTERNAL", "-H", server.ldapi_uri, "-o", tmp_path / "no")
-    assert both.status == UsageProblem.exit_status
-    assert "-x requests a simple bind" in both.err
+    both.refused(UsageProblem, "-x requests a simple bind")
 
 
 @pytest.mark.parametrize(
@@ -73,9 +69,7 @@ def test_x_is_taken_as_ldapsearch_takes_it(server: Slapd, tmp_path: Path) -> Non
     ],
 )
 def test_what_a_stranger_mistypes(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    done = ditseed("export", *arguments, "-o", tmp_path / "out")
-    assert done.status == UsageProblem.exit_status, done
-    assert said in done.err
+    ditseed("export", *arguments, "-o", tmp_path / "out").refused(UsageProblem, said)
     assert not (tmp_path / "out").exists()
 
 

@@ -17,21 +17,17 @@ def ditseed(*arguments: object) -> Done:
     return command.ditseed("generate", *arguments)
 
 
-def whole(*arguments: str) -> str:
-    return ditseed("people", *arguments).ok().out
-
-
 def test_stdout_compressed() -> None:
     words = ("generate", "people", "-n", 50, "--compress", "zstd")
     packed, _ = command.start(*words, text=False).communicate()
-    assert zstandard.decompress(packed, max_output_size=1 << 20).decode() == whole("-n", "50")
+    assert zstandard.decompress(packed, max_output_size=1 << 20).decode() == ditseed("people", "-n", 50).ok().out
 
 
 @pytest.mark.long
 def test_show_prints_the_entry_that_is_generated() -> None:
     done = ditseed("show", "people", "17", "--seed", "3")
     assert done.out.startswith("dn: uid=u000000015,")
-    assert done.out == whole("-n", "1000", "--range", "17:18", "--seed", "3", "--jobs", "1")
+    assert done.out == ditseed("people", "-n", 1000, "--range", "17:18", "--seed", 3, "--jobs", 1).ok().out
     assert ditseed("show", "people", "0").out.startswith("dn: dc=example,dc=com\n")
 
 
@@ -95,13 +91,12 @@ def test_bad_usage(arguments: list[str], status: int, words: str) -> None:
 def test_a_template_with_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text('[[kinds]]\nname = "x"\nrdn = "cn"\n[kinds.attributes]\ncn = "a{nmber}"\n')
-    done = ditseed(str(path), "-n", "1")
-    assert done.status == TemplateError.exit_status
-    assert "bad.toml: line 5, column 8: unknown tag {nmber} (did you mean number?)" in done.err
+    ditseed(path, "-n", "1").refused(
+        TemplateError, "bad.toml: line 5, column 8: unknown tag {nmber} (did you mean number?)"
+    )
 
 
 def test_a_directory_in_use_by_others(tmp_path: Path) -> None:
     (tmp_path / "data.mdb").write_text("x")
-    done = ditseed("people", "-n", "1", "-o", str(tmp_path))
-    assert done.status == OutputNotEmpty.exit_status
+    ditseed("people", "-n", "1", "-o", str(tmp_path)).refused(OutputNotEmpty)
     assert (tmp_path / "data.mdb").read_text() == "x"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
-from tests.support import preloaded
+from tests.support import command, preloaded
 from tests.support.command import arguments_of, environment
 from tests.support.processes import has_ended, mentioning
 
@@ -34,12 +34,8 @@ def run(kind: type[subprocess.Popen[str]], words: Sequence[object], **more: str)
 @pytest.mark.parametrize(
     "words",
     [
-        ["--version"],
-        ["replica", "seed", "--help"],
-        ["verify", "/nowhere"],
-        ["generate", "show", "people", "--json"],
-        ["no-such-verb"],
-        [],
+        *(["--version"], ["replica", "seed", "--help"], ["verify", "/nowhere"]),
+        *(["generate", "show", "people", "--json"], ["no-such-verb"], []),
     ],
     ids=" ".join,
 )
@@ -51,13 +47,8 @@ def test_a_run_has_its_own_environment_and_name(tmp_path: Path) -> None:
     words = ["generate", "show", "people", "-n", "3"]
     stopped = {"DITSEED_STATE_DIR": str(tmp_path), "COLUMNS": "40"}
     assert run(preloaded.Process, words, **stopped) == run(subprocess.Popen, words, **stopped)
-    with preloaded.Process(
-        arguments_of("build", "-", "--config", tmp_path),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    ) as process:
+    with command.start("build", "-", "--config", tmp_path, stdin=subprocess.PIPE) as process:
+        assert type(process) is preloaded.Process
         assert process.pid in mentioning(str(tmp_path))
         process.kill()
     assert process.returncode == -signal.SIGKILL
@@ -84,32 +75,20 @@ def test_what_is_done_in_a_process_apart_ends_and_says_the_same(stopped: Slapd, 
         (tmp_path / "data.mdb").write_bytes(whole.read(32768))
     for place in (stopped.database_dir, tmp_path):
         words = ["verify", place, "--verify", "quick", "--json", "-q"]
-        forked, begun = (run(kind, words) for kind in (preloaded.Process, subprocess.Popen))
-        assert [_but_seconds(part) for part in forked] == [_but_seconds(part) for part in begun]
-
-
-def _but_seconds(part: object) -> str:
-    return re.sub(r'"seconds": [0-9.]+', "", str(part))
+        results = [str(run(kind, words)) for kind in (preloaded.Process, subprocess.Popen)]
+        forked, begun = (re.sub(r'"seconds": [0-9.]+', "", result) for result in results)
+        assert forked == begun
 
 
 @pytest.mark.slapd
 def test_a_process_apart_ends_with_its_run(stopped: Slapd) -> None:
     """It sends a copy that nobody takes. A name of its own, and a session of its own."""
-    with preloaded.Process(
-        arguments_of("clone", stopped.database_dir, "-"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    ) as process:
+    with command.start("clone", stopped.database_dir, "-", text=False, stderr=subprocess.DEVNULL) as process:
+        assert type(process) is preloaded.Process
         assert process.stdout is not None
         process.stdout.read(1)  # the copy has begun
-        apart = _processes_apart(process.pid)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        apart = [int(one) for one in children if int(one) in mentioning("loader.mdb.")]
         assert [os.getsid(one) for one in apart] == apart != []
         process.kill()
         assert all(has_ended(one) for one in apart)
-
-
-def _processes_apart(run: int) -> list[int]:
-    found = Path(f"/proc/{run}/task/{run}/children").read_text().split()
-    return [int(one) for one in found if int(one) in mentioning("loader.mdb.")]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
 from pathlib import Path
 
 import click
@@ -15,8 +13,8 @@ from loader import defaults
 from loader.cli import ditseed as root
 from loader.cli import options as loader_options
 from loader.cli.options import TYPED, names_of_all_verbs
-from loader.errors import DirectoryUnsafe, FileUnsafe, UsageProblem
-from tests.support.command import Done, arguments_of, ditseed, environment
+from loader.errors import DirectoryUnsafe, FileUnsafe, NoSuchPath, UsageProblem
+from tests.support.command import Done, ditseed
 from tests.support.nobody import NOBODY
 from tests.support.verbs import LEAVES, options
 
@@ -95,11 +93,9 @@ def test_the_nearest_place_wins(
 
 
 def test_values_of_each_kind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(
-        home,
-        "[default]\nno-value-check = true\nno-glue = true\nmemory = 1048576\nstart-tls = 2\n"
-        'config = "/x"\ndefine = ["a=1", "b=2"]\nuri = "ldap://one"\noperational = true\n',
-    )
+    lines = ("no-value-check = true", "no-glue = true", "memory = 1048576", "start-tls = 2", 'config = "/x"')
+    more = ('define = ["a=1", "b=2"]', 'uri = "ldap://one"', "operational = true")
+    written(home, "\n".join(["[default]", *lines, *more]))
     built = resolved(home, ["build", "x.ldif"], monkeypatch).params
     assert (built["check_values"], built["glue"], built["memory"]) == (False, False, 1 << 20)
     assert (built["defines"], built["operational"]) == (("a=1", "b=2"), True)
@@ -108,14 +104,8 @@ def test_values_of_each_kind(home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_variables_of_each_kind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "NO_GLUE": "1",
-        "NO_VALUE_CHECK": "0",
-        "START_TLS": "2",
-        "URI": "ldap://one ldap://two",
-        "CONFIG": "/x",
-        "WRITE_CONTEXT_CSN": "true",
-    }.items():
+    first = {"NO_GLUE": "1", "NO_VALUE_CHECK": "0", "START_TLS": "2", "URI": "ldap://one ldap://two", "CONFIG": "/x"}
+    for name, value in {**first, "WRITE_CONTEXT_CSN": "true"}.items():
         monkeypatch.setenv(f"DITSEED_{name}", value)
     built = resolved(home, ["build", "x.ldif"], monkeypatch).params
     assert (built["glue"], built["check_values"], built["write_context"]) == (False, True, True)
@@ -161,11 +151,9 @@ def test_what_is_wrong_in_a_profile_is_said(home: Path, text: str, said: str) ->
     path = home / "ditseed/config.toml"
     path.write_bytes(text.encode("latin-1"))
     done = run(home, "verify", "/nowhere")
-    assert done.status == UsageProblem.exit_status
+    done.refused(UsageProblem)
     message = done.err.splitlines()[0]
-    assert said in message
-    assert str(path) in message
-    assert "[usage]" in message
+    assert [word for word in (said, str(path), "[usage]") if word not in message] == []
 
 
 SECRET = "correct-horse"
@@ -175,18 +163,15 @@ SECRET = "correct-horse"
 def test_a_password_is_refused_and_not_repeated(home: Path, key: str) -> None:
     written(home, f"[default]\n{key} = '{SECRET}'\n")
     done = run(home, "verify", "/nowhere")
-    assert done.status == UsageProblem.exit_status
-    assert "password-file" in done.err
+    done.refused(UsageProblem, "password-file")
     assert SECRET not in done.err + done.out
 
 
 def test_a_profile_that_is_not_there(home: Path) -> None:
-    done = run(home, "verify", "/nowhere", "--profile", "prod")
-    assert "config.toml has no profile prod" in done.err
+    run(home, "verify", "/nowhere", "--profile", "prod").refused(UsageProblem, "config.toml has no profile prod")
     written(home, "[production]\njobs = 1\n")
     done = run(home, "--profile", "prodution", "verify", "/nowhere")
-    assert "has no profile prodution; did you mean production?" in done.err
-    assert done.status == UsageProblem.exit_status
+    done.refused(UsageProblem, "has no profile prodution; did you mean production?")
 
 
 @pytest.mark.parametrize(
@@ -197,9 +182,7 @@ def test_a_profile_that_is_not_there(home: Path) -> None:
     ],
 )
 def test_a_variable_that_cannot_be_used_is_named(home: Path, name: str, value: str, said: str) -> None:
-    done = run(home, "build", "/nowhere", "--config", "/nowhere", **{name: value})
-    assert said in done.err
-    assert done.status == UsageProblem.exit_status
+    run(home, "build", "/nowhere", "--config", "/nowhere", **{name: value}).refused(UsageProblem, said)
 
 
 def test_a_variable_that_is_nearly_one_is_told_of(home: Path) -> None:
@@ -223,40 +206,30 @@ def test_help_and_completion_do_not_read_the_file(home: Path) -> None:
 def test_root_reads_no_profile_that_another_account_can_change(home: Path) -> None:
     path = written(home, "[default]\njobs = 1\n")
     path.chmod(0o664)
-    done = run(home, "verify", "/nowhere")
-    assert f"another account can write to {path}" in done.err
-    assert done.status == UsageProblem.exit_status
+    run(home, "verify", "/nowhere").refused(UsageProblem, f"another account can write to {path}")
     path.chmod(0o644)  # read by all: it holds no secret
-    assert "[storage.no_such_path]" in run(home, "verify", "/nowhere").err
+    run(home, "verify", "/nowhere").refused(NoSuchPath)
     os.chown(path, 65534, -1)
-    assert f"another account can write to {path}" in run(home, "verify", "/nowhere").err
+    run(home, "verify", "/nowhere").refused(UsageProblem, f"another account can write to {path}")
     os.chown(path, 0, 0)
     os.chown(path.parent, 65534, -1)
-    assert run(home, "verify", "/nowhere").status == DirectoryUnsafe.exit_status
+    run(home, "verify", "/nowhere").refused(DirectoryUnsafe)
 
 
 def test_a_fifo_is_no_profile(home: Path) -> None:
     os.mkfifo(home / "ditseed/config.toml")
-    assert run(home, "verify", "/nowhere").status == FileUnsafe.exit_status
+    run(home, "verify", "/nowhere").refused(FileUnsafe)
 
 
 @as_root
-def test_the_profile_of_a_home_that_may_not_be_entered_is_none() -> None:
+def test_the_profile_of_a_home_that_may_not_be_entered_is_none(scratch: Path) -> None:
     """sudo -u openldap keeps root's HOME."""
-    with tempfile.TemporaryDirectory() as made:
-        os.chmod(made, 0o755)
-        closed = Path(made, "xdg")
-        (closed / "ditseed").mkdir(parents=True)
-        written(closed, "[default\n")
-        closed.chmod(0o700)
-        done = subprocess.run(
-            arguments_of("verify", "/nowhere", prefix=NOBODY),
-            env=environment({"XDG_CONFIG_HOME": str(closed)}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert "[storage.no_such_path]" in done.stderr, done.stderr
+    closed = scratch / "xdg"
+    (closed / "ditseed").mkdir(parents=True)
+    written(closed, "[default\n")
+    closed.chmod(0o700)
+    done = ditseed("verify", "/nowhere", prefix=NOBODY, env={"XDG_CONFIG_HOME": str(closed)})
+    done.refused(NoSuchPath)
 
 
 def provider(home: Path, server: Slapd, *more: str) -> None:
@@ -289,13 +262,11 @@ def test_what_is_typed_beats_what_the_profile_says_of_the_same_choice(home: Path
 def test_an_account_is_not_mixed_from_two_places(home: Path, server: Slapd) -> None:
     """-D of the command line is never bound with the password of the profile's account, nor -Y with its name."""
     provider(home, server)
-    done = run(home, "compare", server.uri, server.uri, "-D", "cn=other")
-    assert "-D cn=other needs a password" in done.err
-    assert done.status == UsageProblem.exit_status
+    compare = ("compare", server.uri, server.uri)
+    run(home, *compare, "-D", "cn=other").refused(UsageProblem, "-D cn=other needs a password")
+    run(home, *compare, DITSEED_BIND_DN="cn=other").refused(UsageProblem, "-D cn=other needs a password")
+    run(home, *compare, "-x").ok()  # as the profile's account
     run(home, "compare", server.ldapi_uri, server.ldapi_uri, "-Y", "EXTERNAL").ok()
-    done = run(home, "compare", server.uri, server.uri, DITSEED_BIND_DN="cn=other")
-    assert "-D cn=other needs a password" in done.err
-    run(home, "compare", server.uri, server.uri, "-x").ok()  # as the profile's account
 
 
 def test_a_profile_with_an_account_takes_none_of_the_default(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,11 +294,10 @@ def test_an_offline_seeding_ignores_what_a_profile_says_of_the_running_consumer(
     home: Path, server: Slapd, tmp_path: Path
 ) -> None:
     written(home, '[default]\nconsumer = "ldap://127.0.0.1:1"\nnosync = true\n')
-    words = ("replica", "seed", "--strategy", "ldif", "--from", tmp_path / "none.ldif")
-    done = run(home, *words, "--config", server.config_path)
-    assert "[usage]" not in done.err, done.err
-    typed = run(home, *words, "--config", server.config_path, "--consumer", "ldap://x")
-    assert "[usage]" in typed.err
+    words = ("replica", "seed", "--strategy", "ldif", "--from", tmp_path / "none.ldif", "--config", server.config_path)
+    done = run(home, *words)
+    assert "[usage]" not in done.err, done
+    run(home, *words, "--consumer", "ldap://x").refused(UsageProblem)
 
 
 def test_the_log_file_of_a_profile_is_one_file(home: Path, tmp_path: Path) -> None:

@@ -55,9 +55,8 @@ def test_what_a_strategy_does_not_take_is_refused(strategy: str, option: tuple[s
         assert " is only for " not in done.err, done
         return
     for how in ((), ("--dry-run",)):
-        done = ditseed(*words, *NEEDED[strategy], *how)
-        assert done.status == UsageProblem.exit_status, done
-        assert f"{option[0]} is only for --strategy {', '.join(takers)}" in done.err, done
+        said = f"{option[0]} is only for --strategy {', '.join(takers)}"
+        ditseed(*words, *NEEDED[strategy], *how).refused(UsageProblem, said)
         assert not list(state.iterdir())
 
 
@@ -68,22 +67,25 @@ AGAIN = (*PROVIDER, "-H", "ldap://127.0.0.1:3")
     ("words", "said"),
     [
         (NEEDED["search"], "give --strategy"),
-        (("--strategy", "online", *RUNNING, *FROM, "-j", "2"), "-j is only for reading a provider (-H)"),
-        (("--strategy", "online", *RUNNING, *FROM, "--pieces", "2"), "--pieces is only for reading a provider (-H)"),
-        (("--strategy", "online", *RUNNING, *FROM, "--page", "50"), "--page is only for reading a provider (-H)"),
-        (("--strategy", "ldif", *FROM, *STOPPED, *AGAIN), "-H several times is only for --strategy search"),
-        (("--strategy", "clone", *FROM, *STOPPED, *AGAIN), "-H several times is only for --strategy search"),
-        (("--strategy", "online", *RUNNING, *AGAIN), "-H several times is only for --strategy search"),
-        (("--strategy", "search", *PROVIDER, *STOPPED, "--timeout", "copy=5"), "--timeout copy=5: the steps are"),
-        (("--strategy", "ldif", *FROM, *STOPPED, "--timeout", "stream=5"), "--timeout stream=5: the steps are"),
-        (("--strategy", "clone", *FROM, *STOPPED, "--timeout", "load=5"), "--timeout load=5: the steps are"),
-        (("--strategy", "online", *PROVIDER, *RUNNING, "--timeout", "copy=5"), "--timeout copy=5: the steps are"),
+        (("--strategy", "search", *PROVIDER), "--strategy search needs the configuration of the stopped consumer"),
+        (("--strategy", "online", *PROVIDER), "--strategy online needs the running consumer: --consumer URI"),
+        (("--strategy", "online", *RUNNING), "takes the entries either from a provider (-H) or from LDIF (--from)"),
+        *(
+            (("--strategy", "online", *RUNNING, *FROM, option, "2"), f"{option} is only for reading a provider (-H)")
+            for option in ("-j", "--pieces", "--page")
+        ),
+        *(
+            (("--strategy", one, *needed, *AGAIN), "-H several times is only for --strategy search")
+            for one, needed in (("ldif", NEEDED["ldif"]), ("clone", NEEDED["clone"]), ("online", RUNNING))
+        ),
+        *(
+            (("--strategy", one, *NEEDED[one], "--timeout", f"{step}=5"), f"--timeout {step}=5: the steps are")
+            for one, step in (("search", "copy"), ("ldif", "stream"), ("clone", "load"), ("online", "copy"))
+        ),
     ],
 )
 def test_what_does_not_go_together(words: tuple[str, ...], said: str) -> None:
-    done = ditseed("replica", "seed", *words)
-    assert done.status == UsageProblem.exit_status, done
-    assert said in done.err, done
+    ditseed("replica", "seed", *words).refused(UsageProblem, said)
 
 
 def test_a_profile_serves_all_strategies(tmp_path: Path) -> None:

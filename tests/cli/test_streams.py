@@ -12,15 +12,9 @@ import pytest
 
 from fixtures.slapd import Slapd
 from loader.errors import NoSpace, NoSuchPath, UsageProblem
-from tests.support.command import Done, arguments_of, ditseed, environment
+from tests.support.command import Done, by_shell, ditseed, environment
 
 REDIRECTED = ("2>&-", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full")
-
-
-def by_shell(redirected: str, *words: object, env: dict[str, str] | None = None) -> Done:
-    line = f"exec {shlex.join(arguments_of(*words))} {redirected}"
-    done = subprocess.run(["sh", "-c", line], env=environment(env), capture_output=True, text=True, check=False)
-    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def require_told(done: Done, redirected: str) -> None:
@@ -56,18 +50,14 @@ def test_the_status_of_a_run_that_failed_stays(redirected: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("verb", [("--help",), ("doctor", "--help"), ("generate", "templates")])
 def test_a_run_that_only_prints_fails_with_its_output(verb: tuple[str, ...]) -> None:
-    done = by_shell(">/dev/full", *verb)
-    assert done.status == NoSpace.exit_status, done
-    assert "standard output: no space left" in done.err
+    by_shell(">/dev/full", *verb).refused(NoSpace, "standard output: no space left")
 
 
 @pytest.mark.parametrize(
     "verb", [("compare", "-", "/etc/hostname"), ("clone", "-", "/nowhere"), ("add", "-", "-H", "ldap://x")]
 )
 def test_a_closed_input_is_not_one_without_entries(verb: tuple[str, ...]) -> None:
-    done = by_shell("<&-", *verb)
-    assert done.status == UsageProblem.exit_status, done
-    assert "comes from stdin, which is closed" in done.err
+    by_shell("<&-", *verb).refused(UsageProblem, "comes from stdin, which is closed")
 
 
 LIBRARY = """

@@ -27,19 +27,14 @@ def test_quiet_leaves_stderr_empty_and_fills_the_log_file(tmp_path: Path) -> Non
 
 
 @pytest.mark.slapd
-def test_quiet_leaves_the_report_of_a_stream_out(tmp_path: Path) -> None:
+def test_quiet_leaves_the_report_of_a_stream_out(target: Slapd, tmp_path: Path) -> None:
     """It goes to stderr, for stdout has the LDIF."""
     generate(tmp_path).ok()
-    server = Slapd()
-    try:
-        command.ditseed("build", tmp_path / "tree", "--config", server.config_path).ok()
-        asked = ("export", server.database_dir, "-o", "-")
-        assert "entries  " in command.ditseed(*asked).ok().err
-        assert command.ditseed(*asked, "-q").ok().err == ""
-        told = command.ditseed(*asked, "-v").ok().err
-        assert f"{server.database_dir}/data.mdb: " in told
-    finally:
-        server.close()
+    command.ditseed("build", tmp_path / "tree", "--config", target.config_path).ok()
+    asked = ("export", target.database_dir, "-o", "-")
+    assert "entries  " in command.ditseed(*asked).ok().err
+    assert command.ditseed(*asked, "-q").ok().err == ""
+    assert f"{target.database_dir}/data.mdb: " in command.ditseed(*asked, "-v").ok().err
 
 
 def test_verbose_tells_steps_files_and_tools(tmp_path: Path) -> None:
@@ -56,10 +51,8 @@ def test_verbose_tells_steps_files_and_tools(tmp_path: Path) -> None:
 
 
 def test_both_at_once_are_refused(tmp_path: Path) -> None:
-    done = generate(tmp_path, "-q", "-v")
-    assert done.status == UsageProblem.exit_status
-    assert "-q and -v contradict each other" in done.err
-    assert generate(tmp_path, "-v", first=("-q",)).status == UsageProblem.exit_status
+    generate(tmp_path, "-q", "-v").refused(UsageProblem, "-q and -v contradict each other")
+    generate(tmp_path, "-v", first=("-q",)).refused(UsageProblem)
 
 
 def test_the_log_file_has_times_and_is_appended_to(tmp_path: Path) -> None:
@@ -98,8 +91,7 @@ def test_a_log_file_that_cannot_be_made_ends_it_before_the_work(
     tmp_path: Path, place: str, error: type[LoaderError]
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    done = generate(tmp_path, "--log-file", tmp_path / place)
-    assert done.status == error.exit_status, done
+    generate(tmp_path, "--log-file", tmp_path / place).refused(error)
     assert not (tmp_path / "tree").exists()
 
 

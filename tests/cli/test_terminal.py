@@ -13,11 +13,12 @@ from tests.support.terminal import on_terminal
 _REFUSED = ("verify", "/nowhere/at/all")
 
 
-def test_an_error_is_coloured_on_a_terminal() -> None:
+def test_an_error_and_a_warning_are_coloured_on_a_terminal(tmp_path: Path) -> None:
     status, text = on_terminal(*_REFUSED)
     assert status == 5
     assert "\x1b[1;31mditseed:\x1b[0m /nowhere" in text
     assert "\x1b[1mhint:\x1b[0m " in text
+    assert "\x1b[1;33mWARNING\x1b[0m: " in on_terminal(*warned(tmp_path))[1]
 
 
 def warned(tmp_path: Path) -> tuple[object, ...]:
@@ -29,19 +30,15 @@ def warned(tmp_path: Path) -> tuple[object, ...]:
     return ("export", *where, "-o", tmp_path / "out")
 
 
-def test_a_warning_is_coloured_on_a_terminal(tmp_path: Path) -> None:
-    _, text = on_terminal(*warned(tmp_path))
-    assert "\x1b[1;33mWARNING\x1b[0m: " in text
-
-
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_not_where_colour_is_unwanted(env: dict[str, str], tmp_path: Path) -> None:
-    _, text = on_terminal(*_REFUSED, env=env)
-    assert "ditseed: /nowhere" in text
-    assert "\x1b" not in text
-    _, text = on_terminal(*warned(tmp_path), "--progress", "none", env=env)
-    assert "WARNING: " in text
-    assert "\x1b" not in text
+    for command_line, shown in (
+        (_REFUSED, "ditseed: /nowhere"),
+        ((*warned(tmp_path), "--progress", "none"), "WARNING: "),
+    ):
+        _, text = on_terminal(*command_line, env=env)
+        assert shown in text
+        assert "\x1b" not in text
 
 
 def test_not_off_a_terminal(tmp_path: Path) -> None:
@@ -77,8 +74,7 @@ def test_a_status_while_it_works_and_a_line_when_it_is_done(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_log_lines_stand_above_the_status(tmp_path: Path) -> None:
-    _, text = on_terminal("-v", *_SOONER, tmp_path / "tree")
-    shown = _ESCAPE.sub("", text)
+    shown = _ESCAPE.sub("", on_terminal("-v", *_SOONER, tmp_path / "tree")[1])
     assert re.search(r"^INFO: \S+: started\r?$", shown, re.MULTILINE), shown
 
 

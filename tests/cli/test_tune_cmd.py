@@ -11,21 +11,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.slapd import Slapd
-from loader.errors import (
-    BadCredentials,
-    ConfigHidden,
-    ConfigNotEditable,
-    ConfigRefused,
-    ConfigUnreadable,
-    LoaderError,
-    MaxsizeTooSmall,
-    NoSuchPath,
-    NoSuchSuffix,
-    NotPermitted,
-    ServerDown,
-    ServerRunning,
-    UsageProblem,
-)
+from loader import errors
+from loader.errors import LoaderError
 from tests.support.command import Done, ditseed
 from tests.support.nobody import NOBODY
 
@@ -70,21 +57,12 @@ def test_what_it_shows(stopped: Slapd) -> None:
     assert "off" in tune("sync", stopped).ok().out
 
 
-@pytest.mark.long
-def test_nothing_changes_without_apply(stopped: Slapd) -> None:
-    for words in (("--maxsize", "2G"), ("--maxsize", "2G", "--apply", "--dry-run")):
-        done = tune("maxsize", stopped, *words).ok()
-        assert str(2 * GIB) in done.out
-        assert "nothing was changed" in done.out
-    assert maxsize(stopped) == GIB
-
-
 def test_a_slapd_conf_is_left_to_the_operator() -> None:
     """No secret is shown: the lines beside the one to change are its rootpw."""
     with closing(Slapd(form="conf")) as server:
         before = server.config_path.read_bytes()
         runs = [tune("maxsize", server, "--maxsize", "2G", *more) for more in ((), ("--json",), ("--apply",))]
-        assert [done.status for done in runs] == [0, 0, ConfigNotEditable.exit_status]
+        assert [done.status for done in runs] == [0, 0, errors.ConfigNotEditable.exit_status]
         number = before.decode().splitlines().index(f"maxsize {GIB}") + 1
         told = f"{server.config_path}, line {number}, in place of `maxsize {GIB}`:\nmaxsize {2 * GIB}\n"
         assert told in runs[0].out
@@ -98,39 +76,34 @@ def test_a_slapd_conf_is_left_to_the_operator() -> None:
 
 
 @pytest.mark.long
-def test_all_indexes_changed_then_unchanged(stopped: Slapd) -> None:
-    for words in (("--set", "objectClass,entryCSN,entryUUID eq", "--set", "sn eq"), ("--set", "")):
-        assert tune("indexes", stopped, *words, "--apply").ok().out.rstrip().find("\nchanged") > 0
-        again = tune("indexes", stopped, *words, "--apply", "--json").ok().facts
-        assert again["change"]["state"] == "unchanged"
-
-
-@pytest.mark.long
-def test_apply_alone_takes_the_recommended_maxsize(stopped: Slapd) -> None:
-    tune("maxsize", stopped, "--maxsize", "8M", "--apply").ok()
-    before = tune("maxsize", stopped, "--json").ok().facts["databases"][0]
-    tune("maxsize", stopped, "--apply").ok()
-    assert maxsize(stopped) == before["recommended"] == GIB
-
-
-@pytest.mark.long
-def test_each_change_tells_the_way_back(stopped: Slapd) -> None:
+def test_each_change_is_proposed_then_made_then_undone(stopped: Slapd) -> None:
     before = tune("indexes", stopped, "--json").ok().facts["databases"][0]["indexes"]
-    changes = (("maxsize", "--maxsize", "2G"), ("indexes", "--remove", "uid"), ("sync", "--nosync", "on"))
-    for verb, *words in changes:
+    changes = (
+        "maxsize --maxsize 2G",
+        "indexes --remove uid",
+        "indexes --set sn,cn\\ eq --set uid\\ eq",
+        "sync --nosync on",
+    )
+    for verb, *words in (*map(shlex.split, changes), ("indexes", "--set", "")):
+        for dry in ((), ("--apply", "--dry-run")):
+            shown = tune(verb, stopped, *words, *dry).ok().out
+            assert "nothing was changed" in shown
+            assert str(2 * GIB) in shown or verb != "maxsize"
         proposed = tune(verb, stopped, *words, "--json").ok().facts["change"]["undo"]
-        assert f"to restore the previous setting: {proposed}\n" in tune(verb, stopped, *words, "--apply").ok().out
-        run(proposed)
+        shown = tune(verb, stopped, *words, "--apply").ok().out
+        assert f"to restore the previous setting: {proposed}\n" in shown
+        assert "\nchanged" in shown
+        assert tune(verb, stopped, *words, "--apply", "--json").ok().facts["change"]["state"] == "unchanged"
+        name, *undo = shlex.split(proposed)  # it is run as it is printed
+        assert name == "ditseed"
+        ditseed(*undo).ok()
     assert maxsize(stopped) == GIB
     assert tune("indexes", stopped, "--json").ok().facts["databases"][0]["indexes"] == before
     assert "off" in tune("sync", stopped).ok().out
-
-
-def run(line: str) -> None:
-    """A command line as `undo` prints it."""
-    name, *words = shlex.split(line)
-    assert name == "ditseed"
-    ditseed(*words).ok()
+    tune("maxsize", stopped, "--maxsize", "8M", "--apply").ok()
+    (small,) = tune("maxsize", stopped, "--json").ok().facts["databases"]
+    tune("maxsize", stopped, "--apply").ok()
+    assert (small["maxsize"], small["recommended"], maxsize(stopped)) == (8 << 20, GIB, GIB)
 
 
 @pytest.mark.rows(4)
@@ -157,24 +130,24 @@ def test_killed_and_run_again(point: str, online: bool, people_ldif: Path) -> No
 
 
 ERRORS: list[tuple[str, tuple[str, ...], type[LoaderError], str]] = [
-    ("maxsize", ("--config", "{home}/none"), NoSuchPath, "no such file"),
-    ("maxsize", ("--config", "{home}/data"), ConfigUnreadable, "cannot read"),
-    ("maxsize", ("--config", "{home}/rootpw"), ConfigUnreadable, "rootpw"),
-    ("maxsize", ("--config", "{config}", "--maxsize", "2G", "--apply"), ServerRunning, "ldapi:///"),
-    ("maxsize", ("{ldapi}", "--maxsize", "lots"), UsageProblem, "not a size"),
-    ("maxsize", ("{ldapi}", "--maxsize", "1k", "--apply"), MaxsizeTooSmall, "auto"),
-    ("maxsize", ("{ldapi}", "-b", "dc=none"), NoSuchSuffix, "dc=example,dc=com"),
-    ("maxsize", (), UsageProblem, "--config"),
-    ("maxsize", ("{ldapi}", "--config", "{config}"), UsageProblem, "either"),
-    ("indexes", ("{ldapi}", "--apply"), UsageProblem, "--add"),
-    ("indexes", ("{ldapi}", "--add", "sn"), UsageProblem, "sn eq"),
-    ("indexes", ("{ldapi}", "--add", "sn eq, sub"), UsageProblem, "no space"),
-    ("indexes", ("{ldapi}", "--add", "nosuch eq", "--apply"), ConfigRefused, '"nosuch" undefined'),
-    ("sync", ("{ldapi}", "--apply"), UsageProblem, "--nosync"),
-    ("sync", ("{ldapi}", "--nosync", "maybe"), UsageProblem, "maybe"),
-    ("sync", ("-H", "ldap://127.0.0.1:1", "-Y", "EXTERNAL"), ServerDown, "127.0.0.1:1"),
-    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/slapd.conf"), BadCredentials, "-y"),
-    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/rootpw"), ConfigHidden, "ldapi:///"),
+    ("maxsize", ("--config", "{home}/none"), errors.NoSuchPath, "no such file"),
+    ("maxsize", ("--config", "{home}/data"), errors.ConfigUnreadable, "cannot read"),
+    ("maxsize", ("--config", "{home}/rootpw"), errors.ConfigUnreadable, "rootpw"),
+    ("maxsize", ("--config", "{config}", "--maxsize", "2G", "--apply"), errors.ServerRunning, "ldapi:///"),
+    ("maxsize", ("{ldapi}", "--maxsize", "lots"), errors.UsageProblem, "not a size"),
+    ("maxsize", ("{ldapi}", "--maxsize", "1k", "--apply"), errors.MaxsizeTooSmall, "auto"),
+    ("maxsize", ("{ldapi}", "-b", "dc=none"), errors.NoSuchSuffix, "dc=example,dc=com"),
+    ("maxsize", (), errors.UsageProblem, "--config"),
+    ("maxsize", ("{ldapi}", "--config", "{config}"), errors.UsageProblem, "either"),
+    ("indexes", ("{ldapi}", "--apply"), errors.UsageProblem, "--add"),
+    ("indexes", ("{ldapi}", "--add", "sn"), errors.UsageProblem, "sn eq"),
+    ("indexes", ("{ldapi}", "--add", "sn eq, sub"), errors.UsageProblem, "no space"),
+    ("indexes", ("{ldapi}", "--add", "nosuch eq", "--apply"), errors.ConfigRefused, '"nosuch" undefined'),
+    ("sync", ("{ldapi}", "--apply"), errors.UsageProblem, "--nosync"),
+    ("sync", ("{ldapi}", "--nosync", "maybe"), errors.UsageProblem, "maybe"),
+    ("sync", ("-H", "ldap://127.0.0.1:1", "-Y", "EXTERNAL"), errors.ServerDown, "127.0.0.1:1"),
+    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/slapd.conf"), errors.BadCredentials, "-y"),
+    ("sync", ("-H", "{uri}", "-D", "{root}", "-y", "{home}/rootpw"), errors.ConfigHidden, "ldapi:///"),
 ]
 
 
@@ -198,5 +171,5 @@ def test_errors(running: Slapd, verb: str, words: tuple[str, ...], error: type[L
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 def test_an_ordinary_user_is_told(stopped: Slapd) -> None:
     done = ditseed("tune", "maxsize", "--config", stopped.config_path, prefix=NOBODY)
-    assert done.status == NotPermitted.exit_status, done.err
+    assert done.status == errors.NotPermitted.exit_status, done.err
     assert "Run as root" in done.err

@@ -68,11 +68,8 @@ def test_another_name_is_noticed(words: list[str]) -> None:
     assert not is_known(click.Option([*words, "value"]))
 
 
-def test_options_that_are_taken_from_the_command_line_only_exist() -> None:
+def test_a_letter_means_one_thing_and_what_is_taken_from_the_command_line_only_exists() -> None:
     assert names_of_all_verbs().keys() >= loader_options.TYPED
-
-
-def test_a_letter_means_one_thing() -> None:
     meant = defaultdict(set)
     for name, letters in names_of_all_verbs().items():
         for letter in letters:

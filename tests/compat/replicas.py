@@ -14,7 +14,7 @@ from pathlib import Path
 import ldap
 
 from fixtures import partial
-from fixtures.compat.topologies import CLONE, LDIF, ONLINE, SEARCH, Topology
+from fixtures.compat.topologies import CLONE, LDIF, ONLINE, Topology
 from fixtures.partial import DELTA, LOG
 from fixtures.replication import following, syncrepl, wait_in_sync
 from fixtures.slapd import Slapd
@@ -54,8 +54,6 @@ class Site:
     second: tuple[str, ...] = ()
     number: int = 0
 
-    # --- servers ------------------------------------------------------------------------------
-
     def home(self) -> Path:
         self.number += 1
         return self.place / f"s{self.number}"
@@ -77,16 +75,12 @@ class Site:
     def replica(self, lines: tuple[str, ...]) -> Slapd:
         """Stopped and empty; without lines none of its databases is a consumer."""
         home = self.home()
-        overlays = [
-            re.sub(r"^syncrepl .*\n?", "", one, flags=re.MULTILINE) if not lines else one for one in self.overlays(home)
-        ]
-        wanted = dataclasses.replace(
-            self.settings,
-            suffix=self.suffix,
-            global_lines=self.before(home),
-            overlays=tuple(overlays),
-            database_lines=(*self.settings.database_lines, *lines),
-        )
+        overlays = self.overlays(home)
+        if not lines:
+            overlays = tuple(re.sub(r"^syncrepl .*\n?", "", one, flags=re.MULTILINE) for one in overlays)
+        own = {"suffix": self.suffix, "global_lines": self.before(home), "overlays": overlays}
+        database_lines = (*self.settings.database_lines, *lines)
+        wanted = dataclasses.replace(self.settings, **own, database_lines=database_lines)  # type: ignore[arg-type]
         made = Slapd(wanted, directory=home)
         self.stack.callback(made.close)
         return made
@@ -105,8 +99,6 @@ class Site:
         wait_in_sync(self.source, one)
         if self.second:
             until(lambda: _context(self.source) == _context(one), one.log_tail)
-
-    # --- changes ------------------------------------------------------------------------------
 
     def change(self, count: int) -> None:
         """Spread over the writers, in turn: each sees what the others wrote before it goes on."""
@@ -279,31 +271,20 @@ def seeded(site: Site, strategy: str) -> tuple[Slapd, Done]:
 
 
 def _seed(site: Site, strategy: str, made: Slapd, theirs: str, own: str) -> Done:
+    bound = (*bind(site.source), "-b", theirs)
     if strategy == ONLINE:
-        return _online(site, made, theirs)
-    where = ("--config", made.config_path, "--suffix", own)
-    return ditseed("replica", "seed", "--strategy", *_words(site, strategy, made, theirs), *where)
-
-
-def _words(site: Site, strategy: str, made: Slapd, suffix: str) -> tuple[object, ...]:
-    bound = (*bind(site.source), "-b", suffix)
-    if strategy == SEARCH:
-        return (SEARCH, *bound)
+        done = ditseed(*online(site.source, made, *bound), env={"DITSEED_STATE_DIR": str(made.home / "state")})
+        if done.status == 0:
+            configure(made, theirs, site.second if theirs == SECOND else site.lines)
+        return done
+    more: tuple[object, ...] = bound
     if strategy == CLONE:
-        directory = site.source.home / "second" if suffix == SECOND else site.source.database_dir
-        return (CLONE, *bound, "--from", directory)
-    assert strategy == LDIF
-    out = made.home / f"export-{suffix}"
-    ditseed("export", *bound, "-o", out).ok()
-    return (LDIF, "--from", out)
-
-
-def _online(site: Site, made: Slapd, suffix: str) -> Done:
-    env = {"DITSEED_STATE_DIR": str(made.home / "state")}
-    done = ditseed(*online(site.source, made, *bind(site.source), "-b", suffix), env=env)
-    if done.status == 0:
-        configure(made, suffix, site.second if suffix == SECOND else site.lines)
-    return done
+        more = (*bound, "--from", site.source.home / "second" if theirs == SECOND else site.source.database_dir)
+    elif strategy == LDIF:
+        out = made.home / f"export-{theirs}"
+        ditseed("export", *bound, "-o", out).ok()
+        more = ("--from", out)
+    return ditseed("replica", "seed", "--strategy", strategy, *more, "--config", made.config_path, "--suffix", own)
 
 
 def unlike(made: Site, natural: Slapd, other: Slapd) -> list[str]:

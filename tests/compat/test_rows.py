@@ -1,11 +1,13 @@
 """What a build does with each backend, overlay, password module, syntax and matching rule: the database is the one that
-slapadd -q makes, or the configuration alone is refused."""
+slapadd -q makes, or the configuration alone is refused. And a replica of a provider with each overlay, seeded from its
+entries, beside one that syncrepl filled."""
 
 from __future__ import annotations
 
 import functools
+import re
 import tempfile
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,14 @@ from fixtures.chroots import Chroot
 from fixtures.compat.definitions import RULES, SYNTAXES, Definition, built
 from fixtures.compat.modules import BACKENDS, OTHER, OVERLAYS, PASSWORDS, Backend
 from fixtures.compat.row import Built, Outcome
+from fixtures.replication import syncrepl, wait_in_sync
 from fixtures.slapd import ServerError
-from loader.errors import ConfigUnreadable, NotMdb, NotProven
+from loader.errors import ConfigUnreadable, NotAsStored, NotMdb, NotProven
 from tests.compat import building
+from tests.compat.replicas import WORK
+from tests.support.command import ditseed
+from tests.support.seeding import bind
+from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
 
@@ -79,3 +86,29 @@ def test_syntax(row: Definition, short_tmp: Path, release: Chroot | None) -> Non
 @pytest.mark.parametrize("row", building.parameters(RULES))
 def test_rule(row: Definition, short_tmp: Path, release: Chroot | None) -> None:
     _shown(row, short_tmp, release)
+
+
+@pytest.mark.rows(1)
+@pytest.mark.long("accesslog", "deref", "otp")
+@pytest.mark.parametrize("row", building.parameters([row for row in OVERLAYS if row.seeded is not None], "seeded"))
+def test_seeded(row: Built, short_tmp: Path) -> None:
+    with ExitStack() as stack:
+        source = stack.enter_context(building.provider(row, short_tmp))
+        lines = (syncrepl(source),)
+        natural, seeded = (building.server(row, short_tmp / name, database_lines=lines) for name in ("one", "two"))
+        stack.callback(seeded.close)
+        stack.enter_context(natural)
+        where = ("-b", source.suffix, "--config", seeded.config_path)
+        done = ditseed("replica", "seed", "--strategy", "search", *bind(source), *where)
+        if row.seeded is Outcome.REFUSED:
+            done.refused(NotAsStored)
+            assert not re.search(WORK, done.err, re.MULTILINE), "it had begun already"
+            return
+        done.ok()
+        wait_in_sync(source, natural)
+        assert_same(natural, seeded)
+        with seeded:
+            source.describe("once more")
+            wait_in_sync(source, natural)
+            wait_in_sync(source, seeded)
+            assert_same(natural, seeded)

@@ -1,4 +1,5 @@
-"""Topologies: a replica that ditseed seeded, beside one that syncrepl filled, before and after changes."""
+"""Topologies, and options of syncrepl: a replica that ditseed seeded, beside one that syncrepl filled, before and after
+changes."""
 
 from __future__ import annotations
 
@@ -9,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.compat.topologies import TOPOLOGIES, Topology
+from fixtures import replication
+from fixtures.compat import topologies
+from fixtures.compat.topologies import CLONE, GROUPS, LDIF, SEARCH, TOPOLOGIES, UNKNOWN, Option, Topology
 from fixtures.slapd import ServerError, Slapd
 from tests.compat import building, replicas
 from tests.compat.replicas import Site
 
 pytestmark = pytest.mark.slapd
 
-SHORT = (60, 40)  # people, changes
-LONG = (2000, 500)
+WHOLE = ("connection", "refreshOnly", "tls", "sasl", "schemachecking")  # every entry with every attribute
 
 
 @pytest.mark.rows(1)
@@ -30,14 +32,14 @@ def test_topology(row: Topology) -> None:
 def shown(row: Topology) -> dict[str, list[str]]:
     """The faults, looked for once: several options of syncrepl are shown by one topology."""
     with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
-        return faults_of(row, Path(name), *SHORT)
+        return faults_of(row, Path(name), people=60, changes=40)
 
 
 @pytest.mark.long
 @pytest.mark.heavy
 @pytest.mark.parametrize("row", building.parameters(TOPOLOGIES))
 def test_topology_at_length(row: Topology, short_tmp: Path) -> None:
-    assert faults_of(row, short_tmp, *LONG) == {}
+    assert faults_of(row, short_tmp, people=2000, changes=500) == {}
 
 
 def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str, list[str]]:
@@ -53,22 +55,19 @@ def faults_of(row: Topology, place: Path, people: int, changes: int) -> dict[str
 
 
 def _grown_alike(site: Site, strategies: tuple[str, ...], changes: int, found: dict[str, list[str]]) -> None:
-    natural = site.natural()
-    seeded = {one: made for one in strategies if (made := _seeded(site, one, found))}
+    natural, seeded = site.natural(), {}
+    for strategy in strategies:
+        made, done = replicas.seeded(site, strategy)
+        if done.status == 0:
+            seeded[strategy] = made
+        else:
+            found[strategy] = [f"exit status {done.status}: {done.err}"]
     for strategy, one in seeded.items():
         found[strategy] = _unlike(site, natural, one, "seeded")
     site.change(changes)
     site.wait(natural)
     for strategy, one in seeded.items():
         found[strategy] += _unlike(site, natural, one, "changed")
-
-
-def _seeded(site: Site, strategy: str, found: dict[str, list[str]]) -> Slapd | None:
-    made, done = replicas.seeded(site, strategy)
-    if done.status != 0:
-        found[strategy] = [f"exit status {done.status}: {done.err}"]
-        return None
-    return made
 
 
 def _unlike(site: Site, natural: Slapd, one: Slapd, when: str) -> list[str]:
@@ -82,3 +81,35 @@ def _unlike(site: Site, natural: Slapd, one: Slapd, when: str) -> list[str]:
     except ServerError as error:
         faults = [str(error)]
     return [f"{when}: {fault}" for fault in faults]
+
+
+# --- options of syncrepl --------------------------------------------------------------------------
+
+
+@pytest.mark.rows(1)
+@pytest.mark.long("attrs", "network-timeout")
+@pytest.mark.parametrize("row", building.parameters(topologies.OPTIONS))
+def test_option(row: Option) -> None:
+    faults = _unknown_to_slapd() if row.group == UNKNOWN else shown(_topology(row.group))
+    assert faults == {}
+
+
+def _unknown_to_slapd() -> dict[str, list[str]]:
+    source = Slapd()
+    try:
+        replication.consumer(source, options=GROUPS[UNKNOWN])
+    except ServerError as error:
+        return {} if "tls_crlcheck" in str(error) else {UNKNOWN: [str(error)]}
+    finally:
+        source.close()
+    return {UNKNOWN: ["slapd takes it"]}
+
+
+def _topology(group: str) -> Topology:
+    if name := topologies.TOPOLOGY_OF.get(group):
+        return next(one for one in TOPOLOGIES if one.name == name)
+    if group == "attrsonly":
+        return Topology(group, suits=(), refuses=(SEARCH, LDIF, CLONE), options=GROUPS[group])
+    refuses = () if group in WHOLE else (CLONE,)
+    suits = (SEARCH,) if group in WHOLE else (SEARCH, LDIF)
+    return Topology(group, suits=suits, refuses=refuses, options=GROUPS[group])

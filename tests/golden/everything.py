@@ -21,4 +21,5 @@ CASES = [
     *rules.RULES,
 ]
 BY_NAME = {case.name: case for case in CASES}
+assert len(BY_NAME) == len(CASES) > 50, "two cases share a name"
 PARAMETERS = [pytest.param(case, id=case.name, marks=[pytest.mark.heavy] if case.heavy else []) for case in CASES]

@@ -14,7 +14,7 @@ import pytest
 from fixtures.golden.blobs import used_length
 from fixtures.golden.tables import GENERATED, differences
 from fixtures.slapd import Slapd
-from tests.golden.everything import BY_NAME, CASES
+from tests.golden.everything import BY_NAME
 from tests.support.golden import fresh, slapadd
 
 pytestmark = pytest.mark.slapd
@@ -29,16 +29,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
         yield server
 
 
-def _copy(made: Slapd, place: Path, *plants: tuple[str, Plant]) -> Path:
-    place.mkdir()
-    shutil.copy(made.database_dir / "data.mdb", place)
-    with lmdb.open(str(place), map_size=128 << 20, max_dbs=200) as environment:
-        for table, plant in plants:
-            handle = environment.open_db(table.encode(), create=False)
-            with environment.begin(write=True, db=handle) as transaction, transaction.cursor() as cursor:
-                assert cursor.first()
-                plant(transaction, cursor)
-    return place
+@pytest.fixture
+def copy(made: Slapd, tmp_path: Path) -> Path:
+    shutil.copy(made.database_dir / "data.mdb", tmp_path)
+    return tmp_path
+
+
+def _opened(place: Path) -> lmdb.Environment:
+    return lmdb.open(str(place), map_size=128 << 20, max_dbs=200)
+
+
+def _planted(made: Slapd, copy: Path, table: str, plant: Plant) -> list[str]:
+    """The differences, once something is planted in the copy."""
+    with _opened(copy) as environment:
+        handle = environment.open_db(table.encode(), create=False)
+        with environment.begin(write=True, db=handle) as transaction, transaction.cursor() as cursor:
+            assert cursor.first()
+            plant(transaction, cursor)
+    return differences(made.database_dir, copy)
 
 
 def _other_byte(at: int) -> Plant:
@@ -73,31 +81,30 @@ def _add_key(transaction: Any, _: Any) -> None:
         ("cn", _add_key, "key 01020304: 0 IDs [] != 1 IDs [1] (dc=example,dc=com)"),
     ],
 )
-def test_it_tells_what_was_planted(made: Slapd, tmp_path: Path, table: str, plant: Plant, said: str) -> None:
-    found = differences(made.database_dir, _copy(made, tmp_path / "copy", (table, plant)))
+def test_it_tells_what_was_planted(made: Slapd, copy: Path, table: str, plant: Plant, said: str) -> None:
+    found = _planted(made, copy, table, plant)
     assert found
     assert all(line.startswith(f"{table}: ") for line in found if table != "ad2i"), found
     assert any(said in line for line in found), found
 
 
-def test_the_pad_is_left_out(made: Slapd, tmp_path: Path) -> None:
+def test_the_pad_is_left_out(made: Slapd, copy: Path) -> None:
     def plant(_: Any, cursor: Any) -> None:
         while used_length(cursor.value()) == len(cursor.value()):
             assert cursor.next()
         _other_byte(-1)(_, cursor)
 
-    assert differences(made.database_dir, _copy(made, tmp_path / "copy", ("id2e", plant))) == []
+    assert _planted(made, copy, "id2e", plant) == []
 
 
-def test_tables_and_their_flags(made: Slapd, tmp_path: Path) -> None:
-    place = _copy(made, tmp_path / "copy")
-    with lmdb.open(str(place), map_size=128 << 20, max_dbs=200) as environment:
+def test_tables_and_their_flags(made: Slapd, copy: Path) -> None:
+    with _opened(copy) as environment:
         environment.open_db(b"unexpected", dupsort=True)
         with environment.begin(write=True) as transaction:
             transaction.drop(environment.open_db(b"cn", txn=transaction, create=False))
         with environment.begin(write=True) as transaction:
             environment.open_db(b"cn", txn=transaction, dupsort=True)
-    found = "\n".join(differences(made.database_dir, place))
+    found = "\n".join(differences(made.database_dir, copy))
     assert "table unexpected: none != ('dupsort',)" in found
     assert "table cn: ('dupfixed', 'dupsort', 'integerdup') != ('dupsort',)" in found
 
@@ -115,7 +122,3 @@ def test_what_cannot_be_foreseen(tmp_path: Path) -> None:
         slapadd(one, ldif)
         slapadd(other, ldif)
         assert differences(one.database_dir, other.database_dir, GENERATED)
-
-
-def test_no_two_cases_share_a_name() -> None:
-    assert len(BY_NAME) == len(CASES) > 50

@@ -23,6 +23,8 @@ from loader.defaults import ENGINES
 from loader.mdb import contents
 from loader.mdb.contents import entry_count
 from loader.mdb.meta import DATA
+from tests.support import building
+from tests.support.building import KINDS
 from tests.support.golden import build, slapadd
 
 pytestmark = pytest.mark.slapd
@@ -49,11 +51,8 @@ def mixed() -> str:
 
 def bare() -> str:
     """What slapadd makes by itself: as the superior's, in whatever database it is."""
-    records = {
-        SUFFIX: "objectClass: domain; dc: example",
-        GROUPS: "objectClass: organizationalUnit; ou: groups",
-        f"ou=a,{GROUPS}": "objectClass: organizationalUnit; ou: a",
-    }
+    kind = "objectClass: organizationalUnit; ou:"
+    records = {SUFFIX: "objectClass: domain; dc: example", GROUPS: f"{kind} groups", f"ou=a,{GROUPS}": f"{kind} a"}
     return "".join(entry(dn, pairs_of(text), stamped=False) for dn, text in records.items())
 
 
@@ -62,23 +61,19 @@ class Tree:
     below: tuple[SubordinateDatabase, ...]
     ldif: Callable[[], str] = mixed
     base: Settings = BASE
-    options: tuple[str, ...] = ()
     unforeseen: frozenset[str] = frozenset()
 
 
 NESTED = (SubordinateDatabase(INNER), SubordinateDatabase(GROUPS))
+OWN = (f"rootdn cn=other,{GROUPS}", "lastmod off")
 TREES = {
     "nested": Tree(NESTED),
     "advertise": Tree((SubordinateDatabase(INNER, "advertise"), SubordinateDatabase(GROUPS, "advertise"))),
     "children-first": Tree(NESTED, lambda: "\n\n".join(reversed(mixed().split("\n\n")[:-1])) + "\n\n"),
-    "own-root": Tree(
-        (SubordinateDatabase(GROUPS, lines=(f"rootdn cn=other,{GROUPS}", "lastmod off")),), bare, unforeseen=GENERATED
-    ),
-    "no-lastmod": Tree(
-        (SubordinateDatabase(GROUPS),), bare, dataclasses.replace(BASE, database_lines=("lastmod off",))
-    ),
+    "own-root": Tree((SubordinateDatabase(GROUPS, lines=OWN),), bare, unforeseen=GENERATED),
+    "no-lastmod": Tree(NESTED[1:], bare, dataclasses.replace(BASE, database_lines=("lastmod off",))),
     "dds": Tree(
-        (SubordinateDatabase(GROUPS),),
+        NESTED[1:],
         lambda: mixed() + record(f"cn=brief,{GROUPS}", 99, ("objectClass", "dynamicObject"), ("entryTtl", "3600")),
         dataclasses.replace(BASE, modules=(*BASE.modules, "dds"), overlays=("overlay dds",)),
     ),
@@ -104,8 +99,8 @@ def compared(tree: Tree, engine: str, form: Form, place: Path, chroot: Chroot | 
             stack.enter_context(closing(Slapd(wanted, form=form, installation=installation)))
             for wanted in (glued.settings(home, tree.below, base) for home in homes)
         )
-        slapadd(oracle, ldif, *tree.options)
-        done = build(ours, ldif, *tree.options, "--json", chroot=chroot, engine=engine).ok()
+        slapadd(oracle, ldif)
+        done = build(ours, ldif, "--json", chroot=chroot, engine=engine).ok()
         below = [one.suffix for one in tree.below if one.backend == "mdb"]
         pairs = [(oracle.database_dir, ours.database_dir)]
         pairs += [(glued.directory(homes[0], one), glued.directory(homes[1], one)) for one in below]
@@ -130,14 +125,12 @@ def test_every_database_is_slapadds(name: str, engine: str, form: Form, tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "how", [("native",), ("slapadd",), ("slapadd", "--shards", 2)], ids=["native", "slapadd", "shards"]
-)
-def test_no_csn_is_made_twice(how: tuple[str, ...], form: Form, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_csn_is_made_twice(kind: str, form: Form, tmp_path: Path) -> None:
     ldif = tmp_path / "in.ldif"
     ldif.write_text(re.sub("entryCSN: .*\n", "", mixed()))
     with closing(Slapd(glued.settings(tmp_path, NESTED, BASE), form=form)) as ours:
-        build(ours, ldif, *how[1:], engine=how[0]).ok()
+        building.build(ours, ldif, *building.engine_words(kind)).ok()
         made = re.findall("entryCSN: (.*)", ours.slapcat())
         assert len(made) == mixed().count("dn: ")
         assert len(set(made)) == len(made)

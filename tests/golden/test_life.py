@@ -68,25 +68,21 @@ def test_changes_of_every_kind(ours: Slapd) -> None:
     base = f"ou=each,{SUFFIX}"
     ours.start()
     ours.ldapadd(f"dn: cn=new,{base}\nobjectClass: gEntry\ncn: new\ngInteger: 5\ngIgnore: Fresh Text\n")
-    ours.ldapmodify(
-        f"dn: cn=all gIgnore,{base}\nchangetype: modify\nadd: gIgnore\ngIgnore: another one\n-\n"
-        "delete: gIgnore\ngIgnore: plain text\n-\n"
-        f"\ndn: cn=all gDn,{base}\nchangetype: modify\nreplace: gDn\n"
-        + "".join(f"gDn: cn=n{n},dc=x\n" for n in range(9))
-        + f"\ndn: cn=gBoolean 0,{base}\nchangetype: delete\n"
-        f"\ndn: cn=gBoolean 1,{base}\nchangetype: modrdn\nnewrdn: cn=Renamed\ndeleteoldrdn: 1\n"
-        f"newsuperior: ou=sounds,{SUFFIX}\n"
-    )
+    changes = {
+        "all gIgnore": "modify\nadd: gIgnore\ngIgnore: another one\n-\ndelete: gIgnore\ngIgnore: plain text\n-",
+        "all gDn": "modify\nreplace: gDn\n" + "\n".join(f"gDn: cn=n{n},dc=x" for n in range(9)),
+        "gBoolean 0": "delete",
+        "gBoolean 1": f"modrdn\nnewrdn: cn=Renamed\ndeleteoldrdn: 1\nnewsuperior: ou=sounds,{SUFFIX}",
+    }
+    ours.ldapmodify("".join(f"dn: cn={name},{base}\nchangetype: {what}\n\n" for name, what in changes.items()))
     assert ours.search("(gIgnore=*sh tex*)", ("1.1",)) == [(f"cn=new,{base}", {})]
     assert ours.search("(cn=renamed)", ("1.1",)) == [(f"cn=Renamed,ou=sounds,{SUFFIX}", {})]
     assert not ours.search("(cn=gBoolean 0)", ("1.1",), base=base)
     # Many small adds: pages split and merge.
     base = f"ou=sounds,{SUFFIX}"
-    people = "".join(
-        f"dn: cn=grown {n},{base}\nobjectClass: gEntry\ncn: grown {n}\ndescription: {'text ' * 90}{n}\n\n"
-        for n in range(150)
-    )
-    ours.ldapadd(people)
+    more = f"description: {'text ' * 90}"
+    grown = "dn: cn=grown {0},{1}\nobjectClass: gEntry\ncn: grown {0}\n{2}{0}\n\n"
+    ours.ldapadd("".join(grown.format(n, base, more) for n in range(150)))
     assert len(ours.search("(cn=grown*)", ("1.1",))) == 150
     ours.ldapmodify("".join(f"dn: cn=grown {n},{base}\nchangetype: delete\n\n" for n in range(0, 150, 2)))
     assert len(ours.search("(cn=grown*)", ("1.1",))) == 75

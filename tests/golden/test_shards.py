@@ -26,14 +26,12 @@ from tests.support.golden import build, fresh, require_fitting, slapadd
 pytestmark = pytest.mark.slapd
 
 # A chain or three entries: there is nothing to divide.
-UNDIVIDED = frozenset(
-    {"deep", "context-late", "group"}
-    | {case.name for case in CASES if case.name.startswith("ldif-")} - {"ldif-spaces", "ldif-tabs", "ldif-raw"}
-)
+_FORMS = {case.name for case in CASES if case.name.startswith("ldif-")}
+UNDIVIDED = {"deep", "context-late", "group"} | _FORMS - {"ldif-spaces", "ldif-tabs", "ldif-raw"}
 # What the engine refuses, divided or not: a suffix in another spelling, lines that slapadd does not read.
-REFUSED = frozenset({"suffix-spaces", "ldif-narrow-names"})
+REFUSED = {"suffix-spaces", "ldif-narrow-names"}
 # What one slapadd loads, however many are asked for.
-ALONE = frozenset(case.name for case in CASES if case.name.startswith("suffix-root"))
+ALONE = {case.name for case in CASES if case.name.startswith("suffix-root")}
 # One key has 65,535 entries and one more attempt of the last: a range in one run, here the list itself.
 REPEATED = "ranges"
 
@@ -47,17 +45,8 @@ def one_stream(case: Case, ldif: Path, directory: Path) -> Path | None:
     server_id = int(case.options[case.options.index("-S") + 1]) if "-S" in case.options else 0
     last_mod = "lastmod off" not in case.settings.database_lines
     now = BuildOptions(Path(), (ldif,)).input_time() if last_mod else None
-    whole = Slice(
-        source,
-        shared=plan.shared,
-        cut=plan.cuts[0],
-        own=plan.leaves,
-        now=now,
-        server_id=server_id,
-        first=0,
-        stamp=None,
-        aliases=shapes.SAME,
-    )
+    own = (plan.shared, plan.cuts[0], plan.leaves)
+    whole = Slice(source, *own, now, server_id=server_id, first=0, stamp=None, aliases=shapes.SAME)
     stream = directory / "stream.ldif"
     with stream.open("wb") as file, with_counters(Meter("feed")) as counters:
         assert whole.feed(file.fileno(), counters) == (plan.leaves, False)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from contextlib import closing
+from itertools import repeat
 from pathlib import Path
 
 import ldap
@@ -64,9 +65,7 @@ def _version(other: Chroot) -> tuple[int, ...]:
 
 
 @pytest.mark.rows(4)
-@pytest.mark.parametrize(
-    ("engine", "name"), [*((ENGINE, name) for name in CHOSEN), *(("slapadd", name) for name in PRIVATE)]
-)
+@pytest.mark.parametrize(("engine", "name"), [*zip(repeat(ENGINE), CHOSEN), *zip(repeat("slapadd"), PRIVATE)])
 def test_equal_to_that_versions_slapadd(other: Chroot, engine: str, name: str, tmp_path: Path) -> None:
     case = BY_NAME[name]
     if not case.since <= _version(other) < case.until:
@@ -189,8 +188,7 @@ def test_what_format_1_has_no_room_for_is_refused(tmp_path: Path) -> None:
     there = LONG.unpack(tmp_path / "there")
     with closing(fresh(LONG.case)) as here:
         done = ditseed("migrate", there, here.database_dir, "--config", here.config_path)
-        assert done.status == MadeOtherwise.exit_status
-        assert "the RDN is too long for the database: about 245 bytes are the most" in done.err
+        done.refused(MadeOtherwise, "the RDN is too long for the database: about 245 bytes are the most")
         assert not (here.database_dir / meta.DATA).exists()
 
 
@@ -261,19 +259,13 @@ def test_what_the_new_slapd_does_not_add_is_still_missed(tmp_path: Path) -> None
         slapadd(other, tmp_path / "lacking.ldif")
         shutil.copyfile(other.database_dir / meta.DATA, made)
         done = ditseed(*command)
-    assert done.status == MdbDamaged.exit_status, done
-    assert f"`ditseed compare {old.database_dir} {made.parent}`" in done.err
+    done.refused(MdbDamaged, f"`ditseed compare {old.database_dir} {made.parent}`")
 
 
 # --- all syntaxes and rules -----------------------------------------------------------------------
 
-# Not to be loaded together, or without another server.
-ALONE = {"dyngroup", "back_sql", "back_perl", "back_ndb", "back_asyncmeta", "back_bdb", "back_hdb"}
-
-
-def _modules(root: Path) -> tuple[str, ...]:
-    found = {path.stem for path in (root / "usr/lib/ldap").glob("*.so") if "-2." not in path.name}
-    return tuple(sorted(found - ALONE - {"back_mdb"}))
+# Not to be loaded together, or without another server; and that which is loaded in any case.
+ALONE = {"dyngroup", "back_sql", "back_perl", "back_ndb", "back_asyncmeta", "back_bdb", "back_hdb", "back_mdb"}
 
 
 @pytest.mark.parametrize("suite", [None, "bullseye", "trixie"], ids=str)
@@ -284,7 +276,8 @@ def test_all_that_is_published_is_known(suite: str | None, tmp_path: Path) -> No
         require(missing_chroot())
     made, ldif = chroot(suite) if suite else None, tmp_path / "top.ldif"
     ldif.write_text(top())
-    wanted = settings(modules=_modules(made.root if made else Path("/")))
+    modules = ((made.root if made else Path("/")) / "usr/lib/ldap").glob("*.so")
+    wanted = settings(modules=tuple(sorted({path.stem for path in modules if "-2." not in path.name} - ALONE)))
     with closing(server(wanted, Installation(prefix=made.prefix) if made else None)) as target:
         build(target, ldif, chroot=made).ok()
         with target:

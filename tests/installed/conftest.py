@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.debian import alone
-from fixtures.installed import Packages, packages
+from fixtures.installed import QUICK, ROOT, Packages, run
 from tests.support.packaging import missing_packaging
 from tests.support.require import require
 
@@ -21,6 +21,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     with alone(place):
         if not place.is_dir():
             partial: Path = place.with_name("packages.partial")
-            packages(partial, quick="heavy" not in (request.config.option.markexpr or ""))
+            variables = {} if "heavy" in (request.config.option.markexpr or "") else QUICK
+            run(ROOT / "bin/package", "--apt", partial, **variables)
             partial.rename(place)
     return Packages(next(place.glob("*.whl")), next(place.glob("*.deb")))

@@ -28,7 +28,6 @@ def publish(root: Chroot, tmp: Path, version: str, *key: str, **variables: str) 
 
 
 def installed(root: Chroot, line: str) -> str:
-    """The version that apt installs from this source."""
     (root.root / "etc/apt/sources.list").write_text(line)
     inside(root, *APT, "update", "--error-on=any")
     inside(root, *APT, "install", "ditseed")

@@ -45,7 +45,8 @@ SOME = 20_000
 def test_three_pods(pods: Pods, tmp_path: Path, entries: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The third is added later, is killed while it is seeded, and goes on when it is played again; then it is equal
     to its peer, and follows it."""
-    password = tmp_path / "password"
+    pods.play(0)
+    password, replicator = pods.password_file("admin"), pods.password_file("replicator")
 
     def write(*arguments: object) -> None:
         ditseed("add", "-H", pods.uri(0), "-D", f"cn=admin,{SUFFIX}", "-y", password, *arguments).ok()
@@ -54,13 +55,6 @@ def test_three_pods(pods: Pods, tmp_path: Path, entries: int, capsys: pytest.Cap
         words = ("-D", "cn=replicator", "-y", replicator, "-b", SUFFIX)
         ditseed("replica", "verify", "-H", pods.uri(0), *words, "--consumer", pods.uri(number)).ok()
 
-    pods.play(0)
-    # podman 4.3 gives the pods the coded text of a Secret.
-    password.write_text(pods.inside(0, "cat", "/tmp/ditseed/admin"))
-    replicator = tmp_path / "replicator"
-    replicator.write_text(pods.inside(0, "cat", "/tmp/ditseed/replicator"))
-    for file in (password, replicator):
-        file.chmod(0o600)
     ditseed("generate", "people", "-n", entries, "-o", tmp_path / "tree").ok()
     write(tmp_path / "tree")
     shown = [f"{entries:,} entries: the second pod is ready after {ready(pods, 1):.1f} s"]
@@ -107,11 +101,9 @@ def test_the_cron_job_beside_a_running_slapd(pods: Pods, tmp_path: Path) -> None
     """It backs up the volume of a running slapd from a PID namespace of its own to S3; also as an account that has no
     name, and only the group 0."""
     pods.play(0)
-    password = tmp_path / "password"
-    password.write_text(pods.inside(0, "cat", "/tmp/ditseed/admin"))
-    password.chmod(0o600)
     ditseed("generate", "people", "-n", "50", "-o", tmp_path / "tree").ok()
-    ditseed("add", "-H", pods.uri(0), "-D", f"cn=admin,{SUFFIX}", "-y", password, tmp_path / "tree").ok()
+    account = ("-D", f"cn=admin,{SUFFIX}", "-y", pods.password_file("admin"))
+    ditseed("add", "-H", pods.uri(0), *account, tmp_path / "tree").ok()
     ready(pods, 1)
     assert "DOCTOR OK" in pods.inside(1, "ditseed", "doctor", "--check", "--config", "/var/lib/ldap/slapd.d")
     with s3.running() as store:

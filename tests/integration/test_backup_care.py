@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import shutil
 import signal
@@ -42,7 +41,6 @@ from tests.support.backups import (
     take,
     verify,
 )
-from tests.support.command import ditseed
 from tests.support.disks import loop_filesystem
 from tests.support.stopping import stopped_at
 
@@ -59,19 +57,6 @@ def source(stopped: Slapd) -> Path:
     return stopped.database_dir
 
 
-@pytest.fixture(scope="module")
-def first(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with one backup. Copy it."""
-    place = tmp_path_factory.mktemp("first") / "repo"
-    take(stopped, place)
-    return place
-
-
-@pytest.fixture
-def repo(first: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(first, tmp_path / "repo")
-
-
 def aged(repo: Path, days: Sequence[float]) -> list[str]:
     """Copies of the only backup, so many days older; their IDs. The original goes."""
     one, now = only(repo), repository.now()
@@ -81,16 +66,14 @@ def aged(repo: Path, days: Sequence[float]) -> list[str]:
 
 
 def test_a_good_one(repo: Path) -> None:
-    before = check(repo, Limits(3600, verify_age=3600))
-    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever verified")
     (found,) = verify(repo, sample=1e-9)
     assert (found.is_good, found.is_whole) == (True, False)
     assert 0 < found.read < found.stored
     (found,) = verify(repo)
     assert found.is_whole
     assert repository.proofs(repo, only(repo)).verification == found
-    assert "result good" in ditseed("backup", "show", "latest", "-R", repo).ok().out
-    assert ditseed("backup", "list", "-R", repo, "--json").ok().facts["backups"][0]["verification"]
+    assert "result good" in backup("show", repo, "latest").ok().out
+    assert backup("list", repo, "--json").ok().facts["backups"][0]["verification"]
     assert check(repo, Limits(3600, verify_age=3600)).status is Status.OK
     assert check(repo, Limits(3600, verify_age=-1)).status is Status.WARNING
     (record,) = (repo / only(repo).id).glob("verified-*")  # one that was changed does not count
@@ -108,13 +91,11 @@ def test_each_flipped_bit_is_found(repo: Path, name: str) -> None:
         damaged = bytearray(sound)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
-        listed = repository.listing(repo)
         if name == "manifest.json":
-            assert listed.broken, place
-            continue
-        (found,) = verify(repo)
-        assert not found.is_good, place
-    assert ditseed("backup", "verify", "-R", repo).status == 1
+            assert repository.listing(repo).broken, place
+        else:
+            assert not verify(repo)[0].is_good, place
+    assert backup("verify", repo).status == 1
 
 
 def test_a_flipped_configuration(stopped: Slapd, repo: Path) -> None:
@@ -122,8 +103,7 @@ def test_a_flipped_configuration(stopped: Slapd, repo: Path) -> None:
     assert "config.ldif" in verify(repo)[0].problem
     assert "config.ldif" in drill_latest(repo).problem
     assert drill_latest(repo, config_path=stopped.config_path).is_good
-    done = ditseed("backup", "extract", "latest", "-R", repo, "--filter", "(ou=*)")
-    assert (done.status, "config.ldif" in done.err) == (63, True)
+    backup("extract", repo, "latest", "--filter", "(ou=*)").refused(errors.BackupDamaged, "config.ldif")
 
 
 @pytest.mark.parametrize("name", ["pages.map", "config.ldif", "pages.pack"])
@@ -137,8 +117,7 @@ def test_a_file_that_is_gone(repo: Path, tmp_path: Path, name: str) -> None:
         assert (checked.status, name in checked.out) == (2, True), checked
         assert (listed.out.splitlines()[1].split()[-1], name in listed.err) == ("no", True), listed
         assert backup("verify", repo).status == 1
-        restored = backup("restore", repo, "latest", "--target", tmp_path / "x")
-        assert restored.status == errors.BackupDamaged.exit_status, restored
+        backup("restore", repo, "latest", "--target", tmp_path / "x").refused(errors.BackupDamaged)
         drilled = backup("drill", repo, "latest")
         assert (drilled.status, name in drilled.out) == (1, True), drilled
         assert not (tmp_path / "x").exists()
@@ -147,9 +126,9 @@ def test_a_file_that_is_gone(repo: Path, tmp_path: Path, name: str) -> None:
 def test_one_bad_manifest_is_no_reason_not_to_verify_the_others(repo: Path) -> None:
     first, last = aged(repo, [0, 1])
     (repo / first / "manifest.json").write_text("{")
-    done = ditseed("backup", "verify", "-R", repo, "--json")
+    done = backup("verify", repo, "--json")
     assert done.status == 1
-    found = {one["backup"]: one["problem"] for one in json.loads(done.out)["verified"]}
+    found = {one["backup"]: one["problem"] for one in done.facts["verified"]}
     assert found[last] == ""
     assert "manifest.json" in found[first]
     assert not list((repo / first).glob("verified-*"))
@@ -161,8 +140,7 @@ def test_what_is_kept(repo: Path) -> None:
     assert planned.removed == tuple(sorted(names[:3]))
     yearly = repository.plan_pruning(repo, Policy(yearly=9))
     assert names[-1] in yearly.kept
-    told = ditseed("backup", "prune", "-R", repo, "--keep-last", "2", "--dry-run").ok().out
-    assert told.count("would be removed") == 4
+    assert backup("prune", repo, "--keep-last", "2", "--dry-run").ok().out.count("would be removed") == 4
     assert len(repository.listing(repo).backups) == 6
     found = repository.prune(repo, Policy(last=2))
     assert {one.id for one in repository.listing(repo).backups} == set(names[-2:])
@@ -192,12 +170,11 @@ def test_one_that_cannot_be_restored_takes_no_place(repo: Path, source: Path, ho
     names = aged(repo, [0.1, 1.1, 2.1])
     data = repo / names[-1] / ("pages.map" if how == "pages.map" else "pages.pack")
     data.unlink() if how == "gone" else data.write_bytes(data.read_bytes()[:-1])
-    planned = repository.plan_pruning(repo, Policy(last=1))
-    assert planned.removed == (names[0],)
+    assert repository.plan_pruning(repo, Policy(last=1)).removed == (names[0],)
     repository.prune(repo, Policy(last=1))
-    assert ditseed("backup", "check", "-R", repo).status == 2
-    ditseed("backup", "restore", names[1], "-R", repo, "--target", repo / "restored").ok()
-    ditseed("backup", "run", "--init", "--from", source, "-R", repo, "--keep-last", "2").ok()
+    assert backup("check", repo).status == 2
+    backup("restore", repo, names[1], "--target", repo / "restored").ok()
+    backup("run", repo, "--init", "--from", source, "--keep-last", "2").ok()
     left = [one.id for one in repository.listing(repo).backups]
     assert (len(left), left[0]) == (2, names[1])
 
@@ -218,7 +195,7 @@ def test_a_pin_holds_until_its_date(repo: Path) -> None:
     backup("prune", repo, "--keep-last", "1").ok()
     assert [one.id for one in repository.listing(repo).backups] == names[-1:]
     for words in ((), ("--until", "2001-01-01"), ("--until", "2999-01-01", "--release")):
-        assert backup("pin", repo, names[-1], *words).status == errors.UsageProblem.exit_status
+        backup("pin", repo, names[-1], *words).refused(errors.UsageProblem)
 
 
 def test_what_only_a_record_calls_damaged_stays(repo: Path) -> None:
@@ -261,7 +238,7 @@ def test_the_policy_of_a_repository(source: Path, tmp_path: Path) -> None:
     backup("prune", place).ok()
     assert len(repository.listing(place).backups) == 1
     (place / repository.MARKER).write_text("{")
-    assert backup("prune", place).status == errors.UsageProblem.exit_status
+    backup("prune", place).refused(errors.UsageProblem)
 
 
 def test_several_repositories(source: Path, tmp_path: Path) -> None:
@@ -274,9 +251,7 @@ def test_several_repositories(source: Path, tmp_path: Path) -> None:
         repository.init(place)
     where = [word for place in places[1:] for word in ("-R", place)]
     done = backup("run", places[0], *where, "--from", source, *hooks)
-    assert done.status == errors.NoRepository.exit_status
-    assert f"the backup in {places[0]} failed" in done.err
-    assert "ended with exit status 3" in done.err
+    done.refused(errors.NoRepository, f"the backup in {places[0]} failed", "ended with exit status 3")
     failed, *good = report.read_text().splitlines()
     status, code = errors.NoRepository.exit_status, errors.NoRepository.code
     assert failed.startswith(f"backup run {places[0]}  {status} {code}: {places[0]}")
@@ -301,7 +276,7 @@ def test_the_clock_went_back(
     monkeypatch.setattr(repository, "now", lambda: right + datetime.timedelta(minutes=1))
     assert [one.id for one in repository.listing(repo).backups] == [before.id, taken.id]
     assert repository.find(repo, "latest") == taken
-    done = ditseed("backup", "check", "-R", repo)
+    done = backup("check", repo)
     assert (done.status, "the clock was wrong or had gone back" in done.out) == (1, True), done
     assert repository.prune(repo, Policy(last=1)).removed == (before.id,)
 
@@ -310,21 +285,20 @@ def test_those_of_a_lost_database_take_no_place(tmp_path: Path) -> None:
     """It is told each time that the database has no entries."""
     with closing(Slapd()) as server:
         server.slapadd(TREE)
-        command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path / "repo")
-        assert ditseed(*command).ok().err == ""
-        full = only(tmp_path / "repo")
+        command = ("run", tmp_path, "--init", "--config", server.config_path)
+        assert backup(*command).ok().err == ""
+        full = only(tmp_path)
         (server.database_dir / "data.mdb").unlink()
         server.start()
         server.stop()
         for _ in range(2):
-            told = ditseed(*command, "--keep-last", "1").ok().err
+            told = backup(*command, "--keep-last", "1").ok().err
             assert f"the database of {server.suffix} has no entries" in told
-        assert ditseed(*command, "--kind", "ldif").status == errors.EmptyInput.exit_status, "it could not be restored"
-    found = repository.listing(tmp_path / "repo").backups
-    assert [one.entries for one in found] == [2, 0]
-    drilled = drill_latest(tmp_path / "repo")
+        backup(*command, "--kind", "ldif").refused(errors.EmptyInput)  # it could not be restored
+    found = repository.listing(tmp_path).backups
+    assert (found[0], [one.entries for one in found]) == (full, [2, 0])
+    drilled = drill_latest(tmp_path)
     assert (drilled.problem, drilled.entries) == ("", 0)
-    assert found[0] == full
 
 
 def test_what_prune_refuses(repo: Path, source: Path) -> None:
@@ -355,11 +329,11 @@ def test_run_killed(stopped: Slapd, repo: Path, point: str, more: str) -> None:
     if more:
         take(stopped, repo, incremental=True)
     *_, before = assert_all_good(repo)
-    command = ("backup", "run", "--config", stopped.config_path, "--init", "-R", repo, "--keep-last", 1, *more.split())
-    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
+    command = ("run", repo, "--config", stopped.config_path, "--init", "--keep-last", 1, *more.split())
+    assert backup(*command, DITSEED_KILL_AT=point).status == -signal.SIGKILL
     left = assert_all_good(repo)
     assert before in left or len(left) == 1
-    ditseed(*command).ok()
+    backup(*command).ok()
     assert not repository.unfinished_backups(repo)
     (after,) = assert_all_good(repo)
     assert after not in (before, *left)
@@ -369,10 +343,9 @@ def test_run_killed(stopped: Slapd, repo: Path, point: str, more: str) -> None:
 @pytest.mark.rows(1)
 @pytest.mark.parametrize("point", ["drill.restored", "drill.started"])
 def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
-    command = ("backup", "drill", "latest", "-R", repo, "--tmp", scratch)
-    assert ditseed(*command, env={"DITSEED_KILL_AT": point}).status == -signal.SIGKILL
-    (one,) = repository.listing(repo).backups
-    assert repository.proofs(repo, one).drill is None
+    command = ("drill", repo, "latest", "--tmp", scratch)
+    assert backup(*command, DITSEED_KILL_AT=point).status == -signal.SIGKILL
+    assert repository.proofs(repo, only(repo)).drill is None
     (left,) = scratch.iterdir()
 
     def uses(process: Path) -> bool:
@@ -381,7 +354,7 @@ def test_drill_killed(repo: Path, scratch: Path, point: str) -> None:
         return False
 
     until(lambda: not any(map(uses, Path("/proc").glob("[0-9]*"))))  # the kernel ends the drill's slapd with the drill
-    ditseed(*command).ok()
+    backup(*command).ok()
     assert not list(scratch.iterdir())
 
 
@@ -389,7 +362,7 @@ def test_a_backup_that_has_its_name_stays(source: Path, tmp_path: Path) -> None:
     """Also where the run is ended before it has written down that it was published."""
     command = ("backup", "run", "--init", "--from", source, "-R", tmp_path)
     assert stopped_at("publish.unrecorded", *command).end(signal.SIGTERM).status == 143
-    ditseed("backup", "verify", only(tmp_path).id, "-R", tmp_path).ok()
+    backup("verify", tmp_path, only(tmp_path).id).ok()
 
 
 def test_free_pages_need_no_room() -> None:
@@ -472,8 +445,7 @@ def test_the_repository_goes_away(stopped: Slapd, repo: Path, monkeypatch: pytes
 
 def test_throttled(stopped: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack, "PIECE", 64 << 10)
-    rate = 4 << 20
-    started = time.monotonic()
+    rate, started = 4 << 20, time.monotonic()
     made = take(stopped, tmp_path, packing=Packing(throttle=rate))
     assert time.monotonic() - started > (made.data_bytes - 8192) / rate
 
@@ -482,14 +454,13 @@ def test_throttled(stopped: Slapd, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_repository_is_unmounted_meanwhile(source: Path) -> None:
     """umount -l leaves the open directory usable, but the backup is not where the operator looks for it."""
     with loop_filesystem(20) as disk:
-        command = ("backup", "run", "--init", "--from", source, "-R", disk)
-        stopped = stopped_at("copy.middle", *command)
+        stopped = stopped_at("copy.middle", "backup", "run", "--init", "--from", source, "-R", disk)
         subprocess.run(["umount", "-l", disk], check=True)
         try:
             done = stopped.end()
         finally:
             subprocess.run(["mount", "-o", "loop", disk.with_name("image"), disk], check=True)
-    assert (done.status, "was unmounted or moved" in done.err) == (errors.SystemFailed.exit_status, True)
+    done.refused(errors.SystemFailed, "was unmounted or moved")
 
 
 def test_a_directory_that_was_emptied_is_noticed(repo: Path) -> None:
@@ -539,20 +510,20 @@ def test_prometheus_reads_what_is_found(repo: Path, tmp_path: Path) -> None:
 
 def test_only_in_one_role_or_on_some_hosts(source: Path, tmp_path: Path) -> None:
     """A provider is spared where consumers make the backups, and the other way round."""
-    command = ("backup", "run", "--init", "--from", source, "-R", tmp_path / "repo")
-    ditseed(*command, "--only-on", "elsewhere.example.com").ok()
-    assert not (tmp_path / "repo").exists()
-    ditseed(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
-    assert only(tmp_path / "repo")
+    command = ("run", repo := tmp_path / "repo", "--init", "--from", source)
+    backup(*command, "--only-on", "elsewhere.example.com").ok()
+    assert not repo.exists()
+    backup(*command, "--only-on", "elsewhere", "--only-on", socket.gethostname()).ok()
+    assert only(repo)
     with closing(replication.provider()) as provider:
         provider.slapadd(TREE)
         with closing(replication.consumer(provider)) as consumer:
             consumer.slapadd(TREE)
             for server, role in ((provider, "provider"), (consumer, "consumer")):
-                command = ("backup", "run", "--init", "--config", server.config_path, "-R", tmp_path / role)
+                command = ("run", tmp_path / role, "--init", "--config", server.config_path)
                 other = {"provider": "consumer", "consumer": "provider"}[role]
-                assert "none: the database is no" in ditseed("-v", *command, "--only-role", other).ok().out
+                assert "none: the database is no" in backup(*command, "-v", "--only-role", other).ok().out
                 assert not (tmp_path / role).exists()
-                ditseed(*command, "--only-role", role).ok()
-                ditseed(*command, "--only-role", role, "--all-databases").ok()
+                backup(*command, "--only-role", role).ok()
+                backup(*command, "--only-role", role, "--all-databases").ok()
                 assert len(repository.listing(tmp_path / role).backups) == 2

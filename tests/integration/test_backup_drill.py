@@ -22,7 +22,7 @@ from loader.server.session import Session
 from loader.storage.files import Owner
 from tests.support.backups import ONE_ENTRY, backup, drill_latest, forge, only, read_only, take
 from tests.support.command import ditseed
-from tests.support.require import require
+from tests.support.require import require_root
 
 pytestmark = pytest.mark.slapd
 PEOPLE = "ou=people,dc=example,dc=com"
@@ -48,9 +48,7 @@ def repo(server: Slapd, tmp_path: Path) -> Path:
 
 
 def test_a_good_backup(repo: Path, server: Slapd, scratch: Path) -> None:
-    before = check(repo, Limits(3600, drill_age=3600))
-    assert (before.status, before.reason) == (Status.WARNING, "no backup was ever drilled")
-    assert "good" in ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok().out
+    assert "good" in backup("drill", repo, "latest", "--tmp", scratch).ok().out
     one = only(repo)
     found = repository.proofs(repo, one).drill
     assert found is not None
@@ -71,7 +69,7 @@ def test_what_is_not_as_the_manifest_says(repo: Path) -> None:
     assert "slapd shows 1,029 entries, the manifest says 7" in problem
     assert newer in problem
     assert check(repo, Limits(3600)).status is Status.CRITICAL
-    assert ditseed("backup", "drill", "latest", "-R", repo).status == 1
+    assert backup("drill", repo, "latest").status == 1
 
 
 def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
@@ -86,7 +84,7 @@ def test_without_a_configuration(server: Slapd, tmp_path: Path) -> None:
 
 def test_slapd_is_never_root(repo: Path, server: Slapd, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a host that has not got the database."""
-    require(None if os.geteuid() == 0 else "only root can run slapd as another")
+    require_root()
     for user, reason in (("root", "is root"), ("no-such-account", "no account"), ("nobody", "--tmp")):
         with pytest.raises(UsageProblem, match=reason):
             drill_latest(repo, user=user, scratch=repo if user == "nobody" else None)
@@ -149,21 +147,20 @@ def test_a_fifo_in_the_place_of_its_configuration(repo: Path, server: Slapd, mon
 
 def test_a_repository_that_is_mounted_read_only(repo: Path, scratch: Path) -> None:
     """What is found is told and decides the status; only the record of it is missing, which is said."""
-    require(None if os.geteuid() == 0 else "mounts, which needs root")
+    require_root()
     one = only(repo)
     repository.init(repo)
     with read_only(repo):
-        drilled = ditseed("backup", "drill", "latest", "-R", repo, "--tmp", scratch).ok()
+        drilled = backup("drill", repo, "latest", "--tmp", scratch).ok()
         assert drilled.out.splitlines()[-1].split() == ["result", "good"]
         assert f"WARNING: {repo / one.id}: drilled-" in drilled.err
-        assert "verified-" in ditseed("backup", "verify", "-R", repo).ok().err
-        pruned = ditseed("backup", "prune", "-R", repo, "--keep-last", "1")
-        assert (pruned.status, f"{repo}/lock is on" in pruned.err) == (ReadOnly.exit_status, True)
+        assert "verified-" in backup("verify", repo).ok().err
+        backup("prune", repo, "--keep-last", "1").refused(ReadOnly, f"{repo}/lock is on")
     assert repository.proofs(repo, one) == manifest.Proofs()
     damaged = repo / one.id / one.file
     damaged.write_bytes(bytes(damaged.stat().st_size))
     with read_only(repo):
-        assert ditseed("backup", "verify", "-R", repo).status == 1
+        assert backup("verify", repo).status == 1
 
 
 def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
@@ -188,17 +185,15 @@ def test_the_wrong_delete_at_night(tmp_path: Path) -> None:
         delete(server, [f"dn: {gone}"])
         server.ldapadd(backup("extract", tmp_path, "latest", "--filter", "(ou=unit2)").ok().out)
         assert names(server) == whole
-    kept = backup("extract", tmp_path, "latest", "--dn", gone, "--keep-operational").ok().out
-    assert "entryUUID: " in kept
-    assert backup("extract", tmp_path, "latest", "--filter", "(cn=nobody at all)").status == NoEntry.exit_status
-    nobody = backup("extract", tmp_path, "latest", "--dn", f"ou=unit1,{PEOPLE}")
-    assert nobody.status == NoEntry.exit_status
+    extract = ("extract", tmp_path, "latest")
+    assert "entryUUID: " in backup(*extract, "--dn", gone, "--keep-operational").ok().out
+    backup(*extract, "--filter", "(cn=nobody at all)").refused(NoEntry)
+    nobody = backup(*extract, "--dn", f"ou=unit1,{PEOPLE}")
+    nobody.refused(NoEntry, "--dn")
     place = tmp_path / only(tmp_path).id  # not where it was unpacked
     assert nobody.err.splitlines()[-2].startswith(f"ditseed: {place}: there is no")
-    assert "--dn" in nobody.err
-    refused = backup("extract", tmp_path, "latest", "--filter", "(ou=*")
-    assert "slapcat ended with status 1: Invalid filter" in refused.err
-    assert backup("extract", tmp_path, "latest").status != 0
+    assert "slapcat ended with status 1: Invalid filter" in backup(*extract, "--filter", "(ou=*").err
+    assert backup(*extract).status != 0
 
 
 def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:
@@ -215,13 +210,13 @@ def test_what_a_module_keeps_from_clients_is_left_out(tmp_path: Path) -> None:
         delete(server, [f"dn: cn=staff,{PEOPLE}", f"dn: ou=x,ou=unit1,{PEOPLE}"])
         delete(server, [f"dn: ou=unit1,{PEOPLE}"])
         assert server.slapcat().count("memberOf: ") == 0
-        command = ("backup", "extract", "latest", "-R", tmp_path)
-        server.ldapadd(ditseed(*command, "--dn", f"ou=unit1,{PEOPLE}").ok().out)
-        server.ldapadd(ditseed(*command, "--filter", "(cn=staff)").ok().out)
+        unit1 = ("extract", tmp_path, "latest", "--dn", f"ou=unit1,{PEOPLE}")
+        server.ldapadd(backup(*unit1).ok().out)
+        server.ldapadd(backup("extract", tmp_path, "latest", "--filter", "(cn=staff)").ok().out)
         assert names(server) == whole
         assert server.slapcat().count("memberOf: ") == 1
         (tmp_path / only(tmp_path).id / "config.ldif").unlink()
-        told = ditseed(*command, "--dn", f"ou=unit1,{PEOPLE}").ok()
+        told = backup(*unit1).ok()
         assert "WARNING: attributes of modules" in told.err
         assert "memberOf: " in told.out
 

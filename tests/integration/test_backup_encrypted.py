@@ -21,7 +21,7 @@ from loader.operations.backup import repository
 from tests.support.backups import ONE_ENTRY, backup, flip, forge, forge_file, only
 from tests.support.backups import put_back as look_at
 from tests.support.backups import take as take_plain
-from tests.support.command import Done, ditseed
+from tests.support.command import Done
 from tests.support.keys import Key, generated
 from tests.support.require import require
 from tests.support.trees import assert_same
@@ -32,16 +32,9 @@ PAGE = (Path(__file__).parents[2] / "docs/backup-remote.md").read_text()
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[Slapd]:
-    """It gives the source a password to keep; never started."""
-    with closing(replication.provider()) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def source(provider: Slapd, people_ldif: Path) -> Iterator[Slapd]:
-    """A stopped consumer with 1,029 entries."""
-    with closing(replication.consumer(provider)) as made:
+def source(people_ldif: Path) -> Iterator[Slapd]:
+    """A stopped consumer with 1,029 entries, and a password for its provider, which is never started."""
+    with closing(replication.provider()) as provider, closing(replication.consumer(provider)) as made:
         made.slapadd(people_ldif, "-w")
         yield made
 
@@ -108,14 +101,6 @@ def test_what_needs_no_identity(repo: Path, keys: Keys) -> None:
     assert only(repo)
 
 
-@pytest.mark.long
-def test_extract_and_drill(repo: Path, keys: Keys, scratch: Path) -> None:
-    key = ("latest", "--identity", keys[1].path)
-    assert backup("extract", repo, *key, "--dn", "ou=people,dc=example,dc=com").ok().out.startswith("dn: ou=people")
-    assert backup("extract", repo, *key, "--filter", "(ou=people)").ok().out.count("dn: ") == 1
-    assert "good" in backup("drill", repo, *key, "--tmp", scratch).ok().out
-
-
 def source_password(source: Slapd) -> bytes:
     found = re.search(r'credentials="([^"]+)"', "\n".join(source.settings.database_lines))
     assert found is not None
@@ -142,12 +127,8 @@ def test_without_the_right_identity_nothing_changes(other: Slapd, repo: Path, ke
             ("extract", ("latest", "--dn", other.suffix)),
             ("drill", ("latest",)),
         ):
-            done = backup(verb, repo, *words, *given)
-            assert done.status == BackupEncrypted.exit_status, verb
-            assert wanted in done.err
-            assert "--identity FILE" in done.err
-    dry = backup("restore", repo, "latest", "--target", tmp_path / "look", "--dry-run")
-    assert dry.status == BackupEncrypted.exit_status
+            backup(verb, repo, *words, *given).refused(BackupEncrypted, wanted, "--identity FILE")
+    backup("restore", repo, "latest", "--target", tmp_path / "look", "--dry-run").refused(BackupEncrypted)
     assert other.slapcat() == before
     assert sorted(os.listdir(other.database_dir)) == files
     assert not list(repo.glob("*/*ed.json"))
@@ -159,10 +140,12 @@ def test_an_identity_is_not_told(repo: Path, keys: Keys, tmp_path: Path) -> None
     bad = tmp_path / "bad"
     bad.touch(0o600)
     bad.write_text(secret[:-1])
-    words = ("backup", "extract", "latest", "-R", repo, "--dn", "dc=example,dc=com", "-v")
-    log = tmp_path / "log"
-    done = [ditseed(*words, "--log-file", log, "--identity", path) for path in (bad, keys[2].path, keys[0].path)]
+    words = ("extract", repo, "latest", "--dn", "dc=example,dc=com", "-v", "--log-file", log := tmp_path / "log")
+    done = [backup(*words, "--identity", path) for path in (bad, keys[2].path, keys[0].path)]
     assert [one.status for one in done] == [3, BackupEncrypted.exit_status, 0]
+    assert done[-1].out.startswith("dn: dc=example,dc=com\n")
+    chosen = ("extract", repo, "latest", "--identity", keys[0].path, "--filter", "(ou=people)")
+    assert backup(*chosen).ok().out.count("dn: ") == 1
     told = "".join(one.out + one.err for one in done) + log.read_text()
     assert secret[16:40] not in told
     assert keys[2].path.read_text().splitlines()[1][16:40] not in told
@@ -192,23 +175,17 @@ def test_damage(repo: Path, keys: Keys, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_killed_in_the_middle(source: Slapd, keys: Keys, tmp_path: Path) -> None:
-    repo = tmp_path / "repo"
-    assert take(source, repo, keys[0], DITSEED_KILL_AT="copy.middle").status == -signal.SIGKILL
-    assert not repository.listing(repo).backups
-    (left,) = repository.unfinished_backups(repo)
-    assert source_password(source) not in stored(repo)
-    take(source, repo, keys[0]).ok()
-    assert not left.exists()
-    assert only(repo)
+def test_what_a_killed_run_leaves_can_not_be_read_either(source: Slapd, keys: Keys, tmp_path: Path) -> None:
+    assert take(source, tmp_path, keys[0], DITSEED_KILL_AT="copy.middle").status == -signal.SIGKILL
+    assert len(repository.unfinished_backups(tmp_path)) == 1
+    assert source_password(source) not in stored(tmp_path)
 
 
 def test_the_page_says_how_it_is_read_without_ditseed(source: Slapd, other: Slapd, keys: Keys, tmp_path: Path) -> None:
     """One of entries."""
     missing = [tool for tool in ("age", "zstd") if shutil.which(tool) is None]
     require(f"{' and '.join(missing)} of Debian's packages" if missing else None)
-    words = ("--config", source.config_path, "-R", tmp_path / "repo", "--kind", "ldif")
-    ditseed("backup", "run", "--init", *words, "--recipient", keys[1].public).ok()
+    take(source, tmp_path / "repo", keys[1], more=("--kind", "ldif")).ok()
     (lines,) = [block for block in PAGE.split("```") if "data.ldif.zst.age" in block and "age -d" in block]
     (place,) = (tmp_path / "repo").glob("*Z-*")
     told = {"IDENTITY": str(keys[1].path), "TARGET": str(tmp_path)}

@@ -8,8 +8,9 @@ import random
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
@@ -20,11 +21,11 @@ from loader.errors import BackupDamaged, ManifestBroken, NoSpace
 from loader.mdb import contents
 from loader.operations.backup import manifest, pack, repository, restore
 from loader.operations.backup.check import Status, check
-from loader.operations.backup.manifest import PAGES, Backup, StoredFile
+from loader.operations.backup.manifest import PAGES, Backup
 from loader.operations.backup.options import Limits, Policy
 from loader.operations.backup.pack import PageMap
 from loader.progress import Meter
-from tests.support.backups import assert_all_good, flip, forge, forge_file, put_back, recorded, take, verify
+from tests.support.backups import ONE_ENTRY, assert_all_good, flip, forge, forge_file, put_back, recorded, take, verify
 from tests.support.disks import loop_filesystem
 
 pytestmark = pytest.mark.slapd
@@ -36,8 +37,7 @@ def stored_bytes(repo: Path) -> int:
     return sum(path.stat().st_size for path in (repo / PAGES).iterdir())
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(NamedTuple):
     """Incremental backups of a database that changed between them, and a full one of each moment."""
 
     server: Slapd
@@ -67,11 +67,8 @@ def change(server: Slapd, link: int) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
     """Three links. Copy the repository before you change it."""
     home = tmp_path_factory.mktemp("chain")
-    ldif = home / "people.ldif"
-    root = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n"
-    ldif.write_text(root + "".join(map(person, range(PEOPLE))))
     with closing(replication.provider()) as server:
-        server.slapadd(ldif, "-q")
+        server.slapadd(ONE_ENTRY + "".join(map(person, range(PEOPLE))), "-q")
         with server:
             links = []
             for link in range(3):
@@ -110,13 +107,7 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
     backups = repository.listing(repo).backups
     for module in (manifest, pack):
         monkeypatch.setattr(module, "CHUNK", 64 << 10)
-    looked_at: list[tuple[Path, int]] = []
-    plainly = pack._require_sum
-
-    def compare(path: Path, stored: StoredFile, number: int) -> int:
-        looked_at.append((path, number))
-        return plainly(path, stored, number)
-
+    compare = Mock(wraps=pack._require_sum)
     for one in backups:
         files = tuple(recorded(repo / one.id / file.name) for file in one.files)
         forge(repo, one, files=files, packs=tuple(recorded(repo / PAGES / use.name) for use in one.packs))
@@ -125,7 +116,7 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
     found = verify(repo)
     assert [one.backup for one in found if not one.is_whole] == [], found
     chunks = {(name, number) for one in backups for name, stored in one.stored() for number in range(len(stored.sums))}
-    assert len(looked_at) == len(chunks) > len(backups) * 3
+    assert compare.call_count == len(chunks) > len(backups) * 3
     flip(repo / PAGES / backups[0].packs[0].name, 100)
     assert not any(one.is_good for one in verify(repo))
 
@@ -233,17 +224,9 @@ def test_pages_that_are_the_same_count_once(made: Chain, repo: Path, tmp_path: P
     """A large value has pages without a number; of zeros, all are the same."""
     photo = base64.b64encode(bytes(200_000)).decode()
 
-    def add(numbers: range) -> None:
-        text = "".join(
-            person(number).replace("\nobject", "\nchangetype: add\nobject", 1)[:-1] + f"jpegPhoto:: {photo}\n\n"
-            for number in numbers
-        )
-        made.server.ldapmodify(text)
-
-    add(range(PEOPLE + 100, PEOPLE + 101))
-    take(made.server, repo, incremental=True)
-    add(range(PEOPLE + 101, PEOPLE + 108))
-    last = take(made.server, repo, incremental=True)
+    for numbers in (range(PEOPLE + 100, PEOPLE + 101), range(PEOPLE + 101, PEOPLE + 108)):
+        made.server.ldapadd("".join(f"{person(number)[:-1]}jpegPhoto:: {photo}\n\n" for number in numbers))
+        last = take(made.server, repo, incremental=True)
     assert all(use.used <= use.pages for use in pack.read_map(repo / last.id, last).packs)
     put_back(repo, tmp_path / "there", last.id)
     assert contents.entry_count(tmp_path / "there") == last.entries

@@ -13,69 +13,66 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import ldap
 import pytest
 from msgspec import json
 
-from fixtures import s3, sshd
-from fixtures.history import LOGOLD, Moment
-from fixtures.partial import LOG
+from fixtures import s3
+from fixtures.history import Moment
 from fixtures.random_changes import changes
-from fixtures.waiting import until
 from loader import errors
 from loader.operations.backup.manifest import Segment
-from tests.integration.test_backup_remote import APPEND_ONLY
+from tests.integration.test_backup_remote import APPEND_ONLY, in_bucket, own_directory
 from tests.integration.test_until import BASE, MEMBERS, staged
 from tests.support import keys
 from tests.support.backups import backup, flip
 from tests.support.command import Done, ditseed
-from tests.support.require import require
-from tests.support.restoring import Stage
+from tests.support.restoring import PURGING, Stage
 
 pytestmark = pytest.mark.slapd
 
 
 @dataclass(frozen=True)
 class Logged:
-    """`backup`: the ID of the backup to restore. `place`: the repository; that of `stage` if it is None."""
+    """`backup`: the ID of the backup to restore."""
 
     stage: Stage
     backup: str = ""
-    place: object = None
-    environment: Any = None
 
     @property
-    def repo(self) -> object:
-        return self.place or self.stage.repo
+    def repo(self) -> Any:
+        return self.stage.repo
 
     def run(self, *words: object, **environment: str) -> Done:
         where = ("--config", self.stage.source.server.config_path, "-b", BASE)
-        return backup("log", self.repo, *where, *words, **(self.environment or {}), **environment)
+        return backup("log", self.repo, *where, *words, **self.stage.environment, **environment)
 
     def new(self, *words: object) -> int:
         """Stores a segment. Returns its number of log entries."""
         return int(self.run("--json", *words).ok().facts["entries"])
 
+    def note(self, *words: object) -> Moment:
+        """Returns a moment of which a new segment tells."""
+        moment = self.stage.source.note()
+        assert self.new(*words)
+        return moment
+
     def segments(self) -> list[Segment]:
-        paths = sorted(self.stage.repo.glob("log/*.json"))
-        return [json.decode(path.read_bytes(), type=Segment) for path in paths]
+        return [json.decode(path.read_bytes(), type=Segment) for path in sorted(self.repo.glob("log/*.json"))]
 
     def lose(self) -> None:
         """Loses the host: slapd is killed, its log is gone."""
         self.stage.source.server.kill9()
         shutil.rmtree(self.stage.source.log)
 
-    def restore(self, moment: str, *words: object) -> Done:
-        server = self.stage.target.server
-        where = ("--config", server.config_path, "-b", BASE, "--replace", "--until", moment)
-        done = backup("restore", self.repo, self.backup, *where, *words, **(self.environment or {}))
-        for old in server.database_dir.glob("data.mdb.replaced-*"):
-            old.unlink()
-        return done
+    def restored(self, *moments: Moment, words: tuple[object, ...] = ()) -> None:
+        for moment in moments:
+            self.stage.restored(self.backup, moment, None, *words, log=None)
 
-    def restored(self, moment: Moment, *words: object) -> None:
-        self.restore(moment.csn, *words).ok()
-        assert not (faults := moment.faults(self.stage.target)), faults
+    def incomplete(self, moment: Moment, last: Moment) -> None:
+        """Asserts that a restore to `moment` is refused, and that the refusal names the last possible one."""
+        done = self.stage.restore(self.backup, moment.csn, log=None)
+        done.refused(errors.LogIncomplete)
+        assert f"--until {last.csn}" in " ".join(done.err.split()), done
 
 
 @contextmanager
@@ -110,11 +107,10 @@ def test_the_host_is_lost(logged: Logged, tmp_path: Path) -> None:
     assert len(segments) == 4  # nothing new, no segment
     assert first.follows is None
     assert [after.after for after in segments[1:]] == [before.last_id for before in segments[:-1]]
-    again = sorted(logged.stage.repo.glob("log/*.json"))[2]
+    again = sorted(logged.repo.glob("log/*.json"))[2]
     shutil.copy(again, again.with_name(re.sub("-[0-9a-f]{8}.json", "-00000000.json", again.name)))
     logged.lose()
-    for moment in moments:
-        logged.restored(moment)
+    logged.restored(*moments)
     if os.geteuid() == 0:  # as a rule, the directory belongs to the account of slapd
         (tmp_path / "look").mkdir()
         shutil.chown(tmp_path / "look", "nobody")
@@ -123,66 +119,33 @@ def test_the_host_is_lost(logged: Logged, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_beyond_the_last_segment(logged: Logged) -> None:
-    moment = logged.stage.source.note()
-    logged.new()
-    late = logged.stage.source.note()
-    logged.lose()
-    done = logged.restore(late.csn)
-    assert done.status == errors.LogIncomplete.exit_status, done
-    assert f"--until {moment.csn}" in " ".join(done.err.split()), done
-
-
-@pytest.mark.long
 def test_changes_that_were_purged_between_two_runs(tmp_path: Path) -> None:
-    logs = f"logops writes\nlogsuccess FALSE\nlogpurge 00:00:01 00:00:01\n{LOGOLD}"
-    with with_backup(tmp_path / "s", stored=True, logs=logs) as logged:
-        stage = logged.stage
-        before = stage.source.note()
-        logged.new()
-        lost = stage.source.note()
-
-        def purged() -> bool:
-            suffix = stage.source.server.search(attributes=("minCSN",), base=LOG, scope=ldap.SCOPE_BASE)[0][1]
-            return max(suffix.get("minCSN", [b""])).decode() >= lost.csn
-
-        until(purged)
-        after = stage.source.note()
+    with with_backup(tmp_path / "s", stored=True, logs=PURGING) as logged:
+        source = logged.stage.source
+        before = logged.note()
+        logged.stage.wait_for_purge(source.note())
+        after = source.note()
         done = logged.run("--json").ok()
         assert done.facts["gap"], done
         assert "olcAccessLogPurge" in done.err
         assert logged.segments()[-1].follows is None
-        stage.source.server.stop()
-        refused = logged.restore(after.csn)
-        assert refused.status == errors.LogIncomplete.exit_status, refused
-        assert f"--until {before.csn}" in " ".join(refused.err.split()), refused
+        source.server.stop()
+        logged.incomplete(after, before)
         logged.restored(before)
 
 
 @pytest.mark.long
 def test_entries_that_were_purged_after_they_were_stored(tmp_path: Path) -> None:
     """No gap, though the log that the last run stored is gone."""
-    logs = f"logops writes\nlogsuccess FALSE\nlogpurge 00:00:01 00:00:01\n{LOGOLD}"
-    with with_backup(tmp_path / "s", stored=True, logs=logs) as logged:
-        stage = logged.stage
+    with with_backup(tmp_path / "s", stored=True, logs=PURGING) as logged:
         moments = []
         for _ in range(2):
-            moments.append(stage.source.note())
-            logged.new()
-            newest = moments[-1].csn
-
-            def purged(newest: str = newest) -> bool:
-                suffix = stage.source.server.search(attributes=("minCSN",), base=LOG, scope=ldap.SCOPE_BASE)[0][1]
-                return max(suffix.get("minCSN", [b""])).decode() >= newest
-
-            until(purged)
-            stage.source.server.stop()
-            stage.source.server.start()  # slapd begins to count its entry IDs anew
-        moments.append(stage.source.note())
-        logged.new()
+            moments.append(logged.note())
+            logged.stage.wait_for_purge(moments[-1])
+            logged.stage.source.server.restart()  # slapd begins to count its entry IDs anew
+        moments.append(logged.note())
         logged.lose()
-        for moment in moments:
-            logged.restored(moment)
+        logged.restored(*moments)
 
 
 @pytest.mark.long
@@ -197,47 +160,42 @@ def test_a_run_that_is_killed(logged: Logged, point: str) -> None:
         moments.append(logged.stage.source.note())
         logged.run().ok()
     logged.lose()
-    for moment in moments:
-        logged.restored(moment)
+    logged.restored(*moments)
 
 
 @pytest.mark.long
 def test_a_segment_that_is_lost(logged: Logged) -> None:
-    """Removed, or unreadable: a gap."""
-    moments = []
-    for _ in range(3):
-        moments.append(logged.stage.source.note())
-        logged.new()
+    """Unreadable: a gap; or the last one, because the host is lost before it is stored."""
+    first, _, last = (logged.note() for _ in range(3))
+    late = logged.stage.source.note()
     logged.stage.source.server.stop()
-    _, middle, _ = sorted(logged.stage.repo.glob("log/*.json"))
+    _, middle, _ = sorted(logged.repo.glob("log/*.json"))
     flip(middle)
-    done = logged.restore(moments[2].csn)
-    assert done.status == errors.LogIncomplete.exit_status, done
-    assert f"--until {moments[0].csn}" in " ".join(done.err.split()), done
-    logged.restored(moments[0])
+    logged.incomplete(last, first)
+    logged.restored(first)
     flip(middle)
-    logged.restored(moments[2])
-    flip(next(logged.stage.repo.glob(f"log/{middle.stem}.ldif.zst")))
-    assert logged.restore(moments[2].csn).status == errors.BackupDamaged.exit_status
+    logged.restored(last)
+    logged.incomplete(late, last)
+    flip(next(logged.repo.glob(f"log/{middle.stem}.ldif.zst")))
+    logged.stage.restore(logged.backup, last.csn, log=None).refused(errors.BackupDamaged)
 
 
 def test_a_log_that_cannot_be_replayed(tmp_path: Path) -> None:
+    """multival of reqMod loses the order of the modifications."""
     with with_backup(tmp_path / "s", log_lines=("multival reqMod 2,1",)) as logged:
         assert "multival reqMod" in logged.run().ok().err
+        logged.stage.refused(logged.backup, logged.stage.source.note().csn, "multival", "reqMod")
 
 
 @pytest.mark.long
 def test_old_segments_are_pruned(logged: Logged) -> None:
     """Those that lead to backups that are still there stay, and a few before."""
     for _ in range(12):
-        logged.stage.source.note()
-        logged.new()
-    stage = logged.stage
-    later = replace(logged, backup=stage.take())
-    moment = stage.source.note()
-    logged.new()
-    ditseed("backup", "prune", "-R", stage.repo, "--keep-last", 1).ok()
-    assert len(logged.segments()) == len([*stage.repo.glob("log/*.ldif.zst")]) == 11
+        logged.note()
+    later = replace(logged, backup=logged.stage.take())
+    moment = logged.note()
+    ditseed("backup", "prune", "-R", logged.repo, "--keep-last", 1).ok()
+    assert len(logged.segments()) == len([*logged.repo.glob("log/*.ldif.zst")]) == 11
     logged.lose()
     later.restored(moment)
 
@@ -252,41 +210,29 @@ def test_two_runs_at_once(logged: Logged) -> None:
                 done.ok()
     assert len(logged.segments()) >= 3
     logged.lose()
-    for moment in moments:
-        logged.restored(moment)
+    logged.restored(*moments)
 
 
 def test_no_repository(logged: Logged, tmp_path: Path) -> None:
-    (tmp_path / "unmounted").mkdir()
-    done = replace(logged, place=tmp_path / "unmounted").run()
-    assert done.status == errors.NoRepository.exit_status, done
-    assert not [*(tmp_path / "unmounted").iterdir()]
+    (place := tmp_path / "unmounted").mkdir()
+    replace(logged, stage=replace(logged.stage, repo=place)).run().refused(errors.NoRepository)
+    assert not [*place.iterdir()]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["S3", "SFTP"])
 def test_where_nothing_can_be_removed(kind: str, logged: Logged, tmp_path: Path) -> None:
     """A server that refuses to overwrite and remove files; encrypted."""
-    key = keys.generated(tmp_path / "key")
     with ExitStack() as stack:
         if kind == "S3":
-            bucket = stack.enter_context(s3.running())
-            place, environment = f"s3://{s3.BUCKET}/{s3.KEPT}", bucket.environment
+            place = in_bucket(stack.enter_context(s3.running()), s3.KEPT)
         else:
-            require(sshd.missing_sshd())
-            (tmp_path / "ssh").mkdir()
-            server = stack.enter_context(sshd.running(tmp_path / "ssh", APPEND_ONLY))
-            place, environment = server.url(tmp_path / "far/repo"), server.environment
-        far = replace(logged, place=place, environment=environment)
-        where = ("--config", logged.stage.source.server.config_path, "-b", BASE, "--init")
-        done = backup("run", far.repo, *where, "--json", **environment).ok()
-        far = replace(far, backup=done.facts["id"])
-        moments = []
-        for _ in range(3):
-            moments.append(logged.stage.source.note())
-            assert far.new("--recipient", key.public)
+            place = stack.enter_context(own_directory(tmp_path, APPEND_ONLY))
+        source, key = logged.stage.source.server, keys.generated(tmp_path / "key")
+        stage = replace(logged.stage, repo=place.url, environment=place.environment)
+        far = Logged(stage, place.take(source, "-b", BASE))
+        moments = [far.note("--recipient", key.public) for _ in range(3)]
         assert far.new("--recipient", key.public) == 0
-        backup("run", far.repo, *where, **environment).ok()
+        place.run(source, "-b", BASE).ok()
         logged.lose()
-        for moment in moments:
-            far.restored(moment, "--identity", key.path)
+        far.restored(*moments, words=("--identity", key.path))

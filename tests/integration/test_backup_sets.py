@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 import os
 import random
 import shutil
@@ -14,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import ldif
 import pytest
 from msgspec import structs
 
-from fixtures import replication, s3
+from fixtures import s3
 from fixtures.churn import Churn
-from fixtures.partial import LOG, with_log
+from fixtures.history import History, history
+from fixtures.partial import LOG, Stored
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.waiting import until
@@ -32,43 +31,29 @@ from loader.operations.backup import run as taking
 from loader.operations.backup.manifest import MANIFEST, Backup, Verification
 from loader.operations.backup.options import KEEP_ALL, BackupOptions, Policy
 from tests.support.backups import ONE_ENTRY, QUIET, backup, put_back, take
-from tests.support.command import Done, ditseed
+from tests.support.command import Done
 from tests.support.keys import generated
 
 pytestmark = pytest.mark.slapd
 TREE, LOG_ID = "dc-example-dc-com", "cn-accesslog"
 
 
-@dataclass(frozen=True)
-class Logged:
-    """A server that keeps an accesslog, which is in `log`."""
-
-    server: Slapd
-    log: Path
-
+class Logged(History):
     @property
     def pair(self) -> AccessLog:
         return AccessLog(self.log, self.server.database_dir, self.server.suffix)
 
-    def entries(self, suffix: str) -> dict[str, dict[str, list[bytes]]]:
-        """By DN, as slapcat shows them."""
-        server = self.server
-        text = server.tool("slapcat", *server.config_arguments, "-b", suffix)
-        found = ldif.LDIFRecordList(io.BytesIO(text))
-        found.parse()
-        return dict(found.all_records)
-
     def change(self) -> None:
         with running(self.server):
-            self.server.ldapmodify(_CHANGE)
+            self.server.describe("changed")
 
     def run(self, repo: object, *words: object, **environment: str) -> Done:
-        where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
-        return ditseed("backup", "run", "--init", *where, *words, env=environment or None)
+        where = ("--config", self.server.config_path, "--all-databases")
+        return backup("run", repo, "--init", *where, *words, **environment)
 
     def restore(self, repo: object, *words: object, name: str = "latest", **environment: str) -> Done:
-        where = ("--config", self.server.config_path, "-R", repo, "--all-databases")
-        return ditseed("backup", "restore", name, *where, *words, env=environment or None)
+        where = ("--config", self.server.config_path, "--all-databases")
+        return backup("restore", repo, name, *where, *words, **environment)
 
 
 @contextmanager
@@ -83,10 +68,8 @@ def running(server: Slapd) -> Iterator[None]:
 @contextmanager
 def logged(scratch: Path) -> Iterator[Logged]:
     """Not started, and empty."""
-    scratch.mkdir(parents=True)
-    settings = with_log(scratch / "log", Settings(server_id=1))
-    with closing(replication.provider(settings)) as server:
-        yield Logged(server, scratch / "log")
+    with history(scratch, Settings(server_id=1), logs="logops writes\nlogsuccess TRUE") as made:
+        yield Logged(made.server, made.log)
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +87,6 @@ def other(tmp_path: Path) -> Iterator[Logged]:
         yield made
 
 
-_CHANGE = "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: changed\n"
-
-
 def ids(repo: Path) -> list[str]:
     return [one.id for one in repository.listing(repo).backups]
 
@@ -117,22 +97,19 @@ class Write(NamedTuple):
     uuid: str
 
 
-def written(log: dict[str, dict[str, list[bytes]]]) -> list[Write]:
+def written(log: Stored) -> list[Write]:
     """What a log tells of, in its order."""
     names = ("entryCSN", "reqType", "reqEntryUUID")
-    return sorted(
-        Write(*(entry[name][0].decode() for name in names)) for entry in log.values() if entry.keys() >= {*names}
-    )
+    told = [entry for entry in log.values() if entry.keys() >= {*names}]
+    return sorted(Write(*(entry[name][0].decode() for name in names)) for entry in told)
 
 
 def faults(restored: Logged, live: list[Write]) -> list[str]:
     """How the tree and the log of a restored server tell of different moments. live: all that the log that goes on
     tells of, so what came after the restored one."""
-    tree = {
-        entry["entryUUID"][0].decode(): entry["entryCSN"][0].decode()
-        for entry in restored.entries(restored.server.suffix).values()
-    }
-    last = written(restored.entries(LOG))[-1]
+    entries = restored.stored().values()
+    tree = {entry["entryUUID"][0].decode(): entry["entryCSN"][0].decode() for entry in entries}
+    last = written(restored.stored(LOG))[-1]
     found = []
     later: dict[str, Write] = {}
     for one in live:
@@ -160,14 +137,13 @@ def test_while_the_server_changes(source: Logged, other: Logged, tmp_path: Path)
         for database in (LOG, source.server.suffix):  # to show that what follows can fail
             take(source.server, apart, suffix=database)
             churn.wait_for(churn.changes() + 50)
-    everything = written(source.entries(LOG))
+    everything = written(source.stored(LOG))
     for one in repository.listing(repo).backups:
         if one.id in one.members[:1]:
             other.restore(repo, "--replace", name=one.id).ok()
             assert faults(other, everything) == []
     for suffix in (LOG, source.server.suffix):
-        words = ("-R", apart, "--config", other.server.config_path, "-b", suffix, "--replace")
-        ditseed("backup", "restore", "latest", *words).ok()
+        backup("restore", apart, "latest", "--config", other.server.config_path, "-b", suffix, "--replace").ok()
     assert faults(other, everything)
 
 
@@ -189,7 +165,7 @@ def test_where_entries_are_only_deleted(people_ldif: Path, tmp_path: Path) -> No
             work = threading.Thread(target=delete)
             work.start()
             try:
-                until(lambda: written(own.entries(LOG)), lambda: "nothing was deleted")
+                until(lambda: written(own.stored(LOG)), lambda: "nothing was deleted")
                 with (
                     pytest.raises(errors.NoCommonMoment),
                     snapshot.images([own.server.database_dir, own.log], [own.pair], 0.0),
@@ -213,9 +189,12 @@ def test_without_an_index_it_is_said(source: Logged, caplog: pytest.LogCaptureFi
 
 
 def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
-    """The latest is the set, not the one of its backups that the list shows last."""
+    """Incrementally. The latest is the set, not the one of its backups that the list shows last."""
     repo = tmp_path / "repo"
-    leader, log = source.run(repo, "--json").ok().facts["members"]
+    source.run(repo, "--incremental").ok()
+    source.change()
+    leader, log = source.run(repo, "--incremental", "--keep-last", 1, "--json").ok().facts["members"]
+    assert sorted(ids(repo)) == sorted((leader, log))
     assert [one.split("Z-")[1] for one in (leader, log)] == [TREE, LOG_ID]
     shown = backup("show", repo, "latest", "-b", LOG).ok().out
     assert f"members {leader}" in " ".join(shown.split())
@@ -224,31 +203,18 @@ def test_there_and_back(source: Logged, other: Logged, tmp_path: Path) -> None:
     assert [one["target"] for one in told] == [str(other.server.database_dir), str(other.log)]
     other.server.own_files()
     for suffix in (source.server.suffix, LOG):
-        assert other.entries(suffix) == source.entries(suffix)
+        assert other.slapcat(suffix) == source.slapcat(suffix)
     other.change()
     drilled = backup("drill", repo, "latest", "--json").ok().facts["drills"]
     assert [one["backup"] for one in drilled] == [leader, log]
     assert backup("drill", repo, "latest", "-b", LOG, "--json").ok().facts["backup"] == log
     into = ("latest", "--target", tmp_path / "made")
-    refused = backup("restore", repo, *into)
-    assert (refused.status, "-b" in refused.err) == (errors.UsageProblem.exit_status, True)
+    backup("restore", repo, *into).refused(errors.UsageProblem, "-b")
     backup("restore", repo, *into, "-b", source.server.suffix).ok()
     told = backup("check", repo).ok().out
     assert all(part in told for part in (f"{leader}, ", "of 2 databases", "count=1")), told
     listed = backup("list", repo).ok().out
-    assert ("1 of 2" in listed, "2 of 2" in listed) == (True, True)
-
-
-@pytest.mark.long
-def test_incrementally(source: Logged, other: Logged, tmp_path: Path) -> None:
-    repo = tmp_path / "repo"
-    source.run(repo, "--incremental").ok()
-    source.change()
-    source.run(repo, "--incremental", "--keep-last", 1).ok()
-    assert len(ids(repo)) == 2
-    other.restore(repo).ok()
-    for suffix in (LOG, source.server.suffix):
-        assert other.entries(suffix) == source.entries(suffix)
+    assert all(part in listed for part in ("1 of 2", "2 of 2")), listed
 
 
 @pytest.mark.long
@@ -274,8 +240,7 @@ def test_one_directory_is_in_use(source: Logged, other: Logged, tmp_path: Path) 
         shutil.rmtree(other.log)
         other.log.symlink_to(holder.log)
         stack.enter_context(running(holder.server))
-        refused = other.restore(repo)
-    assert f"[{errors.TargetInUse.code}]" in refused.err
+        other.restore(repo).refused(errors.TargetInUse)
     assert not (other.server.database_dir / "data.mdb").exists()
 
 
@@ -285,31 +250,27 @@ def test_what_is_of_one_moment_stays_together(source: Logged, tmp_path: Path) ->
     for _ in range(3):
         source.run(repo).ok()
     log, first = ids(repo)[:2]
-    ditseed("backup", "drill", first, "-R", repo).ok()
+    backup("drill", repo, first).ok()
     backup("prune", repo, "-b", LOG, "--keep-last", 1).ok()
     left = ids(repo)
     assert len(left) == 4
     assert {first, log} <= set(left)
-    shown = ditseed("backup", "prune", "-R", repo, "--keep-last", 1, "--dry-run").ok().out
-    assert "of the same moment as" in shown
-    shutil.rmtree(repo / left[-2])
-    with pytest.raises(errors.SetIncomplete):
-        repository.find_set(repo, "latest")
-    assert [one.id for one in repository.find_set(repo, first)] == [first, log]
+    assert "of the same moment as" in backup("prune", repo, "--keep-last", 1, "--dry-run").ok().out
 
 
 @pytest.mark.parametrize("gone", [TREE, LOG_ID])
 def test_a_set_without_a_member(source: Logged, tmp_path: Path, gone: str) -> None:
     repo = tmp_path / "repo"
-    for _ in range(2):
-        leader, log = source.run(repo, "--json").ok().facts["members"]
+    older = source.run(repo, "--json").ok().facts["members"]
+    leader, log = source.run(repo, "--json").ok().facts["members"]
     lost, other, suffix = (leader, log, LOG) if gone == TREE else (log, leader, source.server.suffix)
     shutil.rmtree(repo / lost)
+    assert [one.id for one in repository.find_set(repo, older[0])] == older
     done = backup("check", repo)
     assert (done.status, "belongs to a set with" in done.out) == (2, True), done
-    assert source.restore(repo).status == errors.SetIncomplete.exit_status
+    source.restore(repo).refused(errors.SetIncomplete)
     into = ("--target", tmp_path / "made")
-    assert backup("restore", repo, "latest", *into, "-b", suffix).status == errors.SetIncomplete.exit_status
+    backup("restore", repo, "latest", *into, "-b", suffix).refused(errors.SetIncomplete)
     backup("restore", repo, other, *into).ok()
     backup("prune", repo, "--keep-last", 1).ok()
     assert len(ids(repo)) == 3
@@ -324,13 +285,12 @@ def test_encrypted_on_another_host(source: Logged, other: Logged, scratch: Path)
         assert len(made["members"]) == 2
         backup("check", where, **env).ok()
         backup("verify", where, **env).ok()
-        refused = other.restore(where, **env)
-        assert (refused.status, where in refused.err) == (errors.BackupEncrypted.exit_status, True), refused
+        other.restore(where, **env).refused(errors.BackupEncrypted, where)
         other.restore(where, *identity, **env).ok()
         backup("drill", where, "latest", *identity, "--tmp", scratch, **env).ok()
         names = {name.rpartition("/")[2] for name in far.keys(f"sets/{made['id']}/")}
     assert {"pages.pack.age", "config.ldif.age", "pages.map.age", "manifest.json"} <= names
-    assert other.entries(LOG) == source.entries(LOG)
+    assert other.slapcat(LOG) == source.slapcat(LOG)
 
 
 # --- what is kept ----------------------------------------------------------------------------------
@@ -411,17 +371,12 @@ class World:
             taken.add(repository.new_id(self.repo, self.now, one.suffix, taken))
         ids = sorted(taken, key=lambda name: "accesslog" in name)
         for one, name in zip(found, ids, strict=True):
-            copied = structs.replace(
-                one,
-                id=name,
-                made=self.now.isoformat(),
-                follows=follows,
-                members=tuple(ids) if len(ids) > 1 else (),
-                entries=0 if kind == "emptied" else one.entries,
-            )
+            members, entries = tuple(ids) if len(ids) > 1 else (), 0 if kind == "emptied" else one.entries
+            its = {"id": name, "made": self.now.isoformat(), "follows": follows, "members": members, "entries": entries}
+            copied = manifest.sealed(structs.replace(one, **its))
             shutil.copytree(template / one.id, self.repo / name, copy_function=os.link)
-            self.rewrite(name, MANIFEST, manifest.text(manifest.sealed(copied)))
-            self.add(manifest.sealed(copied))
+            self.rewrite(name, MANIFEST, manifest.text(copied))
+            self.add(copied)
         if (template / "pages").exists():
             shutil.copytree(template / "pages", self.repo / "pages", dirs_exist_ok=True)
 
@@ -456,35 +411,25 @@ class World:
         place = self.repo / one.id
         how = self.chance.choice(["gone", "cut", "map", "config", "manifest", "bad", "data"])
         self.lost.add(one.id)
+        files = {"data": one.file, "map": "pages.map", "config": one.config_file}
         if how == "gone":
             shutil.rmtree(place)
+        elif how in files:
+            (place / files[how]).unlink(missing_ok=True)
         elif how == "cut":
             self.rewrite(one.id, one.file, (place / one.file).read_bytes()[:-1])
-        elif how == "data":
-            (place / one.file).unlink(missing_ok=True)
-        elif how == "map":
-            (place / "pages.map").unlink(missing_ok=True)
-        elif how == "config":
-            (place / one.config_file).unlink(missing_ok=True)
         elif how == "manifest":
             self.rewrite(one.id, MANIFEST, b"{")
             self.unread.add(one.id)
         else:
-            self.found_bad(one)
-
-    def found_bad(self, one: Backup) -> None:
-        record = Verification(backup=one.id, made=self.now.isoformat(), problem="is bad")
-        repository.keep(self.repo, record)
+            repository.keep(self.repo, Verification(backup=one.id, made=self.now.isoformat(), problem="is bad"))
 
     def clock(self) -> None:
         self.now += datetime.timedelta(hours=self.chance.choice(STEPS))
 
     def policy(self) -> Policy:
-        names = ("last", "daily", "weekly", "monthly")
-        few = {name: self.chance.randrange(3) for name in self.chance.sample(names, 2)}
-        within = self.chance.choice([0, 0, 3600, 86400])
-        found = Policy(**few, within=within)
-        return found if found else Policy(last=1)
+        few = {name: self.chance.randrange(3) for name in self.chance.sample(("last", "daily", "weekly", "monthly"), 2)}
+        return Policy(**few, within=self.chance.choice([0, 0, 3600, 86400])) or Policy(last=1)
 
     def rewrite(self, name: str, file: str, content: bytes) -> None:
         """The file may be a link to the one in another repository."""

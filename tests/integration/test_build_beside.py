@@ -39,20 +39,12 @@ NEWER = "20260202000000.000000Z#000000#001#000000"
 PEOPLE = f"ou=people,{SUFFIX}"
 
 
-def unit(dn: str, of: str = "", csn: str = "") -> str:
-    """An organizational unit; with the entryUUID that belongs to the DN `of`."""
-    name = dn.partition(",")[0].partition("=")[2]
-    return _entry(dn, [("objectClass", "organizationalUnit"), ("ou", name)], of, csn)
-
-
-def person(dn: str, of: str = "", csn: str = "", sn: str = "x") -> str:
-    name = dn.partition(",")[0].partition("=")[2]
-    return _entry(dn, [("objectClass", "person"), ("cn", name), ("sn", sn)], of, csn)
-
-
-def _entry(dn: str, values: list[tuple[str, str]], of: str, csn: str) -> str:
-    given = dict(stamps(of or dn))
-    return record(dn, [*values, *(given | ({"entryCSN": csn} if csn else {})).items()])
+def entry(dn: str, of: str = "", csn: str = "", sn: str = "x") -> str:
+    """A person or an organizational unit; with the entryUUID that belongs to the DN `of`."""
+    kind, _, name = dn.partition(",")[0].partition("=")
+    own = {"ou": [("objectClass", "organizationalUnit")], "cn": [("objectClass", "person"), ("sn", sn)]}[kind]
+    given = dict(stamps(of or dn)) | ({"entryCSN": csn} if csn else {})
+    return record(dn, [*own, (kind, name), *given.items()])
 
 
 @dataclass
@@ -97,15 +89,15 @@ def reading(tmp_path: Path) -> Iterator[Reading]:
         yield Reading(target, tmp_path)
 
 
-TOP = top() + unit(PEOPLE)
+TOP = top() + entry(PEOPLE)
 OLD, NEW = f"cn=old,{PEOPLE}", f"cn=new,{PEOPLE}"
 SALES, TRADE = f"ou=sales,{SUFFIX}", f"ou=trade,{SUFFIX}"
 
 
 CHILD = f"cn=child,{SALES}"
-STAYED = unit(SALES) + person(CHILD)
-MOVED = unit(TRADE, of=SALES, csn=NEWER) + person(f"cn=child,{TRADE}", of=CHILD)
-BOTH = [person(OLD, sn="first"), person(OLD, of="another", csn=NEWER, sn="second")]
+STAYED = entry(SALES) + entry(CHILD)
+MOVED = entry(TRADE, of=SALES, csn=NEWER) + entry(f"cn=child,{TRADE}", of=CHILD)
+BOTH = [entry(OLD, sn="first"), entry(OLD, of="another", csn=NEWER, sn="second")]
 
 
 @pytest.mark.parametrize("first", [STAYED, STAYED + MOVED, MOVED + STAYED], ids=["old", "old, new", "new, old"])
@@ -116,21 +108,16 @@ def test_below_a_renamed_container(reading: Reading, first: str) -> None:
 
 
 def test_whose_parent_is_found_afterwards(reading: Reading) -> None:
-    loaded, found = reading.build([TOP + person(CHILD)], "", unit(SALES))
+    loaded, found = reading.build([TOP + entry(CHILD)], "", entry(SALES))
     assert set(found) == {SUFFIX, PEOPLE, SALES, CHILD}
     assert loaded.left_out == 0
     assert [len(orphans) for orphans in reading.asked] == [0, 1]
 
 
-def test_what_comes_first_comes_once(reading: Reading) -> None:
-    loaded, found = reading.build([person(OLD) + TOP], head=TOP)
-    assert set(found) == {SUFFIX, PEOPLE, OLD}
-    assert loaded.left_out == 2
-
-
 def test_renamed_between_two_pieces(reading: Reading) -> None:
-    loaded, found = reading.build([TOP + person(OLD), person(NEW, of=OLD, csn=NEWER)])
-    assert (loaded.read, loaded.entries, loaded.left_out) == (4, 3, 1)
+    """What comes before all pieces comes once."""
+    loaded, found = reading.build([entry(OLD) + TOP, entry(NEW, of=OLD, csn=NEWER)], head=TOP)
+    assert (loaded.read, loaded.entries, loaded.left_out) == (6, 3, 3)
     assert set(found) == {SUFFIX, PEOPLE, NEW}
     assert f"entryCSN: {CLAIMED}" in found[NEW]
     assert reading.asked == [[]]
@@ -142,13 +129,12 @@ def test_renamed_between_two_pieces(reading: Reading) -> None:
     [
         ([TOP, *BOTH], (), "second"),
         ([TOP, *BOTH[::-1]], (), "second"),
-        ([TOP + BOTH[0]], (person(OLD, csn=NEWER, sn="later"),), "first"),
+        ([TOP + BOTH[0]], (entry(OLD, csn=NEWER, sn="later"),), "first"),
     ],
     ids=["greater entryCSN last", "greater entryCSN first", "written already"],
 )
 def test_which_of_two_stays(reading: Reading, parts: list[str], answers: tuple[str, ...], stays: str) -> None:
-    """The one with the greater entryCSN, whichever was read first; but the copy that is written already stays, for
-    syncrepl sends what changed."""
+    """The one with the greater entryCSN; but a copy that is written already stays: syncrepl sends what changed."""
     loaded, found = reading.build(parts, *answers)
     assert set(found) == {SUFFIX, PEOPLE, OLD}
     assert f"sn: {stays}" in found[OLD]
@@ -157,7 +143,7 @@ def test_which_of_two_stays(reading: Reading, parts: list[str], answers: tuple[s
 
 def test_whose_parent_is_gone_is_left_out_with_all_below(reading: Reading) -> None:
     lost = f"ou=lost,{SALES}"
-    loaded, found = reading.build([TOP + unit(lost) + person(f"cn=below,{lost}")], "", "")
+    loaded, found = reading.build([TOP + entry(lost) + entry(f"cn=below,{lost}")], "", "")
     assert set(found) == {SUFFIX, PEOPLE}
     assert loaded.left_out == loaded.without_parent == 2
     ((parent, dn, uuid),) = reading.asked[1]
@@ -166,19 +152,16 @@ def test_whose_parent_is_gone_is_left_out_with_all_below(reading: Reading) -> No
 
 def test_more_than_are_taken_out_one_by_one(reading: Reading) -> None:
     names = [f"cn=p {number},{PEOPLE}" for number in range(1200)]
-    newer = [person(f"cn=n {number},{PEOPLE}", of=dn, csn=NEWER) for number, dn in enumerate(names)]
-    loaded, found = reading.build([TOP + "".join(map(person, names)), "".join(newer)])
+    newer = [entry(f"cn=n {number},{PEOPLE}", of=dn, csn=NEWER) for number, dn in enumerate(names)]
+    loaded, found = reading.build([TOP + "".join(map(entry, names)), "".join(newer)])
     assert (loaded.entries, loaded.left_out) == (1202, 1200)
     assert all("cn=n " in dn for dn in found if dn.endswith(f",{PEOPLE}"))
 
 
-JOBS = 8
-ROUNDS = 40
-PAGE = 4096
-ENTRIES = 12_000  # a dozen blocks of 512 KiB: more than one for each worker
-
-
 # --- workers that share one work: what is told is why the first failed, and not that the others then gave up ---
+
+JOBS, ROUNDS, PAGE = 8, 40, 4096
+ENTRIES = 12_000  # a dozen blocks of 512 KiB: more than one for each worker
 
 
 @pytest.fixture(scope="module")
@@ -199,15 +182,9 @@ def text() -> bytes:
 
 
 def built(path: Path, database: _native.Database) -> _native.Built:
-    return _native.build(
-        [path],
-        path.with_name("data.mdb"),
-        database,
-        mdb.BuildRules("20260101000000Z", path.with_name("rejects.ldif"), value_check="count"),
-        mdb.Resources(64 << 20, JOBS, path.parent),
-        None,
-        _native.Counters(),
-    )
+    rules = mdb.BuildRules("20260101000000Z", path.with_name("rejects.ldif"), value_check="count")
+    resources, data = mdb.Resources(64 << 20, JOBS, path.parent), path.with_name("data.mdb")
+    return _native.build([path], data, database, rules, resources, None, _native.Counters())
 
 
 @pytest.mark.long

@@ -10,35 +10,154 @@ import difflib
 import os
 import re
 import shlex
+import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import ldap
 import pytest
 
 from fixtures import replication
 from fixtures.chroots import Chroot, chroot, missing_chroot
-from fixtures.partial import DELTA, LOG
-from fixtures.replication import refresh_report
+from fixtures.partial import DELTA, LOG, with_log
+from fixtures.replication import Refresh, refresh_report
 from fixtures.slapd import Form, Slapd, missing_slapd
-from fixtures.slapd_config import DATABASE
+from fixtures.slapd_config import DATABASE, Installation, Settings, peer_dn
+from fixtures.trees import write_people
+from fixtures.waiting import until
 from loader import errors
 from loader.server.sync import SyncAnswer
 from seeders.replica import catchup
-from tests.support import catching_up
-from tests.support.catching_up import CHANGED, DELETED, SITUATIONS, Provider, Situation
-from tests.support.command import ditseed
+from tests.support.command import Done, ditseed
 from tests.support.require import require
-from tests.support.seeding import online, verifying
+from tests.support.seeding import bind, online, verifying
 
 # Making a root directory takes half a minute, and more where the mirror is far.
 pytestmark = pytest.mark.slapd
 
 VERSIONS = ("bullseye", "host", "trixie")  # 2.4.57, the host's own, 2.6.10
+PEOPLE = 2000
+CHANGED = DELETED = 20
+ENTRIES = int(os.environ.get("DITSEED_CATCH_UP_ENTRIES", "200000"))
+TOLD = "catch-up: when the consumer is started"
+PREPARED = "what changes and is deleted from now on"
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A running provider. `tools`: variables with which ditseed uses the tools of its version of OpenLDAP."""
+
+    server: Slapd
+    tools: dict[str, str]
+
+    @property
+    def external(self) -> tuple[str, ...]:
+        """Options of an account that may read cn=config and the whole tree."""
+        return ("-H", self.server.ldapi_uri, "-Y", "EXTERNAL")
+
+    @property
+    def replicator(self) -> tuple[str, ...]:
+        """Options of an account that may read the whole tree, but not cn=config."""
+        return bind(self.server)
+
+    @property
+    def manager(self) -> tuple[str, ...]:
+        """Options of the root DN, which may write cn=config."""
+        return ("-H", self.server.uri, "-D", self.server.root_dn, "-y", str(self.server.password_file))
+
+    @property
+    def admin(self) -> tuple[str, ...]:
+        """Options for --prepare-provider."""
+        who, file = self.server.root_dn, str(self.server.password_file)
+        by = [(f"--{name}-bind-dn", who, f"--{name}-password-file", file) for name in ("admin", "config")]
+        return ("--prepare-provider", *by[0], *by[1])
+
+    def seed(self, consumer: Slapd, *more: str, strategy: str = "search", env: dict[str, str] | None = None) -> Done:
+        where = ("--config", str(consumer.config_path), "-b", consumer.suffix)
+        words = ("replica", "seed", "--strategy", strategy, *where, *more)
+        done = ditseed(*words, env={**self.tools, **(env or {})})
+        consumer.own_files()
+        return done
+
+    def write(self) -> None:
+        self.server.describe(f"written {time.monotonic_ns()}", f"ou=people,{self.server.suffix}")
+
+    def set_session_log(self, size: int = 1000) -> None:
+        # `add`, because slapd 2.4.57 crashes if an absent value is replaced.
+        record = f"changetype: modify\nadd: olcSpSessionlog\nolcSpSessionlog: {size}\n"
+        self.server.configure(f"dn: {self.syncprov}\n{record}")
+
+    @property
+    def session_log(self) -> list[bytes]:
+        entry = self.server.search(base=self.syncprov, scope=ldap.SCOPE_BASE, external=True)
+        return entry[0][1].get("olcSpSessionlog", [])
+
+    @property
+    def syncprov(self) -> str:
+        found = self.server.search("(objectClass=olcSyncProvConfig)", ("1.1",), base="cn=config", external=True)
+        return found[-1][0]
+
+    def change_and_delete(self) -> None:
+        people = [name for name, _ in self.server.search("(uid=*)", ("1.1",))]
+        with self.server.connection() as handle:
+            for name in people[:DELETED]:
+                handle.delete_s(name)
+            for name in people[DELETED : DELETED + CHANGED]:
+                handle.modify_s(name, [(ldap.MOD_REPLACE, "description", [b"changed"])])
+
+    def entries_sent(self) -> int:
+        """Returns the number of entries sent to all clients since the start, including the one read here."""
+        monitor = "cn=Entries,cn=Statistics,cn=Monitor"
+        found = self.server.search(base=monitor, scope=ldap.SCOPE_BASE, external=True)
+        return int(found[0][1]["monitorCounter"][0])
+
+    def caught_up(self, consumer: Slapd) -> tuple[Refresh, int]:
+        """Starts the consumer. Returns its first refresh, and the number of entries that the provider sent for it."""
+        before = self.entries_sent()
+        self.seconds_to_catch_up(consumer)
+        # Subtracts the entry read for the contextCSN, and the one read here.
+        return refresh_report(consumer)[0], self.entries_sent() - before - 2
+
+    def seconds_to_catch_up(self, consumer: Slapd) -> float:
+        """Starts the consumer. Returns the seconds until its contextCSN equals the provider's."""
+        wanted = self.server.context_csns()
+        began = time.monotonic()
+        consumer.start()
+        until(lambda: consumer.context_csns() == wanted, consumer.log_tail)
+        return time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`answer`: what a consumer seeded then is sent. `syncprov`: lines of slapd.conf. `loaded`: the server ID in
+    the entries' CSNs. `then`: changes the running provider before the seeding. `accesslog`: it has one."""
+
+    answer: str
+    syncprov: str = ""
+    loaded: int = 1
+    then: Callable[[Provider], None] = lambda provider: None
+    accesslog: bool = False
+
+
+def _set_and_written(provider: Provider) -> None:
+    provider.set_session_log()
+    provider.write()
+
+
+SITUATIONS = {
+    "no session log": Situation("present"),
+    "set, no write since": Situation("present", then=Provider.set_session_log),
+    "set, and one write": Situation("changes", then=_set_and_written),
+    "in the configuration": Situation("changes", "syncprov-sessionlog 1000"),
+    "own server ID lacking": Situation("whole", "syncprov-sessionlog 1000", loaded=0),
+}
+
+
 WRONG = [name for name, one in SITUATIONS.items() if one.answer != "changes"]
 NO_LOG = Situation("present")
-ENTRIES = int(os.environ.get("DITSEED_CATCH_UP_ENTRIES", "200000"))
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -53,14 +172,47 @@ def version(request: pytest.FixtureRequest) -> Chroot | None:
 
 @contextmanager
 def site(
-    version: Chroot | None, scratch: Path, situation: Situation, form: Form = "config", options: str = ""
+    version: Chroot | None,
+    scratch: Path,
+    situation: Situation,
+    form: Form = "config",
+    options: str = "",
+    people: int = PEOPLE,
+    **changed: object,
 ) -> Iterator[tuple[Provider, Slapd]]:
-    """The provider, and an empty consumer of it. options: more of its syncrepl."""
-    with (
-        catching_up.provider(version, scratch, situation, form=form) as provider,
-        catching_up.consumer(provider, options) as consumer,
-    ):
-        yield provider, consumer
+    """Yields the provider, and a stopped, empty consumer of it. `options`: of its syncrepl. `changed`: its settings."""
+    modules = Settings().modules
+    if version and version.version.startswith("2.4."):
+        modules = (*modules, "back_monitor")
+    installation = Installation(prefix=version.prefix) if version else None
+    lifted = f'limits dn.exact="{peer_dn()}" size=unlimited size.prtotal=unlimited time=unlimited'
+    settings = Settings(
+        modules=modules,
+        server_id=1,
+        overlays=(f"overlay syncprov\n{situation.syncprov}",),
+        limits=(*Settings().limits, lifted),
+    )
+    if situation.accesslog:
+        settings = with_log(scratch / "log", settings)
+    ldif = scratch / "people.ldif"
+    write_people(ldif, settings.suffix, people)
+    with closing(Slapd(settings, form=form, installation=installation)) as server:
+        where = (*server.config_arguments, "-b", server.suffix)
+        server.tool("slapadd", "-q", "-w", *where, "-S", str(situation.loaded), "-l", ldif)
+        server.own_files()
+        # cn=Monitor has slapd's start in whole seconds: a change in that second may be older or newer.
+        time.sleep(1.05)
+        server.start()
+        time.sleep(1.05)
+        rule = f'to * by dn.exact="{peer_dn()}" manage by dn.exact="{server.root_dn}" manage by * none'
+        record = f"changetype: modify\nreplace: olcAccess\nolcAccess: {{0}}{rule}\n"
+        server.configure(f"dn: olcDatabase={{0}}config,cn=config\n{record}")
+        provider = Provider(server, {"DITSEED_TOOLS": version.tools} if version else {})
+        situation.then(provider)
+        following = replication.as_consumer(settings, global_lines=(), **changed)
+        target = replication.consumer(server, following, installation=server.installation, options=options)
+        with closing(target) as consumer:
+            yield provider, consumer
 
 
 def foreseen(provider: Provider, consumer: Slapd, *who: str) -> tuple[dict[str, object], str]:
@@ -70,13 +222,27 @@ def foreseen(provider: Provider, consumer: Slapd, *who: str) -> tuple[dict[str, 
 
 
 def require_only_changes(provider: Provider, consumer: Slapd) -> None:
-    """Seed, change, start: and no entry is sent but those that changed."""
-    provider.seed(consumer, *provider.replicator).ok()
+    """Change and start: no entry is sent to the seeded consumer but those that changed."""
     provider.change_and_delete()
     refresh, sent = provider.caught_up(consumer)
-    assert (refresh.kind, refresh.sent, refresh.deleted) == ("delete", CHANGED, DELETED)
-    assert refresh.present == 0
+    assert (refresh.kind, refresh.sent, refresh.deleted, refresh.present) == ("delete", CHANGED, DELETED, 0)
     assert sent <= CHANGED
+
+
+def mended(provider: Provider, consumer: Slapd, said: str, *who: str) -> tuple[dict[str, object], str]:
+    """Pastes the commands in the warning `said`, with a password file instead of the prompt. Returns what is foreseen
+    then, which must come true."""
+    text = said.partition("do this on the provider first")[2].partition("\n")[2]
+    block = text.partition("\nEOF\nWARNING")[0] if "\nEOF\nWARNING" in text else text[: text.rindex("EOF") + 4]
+    server = provider.server
+    script = block.replace(" -W ", f" -y {server.password_file} ").replace("DN-THAT-MAY-WRITE", server.root_dn)
+    script = script.replace("ldapi:///", server.ldapi_uri)
+    subprocess.run(["sh", "-eu", "-c", script], check=True, env=server.installation.environment())
+    after = foreseen(provider, consumer, *who)
+    assert after[0]["answer"] == "changes"
+    provider.seed(consumer, *provider.replicator).ok()
+    require_only_changes(provider, consumer)
+    return after
 
 
 @pytest.mark.long
@@ -86,7 +252,7 @@ def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str)
     with site(version, tmp_path, situation) as (provider, consumer):
         forecast, said = foreseen(provider, consumer)
         assert (forecast["answer"], forecast["sure"]) == (situation.answer, True)
-        assert ("catch-up: when the consumer is started" in said) == (name in WRONG)
+        assert (TOLD in said) == (name in WRONG)
         provider.seed(consumer, *provider.replicator).ok()
         provider.change_and_delete()
         entries = len(provider.server.search("(objectClass=*)", ("1.1",)))
@@ -103,10 +269,7 @@ def test_it_comes_as_foreseen(version: Chroot | None, tmp_path: Path, name: str)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_printed_mends_it(version: Chroot | None, tmp_path: Path, name: str) -> None:
     with site(version, tmp_path, SITUATIONS[name]) as (provider, consumer):
-        _, said = foreseen(provider, consumer)
-        catching_up.paste(catching_up.block_of(said), provider.server)
-        assert foreseen(provider, consumer)[0]["answer"] == "changes"
-        require_only_changes(provider, consumer)
+        mended(provider, consumer, foreseen(provider, consumer)[1])
 
 
 @pytest.mark.long
@@ -115,9 +278,7 @@ def test_what_is_printed_for_a_slapd_conf(tmp_path: Path) -> None:
     with site(None, tmp_path, NO_LOG, form="conf") as (provider, consumer):
         _, said = foreseen(provider, consumer)
         assert "# syncprov-sessionlog 100000" in said
-        catching_up.paste(catching_up.block_of(said), provider.server)
-        assert foreseen(provider, consumer)[0]["answer"] == "changes"
-        require_only_changes(provider, consumer)
+        mended(provider, consumer, said)
 
 
 @pytest.mark.long
@@ -126,10 +287,8 @@ def test_what_is_printed_where_cn_config_is_hidden(version: Chroot | None, tmp_p
     with site(version, tmp_path, NO_LOG) as (provider, consumer):
         forecast, said = foreseen(provider, consumer, *provider.replicator)
         assert (forecast["answer"], forecast["sure"]) == ("present", False)
-        catching_up.paste(catching_up.block_of(said), provider.server)
-        forecast, said = foreseen(provider, consumer, *provider.replicator)
-        assert (forecast["answer"], forecast["sure"], said) == ("changes", True, "")
-        require_only_changes(provider, consumer)
+        forecast, said = mended(provider, consumer, said, *provider.replicator)
+        assert (forecast["sure"], said) == (True, "")
 
 
 @pytest.mark.long
@@ -139,23 +298,15 @@ def test_the_provider_is_prepared(version: Chroot | None, tmp_path: Path, name: 
     with site(version, tmp_path, SITUATIONS[name]) as (provider, consumer):
         before, log = provider.server.slapcat(), provider.session_log
         dry = provider.seed(consumer, *provider.replicator, *provider.admin, "--dry-run").ok()
-        assert "catch-up: when the consumer is started" in dry.err
+        assert TOLD in dry.err
         assert (provider.server.slapcat(), provider.session_log) == (before, log)
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
-        assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
+        assert done.facts["catch_up"].startswith(PREPARED)
         touched = {"entryCSN", "modifyTimestamp", "modifiersName", "contextCSN"}
         assert set(changed(before, provider.server.slapcat())) <= touched
-        provider.change_and_delete()
-        refresh, sent = provider.caught_up(consumer)
-        assert (refresh.kind, refresh.sent, refresh.deleted) == ("delete", CHANGED, DELETED)
-        assert sent <= CHANGED
-        ditseed("replica", "release", *as_admin(provider), "-b", provider.server.suffix).ok()
+        require_only_changes(provider, consumer)
+        ditseed("replica", "release", *provider.manager, "-b", provider.server.suffix).ok()
         assert provider.session_log == log
-
-
-def as_admin(provider: Provider) -> tuple[str, ...]:
-    server = provider.server
-    return ("-H", server.uri, "-D", server.root_dn, "-y", str(server.password_file))
 
 
 def changed(before: str, after: str) -> list[str]:
@@ -177,8 +328,8 @@ def test_killed_while_preparing(tmp_path: Path, point: str) -> None:
         provider.seed(consumer, *words).ok()
         assert provider.session_log
         told = ditseed("replica", "status", "--consumer", provider.server.uri).ok().out
-        assert shlex.join(["ditseed", "replica", "release", *as_admin(provider)]) in told
-        by_another_uri = ("-H", provider.server.ldapi_uri, *as_admin(provider)[2:])
+        assert shlex.join(["ditseed", "replica", "release", *provider.manager]) in told
+        by_another_uri = ("-H", provider.server.ldapi_uri, *provider.manager[2:])
         ditseed("replica", "release", *by_another_uri).ok()
         assert provider.session_log == []
 
@@ -212,19 +363,14 @@ def test_deletions_that_nobody_will_tell_of(version: Chroot | None, tmp_path: Pa
 @pytest.mark.long
 def test_a_provider_that_is_itself_a_consumer(version: Chroot | None, tmp_path: Path) -> None:
     """It never brings a server ID of its own into its contextCSN, and is not expected to."""
-    with catching_up.provider(version, tmp_path, NO_LOG) as first:
-        settings = dataclasses.replace(
-            first.server.settings,
-            overlays=("overlay syncprov\nsyncprov-sessionlog 1000",),
-            server_id=7,
-            database_lines=(),
-        )
+    with site(version, tmp_path, NO_LOG) as (first, consumer):
+        overlays = ("overlay syncprov\nsyncprov-sessionlog 1000",)
+        settings = dataclasses.replace(first.server.settings, overlays=overlays, server_id=7, database_lines=())
         relayed = replication.consumer(first.server, settings, installation=first.server.installation)
-        with relayed, catching_up.consumer(first) as consumer:
-            replication.wait_in_sync(first.server, relayed)
-            first.write()
-            replication.wait_in_sync(first.server, relayed)
-            first.write()
+        with relayed:
+            for _ in range(2):
+                replication.wait_in_sync(first.server, relayed)
+                first.write()
             replication.wait_in_sync(first.server, relayed)
             relay = Provider(relayed, first.tools)
             forecast, said = foreseen(relay, consumer)
@@ -243,14 +389,12 @@ def test_a_partial_replica_gets_fewer(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_online_it_is_told_as_well(tmp_path: Path) -> None:
     with (
-        catching_up.provider(None, tmp_path, NO_LOG) as provider,
+        site(None, tmp_path, NO_LOG) as (provider, _),
         Slapd(dataclasses.replace(provider.server.settings, overlays=(), server_id=None)) as empty,
     ):
         words = online(provider.server, empty)
-        done = ditseed(*words, "--dry-run").ok()
-        assert "catch-up: when the consumer is started" in done.err
-        done = ditseed(*words, *provider.admin, "--json").ok()
-        assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
+        assert TOLD in ditseed(*words, "--dry-run").ok().err
+        assert ditseed(*words, *provider.admin, "--json").ok().facts["catch_up"].startswith(PREPARED)
 
 
 @pytest.mark.long
@@ -279,6 +423,7 @@ def test_answered_from_an_accesslog(version: Chroot | None, tmp_path: Path) -> N
     with site(version, tmp_path, situation) as (provider, consumer):
         forecast, _ = foreseen(provider, consumer)
         assert (forecast["answer"], forecast["sure"]) == ("changes", True)
+        provider.seed(consumer, *provider.replicator).ok()
         require_only_changes(provider, consumer)
 
 
@@ -308,7 +453,7 @@ def test_delta_syncrepl_is_prepared(version: Chroot | None, tmp_path: Path) -> N
     situation = Situation("", accesslog=True)
     with site(version, tmp_path, situation, options=DELTA) as (provider, consumer):
         done = provider.seed(consumer, *provider.replicator, *provider.admin, "--json").ok()
-        assert done.facts["catch_up"].startswith("what changes and is deleted from now on")
+        assert done.facts["catch_up"].startswith(PREPARED)
         provider.change_and_delete()
         provider.seconds_to_catch_up(consumer)
         assert sum(one.present for one in refresh_report(consumer)) == 0
@@ -341,10 +486,7 @@ def test_waiting_for_a_consumer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loglevel", ["none", "stats sync"])
 def test_what_it_takes(version: Chroot | None, tmp_path: Path, name: str, loglevel: str) -> None:
     """Within a factor of 1.5 of what is said. -s shows the figures of docs/catch-up.md."""
-    with (
-        catching_up.provider(version, tmp_path, SITUATIONS[name], people=ENTRIES) as provider,
-        catching_up.consumer(provider, loglevel=loglevel) as consumer,
-    ):
+    with site(version, tmp_path, SITUATIONS[name], people=ENTRIES, loglevel=loglevel) as (provider, consumer):
         forecast, _ = foreseen(provider, consumer)
         entries = provider.seed(consumer, *provider.replicator, "--json").ok().facts["entries"]
         provider.change_and_delete()

@@ -37,9 +37,10 @@ from tests.support.backups import ONE_ENTRY, QUIET, fill, read_only
 from tests.support.command import Done, arguments_of, ditseed, environment, start
 from tests.support.command import piped as fed
 from tests.support.disks import loop_filesystem
+from tests.support.killing import Stamp
 from tests.support.mapped import oldest_lag
 from tests.support.refusal import error_as_nobody
-from tests.support.require import require
+from tests.support.require import require_root
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
@@ -55,9 +56,6 @@ def run(source: Path, target: Path, **options: object) -> CloneReport:
     return clone(CloneOptions(source, target, **options), QUIET)  # type: ignore[arg-type]
 
 
-# --- what it makes --------------------------------------------------------------------------------
-
-
 def test_the_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
     report = run(stopped.database_dir, other.database_dir)
     assert [path.name for path in other.database_dir.iterdir()] == ["data.mdb"]
@@ -65,12 +63,26 @@ def test_the_clone_is_the_same_database(stopped: Slapd, other: Slapd) -> None:
     assert report.entries == 1029
     assert report.suffixes == ("dc=example,dc=com",)
     assert list(report.context_csns) == contents.context_csns(stopped.database_dir)
-    assert len(report.context_csns) == 1
-    assert report.verified == "pages"
-    assert report.source_apparent == parse_size("10G")
-    assert report.target_apparent == meta.read_meta(stopped.database_dir).used
+    assert (len(report.context_csns), report.verified) == (1, "pages")
+    sizes = (parse_size("10G"), meta.read_meta(stopped.database_dir).used)
+    assert (report.source_apparent, report.target_apparent) == sizes
     with other:
         assert len(other.search()) == report.entries
+
+
+def test_it_says_what_it_will_make_and_what_it_made(provider: Slapd, tmp_path: Path) -> None:
+    command = ("clone", provider.database_dir, tmp_path / "clone")
+    planned = ditseed(*command, "--dry-run", "--json").ok().facts
+    assert (planned["needed"] > 0, planned["replaces"]) == (True, False)
+    assert "\nneeded  " in ditseed(*command, "--dry-run").ok().out
+    assert not (tmp_path / "clone").exists()
+    done = ditseed(*command).ok()
+    words = dict(line.split("  ", 1) for line in done.out.splitlines())
+    assert (words["entries"].strip(), words["verified"].strip()) == ("1,029", "pages")
+    assert "copy: " in done.err
+    done = ditseed(*command, "--replace", "--json", "--progress", "none", "--verify", "quick").ok()
+    assert [done.facts[name] for name in ("entries", "format", "verified")] == [1029, 1, "quick"]
+    assert done.err == ""
 
 
 def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
@@ -91,21 +103,18 @@ def test_beside_a_busy_server(people_ldif: Path, tmp_path: Path) -> None:
 
 def test_a_source_on_a_read_only_mount(stopped: Slapd, tmp_path: Path) -> None:
     """A snapshot of a file system, for instance, with the lock.mdb that slapd left."""
-    require(None if os.geteuid() == 0 else "mounts, which needs root")
+    require_root()
     kept = tmp_path / "kept"
-    kept.mkdir()
     run(stopped.database_dir, kept)
     (kept / "lock.mdb").touch()
     with read_only(kept):
-        for more in ({}, {"compact": True}):
-            report = run(kept, tmp_path / f"clone{len(more)}", **more)
-            assert report.entries == 1029
+        for compact in (False, True):
+            assert run(kept, tmp_path / f"clone{compact:d}", compact=compact).entries == 1029
         ditseed("backup", "run", "--init", "-R", tmp_path / "repo", "--from", kept).ok()
 
 
 def test_owner_and_mode(stopped: Slapd, tmp_path: Path) -> None:
-    """The directory says whose it is, the source how secret."""
-    require(None if os.geteuid() == 0 else "gives files to another user, which needs root")
+    require_root()
     target = tmp_path / "clone"
     target.mkdir()
     os.chown(target, nobody.ID, nobody.ID)
@@ -114,45 +123,32 @@ def test_owner_and_mode(stopped: Slapd, tmp_path: Path) -> None:
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (nobody.ID, nobody.ID, 0o600)
 
 
-# --- what it refuses, and that nothing is changed by it -----------------------------------------
-
-
 def test_a_target_in_use_and_one_that_is_not_to_be_replaced(stopped: Slapd, other: Slapd) -> None:
     other.slapadd(ONE_ENTRY)
-    with pytest.raises(errors.TargetNotEmpty):
-        run(stopped.database_dir, other.database_dir)
+    command = ("clone", stopped.database_dir, other.database_dir)
+    ditseed(*command).refused(errors.TargetNotEmpty, "--replace")
     assert other.slapcat().count("\ndn:") == 0
     with other:
-        before = content(other.database_dir)
-        with pytest.raises(errors.TargetInUse, match="slapd"):
-            run(stopped.database_dir, other.database_dir, replace=True)
-        assert content(other.database_dir) == before
+        before = {path.name: Stamp.of(path) for path in other.database_dir.iterdir()}
+        ditseed(*command, "--replace").refused(errors.TargetInUse, "slapd", "systemctl stop slapd")
+        assert {path.name: Stamp.of(path) for path in other.database_dir.iterdir()} == before
         assert len(other.search()) == 1
-
-
-def content(directory: Path) -> dict[str, tuple[int, int, int]]:
-    """Every file as it stands; what is new or written to is not the same."""
-    found = ((path.name, path.stat()) for path in directory.iterdir())
-    return {name: (one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found}
 
 
 def test_places_that_are_none(stopped: Slapd, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
-    source = stopped.database_dir
-    cases: list[tuple[Path, Path, type[errors.LoaderError]]] = [
-        (tmp_path / "nowhere", tmp_path / "clone", errors.NoSuchPath),
-        (tmp_path / "empty", tmp_path / "clone", errors.NoSuchPath),
-        (tmp_path / "file", tmp_path / "clone", errors.NotLmdb),
-        (source / "data.mdb", tmp_path / "clone", errors.NotLmdb),
-        (source, tmp_path / "file", errors.UsageProblem),
-        (source, source, errors.UsageProblem),
-    ]
-    for wrong_source, wrong_target, error in cases:
-        with pytest.raises(error):
-            run(wrong_source, wrong_target, replace=True)
-        with pytest.raises(error):
-            plan(CloneOptions(wrong_source, wrong_target, replace=True))
+    source, clone = stopped.database_dir, tmp_path / "clone"
+    for wrong_source, wrong_target, error, words in [
+        (tmp_path / "nowhere", clone, errors.NoSuchPath, "no such file"),
+        (tmp_path / "empty", clone, errors.NoSuchPath, ""),
+        (tmp_path / "file", clone, errors.NotLmdb, ""),
+        (source / "data.mdb", clone, errors.NotLmdb, ""),
+        (source, tmp_path / "file", errors.UsageProblem, ""),
+        (source, source, errors.UsageProblem, "the source itself"),
+    ]:
+        for more in ((), ("--dry-run",)):
+            ditseed("clone", wrong_source, wrong_target, "--replace", *more).refused(error, words)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
     assert not list((tmp_path / "empty").iterdir())
 
@@ -181,7 +177,7 @@ def test_a_disk_that_is_full_or_fills_up_meanwhile(stopped: Slapd, monkeypatch: 
 
 @pytest.mark.parametrize(("place", "mode"), [("source", 0o000), ("source/data.mdb", 0o600), ("target", 0o755)])
 def test_without_permission(stopped: Slapd, short_tmp: Path, place: str, mode: int) -> None:
-    require(None if os.geteuid() == 0 else "becomes another user, which needs root")
+    require_root()
     short_tmp.chmod(0o755)
     source, target = short_tmp / "source", short_tmp / "target"
     source.mkdir(mode=0o755)
@@ -256,17 +252,14 @@ def test_ended_while_it_copies(stopped: Slapd, other: Slapd, number: signal.Sign
 
 def piped(sending: tuple[object, ...], receiving: tuple[object, ...], most: int | None = None) -> tuple[Done, Done]:
     """Both ends, with no more than `most` bytes between them."""
-    with (
-        start("clone", *sending, text=False) as sender,
-        start("clone", *receiving, stdin=subprocess.PIPE, text=False) as receiver,
-    ):
+    with start("clone", *sending, text=False) as sender:
         assert sender.stdout is not None
+        assert sender.stderr is not None
         passed = sender.stdout.read(-1 if most is None else most)
         sender.stdout.close()
-        out, said = receiver.communicate(passed)
-        assert sender.stderr is not None
-        words = sender.stderr.read()
-    return (Done(sender.returncode, "", words.decode()), Done(receiver.returncode, out.decode(), said.decode()))
+        received = fed(passed, "clone", *receiving)
+        words = sender.stderr.read().decode()
+    return Done(sender.returncode, "", words), received
 
 
 def token_of(target: Path) -> str:
@@ -277,9 +270,6 @@ def token_of(target: Path) -> str:
 def whole_stream(source: Slapd) -> bytes:
     words = arguments_of("clone", source.database_dir, "-")
     return subprocess.run(words, capture_output=True, env=environment(), check=True).stdout
-
-
-# --- holes and shared blocks ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
@@ -316,8 +306,7 @@ def test_blocks_are_shared_where_the_file_system_can(people_ldif: Path, tmp_path
         assert not ditseed(*again).ok().facts["shared"]
         assert ditseed(*again, "--reflink", "always").ok().facts["shared"]
         server.stop()
-        done = ditseed("clone", source, tmp_path / "x", "--reflink", "always")
-        assert done.status == errors.NoReflink.exit_status
+        ditseed("clone", source, tmp_path / "x", "--reflink", "always").refused(errors.NoReflink)
         assert not (tmp_path / "x").exists()
 
 
@@ -357,14 +346,14 @@ def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, more: tuple[str, ...
     target, sending = other.database_dir, (stopped.database_dir, "-", *more)
     for most in (30, CUT):
         sent, received = piped(sending, ("-", target), most)
-        assert (sent.status, received.status) == (errors.StreamBroken.exit_status, errors.StreamBroken.exit_status)
-        assert str(stopped.database_dir) in sent.err
+        sent.refused(errors.StreamBroken, str(stopped.database_dir))
+        received.refused(errors.StreamBroken)
         assert not (target / "data.mdb").exists()
     told = ditseed("clone", "-", target, "--dry-run", "--json").ok().facts
     assert 0 < told["have"] < CUT
     assert told["token"] in received.err
     if more:
-        plain, _ = piped((stopped.database_dir, "-", "--skip", told["token"]), ("-", "/dev/null"))
+        plain, _ = piped((*sending[:2], "--skip", told["token"]), ("-", "/dev/null"))
         assert "everything was sent" in plain.err or plain.status == errors.StreamBroken.exit_status
         assert "skipped  0 B" in plain.err or plain.status
     sent, received = piped((*sending, "--skip", told["token"]), ("-", target))
@@ -376,17 +365,13 @@ def test_a_stream_that_breaks(stopped: Slapd, other: Slapd, more: tuple[str, ...
 
 def test_no_room_for_the_compacted_copy(stopped: Slapd, tmp_path: Path) -> None:
     with loop_filesystem(8) as small:
-        filler = small / "filler"
-        filler.write_bytes(bytes(6 << 20))
-        sending = (stopped.database_dir, "-", "--compact", "--tmp", small)
-        sent, received = piped(sending, ("-", tmp_path))
-        assert sent.status == errors.NoSpace.exit_status
-        assert str(small) in sent.err
-        assert "needed" in sent.err
-        assert received.status == errors.StreamBroken.exit_status
+        (small / "filler").write_bytes(bytes(6 << 20))
+        sending = (stopped.database_dir, "-", "--compact", "--tmp")
+        sent, received = piped((*sending, small), ("-", tmp_path))
+        sent.refused(errors.NoSpace, str(small), "needed")
+        received.refused(errors.StreamBroken)
         assert [path.name for path in small.iterdir() if path.name != "lost+found"] == ["filler"]
-    sent, _ = piped((*sending[:-1], tmp_path / "nowhere"), ("-", tmp_path))
-    assert sent.status == errors.NoSuchPath.exit_status
+    piped((*sending, tmp_path / "nowhere"), ("-", tmp_path))[0].refused(errors.NoSuchPath)
 
 
 def test_a_source_that_changed_since_is_sent_whole(people_ldif: Path, other: Slapd) -> None:
@@ -406,23 +391,20 @@ def test_a_source_that_changed_since_is_sent_whole(people_ldif: Path, other: Sla
 
 def test_what_goes_on_with_another_copy(stopped: Slapd, other: Slapd, tmp_path: Path) -> None:
     piped((stopped.database_dir, "-"), ("-", tmp_path), 3_000_000)
-    token = token_of(tmp_path)
-    again = (stopped.database_dir, "-", "--skip", token)
-    _, received = piped(again, ("-", other.database_dir))
-    assert received.status == errors.StreamRefused.exit_status
+    again = (stopped.database_dir, "-", "--skip")
+    piped((*again, token_of(tmp_path)), ("-", other.database_dir))[1].refused(errors.StreamRefused)
     assert not list(other.database_dir.iterdir())
-    sent, _ = piped((stopped.database_dir, "-", "--skip", "nonsense"), ("-", other.database_dir))
-    assert sent.status == errors.StreamRefused.exit_status
+    piped((*again, "nonsense"), ("-", other.database_dir))[0].refused(errors.StreamRefused)
 
 
-def test_what_is_no_stream(tmp_path: Path) -> None:
-    for given, error in [
-        (b"", errors.StreamBroken),
-        (b"hello\n", errors.StreamRefused),
-        (b"x" * 99, errors.StreamRefused),
-    ]:
-        assert fed(given, "clone", "-", tmp_path / "x").status == error.exit_status
-        assert not (tmp_path / "x" / "data.mdb").exists()
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [(b"", errors.StreamBroken), (b"hello\n", errors.StreamRefused), (b"x" * 99, errors.StreamRefused)],
+    ids=["nothing", "a word", "another stream"],
+)
+def test_what_is_no_stream(tmp_path: Path, text: bytes, error: type[errors.LoaderError]) -> None:
+    fed(text, "clone", "-", tmp_path / "x").refused(error)
+    assert not (tmp_path / "x" / "data.mdb").exists()
 
 
 def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
@@ -438,8 +420,7 @@ def test_ctrl_c_while_it_receives(stopped: Slapd, tmp_path: Path) -> None:
         assert receiver.stderr is not None
         told = receiver.stderr.read().decode()
         assert receiver.wait() == 130
-    token = token_of(tmp_path)
-    assert f"--skip {token}" in told
+    assert f"--skip {token_of(tmp_path)}" in told
 
 
 def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
@@ -450,10 +431,9 @@ def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
         filler = fill(disk)
         os.truncate(filler, filler.stat().st_size - (1 << 20))
         sent, received = piped((stopped.database_dir, "-"), ("-", target))
-        assert received.status == errors.NoSpace.exit_status
         assert "Broken pipe" not in sent.err
         token = token_of(target)
-        assert f"--skip {token}" in received.err
+        received.refused(errors.NoSpace, f"--skip {token}")
         filler.unlink()
         piped((stopped.database_dir, "-", "--skip", token), ("-", target))[1].ok()
         assert [path.name for path in target.iterdir()] == ["data.mdb"]
@@ -470,13 +450,11 @@ def test_a_full_disk_at_the_receiver(stopped: Slapd) -> None:
         ("x", "y", "--tmp", "/tmp"),
         ("x", "-", "--tmp", "/tmp"),
         ("x", "y", "--compact", "--reflink", "always"),
+        ("x", "y", "--verify", "much"),
     ],
 )
 def test_what_makes_no_sense(arguments: tuple[str, ...]) -> None:
-    assert ditseed("clone", *arguments).status == errors.UsageProblem.exit_status
-
-
-# --- of a server that takes a thousand modifications a second ------------------------------------
+    ditseed("clone", *arguments).refused(errors.UsageProblem, arguments[-1] if "--verify" in arguments else "")
 
 
 class Hammer(BackgroundThread):
@@ -487,7 +465,6 @@ class Hammer(BackgroundThread):
         self._server, self.done, self._started = server, 0, time.monotonic()
 
     def rate(self) -> float:
-        """Modifications a second so far. Fails when a modification has."""
         assert self._thread.is_alive()
         return self.done / (time.monotonic() - self._started)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import os
 import random
 import re
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from loader.sources import Comparable
 from loader.sources.location import comparable
 from tests.support import generating
 from tests.support.generating import text_of
-from tests.support.require import require
+from tests.support.require import require_root
 
 pytestmark = pytest.mark.slapd
 
@@ -73,9 +72,6 @@ def written(path: Path, text: bytes) -> Comparable:
     return at(path)
 
 
-# --- no difference ----------------------------------------------------------------------------
-
-
 @pytest.mark.long
 def test_every_form_of_the_same_data_is_equal(server: Slapd, generated: bytes, tmp_path: Path) -> None:
     who = connection(server)
@@ -106,10 +102,9 @@ def test_spelling_makes_no_difference(generated: bytes, tmp_path: Path) -> None:
     records = generated.decode().strip().split("\n\n")
     chance.shuffle(records)
     other = "\n\n".join(respelled(record, chance) for record in records) + "\n\n"
-    a = written(tmp_path / "a.ldif", generated)
-    b = written(tmp_path / "b.ldif", other.replace("\n", "\r\n").encode())
-    assert (tmp_path / "a.ldif").read_bytes() != (tmp_path / "b.ldif").read_bytes()
-    assert compared(a, b).equal
+    respelled_text = other.replace("\n", "\r\n").encode()
+    assert respelled_text != generated
+    assert compared(written(tmp_path / "a.ldif", generated), written(tmp_path / "b.ldif", respelled_text)).equal
 
 
 def respelled(record: str, chance: random.Random) -> str:
@@ -169,7 +164,7 @@ def test_a_connection_that_breaks_is_taken_up_again(server: Slapd) -> None:
 
 def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -> None:
     """Reading makes a lock.mdb where there is none; slapd's own user must be able to open it."""
-    require(None if os.geteuid() == 0 else "needs root to run slapd as another user")
+    require_root()
     with closing(Slapd(form="conf", user="openldap")) as made:
         made.slapadd("".join(hard_tree(SUFFIX)))
         dumped = written(tmp_path / "dump.ldif", made.slapcat().encode())
@@ -181,9 +176,6 @@ def test_a_hard_tree_is_the_same_by_its_pages_slapcat_and_ldap(tmp_path: Path) -
         live = comparable(made.start().ldapi_uri, Connection(mechanism="EXTERNAL", base=SUFFIX))
         assert compared(live, stored).equal
         assert compared(dumped, live).equal
-
-
-# --- differences ------------------------------------------------------------------------------
 
 
 def test_a_hundred_planted_differences_are_found(server: Slapd, other: Slapd, generated: bytes, tmp_path: Path) -> None:
@@ -252,9 +244,8 @@ def test_the_attributes_that_differ_are_named(server: Slapd, generated: bytes, t
     text = re.sub(rb"(?s)(uid: u000000007\n.*?userPassword: )\S+", rb"\1secret", text)
     packed = tmp_path / "b.ldif.zst"
     packed.write_bytes(zstandard.compress(text))
-    who = connection(server)
     for a in (
-        comparable(server.ldapi_uri, who),
+        comparable(server.ldapi_uri, connection(server)),
         comparable(str(server.database_dir), Connection()),
         written(tmp_path / "a.ldif", generated),
     ):
@@ -265,11 +256,11 @@ def test_the_attributes_that_differ_are_named(server: Slapd, generated: bytes, t
             assert "secret" not in repr(report)
 
 
-# --- errors -----------------------------------------------------------------------------------
-
-
-def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, generated: bytes, tmp_path: Path) -> None:
-    """One side that fails ends the other. An anonymous search is cut at 500 entries."""
+def test_what_cannot_be_read_is_an_error_and_no_difference(
+    server: Slapd, other: Slapd, generated: bytes, tmp_path: Path
+) -> None:
+    """One side that fails ends the other. An anonymous search is cut at 500 entries. Nothing is made where a
+    configuration has no database yet."""
     who = connection(server)
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "data.mdb").write_bytes(b"\0" * 65536)
@@ -277,22 +268,16 @@ def test_what_cannot_be_read_is_an_error_and_no_difference(server: Slapd, genera
     nobody = comparable(server.uri, structs.replace(who, base=f"ou=nobody,{SUFFIX}"))
     anonymous, damaged = comparable(server.uri, Connection(base=SUFFIX)), at(tmp_path / "damaged")
     unconfigured = comparable(str(server.config_path), Connection(base="dc=other,dc=com"))
-    empty = written(tmp_path / "empty.ldif", b"")
-    for error, one, other in (
+    empty, none_yet = written(tmp_path / "empty.ldif", b""), comparable(str(other.config_path), Connection())
+    for error, a, b in (
         (errors.NoSuchBase, nobody, nobody),
         (errors.LimitTooLow, anonymous, anonymous),
         (errors.LdifTruncated, written(tmp_path / "cut.ldif", generated[:-100]), live),
         (errors.NotLmdb, damaged, damaged),
         (errors.NoSuchSuffix, unconfigured, unconfigured),
         (errors.EmptyInput, empty, empty),
+        (errors.NotLmdb, none_yet, none_yet),
     ):
         with pytest.raises(error):
-            compared(one, other)
-
-
-def test_a_configuration_without_a_database_yet(other: Slapd) -> None:
-    """Nothing is made there."""
-    place = comparable(str(other.config_path), Connection())
-    with pytest.raises(errors.NotLmdb):
-        compared(place, place)
+            compared(a, b)
     assert list(other.database_dir.iterdir()) == []

@@ -1,5 +1,4 @@
-"""Test servers that are not of this host: OpenLDAP in a container; and other versions in chroots, with ditseed's slap
-tools through DITSEED_TOOLS."""
+"""A test server that is not of this host: OpenLDAP in a container."""
 
 from __future__ import annotations
 
@@ -12,23 +11,20 @@ from pathlib import Path
 
 import docker
 import ldap
-import ldap.modlist
 import pytest
 
-from fixtures.chroots import Chroot, chroot, missing_chroot
 from fixtures.container_server import ContainerServer, container_server, sweep
 from fixtures.engine import engine, missing_engine
-from fixtures.slapd import ServerError, Slapd, missing_slapd
-from fixtures.slapd_config import REPLICATOR, Installation, Settings
+from fixtures.slapd import ServerError
+from fixtures.slapd_config import REPLICATOR, Settings
 from fixtures.waiting import until
-from loader.server import tools
 from tests.support.backups import ONE_ENTRY
 from tests.support.command import ditseed
 from tests.support.require import require
 from tests.support.trees import differences, tree
 
 # The first container of a machine comes with making its image: debootstrap, and apt-get in it.
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.container, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +40,6 @@ def container(client: docker.DockerClient) -> Iterator[ContainerServer]:
         yield made
 
 
-@pytest.mark.container
 def test_holds_what_was_added(container: ContainerServer, people_ldif: Path, tmp_path: Path) -> None:
     """The replicator's export holds all that the root DN sees, passwords too, and nothing is lost by kill -9. slapd is
     not root, and no password is shown."""
@@ -78,7 +73,6 @@ def test_holds_what_was_added(container: ContainerServer, people_ldif: Path, tmp
     assert not list(differences(before, tree(container.slapcat())))
 
 
-@pytest.mark.container
 def test_a_consumer_follows_its_provider(client: docker.DockerClient, container: ContainerServer) -> None:
     """The pair of compose.yaml: entries of before and after the consumer's start arrive."""
 
@@ -97,18 +91,13 @@ def test_a_consumer_follows_its_provider(client: docker.DockerClient, container:
             handle.delete_s(container.suffix)
 
 
-@pytest.mark.container
 def test_says_which_password_file_is_missing(client: docker.DockerClient) -> None:
-    server = ContainerServer(client, Settings(server_id=1))
-    try:
+    with closing(ContainerServer(client, Settings(server_id=1))) as server:
         server.password_file.unlink()
         with pytest.raises(ServerError, match="no password file /run/secrets/root-password"):
             server.start()
-    finally:
-        server.close()
 
 
-@pytest.mark.container
 def test_settings_become_the_configuration(client: docker.DockerClient) -> None:
     settings = Settings(suffix="o=acme", maxsize=64 << 20, indexes=("uid eq", "cn pres,sub"))
     with container_server(client, settings) as server:
@@ -119,50 +108,14 @@ def test_settings_become_the_configuration(client: docker.DockerClient) -> None:
     assert not [line for line in config if "syncprov" in line and line.startswith("olcOverlay")]
 
 
-@pytest.mark.container
 def test_a_container_of_a_killed_run_is_swept(client: docker.DockerClient) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    alive = ContainerServer(client, Settings(), owner=os.getpid())
-    left = ContainerServer(client, Settings(), owner=ended.pid)
-    try:
+    with (
+        closing(ContainerServer(client, Settings(), owner=os.getpid())) as alive,
+        closing(ContainerServer(client, Settings(), owner=ended.pid)) as left,
+    ):
         sweep(client)
         names = {found.name for found in client.containers.list(all=True)}
         assert alive.container.name in names
         assert left.container.name not in names
-    finally:
-        alive.close()
-        left.close()
-
-
-# Making a root directory takes half a minute, and more where the mirror is far.
-
-VERSIONS = {"bullseye": "2.4.57", "trixie": "2.6.10", "forky": "2.6."}
-
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def other(request: pytest.FixtureRequest) -> Chroot:
-    require(missing_slapd())
-    require(missing_chroot())
-    made = chroot(request.param)
-    assert made.version.startswith(VERSIONS[request.param])
-    return made
-
-
-@pytest.mark.slapd
-def test_runs_as_a_test_server(other: Chroot, people_ldif: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """slapcat of ditseed itself is that version's, and sees the same directories. No mount is left behind."""
-    modules = Settings().modules
-    # Debian's 2.4 has the monitor as a module, later ones have it built in.
-    if other.version.startswith("2.4."):
-        modules = (*modules, "back_monitor")
-    with closing(Slapd(Settings(modules=modules), installation=Installation(prefix=other.prefix))) as server:
-        server.slapadd(people_ldif)
-        server.start()
-        entries = server.search()
-        assert len(entries) == len(tree(server.slapcat())) > 1000
-        assert server.log_lines(rf"slapd {other.version}".replace(".", r"\."))
-        monkeypatch.setenv("DITSEED_TOOLS", other.tools)
-        found = tools.run("slapcat", *server.config_arguments, "-b", server.suffix)
-        assert found.count(b"\ndn: ") + 1 == len(entries)
-    assert str(other.root) not in Path("/proc/self/mounts").read_text()

@@ -136,7 +136,6 @@ class Servers:
         return self.stack.enter_context(closing(Slapd(settings)))
 
     def made(self, row: Row) -> Slapd:
-        """A stopped server with the database."""
         key = repr((row.made, row.stale))
         if key not in self._made:
             self._made[key] = server = self.server(self.settings("caseIgnoreMatch", row.made))
@@ -198,7 +197,6 @@ def assert_refused(done: Done, code: str, consumer: Slapd, before: bytes) -> Non
 
 
 def problems(server: Slapd, level: str = "indexes") -> set[str]:
-    """What `ditseed verify` finds."""
     options = VerifyOptions(None, server.config_path, server.suffix, level)
     return {one.kind for one in verify_database(options, Progress("none")).problems}
 
@@ -264,10 +262,10 @@ def test_values_without_normal_forms(servers: Servers) -> None:
     added."""
     without = servers.scratch / "no_rule.schema"
     without.write_text(ATTRIBUTE.replace("EQUALITY {} ", "") + CLASS)
-    settings = replace(servers.settings("caseIgnoreMatch", indexed(*BASE)), schema=(without,))
-    made = servers.server(settings)
+    row = Row("rule", indexed(*BASE), indexed(*BASE), "")
+    made = servers.server(replace(servers.settings("caseIgnoreMatch", row.made), schema=(without,)))
     made.slapadd(entries(), "-w")
-    consumer = servers.consumer(Row("rule", indexed(*BASE), indexed(*BASE), ""))
+    consumer = servers.consumer(row)
     done = ditseed(*command("clone", servers, made, consumer))
     assert_refused(done, "mdb.made_otherwise", consumer, b"")
     assert "myA: values without the normal forms" in done.err
@@ -328,10 +326,8 @@ def test_a_refresh_that_only_slapd_can_do(servers: Servers, given: dict[str, Any
     """Another level of `verify`, or a new seeding, would not help."""
     row = Row("slapd", given, given, "(uid=u7)")
     made, consumer = servers.made(row), servers.consumer(row)
-    words = command("refresh", servers, made, consumer)
-    before = (consumer.database_dir / "data.mdb").read_bytes()
-    done = ditseed(*words)
-    assert_refused(done, "refresh.refused", consumer, before)
+    done = ditseed(*command("refresh", servers, made, consumer))
+    assert_refused(done, "refresh.refused", consumer, (made.database_dir / "data.mdb").read_bytes())
     assert reason in done.err
     assert "hint: Start slapd. Nothing was changed." in done.err
 

@@ -30,21 +30,20 @@ pytestmark = pytest.mark.slapd
 def logged(tmp_path: Path) -> Iterator[Logged]:
     """A running server with a backup, and one change after it that `backup log` has stored."""
     with with_backup(tmp_path / "s", stored=True) as made:
-        made.stage.source.note()
-        made.new()
+        made.note()
         yield made
 
 
 def drilled(logged: Logged, *words: object) -> tuple[Done, Replayed]:
     done = backup("drill", logged.repo, "latest", "-b", BASE, "--replay", *words)
     assert "Traceback" not in done.err, done
-    record = proof(logged, only(logged.stage.repo))
+    record = proof(logged, only(logged.repo))
     assert record.replay is not None
     return done, record.replay
 
 
 def proof(logged: Logged, backup: Backup) -> Drill:
-    record = repository.proofs(logged.stage.repo, backup).drill
+    record = repository.proofs(logged.repo, backup).drill
     assert record is not None
     return record
 
@@ -55,7 +54,7 @@ def seconds(earlier: Moment, later: Moment) -> float:
 
 def test_what_would_be_lost(logged: Logged, scratch: Path) -> None:
     source, server = logged.stage.source, logged.stage.source.server
-    stored, _ = source.note(), logged.new()
+    stored = logged.note()
     server.ldapadd(f"dn: ou=added,{BASE}\nobjectClass: organizationalUnit\n\n")
     time.sleep(1.1)
     server.ldapmodify(f"dn: ou=added,{BASE}\nchangetype: delete\n\n")  # no entry has its CSN
@@ -90,51 +89,48 @@ def test_what_would_be_lost(logged: Logged, scratch: Path) -> None:
 def test_a_replay_of_long_ago_does_not_tell_what_would_be_lost_now(logged: Logged) -> None:
     """A later drill without --replay is recent, and says nothing of it."""
     drilled(logged)
-    first, limits = only(logged.stage.repo), Limits(3600, drill_age=3600, max_loss=3600)
-    assert check(logged.stage.repo, limits, BASE).status is Status.OK
+    first, limits = only(logged.repo), Limits(3600, drill_age=3600, max_loss=3600)
+    assert check(logged.repo, limits, BASE).status is Status.OK
     long_ago = (manifest.now() - datetime.timedelta(days=1)).isoformat()
-    repository.keep(logged.stage.repo, structs.replace(proof(logged, first), made=long_ago))
-    take(logged.stage.source.server, logged.stage.repo)
-    drill_latest(logged.stage.repo, suffix=BASE)
-    state = check(logged.stage.repo, limits, BASE)
+    repository.keep(logged.repo, structs.replace(proof(logged, first), made=long_ago))
+    take(logged.stage.source.server, logged.repo)
+    drill_latest(logged.repo, suffix=BASE)
+    state = check(logged.repo, limits, BASE)
     assert (state.status, state.reason) == (Status.WARNING, "no backup was drilled with --replay for 1 d 0 h")
 
 
 def test_a_log_that_lacks_a_segment(logged: Logged) -> None:
     """The backup is good: only the log is not."""
     first = csn.by_server(logged.segments()[-1].reached)["001"]
-    for _ in range(2):
-        last = logged.stage.source.note()
-        logged.new()
-    sorted(logged.stage.repo.glob("log/*.json"))[-2].unlink()
+    _, last = logged.note(), logged.note()
+    sorted(logged.repo.glob("log/*.json"))[-2].unlink()
     done, replayed = drilled(logged, "--json")
     assert (done.status, done.facts["replay"]["problem"]) == (1, replayed.problem)
     assert "cannot be replayed to its end" in replayed.problem
     assert f"--until {first}" in replayed.problem
     assert csn.time(last.csn) > csn.time(first)
     assert (replayed.has_consumer, replayed.lost_seconds > 0) == (False, True)
-    one = only(logged.stage.repo)
-    record = proof(logged, one)
-    assert (record.is_good, record.entries) == (True, one.entries)
-    state = check(logged.stage.repo, Limits(3600))
+    one = only(logged.repo)
+    assert (proof(logged, one).is_good, proof(logged, one).entries) == (True, one.entries)
+    state = check(logged.repo, Limits(3600))
     assert (state.status, replayed.problem in state.reason) == (Status.WARNING, True)
 
 
 def test_a_set_is_drilled_with_its_log(logged: Logged) -> None:
     """Without segments, the log is its backup of the same moment, or that of --log."""
-    stage = logged.stage
-    for path in stage.repo.glob("log/*"):
+    source = logged.stage.source
+    for path in logged.repo.glob("log/*"):
         path.unlink()
-    leader = take(stage.source.server, stage.repo, every=True)
-    done = ditseed("backup", "drill", "latest", "-R", stage.repo, "--replay").ok()
+    leader = take(source.server, logged.repo, every=True)
+    done = ditseed("backup", "drill", "latest", "-R", logged.repo, "--replay").ok()
     assert done.out.count("has consumer yes") == 1
-    assert [proof(logged, one).replay is None for one in repository.members(stage.repo, leader)].count(True) == 1
-    noted = stage.source.note()
-    where = {"suffix": BASE, "replay": True, "log": str(stage.source.log)}
-    replayed = drill_latest(stage.repo, **where).replay
+    assert [proof(logged, one).replay is None for one in repository.members(logged.repo, leader)].count(True) == 1
+    noted = source.note()
+    where = {"suffix": BASE, "replay": True, "log": str(source.log)}
+    replayed = drill_latest(logged.repo, **where).replay
     assert replayed is not None
     assert (replayed.newest_csns, replayed.lost_seconds) == ((noted.csn,), 0)
-    assert backup("drill", stage.repo, "latest", "-H", "ldap:///").status != 0
+    assert backup("drill", logged.repo, "latest", "-H", "ldap:///").status != 0
 
 
 def test_a_consumer_that_gets_no_change(logged: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +141,6 @@ def test_a_consumer_that_gets_no_change(logged: Logged, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(private, "configured", without_syncprov)
     monkeypatch.setattr(drill, "_PATIENCE", 1.0)
-    record = drill_latest(logged.stage.repo, suffix=BASE, replay=True)
+    record = drill_latest(logged.repo, suffix=BASE, replay=True)
     assert record.problems == "a consumer did not get a change within 1.0 s"
     assert (record.is_good, record.replay and record.replay.has_consumer) == (True, False)

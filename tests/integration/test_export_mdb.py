@@ -29,11 +29,10 @@ from fixtures.golden.tables import differences
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
-from loader import _native, ldif
-from loader.errors import Cancelled, LdifTruncated, MdbDamaged, NoEntry, NoSpace, NotLmdb, ReaderGone, UsageProblem
+from loader import _native, errors, ldif
 from loader.mdb import meta
 from tests.golden.everything import CASES
-from tests.support.command import Done, arguments_of, ditseed, environment, start
+from tests.support.command import Done, arguments_of, by_shell, ditseed, environment, start
 from tests.support.dumped import Record, exported, orphans, records, together
 from tests.support.golden import build, fresh, require_fitting, slapadd
 
@@ -58,7 +57,6 @@ def assert_as_slapcat(server: Slapd, out: Path, *, in_order: bool = True) -> lis
 
 
 def _loaded(home: Path, people: int) -> Slapd:
-    """A stopped server with people and everything that is hard."""
     write_people(home / "people.ldif", SUFFIX, people)
     write_hard_tree(home / "hard.ldif", SUFFIX)
     made = Slapd(Settings(), form="conf")
@@ -96,9 +94,6 @@ def _move(dn: str, rdn: str, above: str) -> str:
 def _unit(dn: str) -> str:
     name = dn.partition(",")[0].partition("=")[2]
     return f"dn: {dn}\nchangetype: add\nobjectClass: organizationalUnit\nou: {name}\n\n"
-
-
-# --- the same as slapcat ----------------------------------------------------------------------
 
 
 def _parameter(case: Case) -> ParameterSet:
@@ -157,8 +152,7 @@ def test_a_branch(stopped: Slapd, tmp_path: Path) -> None:
     base = f"ou=people,{SUFFIX}"
     done = export(stopped.database_dir, tmp_path / "out", "-b", f"OU = People, {SUFFIX}", "--json").ok()
     ours = exported(tmp_path / "out")
-    theirs = [together(record) for record in records(stopped.slapcat()) if record[0].lower().endswith(base)]
-    assert ours == theirs
+    assert ours == [together(record) for record in records(stopped.slapcat()) if record[0].lower().endswith(base)]
     assert len(ours) > 1
     assert done.facts["base"].lower() == base
 
@@ -170,9 +164,6 @@ def test_a_directory_whose_name_is_not_utf_8(stopped: Slapd, tmp_path: Path) -> 
     manifest = ldif.read_manifest(tmp_path / "out")
     assert manifest is not None
     assert manifest.source.endswith(r"odd\xff")
-
-
-# --- entries above which newer ones stand -------------------------------------------------------
 
 
 def test_renamed_and_moved(moved: Slapd, tmp_path: Path) -> None:
@@ -195,9 +186,6 @@ def test_a_parent_that_was_never_added_is_told(tmp_path: Path) -> None:
         assert_as_slapcat(server, tmp_path / "out")
 
 
-# --- while others write ---------------------------------------------------------------------------
-
-
 @pytest.mark.long
 def test_beside_a_writer(people_ldif: Path, tmp_path: Path) -> None:
     """Each export is the tree as it was in one moment: it loads, and no entry lacks its parent."""
@@ -218,9 +206,6 @@ def test_beside_a_writer(people_ldif: Path, tmp_path: Path) -> None:
         build(again, tmp_path / "7").ok()
 
 
-# --- files that are not what they should be -------------------------------------------------------
-
-
 def _used(server: Slapd) -> bytes:
     """What is used of a file that is as long as maxsize."""
     with (server.database_dir / "data.mdb").open("rb") as file:
@@ -228,7 +213,6 @@ def _used(server: Slapd) -> bytes:
 
 
 def test_damage_names_page_and_table(stopped: Slapd, tmp_path: Path) -> None:
-    """The root of id2e is overwritten."""
     path = tmp_path / "data.mdb"
     data = bytearray(_used(stopped))
     path.write_bytes(data)
@@ -236,44 +220,39 @@ def test_damage_names_page_and_table(stopped: Slapd, tmp_path: Path) -> None:
     assert root is not None
     data[root * 4096 + 8 : root * 4096 + 16] = b"\xff" * 8
     path.write_bytes(data)
-    done = export(tmp_path, tmp_path / "out")
-    assert done.status == MdbDamaged.exit_status
-    assert f"(page {root}, table id2e)" in done.err
+    export(tmp_path, tmp_path / "out").refused(errors.MdbDamaged, f"(page {root}, table id2e)")
 
 
 def test_not_a_database(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = export(tmp_path / "empty", tmp_path / "out")
-    assert done.status == UsageProblem.exit_status
-    done = export(f"mdb:{tmp_path / 'empty'}", tmp_path / "out")
-    assert done.status == NotLmdb.exit_status
+    export(tmp_path / "empty", tmp_path / "out").refused(errors.UsageProblem)
+    export(f"mdb:{tmp_path / 'empty'}", tmp_path / "out").refused(errors.NotLmdb)
     (tmp_path / "data.mdb").write_bytes(os.urandom(65536))
-    assert export(tmp_path, tmp_path / "out").status == NotLmdb.exit_status
+    export(tmp_path, tmp_path / "out").refused(errors.NotLmdb)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_base_that_is_not_there(stopped: Slapd, tmp_path: Path) -> None:
-    done = export(stopped.database_dir, tmp_path / "out", "-b", f"ou=nobody,{SUFFIX}")
-    assert done.status == NoEntry.exit_status
-    assert f"there is no entry ou=nobody,{SUFFIX}" in done.err
-
-
-@pytest.mark.parametrize(("option", "value"), [("-H", "ldapi:///"), ("--pieces", 2), ("--max-rate", 5), ("--page", 9)])
-def test_options_of_a_server_mean_nothing(stopped: Slapd, tmp_path: Path, option: str, value: object) -> None:
-    done = export(stopped.database_dir, tmp_path / "out", option, value)
-    assert done.status == UsageProblem.exit_status
-    assert f"{option} is only for a server, not for a database" in done.err
+@pytest.mark.parametrize(
+    ("option", "value", "error", "said"),
+    [
+        *(
+            (option, value, errors.UsageProblem, f"{option} is only for a server, not for a database")
+            for option, value in (("-H", "ldapi:///"), ("--pieces", 2), ("--max-rate", 5), ("--page", 9))
+        ),
+        ("-b", f"ou=nobody,{SUFFIX}", errors.NoEntry, f"there is no entry ou=nobody,{SUFFIX}"),
+    ],
+)
+def test_options_that_are_refused(
+    stopped: Slapd, tmp_path: Path, option: str, value: object, error: type[errors.LoaderError], said: str
+) -> None:
+    export(stopped.database_dir, tmp_path / "out", option, value).refused(error, said)
 
 
 # --- through a pipe ---------------------------------------------------------------------------------
 
 
-def _words(source: Slapd, *more: object) -> tuple[object, ...]:
-    return ("export", source.database_dir, "-o", "-", "--progress", "none", *more)
-
-
-def _stream(source: Slapd, *more: object) -> Done:
-    return ditseed(*_words(source, *more))
+def _words(source: Path, *more: object) -> tuple[object, ...]:
+    return ("export", source, "-o", "-", "--progress", "none", *more)
 
 
 def _piped(*commands: list[str]) -> Done:
@@ -288,28 +267,24 @@ def _slapadd(server: Slapd) -> list[str]:
     return [str(word) for word in server.installation.command("slapadd", "-q", *where)]
 
 
-# --- the same as files ----------------------------------------------------------------------------
-
-
 @pytest.mark.long
 def test_as_the_files(moved: Slapd, tmp_path: Path) -> None:
     """Byte for byte, whatever the jobs and the compression; nothing else is on stdout."""
     out = tmp_path / "out"
-    made = ditseed("export", moved.database_dir, "-o", out, "--compress", "none", "--json").ok()
+    made = export(moved.database_dir, out, "--compress", "none", "--json").ok().facts
     files = "".join(path.read_text() for path in sorted(out.glob("*.ldif")))
     for jobs in (1, 2, 7):
-        assert _stream(moved, "--jobs", jobs).ok().out == files
-    unpacked = _piped(arguments_of(*_words(moved, "--compress", "zstd")), ["zstdcat"]).ok()
-    assert unpacked.out == files
-    told = _stream(moved, "--json").ok().err
-    assert f'"content_checksum": "{made.facts["content_checksum"]}"' in told
-    assert f'"entries": {made.facts["entries"]}' in told
+        assert ditseed(*_words(moved.database_dir, "--jobs", jobs)).ok().out == files
+    assert _piped(arguments_of(*_words(moved.database_dir, "--compress", "zstd")), ["zstdcat"]).ok().out == files
+    told = ditseed(*_words(moved.database_dir, "--json")).ok().err
+    assert f'"content_checksum": "{made["content_checksum"]}"' in told
+    assert f'"entries": {made["entries"]}' in told
 
 
 @pytest.mark.long
 def test_into_slapadd_and_build(moved: Slapd) -> None:
     with closing(Slapd(Settings(), form="conf")) as theirs, closing(Slapd(Settings(), form="conf")) as ours:
-        export = arguments_of(*_words(moved))
+        export = arguments_of(*_words(moved.database_dir))
         _piped(export, _slapadd(theirs)).ok()
         where = ("--config", ours.config_path, "-b", SUFFIX)
         _piped(export, arguments_of("build", "-", *where)).ok()
@@ -317,85 +292,68 @@ def test_into_slapadd_and_build(moved: Slapd) -> None:
         assert not differences(theirs.database_dir, ours.database_dir, frozenset())
 
 
-# --- a part is not taken for the whole --------------------------------------------------------------
-
-
-def _without_a_page(moved: Slapd, directory: Path) -> Path:
+@pytest.mark.long
+def test_a_damaged_source_of_a_stream(moved: Slapd, tmp_path: Path) -> None:
     """A page of entries is gone, in the middle of what is read."""
     data = bytearray(_used(moved))
     page = data.rfind(b"user0002900@example.com") // 4096 * 4096
     data[page + 8 : page + 64] = b"\xff" * 56
-    (directory / "data.mdb").write_bytes(data)
-    return directory
-
-
-@pytest.mark.long
-def test_a_damaged_source_of_a_stream(moved: Slapd, tmp_path: Path) -> None:
-    source = _without_a_page(moved, tmp_path)
-    words = ("export", source, "-o", "-", "--progress", "none")
-    done = ditseed(*words)
-    assert done.status == MdbDamaged.exit_status, done
+    (tmp_path / "data.mdb").write_bytes(data)
+    done = ditseed(*_words(tmp_path))
+    done.refused(errors.MdbDamaged)
     assert BROKEN in done.out
+    sender = arguments_of(*_words(tmp_path))
     with closing(Slapd(Settings(), form="conf")) as target:
-        loaded = _piped(arguments_of(*words), [*_slapadd(target)])
-        assert "could not parse entry" in loaded.err
+        assert "could not parse entry" in _piped(sender, _slapadd(target)).err
         where = ("--config", target.config_path, "-b", SUFFIX, "--target", tmp_path / "new")
-        built = _piped(arguments_of(*words), arguments_of("build", "-", *where))
-        assert LdifTruncated.code in built.err
+        assert errors.LdifTruncated.code in _piped(sender, arguments_of("build", "-", *where)).err
         assert not (tmp_path / "new" / "data.mdb").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped(moved: Slapd, number: signal.Signals) -> None:
     """Its reader is slow, so that it waits in the middle."""
-    process = start(*_words(moved))
+    process = start(*_words(moved.database_dir))
     assert process.stdout is not None
     process.stdout.read(1)
     process.send_signal(number)
     time.sleep(3)  # it hears the signal within 50 ms, later on a busy machine; then it waits 30 s for its reader
     rest, told = process.communicate()
     assert process.returncode == 128 + number
-    assert Cancelled.code in told
+    assert errors.Cancelled.code in told
     assert rest.endswith("\n\n")
     assert BROKEN in rest
 
 
 def test_a_reader_that_goes(moved: Slapd) -> None:
-    done = _piped(arguments_of(*_words(moved)), ["head", "-c", "1000"])
-    assert done.status == ReaderGone.exit_status
-    assert "hint: Look for the reason in that process's messages" in done.err
+    done = _piped(arguments_of(*_words(moved.database_dir)), ["head", "-c", "1000"])
+    done.refused(errors.ReaderGone, "hint: Look for the reason in that process's messages")
     assert len(done.out) == 1000
 
 
-def test_wrong_uses(moved: Slapd) -> None:
-    line = shlex.join(arguments_of(*_words(moved)))
-    for redirected, error, words in [
-        ("> /dev/full", NoSpace, "standard output"),
-        (">&-", UsageProblem, "closed"),
-        ("--restart", UsageProblem, "--restart is only for"),
-        ("--timeout read=5", UsageProblem, "--timeout is only for"),
-        ("--page 9", UsageProblem, "--page is only for a server"),
-    ]:
-        done = subprocess.run(f"{line} {redirected}", shell=True, capture_output=True, text=True, env=environment())
-        assert done.returncode == error.exit_status, done
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
-        assert not done.stdout
-    of_server = ditseed("export", "-H", "ldapi:///", "-b", SUFFIX, "-o", "-")
-    assert of_server.status == UsageProblem.exit_status
-    assert "give a directory" in of_server.err
+@pytest.mark.parametrize(
+    ("redirected", "error", "words"),
+    [
+        ("> /dev/full", errors.NoSpace, "standard output"),
+        (">&-", errors.UsageProblem, "closed"),
+        ("--restart", errors.UsageProblem, "--restart is only for"),
+        ("--timeout read=5", errors.UsageProblem, "--timeout is only for"),
+        ("--page 9", errors.UsageProblem, "--page is only for a server"),
+    ],
+)
+def test_wrong_uses(moved: Slapd, redirected: str, error: type[errors.LoaderError], words: str) -> None:
+    done = by_shell(redirected, *_words(moved.database_dir))
+    done.refused(error, words)
+    assert not done.out
+
+
+def test_a_server_is_exported_to_no_pipe() -> None:
+    ditseed("export", "-H", "ldapi:///", "-b", SUFFIX, "-o", "-").refused(errors.UsageProblem, "give a directory")
     assert not Path("-").exists()
 
 
 def test_no_packed_bytes_on_a_terminal(moved: Slapd) -> None:
     ours, theirs = pty.openpty()
     with open(ours, "rb", buffering=0), open(theirs, "wb", buffering=0) as terminal:
-        done = subprocess.run(
-            arguments_of(*_words(moved, "--compress", "zstd")),
-            stdout=terminal,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
-    assert done.returncode == UsageProblem.exit_status
-    assert "which is a terminal" in done.stderr
+        done = ditseed(*_words(moved.database_dir, "--compress", "zstd"), stdout=terminal)
+    done.refused(errors.UsageProblem, "which is a terminal")

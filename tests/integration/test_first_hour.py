@@ -100,24 +100,12 @@ def test_a_directory_that_is_no_configuration(scratch: Path) -> None:
     ditseed("verify", "--config", scratch, prefix=NOBODY).refused(errors.ConfigUnreadable)
 
 
-def cron_lines(page: str) -> list[str]:
+def cron_lines() -> list[str]:
     """What a documentation page wants in /etc/cron.d."""
-    block = re.search(r"```\n# /etc/cron.d/ditseed\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    page = (ROOT / "docs/backup.md").read_text()
+    block = re.search(r"```\n# /etc/cron.d/ditseed\n(.*?)```", page, re.DOTALL)
     assert block is not None
     return block[1].strip().splitlines()
-
-
-def by_cron(lines: list[str]) -> tuple[dict[str, str], str]:
-    """The environment and the command, as cron(8) makes them of such a file."""
-    given, command = CRON | OWN, ""
-    for line in lines:
-        name, equals, value = line.partition("=")
-        if equals and name.isupper():
-            given[name] = value
-        else:
-            command = line.split(None, 6)[6]
-            assert line.split(None, 6)[5] == "root"
-    return given, command
 
 
 def installed(tmp_path: Path, script: str, *words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -134,12 +122,18 @@ def installed(tmp_path: Path, script: str, *words: str, env: dict[str, str]) -> 
 
 @pytest.mark.long
 def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
-    """With cron's environment and nothing else: silent, and a backup is there."""
-    given, command = by_cron(cron_lines("docs/backup.md"))
+    given, command = CRON | OWN, ""
+    for line in cron_lines():  # as cron(8) reads them
+        name, equals, value = line.partition("=")
+        if equals and name.isupper():
+            given[name] = value
+        else:
+            *_, account, command = line.split(None, 6)
+            assert account == "root"
     ditseed("backup", "init", "-R", tmp_path / "backup").ok()
-    command = command.replace("/etc/ldap/slapd.d", str(both.provider.config_path))
-    command = command.replace("/srv/backup", str(tmp_path / "backup"))
-    command = command.replace("dc=example,dc=com", both.provider.suffix)
+    here = {"/etc/ldap/slapd.d": both.provider.config_path, "/srv/backup": tmp_path / "backup"}
+    for name, path in here.items():
+        command = command.replace(name, str(path))
     done = installed(tmp_path, 'exec /bin/sh -c "$0"', command, env=given)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     listed = ditseed("backup", "list", "-R", tmp_path / "backup", "--json").ok()
@@ -147,12 +141,11 @@ def test_the_cron_line_of_the_documentation(both: Pair, tmp_path: Path) -> None:
 
 
 def test_sudo_finds_it(tmp_path: Path) -> None:
-    """By the secure_path of Debian's sudoers."""
     done = installed(tmp_path, "ditseed --version", env={"PATH": SECURE_PATH})
     assert "ditseed, version" in done.stdout, done.stderr
 
 
 def test_the_help_of_backup_gives_the_same_cron_line() -> None:
     shown = ditseed("backup", "run", "--help", env=environment()).ok().out
-    for line in cron_lines("docs/backup.md"):
+    for line in cron_lines():
         assert " ".join(line.split()).replace(" -b dc=example,dc=com", "") in " ".join(shown.split()), line

@@ -32,15 +32,6 @@ gidNumber: 7
 """
 
 
-def ldif() -> str:
-    suffix = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n"
-    made = (
-        f"dn: cn={number},{SUFFIX}\nobjectClass: device\ncn: {number}\ndescription: {'x' * 1000}\n"
-        for number in range(PEOPLE)
-    )
-    return "\n".join([suffix, *made])
-
-
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Slapd]:
     """Among many devices, behind the sample, one dynamic entry."""
@@ -51,7 +42,9 @@ def provider() -> Iterator[Slapd]:
         limits=(*Settings().limits, "limits anonymous size.unchecked=disabled"),
     )
     with closing(replication.provider(settings)) as server:
-        server.slapadd(ldif(), "-w")
+        device = "dn: cn={0},{1}\nobjectClass: device\ncn: {0}\ndescription: {2}\n\n"
+        devices = "".join(device.format(number, SUFFIX, "x" * 1000) for number in range(PEOPLE))
+        server.slapadd(f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n{devices}", "-w")
         with server:
             server.ldapadd(LAST)
             yield server

@@ -19,6 +19,7 @@ from loader import errors
 from loader.defaults import ENGINES, ENV_KILL_AT
 from tests.support.accounts import build_from, server
 from tests.support.command import Done, ditseed
+from tests.support.killing import killed
 
 pytestmark = pytest.mark.slapd
 
@@ -57,35 +58,26 @@ def test_it_is_what_the_ldif_of_the_tree_makes(target: Slapd, tmp_path: Path, en
         assert differences(target.database_dir, other.database_dir) == []
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_dry_run_builds_nothing(target: Slapd, engine: str) -> None:
-    told = build_from(target, "accounts", 300, "--dry-run", "--engine", engine, "--json").ok()
-    assert told.facts["entries"] == 300 + 15 + 1 + 4
-    assert not data(target).exists()
-
-
-@pytest.mark.parametrize("more", [(), ("--dry-run",)], ids=["build", "plan"])
-def test_more_than_can_be_numbered_is_refused_before_the_first(target: Slapd, more: tuple[str, ...]) -> None:
-    most = 2**32 - 3
-    done = build_from(target, "accounts", most, *more)
-    done.refused(errors.TooManyEntries, "at most 4,294,967,293 in a database")
+def test_a_dry_run_builds_nothing(target: Slapd) -> None:
+    """More than can be numbered is refused before the first entry."""
+    for engine in ENGINES:
+        told = build_from(target, "accounts", 300, "--dry-run", "--engine", engine, "--json").ok()
+        assert told.facts["entries"] == 300 + 15 + 1 + 4
+    for more in ((), ("--dry-run",)):
+        done = build_from(target, "accounts", 2**32 - 3, *more)
+        done.refused(errors.TooManyEntries, "at most 4,294,967,293 in a database")
     assert not data(target).exists()
 
 
 @pytest.mark.long
 def test_it_goes_on_where_it_was_killed(target: Slapd) -> None:
-    def build(*more: object, at: str = "") -> Done:
-        place = ("--config", target.config_path, "-b", target.suffix)
-        words = ("build", "--from", "accounts", "-n", 500, *place, *more)
-        return ditseed(*words, env={ENV_KILL_AT: at} if at else {})
-
-    assert build(at="load.middle").status == -9
-    assert build(at="load.recorded").status == -9
-    other = build("--seed", 2, at="load.recorded")
+    command = ("build", "--from", "accounts", "-n", 500, "--config", target.config_path, "-b", target.suffix)
+    killed("load.middle", *command)
+    killed("load.recorded", *command)
+    other = ditseed(*command, "--seed", 2, env={ENV_KILL_AT: "load.recorded"})
     assert other.status in (-9, errors.RunMismatch.exit_status)
-    again = build("--restart").ok()
-    assert "load: " in again.err
-    assert "check: done before" in build().ok().err
+    assert "load: " in ditseed(*command, "--restart").ok().err
+    assert "check: done before" in ditseed(*command).ok().err
 
 
 @pytest.mark.long
@@ -98,16 +90,12 @@ def test_progress_knows_how_many_there_are(target: Slapd) -> None:
 
 
 def test_added_to_a_running_server(target: Slapd) -> None:
-    def add(*more: object, at: str = "") -> Done:
-        connection = ("-H", target.ldapi_uri, "-Y", "EXTERNAL")
-        words = ("add", "--from", "accounts", "-n", 400, *connection, *more)
-        return ditseed(*words, env={ENV_KILL_AT: at} if at else {})
-
+    add = ("add", "--from", "accounts", "-n", 400, "-H", target.ldapi_uri, "-Y", "EXTERNAL")
     with target:
-        assert add(at="load.middle").status == -9
-        told = add("--json").ok().facts
+        killed("load.middle", *add)
+        told = ditseed(*add, "--json").ok().facts
         assert told["read"] == told["added"] == 400 + 20 + 1 + 4
-        again = add("--json").ok().facts
+        again = ditseed(*add, "--json").ok().facts
         assert again.pop("done_before")
         assert again == told
         who = ("-x", "-H", target.ldapi_uri, "-b", target.suffix, "-LLL", "1.1")
@@ -205,14 +193,12 @@ def test_a_plan_is_the_same_with_any_jobs(tmp_path: Path) -> None:
     assert out.read_text() == one
 
 
-def test_who_is_asked_for_is_skewed() -> None:
+def test_searched_by_what_is_asked_for() -> None:
+    """Whoever is asked for is skewed."""
     plan = lines("accounts", 4000, "--mix", "bind=1", "--miss", "0%", "--skew", "1")
     counts = Counter(one["dn"] for one in plan)
     assert counts.most_common(1)[0][1] > 100
     assert len(counts) > 300
-
-
-def test_searched_by_what_is_asked_for() -> None:
     words = ("--mix", "search=1", "--miss", "0%", "--search", "mail=9,sn*=1", "--seed", "1")
     filters = [one["filter"].removeprefix("(&(objectClass=acctAccount)") for one in lines("accounts", 300, *words)]
     assert sum(one.startswith("(mail=") for one in filters) > 200
@@ -241,8 +227,7 @@ def test_what_cannot_be_planned(words: tuple[str, ...], reason: str) -> None:
 @pytest.mark.long
 def test_nobody_binds_without_passwords(tmp_path: Path) -> None:
     path = tmp_path / "hosts.toml"
-    path.write_text(
-        '[[kinds]]\nname = "host"\nrdn = "cn"\n[kinds.attributes]\nobjectClass = "device"\ncn = "h{number}"\n'
-    )
+    own = 'objectClass = "device"\ncn = "h{number}"'
+    path.write_text(f'[[kinds]]\nname = "host"\nrdn = "cn"\n[kinds.attributes]\n{own}\n')
     asked(str(path), 10).refused(errors.UsageProblem, "nobody can bind")
     assert "(cn=h" in asked(str(path), 50, "--mix", "search=1").ok().out

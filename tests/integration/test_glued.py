@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -20,9 +19,9 @@ from loader import errors
 from loader.defaults import ENGINES
 from loader.mdb import contents
 from loader.mdb.contents import entry_count
-from tests.support.command import ditseed
-from tests.support.killing import KILL_AT
-from tests.support.seeding import Pair
+from tests.support.command import Done, ditseed
+from tests.support.killing import killed
+from tests.support.seeding import Pair, online
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
@@ -63,9 +62,8 @@ def ldif(tmp_path: Path) -> Path:
     return path
 
 
-def build(target: Slapd, ldif: object, *words: object, env: dict[str, str] | None = None):  # type: ignore[no-untyped-def]
-    base = () if "-b" in words else ("-b", SUFFIX)
-    return ditseed("build", ldif, "--config", target.config_path, *base, *words, env=env)
+def build(target: Slapd, ldif: object, *words: object, base: str = SUFFIX) -> Done:
+    return ditseed("build", ldif, "--config", target.config_path, "-b", base, *words)
 
 
 @pytest.mark.long
@@ -75,10 +73,9 @@ def test_a_live_subordinate_database_is_not_written_to(engine: str, form: Form, 
         live = glued.directory(tmp_path, GROUPS) / "data.mdb"
         before = (live.read_bytes(), live.stat().st_mtime_ns)
         aside = tmp_path / "aside"
-        done = build(target, ldif, "--engine", engine, "--target", aside)
-        assert done.status == errors.EntryRefused.exit_status, done
-        assert GROUPS in done.err
-        assert "another database holds it" in done.err
+        build(target, ldif, "--engine", engine, "--target", aside).refused(
+            errors.EntryRefused, GROUPS, "another database holds it"
+        )
         assert (live.read_bytes(), live.stat().st_mtime_ns) == before
         ldif.write_text(TOP)
         build(target, ldif, "--engine", engine, "--target", aside).ok()
@@ -93,9 +90,9 @@ def test_each_by_itself(engine: str, ldif: Path, tmp_path: Path) -> None:
         ldif.write_text(TOP)
         build(target, ldif, "-g", "--engine", engine).ok()
         ldif.write_text(unit(GROUPS) + unit(f"ou=a,{GROUPS}"))
-        build(target, ldif, "-b", GROUPS, "--engine", engine).ok()
+        build(target, ldif, "--engine", engine, base=GROUPS).ok()
         ldif.write_text(unit(INNER))
-        build(target, ldif, "-b", INNER, "--engine", engine).ok()
+        build(target, ldif, "--engine", engine, base=INNER).ok()
         assert counts(tmp_path, target) == [2, 1, 2]
         assert target.slapcat().count("dn: ") == 5
 
@@ -105,8 +102,7 @@ def test_rejects_are_told_of_all(ldif: Path, tmp_path: Path) -> None:
     bad = "dn: ou=bad,{}\nobjectClass: organizationalUnit\nou: bad\nnoSuchThing: x\n\n"
     ldif.write_text(TOP + REST + "".join(bad.format(place) for place in (SUFFIX, GROUPS, INNER)))
     with server(tmp_path) as target:
-        done = build(target, ldif, "--max-rejects", "2")
-        assert done.status == errors.EntryRefused.exit_status
+        build(target, ldif, "--max-rejects", "2").refused(errors.EntryRefused)
         assert counts(tmp_path, target) == [0, 0, 0]
         rejects = tmp_path / "bad.ldif"
         done = build(target, ldif, "--max-rejects", "3", "--rejects", rejects, "--json")
@@ -120,8 +116,7 @@ def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_
     """And another database that is full stops the build."""
     with server(tmp_path) as target:
         target.slapadd(unit(GROUPS), "-b", GROUPS)
-        done = build(target, ldif)
-        assert done.status == errors.TargetNotEmpty.exit_status, done
+        build(target, ldif).refused(errors.TargetNotEmpty)
         assert counts(tmp_path, target) == [0, 0, 1]
         (glued.directory(tmp_path, GROUPS) / "data.mdb").unlink()
         ldif.write_text(TOP)
@@ -131,9 +126,7 @@ def test_a_part_without_entries_is_not_left_standing_in_silence(ldif: Path, tmp_
         build(target, ldif, "--replace").ok()
         for text, word in ((TOP, "--no-glue"), (REST, SUFFIX)):
             ldif.write_text(text)
-            done = build(target, ldif, "--replace")
-            assert done.status == errors.GlueRefused.exit_status, done
-            assert word in done.err
+            build(target, ldif, "--replace").refused(errors.GlueRefused, word)
             assert counts(tmp_path, target) == [2, 3, 2]
 
 
@@ -142,16 +135,13 @@ def test_nothing_for_the_superior(engine: str, ldif: Path, tmp_path: Path) -> No
     """As slapadd -b SUPERIOR loads it (its8667 of OpenLDAP's tests)."""
     ldif.write_text(REST)
     with server(tmp_path) as target:
-        done = build(target, ldif, "-w", "--engine", engine)
-        assert done.status == errors.GlueRefused.exit_status, done
-        assert "contextCSN" in done.err
+        build(target, ldif, "-w", "--engine", engine).refused(errors.GlueRefused, "contextCSN")
         done = build(target, ldif, "--engine", engine, "--json").ok()
         assert f"{SUFFIX}: no entries" in done.err
         assert done.facts["entries"] == 5
         assert done.facts["directory"] == str(target.database_dir)
         assert counts(tmp_path, target) == [0, 3, 2]
-        again = build(target, ldif, "--engine", engine, "--json").ok()
-        assert again.facts["entries"] == 5
+        assert build(target, ldif, "--engine", engine, "--json").ok().facts["entries"] == 5
 
 
 @pytest.mark.parametrize("text", ["", unit("ou=a,dc=elsewhere")], ids=["empty", "elsewhere"])
@@ -184,8 +174,7 @@ POINTS = (
 def test_killed_anywhere_the_same_command_goes_on(engine: str, ldif: Path, tmp_path: Path) -> None:
     with server(tmp_path) as target:
         for point in POINTS:
-            done = build(target, ldif, "--engine", engine, env={KILL_AT: point})
-            assert done.status == -signal.SIGKILL, (point, done)
+            killed(point, "build", ldif, "--config", target.config_path, "-b", SUFFIX, "--engine", engine)
         build(target, ldif, "--engine", engine).ok()
         assert counts(tmp_path, target) == [2, 3, 2]
         done = build(target, ldif, "--engine", engine, "--json").ok()
@@ -245,9 +234,9 @@ def test_a_directory_tells_which_database_is_verified(built: Built, tmp_path: Pa
         ditseed("verify", place, *where).ok()
         copy = shutil.copy(place / "data.mdb", tmp_path / "copy.mdb")
         ditseed("verify", copy, *where).ok()
-    other = ditseed("verify", target.database_dir, *where, "-b", INNER)
-    assert "[config.no_such_suffix]" in other.err
-    assert f"{SUFFIX}, which the file has" in other.err
+    ditseed("verify", target.database_dir, *where, "-b", INNER).refused(
+        errors.NoSuchSuffix, f"{SUFFIX}, which the file has"
+    )
 
 
 @pytest.mark.long
@@ -341,24 +330,19 @@ def test_a_clone_says_what_is_missing_and_a_running_consumer_is_refused(tmp_path
     with pair(tmp_path) as (both, _), server(tmp_path / "running") as target, target:
         for more in ((), ("--dry-run",)):
             done = ditseed(*both.seed("clone", *more))
-            assert done.status == errors.GlueRefused.exit_status, done
+            done.refused(errors.GlueRefused)
             assert GROUPS in done.err or INNER in done.err
-        consumer = ("--consumer", target.ldapi_uri, "--consumer-mechanism", "EXTERNAL")
-        words = ("--strategy", "online", *both.bind, "-b", SUFFIX, *consumer)
-        done = ditseed("replica", "seed", *words, "--run-dir", tmp_path / "run")
-        assert done.status == errors.GlueRefused.exit_status, done
+        ditseed(*online(both.provider, target), "--run-dir", tmp_path / "run").refused(errors.GlueRefused)
         config = target.tool("slapcat", "-n0", *target.config_arguments).decode()
         assert "\nolcUpdateDN" not in config
     assert counts(tmp_path / "running", target) == [0, 0, 0]
 
 
 def test_a_part_with_a_syncrepl_of_its_own(ldif: Path, tmp_path: Path) -> None:
-    lines = (
-        f'syncrepl rid=7 provider=ldap://127.0.0.1:1 searchbase="{GROUPS}" type=refreshOnly'
-        ' bindmethod=simple binddn="cn=x" credentials="y"',
-    )
-    with server(tmp_path, (SubordinateDatabase(GROUPS, lines=lines),)) as target:
+    bind = 'bindmethod=simple binddn="cn=x" credentials="y"'
+    line = f'syncrepl rid=7 provider=ldap://127.0.0.1:1 searchbase="{GROUPS}" type=refreshOnly {bind}'
+    with server(tmp_path, (SubordinateDatabase(GROUPS, lines=(line,)),)) as target:
         where = ("--config", target.config_path, "--suffix", SUFFIX)
-        done = ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where, "-w")
-        assert done.status == errors.GlueRefused.exit_status, done
-        assert f"--suffix {GROUPS}" in done.err
+        ditseed("replica", "seed", "--strategy", "ldif", "--from", ldif, *where, "-w").refused(
+            errors.GlueRefused, f"--suffix {GROUPS}"
+        )

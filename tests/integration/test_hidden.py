@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -14,44 +13,34 @@ import pytest
 from fixtures import replication
 from fixtures.aside import BackgroundThread
 from fixtures.churn import Churn
+from fixtures.golden.records import pairs_of
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from fixtures.trees import record
 from loader.errors import HiddenFromAccount
 from loader.server import visibility
 from loader.server.options import Connection
 from loader.server.session import session
 from loader.server.visibility import VisibilityReport
+from tests.support.adding import SUFFIX, TOP, people, unit
 from tests.support.command import Done, ditseed
 from tests.support.seeding import online
 from tests.support.trees import assert_same
 
 pytestmark = pytest.mark.slapd
 
-SUFFIX = "dc=example,dc=com"
 READER = f"cn=reader,{SUFFIX}"
-LDIF = f"""dn: {SUFFIX}
-objectClass: domain
-dc: example
-
-dn: {READER}
-objectClass: inetOrgPerson
-cn: reader
-sn: reader
-userPassword: reads
-
-dn: ou=people,{SUFFIX}
-objectClass: organizationalUnit
-ou: people
-
-dn: uid=u0,ou=people,{SUFFIX}
-objectClass: inetOrgPerson
-uid: u0
-cn: U
-sn: S
-mail: u0@example.com
-userPassword: secret
-
-"""
+LDIF = "".join(
+    [
+        TOP,
+        record(READER, pairs_of("objectClass: inetOrgPerson; cn: reader; sn: reader; userPassword: reads")),
+        unit("people"),
+        record(
+            f"uid=u0,ou=people,{SUFFIX}",
+            pairs_of("objectClass: inetOrgPerson; uid: u0; cn: U; sn: S; mail: u0@example.com; userPassword: secret"),
+        ),
+    ]
+)
 BY = f'by dn.exact="{READER}"'
 REST = f"access to * {BY} read by anonymous auth"
 PEOPLE = f'dn.subtree="ou=people,{SUFFIX}"'
@@ -61,18 +50,9 @@ CHILDREN = f'dn.children="ou=people,{SUFFIX}"'
 @contextmanager
 def provider(*rules: str, monitored: bool = False, schema: tuple[Path, ...] = ()) -> Iterator[Slapd]:
     """With these access rules and none of the fixture's. monitored: the account may read cn=Monitor."""
-    settings = Settings(limits=(), server_id=1, schema=schema)
-    server = replication.provider(settings)
-
-    def ruled(text: str) -> str:
-        head, database = text.split("database mdb\n")
-        kept = "\n".join(line for line in database.splitlines() if not line.startswith("access "))
-        lines = "\n".join((*rules, REST))
-        if monitored:
-            head = re.sub(r"(database monitor\naccess to \*)", rf"\1 {BY} read", head)
-        return f"{head}database mdb\n{lines}\n{kept}\n"
-
-    server.rewrite(ruled)
+    server = replication.provider(Settings(limits=(), server_id=1, schema=schema, access=(*rules, REST)))
+    if monitored:
+        server.rewrite(lambda text: re.sub(r"(database monitor\naccess to \*)", rf"\1 {BY} read", text))
     (server.home / "reader").write_text("reads")
     with closing(server):
         server.slapadd(LDIF)
@@ -133,14 +113,9 @@ def test_secrets_of_single_entries_are_found(tmp_path: Path) -> None:
     rule = f"access to attrs={','.join(types)} {BY} search by anonymous auth"
     names = {name: f"uid={name},ou=people,{SUFFIX}" for name in types}
     with provider(rule, schema=(tmp_path / "secrets.schema",)) as server:
-        people = [
-            f"dn: uid=p{number},ou=people,{SUFFIX}\nobjectClass: account\nuid: p{number}\n" for number in range(250)
-        ]
-        people += [
-            f"dn: {dn}\nobjectClass: account\nobjectClass: with{name}\nuid: {name}\n{name}: x\n"
-            for name, dn in names.items()
-        ]
-        server.ldapadd("\n".join(people))
+        server.ldapadd(people(250, f"ou=people,{SUFFIX}"))
+        for name, dn in names.items():
+            server.ldapadd(f"dn: {dn}\nobjectClass: account\nobjectClass: with{name}\nuid: {name}\n{name}: x\n")
         assert looked_at(server).hidden == names
 
 
@@ -176,11 +151,10 @@ class Toggling(BackgroundThread):
         self.server = server
 
     def _work(self) -> None:
-        people = f"ou=people,{SUFFIX}"
         with self.server.connection() as connection:
             while not self._over.is_set():
                 for values in ([b"now"], None):
-                    for name in (SUFFIX, people, f"uid=u0,{people}"):
+                    for name in (SUFFIX, f"ou=people,{SUFFIX}", f"uid=u0,ou=people,{SUFFIX}"):
                         with suppress(ldap.NO_SUCH_OBJECT):  # the other writer's doing
                             connection.modify_s(name, [(ldap.MOD_REPLACE, "description", values)])
 
@@ -225,7 +199,7 @@ def test_a_comparison_says_what_it_did_not_see() -> None:
 
 def test_an_online_seeding_refuses_as_well() -> None:
     rule, named = HIDDEN["no search for passwords"]
-    with provider(rule) as server, Slapd(dataclasses.replace(server.settings, overlays=())) as target:
+    with provider(rule) as server, Slapd(replication.as_consumer(server.settings)) as target:
         for more in ((), ("--dry-run",)):
             ditseed(*online(server, target, *bound(server)), *more).refused(HiddenFromAccount, named)
         assert not target.slapcat(), "nothing was written"

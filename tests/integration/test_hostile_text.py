@@ -7,7 +7,7 @@ import base64
 import json
 import os
 import re
-import socket
+import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -64,38 +64,29 @@ def _answer(asked: bytes, text: bytes, refuse: int) -> bytes:
 @contextmanager
 def _server(text: bytes, refuse: int) -> Iterator[str]:
     """LDAP by hand: slapd has no hostile words. Its matched DN and its diagnostic message are `text`."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def talk(one: socket.socket) -> None:
-            with one, suppress(OSError, IndexError):
-                while asked := one.recv(65536):
-                    one.sendall(_answer(asked, text, refuse))
+    class Talk(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError, IndexError):
+                while asked := self.request.recv(65536):
+                    self.request.sendall(_answer(asked, text, refuse))
 
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    one, _ = listener.accept()
-                    threading.Thread(target=talk, args=(one,), daemon=True).start()
-
-        running = threading.Thread(target=serve)
-        running.start()
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Talk) as listener:
+        listener.daemon_threads = True
+        threading.Thread(target=listener.serve_forever, args=(0.05,)).start()
         try:
-            yield f"ldap://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"ldap://127.0.0.1:{listener.server_address[1]}"
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            running.join()
+            listener.shutdown()
 
 
-ASKING: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
-    "export": lambda uri, tmp: ("export", "-H", uri, "-b", SUFFIX, "-o", tmp / "out"),
-    "add": lambda uri, tmp: ("add", tmp / "x.ldif", "-H", uri),
-    "compare": lambda uri, tmp: ("compare", uri, tmp / "x.ldif", "-b", SUFFIX),
-    "tune": lambda uri, tmp: ("tune", "maxsize", "-H", uri, "-b", SUFFIX),
-    "release": lambda uri, tmp: ("replica", "release", "-H", uri, "-b", SUFFIX),
-    "online": lambda uri, tmp: (
-        *("replica", "seed", "--strategy", "online", "--from", tmp / "x.ldif"),
-        *("--consumer", uri, "-b", SUFFIX),
-    ),
+ASKING = {
+    "export": f"export -H {{uri}} -b {SUFFIX} -o {{tmp}}/out",
+    "add": "add {tmp}/x.ldif -H {uri}",
+    "compare": f"compare {{uri}} {{tmp}}/x.ldif -b {SUFFIX}",
+    "tune": f"tune maxsize -H {{uri}} -b {SUFFIX}",
+    "release": f"replica release -H {{uri}} -b {SUFFIX}",
+    "online": f"replica seed --strategy online --from {{tmp}}/x.ldif --consumer {{uri}} -b {SUFFIX}",
 }
 
 
@@ -106,7 +97,7 @@ ASKING: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
 def test_the_diagnostic_message_of_a_server(tmp_path: Path, verb: str, bind: bool, text: bytes) -> None:
     (tmp_path / "x.ldif").write_text(TOP)
     with _server(text, 0x60 if bind else 0x63) as uri:
-        status, said = _run(*ASKING[verb](uri, tmp_path))
+        status, said = _run(*ASKING[verb].format(uri=uri, tmp=tmp_path).split())
     if verb != "release":  # which then knows of no lease
         assert status != 0
         assert "hint:" in said
@@ -129,19 +120,16 @@ def _ldif(path: Path, name: str) -> Path:
     return path
 
 
-LOADING: dict[str, Callable[[Path, Slapd, Path], tuple[object, ...]]] = {
-    "build": lambda path, server, tmp: ("build", path, *_config(server), "--max-rejects", 9),
-    "build, slapadd": lambda path, server, tmp: ("build", path, *_config(server), "--engine", "slapadd"),
-    "add": lambda path, server, tmp: ("add", path, "-H", server.ldapi_uri, "-Y", "EXTERNAL", "--max-rejects", 9),
-    "compare": lambda path, server, tmp: ("compare", path, write(tmp / "top.ldif", TOP), "--limit", 9),
-    "learn": lambda path, server, tmp: ("generate", "learn", path, "-o", tmp / "t.toml"),
-    "seed": lambda path, server, tmp: ("replica", "seed", "--strategy", "ldif", "--from", path, *_config(server)),
-    "dry run": lambda path, server, tmp: (*LOADING["seed"](path, server, tmp), "--dry-run"),
+SEED = f"replica seed --strategy ldif --from {{path}} --config {{config}} -b {SUFFIX}"
+LOADING = {
+    "build": f"build {{path}} --config {{config}} -b {SUFFIX} --max-rejects 9",
+    "build, slapadd": f"build {{path}} --config {{config}} -b {SUFFIX} --engine slapadd",
+    "add": "add {path} -H {ldapi} -Y EXTERNAL --max-rejects 9",
+    "compare": "compare {path} {top} --limit 9",
+    "learn": "generate learn {path} -o {path}.toml",
+    "seed": SEED,
+    "dry run": f"{SEED} --dry-run",
 }
-
-
-def _config(server: Slapd) -> tuple[object, ...]:
-    return ("--config", server.config_path, "-b", SUFFIX)
 
 
 @pytest.mark.rows(7)
@@ -152,7 +140,8 @@ def test_hostile_names_and_values(tmp_path: Path, verb: str, name: str) -> None:
     with closing(Slapd()) as server:
         if verb == "add":
             server.start()
-        _run(*LOADING[verb](path, server, tmp_path))
+        names = {"path": path, "config": server.config_path, "ldapi": server.ldapi_uri}
+        _run(*LOADING[verb].format(**names, top=write(tmp_path / "top.ldif", TOP)).split())
     for rejects in tmp_path.rglob("rejects.ldif"):
         comments = [one for one in rejects.read_text().splitlines() if one.startswith("#")]
         assert not RAW.search("".join(comments))
@@ -177,8 +166,6 @@ def test_a_database_with_such_names(tmp_path: Path) -> None:
 
 
 NAMES = [b"a\x1b[2J\nditseed: all is well\xe2\x80\xae", b"not\xff\xfeUTF-8\x1b]0;x\x07"]
-
-
 FILES: dict[str, Callable[[str, Path], tuple[object, ...]]] = {
     "build": lambda place, tmp: ("build", f"{place}/x.ldif", "--config", f"{place}/slapd.d"),
     "compare": lambda place, tmp: ("compare", f"{place}/x.ldif", f"{place}/none"),
@@ -216,7 +203,7 @@ def test_a_manifest(tmp_path: Path) -> None:
         for words in (
             ("add", place, "-H", server.uri),
             ("compare", place, place),
-            LOADING["seed"](place, server, place),
+            SEED.format(path=place, config=server.config_path).split(),
         ):
             status, _ = _run(*words)
             assert status != 0

@@ -19,7 +19,7 @@ from fixtures.slapd_config import Settings
 from fixtures.waiting import until
 from loader import errors
 from tests.support import leases
-from tests.support.adding import SUFFIX, TOP, add, names, people, person, write
+from tests.support.adding import ADMIN, SUFFIX, TOP, add, names, people, person, write
 from tests.support.command import COMMAND, Done, ditseed, environment, start
 from tests.support.killing import killed
 from tests.support.leases import recorded_leases
@@ -27,11 +27,6 @@ from tests.support.leases import recorded_leases
 pytestmark = [pytest.mark.slapd, pytest.mark.usefixtures("state")]
 
 DATABASE = "olcDatabase={3}mdb,cn=config"
-ADMIN = f"""dn: olcDatabase={{0}}config,cn=config
-changetype: modify
-add: olcAccess
-olcAccess: {{0}}to * by dn.exact="cn=admin,{SUFFIX}" manage by * break
-"""
 NOSYNC = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcDbNoSync\nolcDbNoSync: TRUE\n"
 LENT = [("nosync", "on", "off"), ("envflags", "nometasync", "none"), ("checkpoint", "64 5", "128 9")]
 
@@ -102,43 +97,31 @@ def test_a_server_that_has_it_on_keeps_it(server: Slapd, tmp_path: Path) -> None
     assert _settings(server) == {"olcDbNoSync"}
 
 
-def _slow(server: Slapd, tmp_path: Path) -> tuple[Path, subprocess.Popen[str]]:
-    """A load under way, for which nosync is on."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("gone", [False, True], ids=["given back", "the server is gone for good"])
+def test_a_signal(server: Slapd, tmp_path: Path, gone: bool, number: signal.Signals) -> None:
+    """If the server is gone, the lease stands; once it is back, the next start gives it back."""
     path = write(tmp_path / "slow.ldif", TOP, people(2000))
     process = start(*_adding(server, path, "--nosync", "--max-rate", 100))
     until(lambda: _settings(server) == {"olcDbNoSync"})
     assert len(recorded_leases()) == 1
-    return path, process
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_given_back_after_a_signal(server: Slapd, tmp_path: Path, number: signal.Signals) -> None:
-    _, process = _slow(server, tmp_path)
+    if gone:
+        server.kill9()
     process.send_signal(number)
     _, words = process.communicate()
     assert process.returncode == 128 + number, words
+    if gone:
+        assert len(recorded_leases()) == 1
+        server.start()
+        assert _settings(server) == {"olcDbNoSync"}
+        ditseed(*_adding(server, path)).ok()
+        assert len(names(server)) == 2001
     assert _is_put_back(server)
-
-
-def test_a_server_that_is_gone_for_good(server: Slapd, tmp_path: Path) -> None:
-    """The lease stands, and the message says what to do; once the server is back, the next start gives it back."""
-    path, process = _slow(server, tmp_path)
-    server.kill9()
-    process.send_signal(signal.SIGINT)
-    _, words = process.communicate()
-    assert process.returncode == 130, words
-    assert len(recorded_leases()) == 1
-    server.start()
-    assert _settings(server) == {"olcDbNoSync"}
-    ditseed(*_adding(server, path)).ok()
-    assert _is_put_back(server)
-    assert len(names(server)) == 2001
 
 
 def test_not_without_the_right_to(slapd_instance: Slapd, tmp_path: Path) -> None:
     """The root DN of the database may not read cn=config: nothing is begun."""
-    done = add(slapd_instance, write(tmp_path / "x.ldif", TOP), "--nosync")
-    assert done.status == errors.ConfigHidden.exit_status, done
+    add(slapd_instance, write(tmp_path / "x.ldif", TOP), "--nosync").refused(errors.ConfigHidden)
     assert not slapd_instance.log_lines(" ADD dn=")
 
 
@@ -146,12 +129,8 @@ def test_not_without_the_right_to(slapd_instance: Slapd, tmp_path: Path) -> None
     ("point", "taken", "way"),
     [
         *(("nosync.written-down", "ldapi", "ldapi"), ("nosync.given-back", "ldapi", "ldapi")),
-        *(
-            ("nosync.taken", "ldapi", "ldapi"),
-            ("nosync.taken", "ldapi", "ldap"),
-            ("nosync.taken", "localhost", "ldapi"),
-        ),
-        *(("nosync.taken", "ldapi", "ldapi, by password"), ("nosync.taken", "ldapi", "ldapi, spelt otherwise")),
+        *(("nosync.taken", "ldapi", way) for way in ("ldapi", "ldap", "ldapi, by password", "ldapi, spelt otherwise")),
+        ("nosync.taken", "localhost", "ldapi"),
     ],
 )
 def test_given_back_by_the_next_load_by_whatever_uri(
@@ -188,11 +167,10 @@ def test_every_verb_tells_what_to_type(server: Slapd, tmp_path: Path) -> None:
         done = ditseed(*command)
         assert "was left changed by a run of" in done.err, name
         assert "ditseed tune sync -H" in done.err, name
-    undo = done.err.splitlines()[-1]
+    typed = done.err.splitlines()[-1].replace("ditseed", str(COMMAND), 1)
     assert "was left" not in ditseed("-q", *command).ok().err
     other = {"DITSEED_STATE_DIR": str(tmp_path / "of another host")}
     assert "was left" not in ditseed(*command, env=other).ok().err
-    typed = undo.replace("ditseed", str(COMMAND), 1)
     subprocess.run(typed, shell=True, check=True, env=environment(), stdout=subprocess.DEVNULL)
     assert _settings(server) == set()
     assert "was left" not in ditseed(*command).ok().err
@@ -265,11 +243,9 @@ def test_what_is_left_at_a_server_that_is_gone_can_be_forgotten(server: Slapd, t
 
 def _now(server: Slapd, kind: str) -> str:
     found = _tune(server, "--json").ok().facts["databases"][0]
-    if kind == "nosync":
-        return "on" if found[kind] else "off"
-    if kind == "checkpoint":
-        return str(found[kind] or "none")
-    return ",".join(sorted(found["env_flags"])) or "none"
+    nosync = "on" if found["nosync"] else "off"
+    shown = {"nosync": nosync, "checkpoint": found["checkpoint"], "envflags": ",".join(sorted(found["env_flags"]))}
+    return shown[kind] or "none"
 
 
 @pytest.mark.parametrize(("kind", "value", "before"), LENT)

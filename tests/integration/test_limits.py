@@ -60,11 +60,6 @@ def server(tmp_path: Path) -> Iterator[Slapd]:
         yield made
 
 
-def _limits(server: Slapd) -> list[str]:
-    found = server.search("(olcLimits=*)", ("olcLimits",), base=DATABASE, external=True)
-    return [value.decode() for value in found[0][1]["olcLimits"]] if found else []
-
-
 def _seen(server: Slapd, dn: str | None) -> int:
     who = ("-D", dn, "-w", WORD) if dn else ()
     command = server.installation.command("ldapsearch", "-x", "-H", server.ldapi_uri, *who, "-b", SUFFIX, "-LLL", "1.1")
@@ -87,16 +82,6 @@ def _bind(server: Slapd, way: str, home: Path) -> tuple[str | None, tuple[object
     return ways[way]
 
 
-def _limit(server: Slapd, standing: tuple[str, ...]) -> None:
-    change = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcLimits\n"
-    values = "".join(f"olcLimits: {{{n}}}{one}\n" for n, one in enumerate(standing))
-    server.configure(f"{change}{values}-\nreplace: olcSizeLimit\nolcSizeLimit: 100\n")
-
-
-def _unnumbered(limits: list[str]) -> list[str]:
-    return [one.partition("}")[2] for one in limits]
-
-
 @pytest.mark.rows(1, "external-others")
 @pytest.mark.long("anonymous-no others", "nobody-no others", "scram-no others", "simple-no others")
 @pytest.mark.parametrize("standing", [(), STANDING], ids=["no others", "others"])
@@ -107,7 +92,9 @@ def test_what_is_printed_lifts_it_for_nobody_else(
     """The other limits stay, in their order, and the new one applies without a restart."""
     require(None if os.geteuid() == 0 else "only root can become somebody else")
     who, bind = _bind(server, way, tmp_path)
-    _limit(server, standing)
+    values = "".join(f"olcLimits: {{{n}}}{one}\n" for n, one in enumerate(standing))
+    change = f"dn: {DATABASE}\nchangetype: modify\nreplace: olcLimits\n{values}-\n"
+    server.configure(f"{change}replace: olcSizeLimit\nolcSizeLimit: 100\n")
     before = {dn: _seen(server, dn) for dn in (*READERS, None) if dn != who}
     assert set(before.values()) <= {50, 100}
     with tempfile.TemporaryDirectory() as place:  # tmp_path lets nobody in
@@ -119,9 +106,10 @@ def test_what_is_printed_lifts_it_for_nobody_else(
         done.refused(LimitTooLow, f" of {who or 'anonymous'} is too low")
         text = pasted(done.err).replace("ldapi:///", server.ldapi_uri)
         subprocess.run(["sh", "-eu"], input=text, text=True, check=True, stdout=subprocess.DEVNULL)
-        first, *others = _limits(server)
+        ((_, values),) = server.search("(olcLimits=*)", ("olcLimits",), base=DATABASE, external=True)
+        first, *others = [value.decode() for value in values["olcLimits"]]
         assert first.startswith(f'{{0}}dn.exact="{who}" ' if who else "{0}anonymous ")
         left = [one for one in standing if who or not one.startswith("anonymous ")]
-        assert _unnumbered(others) == left
+        assert [one.partition("}")[2] for one in others] == left
         ditseed(*command, prefix=prefix, env=env).ok()
     assert {dn: _seen(server, dn) for dn in before} == before

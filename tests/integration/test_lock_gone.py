@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from fixtures.slapd_config import Settings
 from loader import errors
 from loader.operations.backup import repository
 from tests.support.command import ditseed
-from tests.support.require import require
+from tests.support.require import require_root
 
 pytestmark = pytest.mark.slapd
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.slapd
 @pytest.fixture(scope="module")
 def live(people_ldif: Path) -> Iterator[Slapd]:
     """A running server whose lock.mdb is gone. Nothing here may write to its database."""
-    require(None if os.geteuid() == 0 else "looks at the processes of other accounts")
+    require_root()
     server = replication.provider(Settings(maxsize=1 << 30))
     server.slapadd(people_ldif, "-w")
     with server:
@@ -32,17 +31,12 @@ def live(people_ldif: Path) -> Iterator[Slapd]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def repo(stopped: Slapd, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("backups")
-    ditseed("backup", "run", "--init", "-R", place, "--config", stopped.config_path).ok()
-    return place
-
-
 @pytest.mark.long("build-gone")
 @pytest.mark.parametrize("lock", ["gone", "another"])
 @pytest.mark.parametrize("verb", ["build", "clone", "restore"])
-def test_it_is_not_replaced(live: Slapd, stopped: Slapd, repo: Path, people_ldif: Path, verb: str, lock: str) -> None:
+def test_it_is_not_replaced(
+    live: Slapd, stopped: Slapd, backed_up: Path, people_ldif: Path, verb: str, lock: str
+) -> None:
     """`another`: a tool that opened the database meanwhile has made one."""
     there = live.database_dir / "lock.mdb"
     there.unlink(missing_ok=True)
@@ -53,11 +47,9 @@ def test_it_is_not_replaced(live: Slapd, stopped: Slapd, repo: Path, people_ldif
     command = {
         "build": ("build", people_ldif, *config, "--restart"),
         "clone": ("clone", stopped.database_dir, live.database_dir),
-        "restore": ("backup", "restore", "latest", "-R", repo, *config),
+        "restore": ("backup", "restore", "latest", "-R", backed_up, *config),
     }[verb]
-    done = ditseed(*command, "--replace")
-    assert done.status == errors.TargetInUse.exit_status, done.err
-    assert f"(slapd, process {live.pid})" in done.err
+    ditseed(*command, "--replace").refused(errors.TargetInUse, f"(slapd, process {live.pid})")
     assert (live.database_dir / "data.mdb").stat().st_ino == before
 
 
@@ -72,10 +64,7 @@ def test_it_is_not_copied(live: Slapd, tmp_path: Path, verb: str) -> None:
         "export": ("export", live.database_dir, "-o", tmp_path / "export"),
         "verify": ("verify", live.database_dir),
     }[verb]
-    done = ditseed(*command)
-    assert done.status == errors.LockUnused.exit_status, done.err
-    assert f"(slapd, process {live.pid})" in done.err
-    assert "systemctl restart slapd" in done.err
+    ditseed(*command).refused(errors.LockUnused, f"(slapd, process {live.pid})", "systemctl restart slapd")
 
 
 CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # no process outside of it is seen
@@ -83,7 +72,7 @@ CONTAINER = ("unshare", "--pid", "--fork", "--mount-proc")  # no process outside
 
 @pytest.mark.long
 def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path) -> None:
-    require(None if os.geteuid() == 0 else "needs namespaces")
+    require_root()
     server, made = replication.provider(), tmp_path / "made"
     server.slapadd(people_ldif)
     with server:
@@ -95,17 +84,16 @@ def test_a_writer_that_cannot_be_seen(people_ldif: Path, tmp_path: Path) -> None
             ):
                 churn.wait_for(churn.changes() + 10)
                 done = ditseed(*command, prefix=CONTAINER)
-                assert done.status == errors.LockUnused.exit_status, done.err
-                assert "wrote to it while ditseed read it" in done.err
+                done.refused(errors.LockUnused, "wrote to it while ditseed read it")
     left = {path.name for path in made.rglob("*") if path.is_file()}
     assert left <= {repository.MARKER, "lock", "now.json", "run.log"}  # of the next attempt
 
 
-def test_what_could_not_be_looked_at_is_said(repo: Path, stopped: Slapd, tmp_path: Path) -> None:
+def test_what_could_not_be_looked_at_is_said(backed_up: Path, tmp_path: Path) -> None:
     """Once, and only where there is a database to lose."""
-    require(None if os.geteuid() == 0 else "needs namespaces")
+    require_root()
     said = "the processes outside this container could not be examined"
-    again = ("backup", "restore", "latest", "-R", repo, "--target", tmp_path / "made", "--replace")
+    again = ("backup", "restore", "latest", "-R", backed_up, "--target", tmp_path / "made", "--replace")
     for first, inside, times in ((True, CONTAINER, 0), (False, CONTAINER, 1), (False, (), 0)):
         assert (tmp_path / "made").exists() is not first
         assert ditseed(*again, prefix=inside).ok().err.count(said) == times

@@ -44,12 +44,9 @@ def target() -> Iterator[Slapd]:
 
 def test_what_needs_the_other_format_says_so(newer: Path, target: Slapd, tmp_path: Path) -> None:
     ditseed("backup", "run", "--init", "--from", newer, "-R", tmp_path / "repo").ok()
-    where = ("--config", target.config_path)
-    done = ditseed("backup", "restore", "latest", "-R", tmp_path / "repo", *where)
-    assert done.status == OtherFormat.exit_status, done
-    assert "has LMDB data format 3, but" in done.err
-    assert "hint: OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3)" in done.err
-    assert "Use `ditseed migrate`" in done.err
+    done = ditseed("backup", "restore", "latest", "-R", tmp_path / "repo", "--config", target.config_path)
+    hint = done.refused(OtherFormat, "has LMDB data format 3, but", "Use `ditseed migrate`")
+    assert hint.startswith("OpenLDAP 2.4-2.6 (format 1) and 2.7 (format 3)")
     assert done.out == ""
     assert not list(target.database_dir.glob("data.mdb*"))
 
@@ -65,16 +62,14 @@ def test_doctor_says_nothing_of_its_indexes(target: Slapd) -> None:
 
 def test_it_is_read(tmp_path: Path) -> None:
     """As the same entries in a file of LMDB 0.9 are."""
+    shards = []
     for engine, name in enumerate(["older", "newer"]):
         (tmp_path / name).mkdir()
         database(tmp_path / name, engine)
         ditseed("export", tmp_path / name, "-o", tmp_path / f"{name}.ldif").ok()
-    older, newer = (
-        [path.read_bytes() for path in sorted((tmp_path / f"{name}.ldif").glob("*.ldif*"))]
-        for name in ("older", "newer")
-    )
-    assert older == newer != []
-    assert ditseed("compare", tmp_path / "older", tmp_path / "newer").ok()
+        shards.append([path.read_bytes() for path in sorted((tmp_path / f"{name}.ldif").glob("*.ldif*"))])
+    assert shards[0] == shards[1] != []
+    ditseed("compare", tmp_path / "older", tmp_path / "newer").ok()
 
 
 @pytest.mark.parametrize("more", [(), ("--compact",)])
@@ -92,10 +87,9 @@ def servers(tmp_path: Path) -> Iterator[tuple[Slapd, Slapd, Slapd]]:
     require_2_7()
     with ExitStack() as stack:
         made, consumer, oracle = (
-            Slapd(Settings(indexes=indexes), installation=openldap_27.installation()) for indexes in (FEW, MORE, MORE)
+            stack.enter_context(closing(Slapd(Settings(indexes=indexes), installation=openldap_27.installation())))
+            for indexes in (FEW, MORE, MORE)
         )
-        for one in (made, consumer, oracle):
-            stack.callback(one.close)
         write_people(tmp_path / "people.ldif", made.suffix, 400)
         made.slapadd(tmp_path / "people.ldif", "-w")
         text = made.slapcat()
@@ -107,18 +101,14 @@ def servers(tmp_path: Path) -> Iterator[tuple[Slapd, Slapd, Slapd]]:
 
 def _goes_on(server: Slapd) -> None:
     """Most entries are changed, so that LMDB uses the freed pages, and every index is held against the entries."""
-    where = ("--config", server.config_path)
     server.start()
+    change = "dn: {}\nchangetype: modify\nreplace: sn\nsn: changed {} {}\n\n"
     for round_ in range(3):
-        server.ldapmodify(
-            "".join(
-                f"dn: {dn}\nchangetype: modify\nreplace: sn\nsn: changed {round_} {number}\n\n"
-                for number, (dn, _) in enumerate(server.search("(uid=*)", ("1.1",))[:300])
-            )
-        )
+        people = server.search("(uid=*)", ("1.1",))[:300]
+        server.ldapmodify("".join(change.format(dn, round_, number) for number, (dn, _) in enumerate(people)))
     server.stop()
     env = {"DITSEED_TOOLS": openldap_27.tools()}
-    ditseed("verify", *where, "--verify", "indexes", env=env).ok()
+    ditseed("verify", "--config", server.config_path, "--verify", "indexes", env=env).ok()
 
 
 @pytest.mark.parametrize("how", ["clone", "restore"])

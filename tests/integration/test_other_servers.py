@@ -20,9 +20,9 @@ import pytest
 from fixtures.ds389 import DS389, missing_ds389
 from fixtures.opendj import OpenDJ, missing_opendj
 from fixtures.passwords import write_private
-from fixtures.slapd_config import Settings
-from fixtures.trees import record, write_people
+from fixtures.trees import write_people
 from loader.errors import LimitTooLow
+from tests.support.adding import SUFFIX, unit
 from tests.support.command import Done, ditseed
 from tests.support.dumped import text_of_export
 from tests.support.require import require
@@ -32,7 +32,6 @@ pytestmark = pytest.mark.long
 Other = OpenDJ | DS389
 Tree = dict[str, dict[str, frozenset[bytes]]]  # DN and attributes in lower case
 PEOPLE = 2000
-SUFFIX = Settings().suffix
 WHAT = ("-b", SUFFIX, "--json")
 READER = f"uid=reader,{SUFFIX}"
 # What these servers make themselves, beside what `compare --user-attributes` leaves out anyway.
@@ -40,17 +39,12 @@ COMPUTED = (
     *("etag", "isMemberOf", "pwdPolicySubentry", "pwdChangedTime"),
     *("nsUniqueId", "parentid", "entryid", "dsEntryDN"),
 )
-LIFTED = {
-    "opendj": {
-        "ds-rlim-size-limit": "0",
-        "ds-rlim-lookthrough-limit": "0",
-        "ds-rlim-time-limit": "0",
-        "ds-privilege-name": "unindexed-search",
-    },
-    "389": {"nsSizeLimit": "-1", "nsLookThroughLimit": "-1", "nsTimeLimit": "-1"},
-}
 # Without the privilege OpenDJ refuses every search of the whole tree, whatever the limits are.
 USUAL: dict[str, dict[str, str]] = {"opendj": {"ds-privilege-name": "unindexed-search"}, "389": {}}
+LIFTED = {
+    "opendj": {**{f"ds-rlim-{limit}-limit": "0" for limit in ("size", "lookthrough", "time")}, **USUAL["opendj"]},
+    "389": {"nsSizeLimit": "-1", "nsLookThroughLimit": "-1", "nsTimeLimit": "-1"},
+}
 SERVERS: dict[str, tuple[Callable[[], Other], Callable[[], str | None]]] = {
     "opendj": (OpenDJ, missing_opendj),
     "389": (DS389, missing_ds389),
@@ -87,21 +81,15 @@ def _both(kind: str, home: Path, people: int) -> Iterator[Both]:
     require(missing())
     entries = write_people(home / "people.ldif", SUFFIX, people) + 1
     write_private(home / "readerpw", "the reader's own")
+    person = {"objectClass": "inetOrgPerson", "cn": "reader", "sn": "reader", "userPassword": "the reader's own"}
     with closing(make()) as source, make() as target:
         source.load(home / "people.ldif")
         source.start()
-        _let_in(source, "the reader's own")
+        with source.connection() as handle:
+            handle.add_s(READER, [(name, [value.encode()]) for name, value in {**person, **USUAL[kind]}.items()])
+            if isinstance(source, DS389):
+                handle.modify_s(SUFFIX, [(ldap.MOD_ADD, "aci", [ACI])])
         yield Both(kind, source, target, home, entries)
-
-
-def _let_in(server: Other, password: str) -> None:
-    person = [("objectClass", [b"inetOrgPerson"]), ("cn", [b"reader"]), ("sn", [b"reader"])]
-    usual = USUAL["389" if isinstance(server, DS389) else "opendj"]
-    given = [(name, [value.encode()]) for name, value in usual.items()]
-    with server.connection() as handle:
-        handle.add_s(READER, [*person, ("userPassword", [password.encode()]), *given])
-        if isinstance(server, DS389):
-            handle.modify_s(SUFFIX, [(ldap.MOD_ADD, "aci", [ACI])])
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -214,19 +202,15 @@ def _set_usual(both: Both) -> None:
 
 
 def test_an_entry_that_the_server_refuses(both: Both, tmp_path: Path) -> None:
-    good = [("objectClass", "organizationalUnit")]
-    names = ("refused 1", "refused 2", "refused 3")
-    bad = {"refused 2": [("member", "cn=nobody")]}
-    (tmp_path / "some.ldif").write_text(
-        "".join(record(f"ou={name},{SUFFIX}", [*good, ("ou", name), *bad.get(name, [])]) for name in names)
-    )
+    texts = [unit("refused 1"), unit("refused 2").rstrip() + "\nmember: cn=nobody\n\n", unit("refused 3")]
+    (tmp_path / "some.ldif").write_text("".join(texts))
     if not _there(both.target, SUFFIX):
         with both.target.connection() as handle:
             handle.add_s(SUFFIX, [("objectClass", [b"domain"]), ("dc", [b"example"])])
     options = ("--max-rejects", 1, "--rejects", tmp_path / "rejects.ldif", "--json")
     done = ditseed("add", tmp_path / "some.ldif", *root(both.target), *options)
     assert done.status == 1, done
-    assert [_there(both.target, f"ou={name},{SUFFIX}") for name in names] == [True, False, True]
+    assert [_there(both.target, f"ou=refused {number},{SUFFIX}") for number in (1, 2, 3)] == [True, False, True]
     rejects = (tmp_path / "rejects.ldif").read_text()
     assert "ou=refused 2" in rejects
     assert "ou=refused 1" not in rejects

@@ -18,7 +18,7 @@ from fixtures.trees import write_people
 from loader.errors import EmptyInput, EntryRefused, PartialReplica
 from tests.support.command import ditseed
 from tests.support.killing import killed
-from tests.support.seeding import bind, verifying
+from tests.support.seeding import Pair, bind, verifying
 
 pytestmark = pytest.mark.slapd
 
@@ -91,27 +91,20 @@ def consumer(source: Slapd, case: Case) -> Slapd:
 
 def seeding(source: Slapd, target: Slapd, strategy: str, scratch: Path) -> tuple[object, ...]:
     """The command, with the LDIF made that it needs."""
-    given: tuple[object, ...] = ("search", *bind(source))
-    if strategy == "ldif":
-        ditseed("export", *bind(source), "-b", source.suffix, "-o", scratch / "export").ok()
-        given = ("ldif", "--from", scratch / "export")
-    elif strategy == "slapcat":
-        (scratch / "slapcat.ldif").write_text(source.slapcat())
-        given = ("ldif", "-w", "--from", scratch / "slapcat.ldif")
-    elif strategy == "slapadd":
-        given = (*given, "--engine", "slapadd")
+    both = Pair(source, target, scratch)
+    both.prepare(strategy)
+    given: dict[str, tuple[object, ...]] = {
+        "search": ("search", *both.bind),
+        "slapadd": ("search", *both.bind, "--engine", "slapadd"),
+        "ldif": ("ldif", "--from", both.export_dir),
+        "slapcat": ("ldif", "-w", "--from", both.slapcat_file),
+    }
     where = ("--config", target.config_path, "--suffix", target.suffix)
-    return ("replica", "seed", "--strategy", *given, *where)
+    return ("replica", "seed", "--strategy", *given[strategy], *where)
 
 
 def seed(source: Slapd, target: Slapd, strategy: str, scratch: Path, *more: object) -> str:
-    """Seeded, stopped; what the command said."""
     return ditseed(*seeding(source, target, strategy, scratch), *more).ok().out
-
-
-def stopped_at(point: str, source: Slapd, target: Slapd, scratch: Path) -> None:
-    """A seeding by search, killed there; the same command then goes on."""
-    killed(point, *seeding(source, target, "search", scratch))
 
 
 @pytest.mark.rows(0, "all", "attrs", "schemachecking")
@@ -140,11 +133,10 @@ def assert_equal(source: Slapd, natural: Slapd, seeded: Slapd, times: tuple[str,
     return stored
 
 
-LIVING = ("filter", "attrs", "attrs-user", "exattrs", "scope-one", "narrower", "massage", "all")
-
-
 @pytest.mark.rows(0, "scope-one")
-@pytest.mark.parametrize("name", LIVING)
+@pytest.mark.parametrize(
+    "name", ["filter", "attrs", "attrs-user", "exattrs", "scope-one", "narrower", "massage", "all"]
+)
 def test_it_stays_equal_to_that_one(tmp_path: Path, name: str) -> None:
     """Under 300 changes at the provider; the first third are made between the seeding and the consumer's start."""
     case = CASES[name]
@@ -197,7 +189,7 @@ def test_a_container_that_is_not_replicated_is_renamed_while_its_children_are_re
     case = CASES["filter"]
     with partial.provider() as source, closing(consumer(source, case)) as seeded:
         source.describe("a")
-        stopped_at(point, source, seeded, tmp_path)
+        killed(point, *seeding(source, seeded, "search", tmp_path))
         with source.connection() as handle:
             handle.rename_s(f"ou=staff,{PEOPLE}", "ou=crew", f"ou=groups,{SUFFIX}", delold=1)
         seed(source, seeded, "search", tmp_path)
@@ -211,10 +203,9 @@ def test_a_seeding_that_is_stopped_goes_on(provider: Slapd, tmp_path: Path) -> N
     case = CASES["all"]
     for point in ("select.start", "select.middle", "select.unrecorded", "load.middle", "publish.unrecorded"):
         with closing(consumer(provider, case)) as target:
-            stopped_at(point, provider, target, tmp_path)
+            killed(point, *seeding(provider, target, "search", tmp_path))
             seed(provider, target, "search", tmp_path)
-            again = seed(provider, target, "search", tmp_path)
-            assert "glue" in again
+            assert "glue" in seed(provider, target, "search", tmp_path)
             left = sorted(one.name for one in target.database_dir.rglob("*.ldif*"))
             assert not left, (point, left)
 
@@ -231,8 +222,7 @@ def refused(target: Slapd, *given: object) -> str:
 @pytest.mark.parametrize(
     ("options", "strategy", "word"),
     [
-        ("attrsonly", "search", "attrsonly"),
-        ("attrsonly", "ldif", "attrsonly"),
+        *(("attrsonly", strategy, "attrsonly") for strategy in ("search", "ldif")),
         ('filter="(cn~=x)"', "ldif", "approximate"),
         ('filter="(hasSubordinates=TRUE)"', "ldif", "hasSubordinates"),
         ('attrs="*,sn;lang-de"', "search", "options"),

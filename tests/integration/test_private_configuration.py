@@ -71,14 +71,6 @@ def configured(row: Built, form: Form, home: Path, *lines: str) -> closing[Slapd
     return closing(building.server(replace(row, first="\n".join((*lines, row.first))), home, form=form))
 
 
-def _tracer(home: Path) -> tuple[dict[str, str], Path]:
-    require(None if shutil.which("strace") else "strace is not installed")
-    script, log = home / "traced", home / "trace"
-    script.write_text(TRACED.format(log=log))
-    script.chmod(0o755)
-    return {"DITSEED_TOOLS": str(script)}, log
-
-
 _CALL = re.compile(r"^\d+ +(?P<name>\w+)\((?P<rest>.*)")
 _WRITING = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC")
 _READING = ("access", "execve", "getcwd", "lstat", "newfstatat", "readlink", "stat", "statfs", "statx")
@@ -113,27 +105,26 @@ def _below(path: Path, places: tuple[Path, ...]) -> bool:
 @pytest.mark.parametrize(("tool", "form"), [("build", "conf"), ("build", "config"), ("slapindex", "config")])
 def test_nothing_else_is_opened(row: Built, tool: str, form: Form, tmp_path: Path) -> None:
     """By slapadd in its two parts (schema probes, the load), and by slapindex."""
-    env, log = _tracer(tmp_path)
-    ldif = tmp_path / "in.ldif"
+    require(None if shutil.which("strace") else "strace is not installed")
+    script, log, ldif, scratch = (tmp_path / name for name in ("traced", "trace", "in.ldif", "scratch"))
+    script.write_text(TRACED.format(log=log))
+    script.chmod(0o755)
     ldif.write_text(ENTRIES)
-    scratch = tmp_path / "scratch"
     scratch.mkdir()
-    env["DITSEED_TOOLS_TMPDIR"] = str(scratch)
+    env = {"DITSEED_TOOLS": str(script), "DITSEED_TOOLS_TMPDIR": str(scratch)}
     lines = (UNKNOWN_TO_CORE,) if tool == "slapindex" else ()
     with configured(row, form, tmp_path / "others", *lines) as server:
         where = ("--config", server.config_path, "-b", SUFFIX)
-        others = (server.home,)
+        own = server.database_dir if tool == "slapindex" else tmp_path / "target"
+        own.mkdir(exist_ok=True)
+        build = ("build", ldif, *where, "--engine", "slapadd")
         if tool == "build":
-            target = tmp_path / "target"
-            target.mkdir()
-            words = ("--engine", "slapadd", "--target", target)
-            ditseed("build", ldif, *where, *words, env=env).ok()
-            assert touched(log, others, target, scratch) == []
+            ditseed(*build, "--target", own, env=env).ok()
         else:
-            ditseed("build", ldif, *where, "--engine", "slapadd").ok()
+            ditseed(*build).ok()
             done = ditseed("tune", "indexes", *where, "--add", "givenName eq", "--apply", env=env).ok()
             assert "slapindex built the indexes" in done.out + done.err
-            assert touched(log, others, server.database_dir, scratch) == []
+        assert touched(log, (server.home,), own, scratch) == []
         assert "slapd.d" in log.read_text(), "nothing was traced"
 
 
@@ -176,12 +167,8 @@ def test_the_log_file_is_left_alone(form: Form, tmp_path: Path) -> None:
         ditseed("tune", "maxsize", *where, "--maxsize", "80M", *apply).ok()
         ditseed("verify", *where).ok()
         assert log.read_text() == "what slapd said\n"
-        assert str(log) in _settings(server)
-
-
-def _settings(server: Slapd) -> str:
-    path = server.config_path
-    return (path / "cn=config.ldif" if path.is_dir() else path).read_text().replace("\n ", "")
+        settings = server.config_path / "cn=config.ldif" if form == "config" else server.config_path
+        assert str(log) in settings.read_text().replace("\n ", "")
 
 
 def test_what_a_slapd_conf_defines_itself_may_build_on_its_includes(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from fixtures import openldap_27, quickstart
 from fixtures.slapd_config import Installation
+from tests.support.require import require_2_7
 
 pytestmark = pytest.mark.slapd
 
@@ -17,9 +18,7 @@ pytestmark = pytest.mark.slapd
 def test_with_the_slapd_of_2_7(
     strategy: str, short_tmp: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reason = openldap_27.missing()
-    if reason:
-        pytest.skip(reason)
+    require_2_7()
     for name in openldap_27.installation().variables():
         monkeypatch.setenv(name, "")  # what the quickstart sets is gone afterwards
     slapd = f"{openldap_27.prefix()}/libexec/slapd"

@@ -22,7 +22,6 @@ from fixtures.churn import Churn
 from fixtures.replication import Refresh, refresh_report, wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import DATABASE, Installation, Settings
-from fixtures.trees import write_people
 from loader.errors import HiddenFromAccount, MapFull, PartialReplica, RefreshRefused, RefreshUseless, TargetInUse
 from loader.mdb import contents, edits, meta
 from tests.support.command import ditseed
@@ -78,90 +77,83 @@ def changes(provider: Slapd) -> str:
     """Changes of every kind to the people of `write_people`: containers renamed with all below them, there and back,
     places given up and taken over."""
     names = sorted(dn for dn, _ in provider.search("(objectClass=inetOrgPerson)", ("1.1",)))
-    suffix = provider.suffix
-    made = [f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n"]
+    made = [_unit("New", provider.suffix)]
     for number in range(30):
-        new = f"dn: uid=new{number},ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\n"
-        made.append(f"{new}uid: new{number}\ncn: New {number}\nsn: Né{number}\nmail: new{number}@example.com\n")
+        made.append(_person(f"new{number}", f"ou=New,{provider.suffix}", f"Né{number}"))
     for number, name in enumerate(names[:40]):
-        made.append(
-            f"dn: {name}\nchangetype: modify\nreplace: sn\nsn: Other{number}\n-\n"
-            f"add: description\ndescription: {number}\n"
-        )
-    for name in names[40:70]:
-        made.append(f"dn: {name}\nchangetype: delete\n")
+        change = f"replace: sn\nsn: Other{number}\n-\nadd: description\ndescription: {number}\n"
+        made.append(f"dn: {name}\nchangetype: modify\n{change}")
+    made += [_deleted(name) for name in names[40:70]]
     for name in names[60:70]:
-        uid = name.partition(",")[0].partition("=")[2]
-        made.append(f"dn: {name}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: {uid}\ncn: again\nsn: again\n")
-    for number, name in enumerate(names[70:90]):
-        made.append(f"dn: {name}\nchangetype: modrdn\nnewrdn: uid=renamed{number}\ndeleteoldrdn: 1\n")
+        uid, _, above = name.removeprefix("uid=").partition(",")
+        made.append(_person(uid, above, "again"))
+    made += [_renamed(name, f"uid=renamed{number}") for number, name in enumerate(names[70:90])]
     for name in names[90:100]:
-        rdn = name.partition(",")[0]
-        made.append(f"dn: {name}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 0\nnewsuperior: ou=New,{suffix}\n")
+        made.append(_renamed(name, name.partition(",")[0], f"ou=New,{provider.suffix}"))
     first, second = names[100], names[101]
     (one, above), (two, _) = first.split(",", 1), second.split(",", 1)
-    made.append(f"dn: {first}\nchangetype: modrdn\nnewrdn: uid=between\ndeleteoldrdn: 1\n")
-    made.append(f"dn: {second}\nchangetype: modrdn\nnewrdn: {one}\ndeleteoldrdn: 1\n")
-    made.append(f"dn: uid=between,{above}\nchangetype: modrdn\nnewrdn: {two}\ndeleteoldrdn: 1\n")
+    made += [_renamed(first, "uid=between"), _renamed(second, one), _renamed(f"uid=between,{above}", two)]
     return "\n".join(made)
+
+
+def _unit(name: str, above: str) -> str:
+    return f"dn: ou={name},{above}\nchangetype: add\nobjectClass: organizationalUnit\nou: {name}\n"
+
+
+def _person(uid: str, above: str, sn: str) -> str:
+    head = f"dn: uid={uid},{above}\nchangetype: add\nobjectClass: inetOrgPerson\n"
+    return f"{head}uid: {uid}\ncn: {uid}\nsn: {sn}\nmail: {uid}@example.com\n"
+
+
+def _deleted(dn: str) -> str:
+    return f"dn: {dn}\nchangetype: delete\n"
+
+
+def _renamed(dn: str, rdn: str, superior: str = "") -> str:
+    """With a new `superior`, the old value of the RDN stays."""
+    move = f"deleteoldrdn: 0\nnewsuperior: {superior}\n" if superior else "deleteoldrdn: 1\n"
+    return f"dn: {dn}\nchangetype: modrdn\nnewrdn: {rdn}\n{move}"
 
 
 def containers(suffix: str) -> str:
     """ou=New becomes ou=Old below another container, and a new ou=New takes its place."""
-    return "\n".join(
-        [
-            f"dn: ou=Box,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: Box\n",
-            f"dn: ou=New,{suffix}\nchangetype: modrdn\nnewrdn: ou=Old\ndeleteoldrdn: 1\nnewsuperior: ou=Box,{suffix}\n",
-            f"dn: ou=New,{suffix}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n",
-            f"dn: uid=new1,ou=Old,ou=Box,{suffix}\nchangetype: modrdn\nnewrdn: uid=new1\ndeleteoldrdn: 0\n"
-            f"newsuperior: ou=New,{suffix}\n",
-            f"dn: uid=new2,ou=Old,ou=Box,{suffix}\nchangetype: delete\n",
-            f"dn: uid=new2,ou=New,{suffix}\nchangetype: add\nobjectClass: inetOrgPerson\nuid: new2\ncn: n\nsn: n\n",
-        ]
-    )
+    new, old = f"ou=New,{suffix}", f"ou=Old,ou=Box,{suffix}"
+    moved = [
+        _unit("Box", suffix),
+        _renamed(new, "ou=Old", f"ou=Box,{suffix}").replace("deleteoldrdn: 0", "deleteoldrdn: 1"),
+        _unit("New", suffix),
+    ]
+    children = [_renamed(f"uid=new1,{old}", "uid=new1", new), _deleted(f"uid=new2,{old}"), _person("new2", new, "n")]
+    return "\n".join(moved + children)
 
 
-@pytest.mark.rows(1)
+@pytest.mark.rows(0, "present-here", "delete-trixie")
+@pytest.mark.parametrize("suite", ["here", "bullseye", "trixie", "forky"])
 @pytest.mark.parametrize("session_log", SESSION_LOGS.values(), ids=SESSION_LOGS)
-def test_changes_of_every_kind(short_tmp: Path, session_log: int) -> None:
-    with pair(short_tmp, 500, session_log=session_log) as both:
-        seeded(both)
+def test_changes_of_every_kind(short_tmp: Path, session_log: int, suite: str) -> None:
+    """Each session log answers in its own way."""
+    installation, env = None, {}
+    if suite != "here":
+        require(missing_chroot())
+        installation, env = Installation(chroot(suite).prefix), {"DITSEED_TOOLS": chroot(suite).tools}
+    # Debian's 2.4 has the monitor as a module.
+    settings = Settings(modules=(*Settings().modules, *(("back_monitor",) if suite == "bullseye" else ())))
+    both_sides = {"wanted": settings, "before": installation, "after": installation}
+    with pair(short_tmp, 500, session_log, **both_sides) as both:  # type: ignore[arg-type]
+        ditseed(*both.seed("search"), env=env).ok()
         both.provider.ldapmodify(changes(both.provider))
-        first = equal_once_refreshed(both)
+        first = equal_once_refreshed(both, env)
         both.provider.ldapmodify(containers(both.provider.suffix))
-        second = equal_once_refreshed(both)
+        second = equal_once_refreshed(both, env)
         assert [first[name] for name in ("added", "renamed", "deleted")] == [41, 32, 30]
         assert [second[name] for name in ("added", "renamed", "deleted")] == [3, 2, 1]
         assert bool(first["present"]) == (session_log == 0)
-        before = both.consumer.database_dir.joinpath("data.mdb").read_bytes()
-        nothing = refreshed(both)
+        data = both.consumer.database_dir / "data.mdb"
+        before, nothing = data.read_bytes(), refreshed(both, env)
         assert (nothing["sent"], nothing["deleted"]) == (0, 0)
-        assert both.consumer.database_dir.joinpath("data.mdb").read_bytes() == before
-        (asked,) = followed(both)
-        assert (asked.sent, asked.deleted) == (0, 0)
-
-
-@pytest.mark.rows(1)
-@pytest.mark.parametrize("session_log", SESSION_LOGS.values(), ids=SESSION_LOGS)
-@pytest.mark.parametrize("suite", ["bullseye", "trixie", "forky"])
-def test_with_another_version_on_both_sides(short_tmp: Path, suite: str, session_log: int) -> None:
-    """Each session log answers in its own way."""
-    require(missing_chroot())
-    there = chroot(suite)
-    installation, env = Installation(there.prefix), {"DITSEED_TOOLS": there.tools}
-    # Debian's 2.4 has the monitor as a module.
-    settings = Settings(modules=(*Settings().modules, *(("back_monitor",) if suite == "bullseye" else ())))
-    source = replication.provider(settings, session_log=session_log, installation=installation)
-    write_people(short_tmp / "people.ldif", source.suffix, 500)
-    source.slapadd(short_tmp / "people.ldif")
-    with source, closing(replication.consumer(source, installation=installation)) as target:
-        both = Pair(source, target, short_tmp)
-        source.describe("x")
-        ditseed(*both.seed("search"), env=env).ok()
-        for change in (changes(source), containers(source.suffix)):
-            source.ldapmodify(change)
-            assert equal_once_refreshed(both, env)["deleted"]
-        followed(both)
+        assert data.read_bytes() == before
+        asked = [(one.sent, one.deleted) for one in followed(both)]
+        assert suite == "bullseye" or asked == [(0, 0)]  # refresh_report does not read the log of 2.4
 
 
 @pytest.mark.long
@@ -248,7 +240,6 @@ def test_killed_and_run_again(short_tmp: Path, point: str) -> None:
 
 @pytest.mark.long
 def test_killed_at_any_moment(short_tmp: Path) -> None:
-    """The database is what it was, or up to date."""
     with pair(short_tmp, PEOPLE) as both:
         seeded(both)
         known = [_reached(both)]
@@ -292,7 +283,6 @@ def test_a_provider_that_is_behind(short_tmp: Path) -> None:
 
 
 def test_what_is_refused(short_tmp: Path) -> None:
-    """A part of the tree, subentries, and a database that does not exist or is in use."""
     with pair(short_tmp, 100) as both:
         ditseed(*command(both)).refused(RefreshRefused)  # no database yet
         seeded(both)
@@ -308,17 +298,14 @@ def test_what_is_refused(short_tmp: Path) -> None:
 
 
 def test_what_the_account_is_not_shown(short_tmp: Path) -> None:
-    """Nothing is changed where access control hides passwords."""
     with pair(short_tmp, 300) as both:
         seeded(both)
         before = _reached(both)
         both.provider.ldapmodify(changes(both.provider))
-        both.provider.configure(
-            f"dn: {DATABASE}\nchangetype: modify\nadd: olcAccess\n"
-            'olcAccess: {0}to attrs=userPassword by dn.exact="cn=replicator" none by * break\n'
-        )
-        names = [dn for dn, _ in both.provider.search("(objectClass=inetOrgPerson)", ("1.1",))]
+        rule = '{0}to attrs=userPassword by dn.exact="cn=replicator" none by * break'
+        both.provider.configure(f"dn: {DATABASE}\nchangetype: modify\nadd: olcAccess\nolcAccess: {rule}\n")
+        (person, _), *_ = both.provider.search("(objectClass=inetOrgPerson)", ("1.1",))
         secret = "changetype: modify\nreplace: userPassword\nuserPassword: secret\n"
-        both.provider.ldapmodify(f"dn: {names[0]}\n{secret}")
+        both.provider.ldapmodify(f"dn: {person}\n{secret}")
         ditseed(*command(both)).refused(HiddenFromAccount)
         assert _reached(both) == before

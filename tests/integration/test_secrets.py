@@ -27,6 +27,14 @@ pytestmark = pytest.mark.slapd
 PEOPLE = 400
 SMALL = ("--pieces", "4", "--page", "50", "--jobs", "2")
 LOOKS = 20  # that must have met the command, or nothing was looked at
+FAULT = """
+from loader.cli import main
+from loader.server.session import Session
+def broken(self):
+    raise ValueError(f"{self.connection} {self.connection!r} {vars(self)}")
+Session.base = broken
+main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -60,21 +68,17 @@ class Place:
 
     def environment(self, **more: str) -> dict[str, str]:
         names = ("HOME", "TMPDIR", "DITSEED_STATE_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-        homes = {name: str(self.top / name) for name in names}
-        for path in homes.values():
-            Path(path).mkdir(exist_ok=True)
-        return environment({**homes, **more})
+        for name in names:
+            (self.top / name).mkdir(exist_ok=True)
+        return environment({**{name: str(self.top / name) for name in names}, **more})
 
     def command(self, *options: object) -> list[str]:
-        bind = ("-H", self.proxy.uri, "-D", self.who, *options)
-        return arguments_of("-vv", self.verb, *bind, *self._what(), "--json")
-
-    def _what(self) -> tuple[object, ...]:
-        if self.verb == "export":
-            return ("-b", self.server.suffix, "-o", self.top / "out", *SMALL, "--timeout", "read=5")
-        path = self.top / "more.ldif"
-        path.write_text("".join(adding.unit(f"{self.top.name} {number}") for number in range(PEOPLE)))
-        return (path, "--run-dir", self.top / "run", "--max-rate", 2 * PEOPLE // 3)
+        what = ("-b", self.server.suffix, "-o", self.top / "out", *SMALL, "--timeout", "read=5")
+        if self.verb == "add":
+            path = self.top / "more.ldif"
+            path.write_text("".join(adding.unit(f"{self.top.name} {number}") for number in range(PEOPLE)))
+            what = (path, "--run-dir", self.top / "run", "--max-rate", 2 * PEOPLE // 3)
+        return arguments_of("-vv", self.verb, "-H", self.proxy.uri, "-D", self.who, *options, *what, "--json")
 
     def by_file(self, **more: str) -> subprocess.Popen[str]:
         return start(*self.command("-y", self.password_file)[1:], env=self.environment(**more), cwd=self.top)
@@ -83,15 +87,8 @@ class Place:
         """At the prompt of -W, on a terminal that is the command's own."""
         ours, theirs = os.openpty()
         try:
-            process = subprocess.Popen(
-                ["setsid", "--ctty", "--wait", *self.command("-W")],
-                stdin=theirs,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=self.environment(),
-                cwd=self.top,
-            )
+            prefix = ("setsid", "--ctty", "--wait")
+            process = start(*self.command("-W")[1:], prefix=prefix, stdin=theirs, env=self.environment(), cwd=self.top)
         finally:
             os.close(theirs)
         asked = b""
@@ -156,9 +153,9 @@ def test_an_ended_run_leaves_none_behind(place: Place, number: signal.Signals) -
 @pytest.mark.rows(2)
 @pytest.mark.parametrize("point", ["read.start", "read.partition", "late.middle", "shards.middle"])
 def test_a_killed_export_leaves_none_behind(place: Place, point: str) -> None:
-    """Its run directory is there with all that a resumption needs, and the password is not among it."""
+    """Nor does what a resumption needs."""
     assert place.ended(place.by_file(DITSEED_KILL_AT=point)).status == -signal.SIGKILL
-    assert (place.top / "out" / ".ditseed" / "run.log").exists()
+    assert (place.top / "out/.ditseed/run.log").exists()
 
 
 def test_a_broken_connection_is_told_without_it(place: Place) -> None:
@@ -183,26 +180,11 @@ def test_a_refused_password_is_not_repeated(place: Place, given: str) -> None:
 
 def test_a_fault_of_our_own_is_written_down_without_it(place: Place) -> None:
     """The file for the bug report, made where an error that nobody foresaw comes up beside an open connection."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _FAULT, *place.command("-y", place.password_file)[1:]],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=place.environment(),
-        cwd=Path(__file__).parents[2],
-    )
+    words = [sys.executable, "-c", FAULT, *place.command("-y", place.password_file)[1:]]
+    its = {"env": place.environment(), "cwd": Path(__file__).parents[2]}
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **its)
     assert place.ended(process).status == 70
     assert list((place.top / "DITSEED_STATE_DIR" / "faults").iterdir())
-
-
-_FAULT = """
-from loader.cli import main
-from loader.server.session import Session
-def broken(self):
-    raise ValueError(f"{self.connection} {self.connection!r} {vars(self)}")
-Session.base = broken
-main()
-"""
 
 
 @pytest.mark.parametrize("where", ["argv", "environ", "file"])

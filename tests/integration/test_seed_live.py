@@ -1,4 +1,5 @@
-"""The bar of the main job: a replica seeded from a provider that never rests converges by itself, and is equal.
+"""The bar of the main job: a replica seeded from a provider that never rests converges by itself, and is equal. And
+values that got into a provider long ago, and that no check of today would let in: its consumer gets them.
 
 The full size is `pytest -m heavy -s`. The seed of the writer is printed and is another one each time, unless
 DITSEED_BAR_SEED gives it; DITSEED_BAR_ENTRIES and DITSEED_BAR_RATE set the size and the changes a second.
@@ -17,17 +18,16 @@ import pytest
 
 from fixtures.churn import Churn
 from fixtures.replication import Refresh, refresh_report, wait_in_sync
+from fixtures.trees import record
 from tests.support.command import Done, ditseed
 from tests.support.seeding import STRATEGIES, Pair, pair
-from tests.support.trees import assert_same
+from tests.support.trees import assert_same, tree
 
 pytestmark = pytest.mark.slapd
 
 ENTRIES = int(os.environ.get("DITSEED_BAR_ENTRIES", "5000"))
 RATE = float(os.environ.get("DITSEED_BAR_RATE", "50"))
 SEED = int(os.environ.get("DITSEED_BAR_SEED", "0")) or random.randrange(1, 10**6)
-
-
 SIZES = [pytest.param(ENTRIES, RATE, id="short"), pytest.param(50_000, 200, id="long", marks=pytest.mark.heavy)]
 
 
@@ -58,7 +58,6 @@ def test_another_provider_or_consumer(short_tmp: Path, settings: dict[str, Any],
 
 
 def _seed_and_sync(both: Pair, strategy: str, rate: float) -> list[Refresh]:
-    """Seed and start while the writer goes on; in the end both are equal."""
     print(f"\n{strategy}: {rate:g} changes/s, DITSEED_BAR_SEED={SEED}")
     with Churn(both.provider, rate=rate, seed=SEED) as churn:
         churn.wait_for(20)
@@ -92,3 +91,29 @@ def _assert_counts_add_up(said: Done) -> None:
     assert counts["left out"] == counts.get("read twice", 0) + counts.get("parent is gone", 0)
     (streamed,) = re.findall(r"^stream: ([\d,]+) entries", said.err, re.M)
     assert streamed == shown["read"]
+
+
+OLD = [
+    *(("objectClass", "inetOrgPerson"), ("objectClass", "posixAccount"), ("cn", "old"), ("sn", "old")),
+    *(("uid", "old"), ("uidNumber", "007"), ("gidNumber", "seven"), ("homeDirectory", "/häme")),
+    *(("telephoneNumber", "ask *her*"), ("telephoneNumber", "#7")),
+]
+
+
+@pytest.mark.long("slapcat")
+@pytest.mark.parametrize("strategy", ["search", "slapcat"])
+def test_the_consumer_gets_old_values_that_are_not_valid(tmp_path: Path, strategy: str) -> None:
+    """Which come by slapadd."""
+    with pair(tmp_path, 50) as both:
+        both.provider.stop()
+        both.provider.slapadd(record(f"uid=old,{both.provider.suffix}", OLD), "-S", "0", "-w")
+        both.provider.start()
+        both.prepare(strategy)
+        syntax = "1.3.6.1.4.1.1466.115.121.1"
+        assert sorted(ditseed(*both.seed(strategy, "--json")).ok().facts["invalid values"]) == [
+            f"1 of gidNumber ({syntax}.27)",
+            f"1 of homeDirectory ({syntax}.26)",
+            f"1 of uidNumber ({syntax}.27)",
+            f"2 of telephoneNumber ({syntax}.50)",
+        ]
+        assert tree(both.consumer.slapcat()) == tree(both.provider.slapcat())

@@ -44,7 +44,6 @@ def _seeding(both: Pair, points: Sequence[str], kept: bool) -> AbstractContextMa
 
 
 def _assert_converges(both: Pair, sent: int | None = None) -> None:
-    """Start the consumer, and see all equal, with at most so many entries sent."""
     with both.consumer:
         wait_in_sync(both.provider, both.consumer)
         assert_same(both.provider, both.consumer)
@@ -88,9 +87,8 @@ def _another_in_its_place(both: Pair) -> int:
 
 
 def _gone(both: Pair) -> int:
-    """A container and all below it deleted."""
-    for dn in sorted(_below(both, SALES), key=len, reverse=True):
-        with both.provider.connection() as handle:
+    with both.provider.connection() as handle:
+        for dn in sorted(_below(both, SALES), key=len, reverse=True):
             handle.delete_s(dn)
     return 0
 
@@ -166,7 +164,6 @@ def test_a_busy_suffix_entry_costs_nothing(both: Pair, kept: bool) -> None:
 # --- loaded long ago ----------------------------------------------------------------------------------
 
 # The account's limit on unindexed searches makes slapd refuse every look that has more entries to go through.
-UNCHECKED = 300
 LIMITS = f'dn.exact="{REPLICATOR}" size=unlimited size.unchecked=%s size.prtotal=unlimited time=unlimited'
 
 
@@ -200,7 +197,7 @@ def test_no_look_at_every_entry(long_ago: Pair) -> None:
     with stopping(long_ago, ("stream.read",)) as seeding:
         seeding.wait_for_stop()
         long_ago.provider.describe("changed", SALES)
-        _limit_unindexed(long_ago.provider, UNCHECKED)
+        _limit_unindexed(long_ago.provider, 300)
     _limit_unindexed(long_ago.provider, "unlimited")
     _assert_converges(long_ago)
 

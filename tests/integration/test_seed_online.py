@@ -19,12 +19,13 @@ from loader import errors
 from tests.support.command import Done, ditseed
 from tests.support.killing import killed
 from tests.support.leases import recorded_leases
-from tests.support.seeding import bind, online
+from tests.support.seeding import bind, follow, online
 from tests.support.trees import assert_same, emptied
 
 pytestmark = [pytest.mark.slapd, pytest.mark.usefixtures("state")]
 
 SEED = random.randrange(1, 10**6)
+DOMAIN = "objectClass: domain\ndc: example\n"
 
 
 @contextmanager
@@ -40,12 +41,6 @@ def pair(scratch: Path, people: int, *overlays: str) -> Iterator[tuple[Slapd, Sl
 
 def seed(source: Slapd, target: Slapd, *more: object) -> Done:
     return ditseed(*online(source, target), *more)
-
-
-def follow(source: Slapd, target: Slapd) -> None:
-    """Make a replica of it, as the operator would."""
-    line = replication.syncrepl(source).removeprefix("syncrepl ")
-    target.configure(f"dn: {DATABASE}\nchangetype: modify\nadd: olcSyncrepl\nolcSyncrepl: {line}\n")
 
 
 def lent(target: Slapd) -> bool:
@@ -78,7 +73,7 @@ def test_killed_and_begun_again(short_tmp: Path, point: str) -> None:
         killed(point, *online(source, target))
         if point == "updatedn.taken":
             with pytest.raises(ServerError, match="shadow context"):  # nobody else can write meanwhile
-                target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
+                target.ldapadd(f"dn: {target.suffix}\n{DOMAIN}")
         seed(source, target).ok()
         assert not lent(target)
         assert not recorded_leases()
@@ -90,9 +85,9 @@ def test_killed_and_begun_again(short_tmp: Path, point: str) -> None:
 @pytest.mark.long
 def test_from_an_export(short_tmp: Path) -> None:
     with pair(short_tmp, 100) as (source, target):
-        out = short_tmp / "export"
-        ditseed("export", *bind(source), "-b", source.suffix, "-o", out).ok()
-        ditseed(*online(source, target, "--from", out, "-b", source.suffix)).ok()
+        out, base = short_tmp / "export", ("-b", source.suffix)
+        ditseed("export", *bind(source), *base, "-o", out).ok()
+        ditseed(*online(source, target, "--from", out, *base)).ok()
         assert_same(source, target)
 
 
@@ -110,21 +105,8 @@ def test_a_consumer_that_was_made_anew_is_seeded_again_if_it_is_empty(short_tmp:
         assert said not in seed(source, target).ok().err
         assert_same(source, target)
         emptied(target)
-        target.ldapadd(f"dn: {target.suffix}\nobjectClass: domain\ndc: example\n")
+        target.ldapadd(f"dn: {target.suffix}\n{DOMAIN}")
         seed(source, target).refused(errors.ReplicaNotEmpty)
         assert not lent(target)
         follow(source, target)
         seed(source, target).refused(errors.NotAReplica, "olcSyncrepl")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--strategy", "online", "-H", "ldap://x"),
-        ("--strategy", "online", "--consumer", "ldap://x"),
-        ("--strategy", "search", "-H", "ldap://x"),
-        ("--strategy", "search", "-H", "ldap://x", "--config", "/x", "--consumer", "ldap://y"),
-    ],
-)
-def test_options_that_do_not_go_together(words: tuple[str, ...]) -> None:
-    ditseed("replica", "seed", *words).refused(errors.UsageProblem)

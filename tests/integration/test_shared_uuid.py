@@ -41,16 +41,14 @@ def _expect_named(done: Done) -> None:
 
 
 def test_an_export_is_refused_with_both_names(both: Pair, tmp_path: Path) -> None:
-    done = ditseed("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / "out")
-    _expect_named(done)
+    _expect_named(ditseed("export", *both.bind, "-b", both.provider.suffix, "-o", tmp_path / "out"))
     assert not list((tmp_path / "out").glob("*.ldif*"))
 
 
 def test_one_that_changed_while_it_was_read_does_not_overtake_the_other(both: Pair) -> None:
     seeding = stopped_at("plan.recorded", *both.seed("search"))
     both.provider.describe("changed", TWINS[0])
-    done = seeding.end()
-    _expect_named(done)
+    _expect_named(seeding.end())
     assert not (both.consumer.database_dir / "data.mdb").exists()
 
 
@@ -60,8 +58,7 @@ def test_one_that_changed_while_it_was_read_does_not_overtake_the_other(both: Pa
 def test_no_seeding_takes_them(both: Pair, strategy: str, more: tuple[str, ...]) -> None:
     """With slapadd, by way of an export."""
     both.prepare(strategy)
-    done = ditseed(*both.seed(strategy, "--restart", *more))
-    _expect_named(done)
+    _expect_named(ditseed(*both.seed(strategy, "--restart", *more)))
     assert not (both.consumer.database_dir / "data.mdb").exists()
 
 
@@ -102,6 +99,5 @@ def test_a_refresh_finds_them_at_the_provider_alone(both: Pair, known: int) -> N
     with consumer_of(both) as behind:
         behind.consumer.slapadd(ldif)
         before = (behind.consumer.database_dir / "data.mdb").read_bytes()
-        done = ditseed("replica", "refresh", *behind.bind, *behind.where)
-        _expect_named(done)
+        _expect_named(ditseed("replica", "refresh", *behind.bind, *behind.where))
         assert (behind.consumer.database_dir / "data.mdb").read_bytes() == before

@@ -9,14 +9,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Installation, Settings
+from fixtures.slapd_config import Installation
 from loader import defaults
 from loader.errors import DirectoryUnsafe, UsageProblem
 from loader.server import tools
@@ -152,8 +152,7 @@ _GENERATED = re.compile("^(entryUUID|entryCSN|createTimestamp|modifyTimestamp):.
 _TIME = re.compile(r"(contextCSN: )[0-9.]+Z#[0-9a-f]+")
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     status: int
     out: str
     err: str
@@ -171,52 +170,42 @@ class Home:
             (self.path / name).mkdir(parents=True)
         for name, text in FILES.items():
             (self.path / "T" / name).write_bytes(text.replace("T/", f"{self.path}/T/").encode())
-        place = Installation()
-        words = {"schema": place.schema, "modules": place.modules, "home": self.path}
-        text = _CONF.format(before=before.format(**words), **words)
-        (self.path / "slapd.conf").write_text(text)
-        config = subprocess.run(
-            ["slapcat", "-n0", "-f", self.path / "slapd.conf", "-F", self.path / "D0"],
-            env=Installation().environment(),
-            capture_output=True,
-            check=True,
-        )
+        words = {"schema": Installation().schema, "modules": Installation().modules, "home": self.path}
+        (self.path / "slapd.conf").write_text(_CONF.format(before=before.format(**words), **words))
+        with tempfile.TemporaryDirectory() as converted:
+            config = subprocess.run(
+                ["slapcat", "-n0", "-f", self.path / "slapd.conf", "-F", converted],
+                env=Installation().environment(),
+                capture_output=True,
+                check=True,
+            )
         (self.path / "T" / "config").write_bytes(config.stdout)
-        shutil.rmtree(self.path / "D0")
-        (self.path / "D0").mkdir()
         return self
 
     @property
     def environment(self) -> dict[str, str]:
         path = Installation().environment()["PATH"]
-        more = {"PATH": f"{self.links}:{path}" if self.links else path, "DITSEED_SHIM": "native"}
-        return environment(more)
+        return environment({"PATH": f"{self.links}:{path}" if self.links else path, "DITSEED_SHIM": "native"})
 
     def words(self, command: str) -> list[str]:
         tool, *words = command.split()
-        words = words if "-F" in words else ["-f", "CONF", *words]
         places = {"CONF": "slapd.conf", "D0": "D0", "OUT": "out"}
-        words = [
-            str(self.path / places.get(word, word)) if word in places or word[:2] == "T/" else word for word in words
+        return [
+            shutil.which(tool, path=self.environment["PATH"]) or tool,
+            *(
+                str(self.path / places.get(word, word)) if word in places or word[:2] == "T/" else word
+                for word in (words if "-F" in words else ["-f", "CONF", *words])
+            ),
         ]
-        path = self.environment["PATH"]
-        return [shutil.which(tool, path=path) or tool, *words]
 
     def run(self, command: str) -> Result:
         line, _, source = command.partition(" | ")
-        words = self.words(line)
-        feed: bytes | None = None
         name = self.path / "T" / source.lstrip("<")
-        if source and source[0] != "<":
-            feed = name.read_bytes()
+        is_pipe = source[:1] not in ("", "<")
         with open(name if source[:1] == "<" else os.devnull, "rb") as stdin:
-            done = subprocess.run(
-                words,
-                capture_output=True,
-                env=self.environment,
-                check=False,
-                **({"input": feed} if feed is not None else {"stdin": stdin}),  # type: ignore[call-overload]
-            )
+            streams: dict[str, Any] = {"input": name.read_bytes()} if is_pipe else {"stdin": stdin}
+            words = self.words(line)
+            done = subprocess.run(words, capture_output=True, env=self.environment, check=False, **streams)
         lines = done.stderr.decode().replace(str(self.path), "HOME").splitlines()
         err = "\n".join(line for line in lines if _MATCHED.match(line))
         return Result(done.returncode, _plain(done.stdout.decode()), err)
@@ -255,9 +244,9 @@ def test_a_link_does_what_the_original_does(case: str, pair: tuple[Home, Home]) 
     if (original.path / "out").exists():
         assert _plain((link.path / "out").read_text()) == _plain((original.path / "out").read_text())
     for name in ("data.mdb", "lock.mdb"):
-        files = [home.path / "data" / name for home in pair]
-        assert files[0].exists() == files[1].exists(), name
-        assert not files[1].exists() or files[1].stat().st_mode == files[0].stat().st_mode
+        theirs, ours = (home.path / "data" / name for home in pair)
+        assert theirs.exists() == ours.exists(), name
+        assert not ours.exists() or ours.stat().st_mode == theirs.stat().st_mode
 
 
 @pytest.mark.parametrize(
@@ -283,17 +272,13 @@ def test_other_databases(tmp_path: Path, links: Path, before: str, commands: tup
 
 def test_slapd_runs(links: Path) -> None:
     """Case 29: the dump is that of the original, and slapd shows an entry that slapadd appends."""
-    suffix = Settings().suffix
     with Slapd() as server:
-        server.ldapadd(TOP.replace(SUFFIX, suffix).replace("dc: ex", "dc: example"))
-        at = (*server.config_arguments, "-b", suffix)
-        more = environment({"PATH": f"{links}:{Installation().environment()['PATH']}", "DITSEED_SHIM": "native"})
-        dump = subprocess.run(
-            [links / "slapcat", *at, "-o", "ldif-wrap=no"], env=more, capture_output=True, text=True, check=True
-        )
-        assert dump.stdout == server.slapcat()
-        added = person("late", above=suffix)
-        subprocess.run([links / "slapadd", *at], env=more, input=added, text=True, check=True)
+        server.ldapadd(TOP.replace(SUFFIX, server.suffix).replace("dc: ex", "dc: example"))
+        at, env = (*server.config_arguments, "-b", server.suffix), Home(server.home, links).environment
+        words = [links / "slapcat", *at, "-o", "ldif-wrap=no"]
+        assert subprocess.check_output(words, env=env, text=True) == server.slapcat()
+        added = person("late", above=server.suffix)
+        subprocess.run([links / "slapadd", *at], env=env, input=added, text=True, check=True)
         assert len(server.search("(uid=late)")) == 1
 
 
@@ -301,8 +286,8 @@ def test_a_terminal_sees_the_end(pair: tuple[Home, Home]) -> None:
     main, side = pty.openpty()
     subprocess.run(pair[1].words("slapadd -q -l T/G"), env=pair[1].environment, stderr=side, check=True)
     os.close(side)
-    assert b"Closing DB..." in os.read(main, 1 << 16)
-    os.close(main)
+    with open(main, "rb", buffering=0) as screen:
+        assert b"Closing DB..." in screen.read(1 << 16)
 
 
 def test_slapindex_builds_what_is_configured(pair: tuple[Home, Home]) -> None:
@@ -310,21 +295,17 @@ def test_slapindex_builds_what_is_configured(pair: tuple[Home, Home]) -> None:
     for home, stale in zip(pair, (True, False), strict=True):
         home.run("slapadd -l T/G")
         conf = home.path / "slapd.conf"
-
-        def sound(conf: Path = conf) -> bool:
-            return ditseed("verify", "--config", conf, "--verify", "indexes").status == 0
-
+        verify = ("verify", "--config", conf, "--verify", "indexes")
         text = conf.read_text().replace("index uid eq", "index uid,cn eq,sub\nindex cn;lang-de,sn eq")
         conf.write_text(text)
-        assert not sound()
+        assert ditseed(*verify).status
         assert home.run("slapindex uid cn") == Result(0, "", "")
-        assert not sound()
+        assert ditseed(*verify).status
         assert home.run("slapindex -q") == Result(0, "", "")
-        assert sound()
+        ditseed(*verify).ok()
         conf.write_text(text.replace("uid,cn eq,sub", "uid,cn eq"))
         assert home.run("slapindex") == Result(0, "", "")
-        report = ditseed("verify", "--config", conf, "--verify", "indexes", "--json").out
-        assert ("indexes.too_much" in report) == stale
+        assert ("indexes.too_much" in ditseed(*verify, "--json").out) == stale
 
 
 # --- what a link does otherwise -----------------------------------------------------------------
@@ -375,26 +356,17 @@ def test_a_duplicate_costs_no_other_entry(pair: tuple[Home, Home], input_: str) 
 
 
 def test_what_a_killed_link_has_left_is_removed(pair: tuple[Home, Home]) -> None:
-    home = pair[1]
-    left = home.path / "data" / ".ditseed-slapadd-0123456789abcdef"
-    (left / "run").mkdir(parents=True, mode=0o700)
-    left.chmod(0o700)
-    assert home.run("slapadd -q -l T/G").status == 0
-    assert [path.name for path in home.path.glob("data/.*")] == []
-
-
-@pytest.fixture
-def entered() -> Iterator[Path]:
-    """A directory that other accounts may enter."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as path:
-        Path(path).chmod(0o755)
-        yield Path(path) / "home"
+    left = pair[1].path / "data" / ".ditseed-slapadd-0123456789abcdef"
+    left.mkdir(mode=0o700)
+    (left / "run").mkdir()
+    assert pair[1].run("slapadd -q -l T/G").status == 0
+    assert [path.name for path in pair[1].path.glob("data/.*")] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("words", ["slapadd -l T/G", "slapadd -v -l T/G", "slapindex -q"])
-def test_root_leaves_no_files_of_root(links: Path, entered: Path, words: str) -> None:
-    home = Home(entered, links).make()
+def test_root_leaves_no_files_of_root(links: Path, scratch: Path, words: str) -> None:
+    home = Home(scratch / "home", links).make()
     (home.path / "data").chmod(0o700)
     os.chown(home.path / "data", 12345, 12346)
     done = home.run(words)
@@ -404,23 +376,17 @@ def test_root_leaves_no_files_of_root(links: Path, entered: Path, words: str) ->
 
 def test_the_switch_leaves_everything_to_the_original(pair: tuple[Home, Home]) -> None:
     home = pair[1]
-    more = {"DITSEED_SHIM": "original"}
-    subprocess.run(home.words("slapadd -q -l T/G"), env={**home.environment, **more}, check=True)
+    env = {**home.environment, "DITSEED_SHIM": "original"}
+    subprocess.run(home.words("slapadd -q -l T/G"), env=env, check=True)
     assert (home.path / "data" / "data.mdb").stat().st_size == 1 << 30
 
 
-# --- the links themselves -----------------------------------------------------------------------
-
-
 def test_links_only_where_nobody_else_can_write(tmp_path: Path) -> None:
-    open_to_all = tmp_path / "open"
-    open_to_all.mkdir()
-    open_to_all.chmod(0o777)
-    ditseed("shims", open_to_all).refused(DirectoryUnsafe)
-    taken = tmp_path / "taken"
-    taken.mkdir()
-    (taken / "slapadd").write_text("#!/bin/sh\n")
-    ditseed("shims", taken).refused(UsageProblem, "slapadd")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    ditseed("shims", tmp_path / "open").refused(DirectoryUnsafe)
+    (tmp_path / "slapadd").write_text("#!/bin/sh\n")
+    ditseed("shims", tmp_path).refused(UsageProblem, "slapadd")
 
 
 def test_the_server_beside_the_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

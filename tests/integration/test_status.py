@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,6 @@ import pytest
 
 from fixtures import replication
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import DATABASE
 from fixtures.trees import write_people
 from fixtures.waiting import until
 from loader import units
@@ -27,8 +27,8 @@ from loader.run.steps import open_run
 from seeders.replica.strategies import RUN_DIR
 from tests.support.command import Done, ditseed, start
 from tests.support.killing import killed
-from tests.support.refusal import refused, where
-from tests.support.seeding import Pair, consumer_of, online, pair
+from tests.support.refusal import refused
+from tests.support.seeding import Pair, consumer_of, follow, online, pair
 from tests.support.stopping import stopped_at
 from tests.support.terminal import on_terminal
 
@@ -53,7 +53,7 @@ def both(provided: Pair) -> Iterator[Pair]:
 
 def status(of: Pair | Slapd, *more: object) -> Done:
     """Of the consumer, or of a server that is seeded while it runs."""
-    of_it = ("--consumer", of.ldapi_uri, "-b", of.suffix) if isinstance(of, Slapd) else where(of)
+    of_it = ("--consumer", of.ldapi_uri, "-b", of.suffix) if isinstance(of, Slapd) else of.where
     return ditseed("replica", "status", *of_it, *more)
 
 
@@ -66,28 +66,32 @@ def row(done: Done, name: str) -> str:
     return value.removeprefix(name).strip()
 
 
+@contextmanager
+def killed_at_the_end(process: subprocess.Popen[str]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def cut_seeding(both: Pair, scratch: Path) -> list[str]:
     """Returns the command that seeds from an LDIF whose last record is cut."""
     cut = scratch / "cut.ldif"
     cut.write_bytes(both.slapcat_file.read_bytes()[:-20])
-    words = both.seed("slapcat")
-    words[words.index(str(both.slapcat_file))] = str(cut)
-    return words
+    return [str(cut) if word == str(both.slapcat_file) else word for word in both.seed("slapcat")]
 
 
 def test_while_it_goes_on_and_when_it_is_killed(both: Pair) -> None:
     assert status(both).status == NoRun.exit_status
     words = both.seed("slapcat")
     seeding = stopped_at("load.middle", *words).process
-    try:
+    with killed_at_the_end(seeding):
         found, said = facts(both), status(both).ok()
         assert (found["done"], found["step"], found["failure"]) == (False, "load", None)
         assert found["process"] == seeding.pid
         assert (row(said, "under way"), row(said, "process")) == ("load", str(seeding.pid))
         assert "interrupted" not in said.out
-    finally:
-        seeding.kill()
-        seeding.communicate()
     said = status(both).ok()
     assert row(said, "next") == "load"
     assert row(said, "state") == "interrupted; the same `replica seed` command resumes"
@@ -133,12 +137,8 @@ def test_why_it_was_refused(both: Pair, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slapd]:
-    made = replication.provider()
-    people = tmp_path_factory.mktemp("people") / "people.ldif"
-    write_people(people, made.suffix, ONLINE)
-    made.slapadd(people)
-    with made:
-        yield made
+    with pair(tmp_path_factory.mktemp("online"), ONLINE) as both:
+        yield both.provider
 
 
 def test_going_on_killed_and_finished_online(provider: Slapd, slapd_instance: Slapd, state: Path) -> None:
@@ -150,14 +150,11 @@ def test_going_on_killed_and_finished_online(provider: Slapd, slapd_instance: Sl
     assert 0 <= seed["heard"] < 60
 
     seeding = stopped_at("load.middle", *online(provider, target)).process
-    try:
+    with killed_at_the_end(seeding):
         seed, words = facts(target)["seed"], status(target).ok().out
         assert (seed["step"], seed["process"], seed["done"]) == ("load", seeding.pid, False)
         assert "under way" in words
         assert str(seeding.pid) in words
-    finally:
-        seeding.kill()
-        seeding.communicate()
     seed, everything = facts(target)["seed"], len(provider.search(attributes=("1.1",)))
     assert (seed["step"], seed["process"], seed["done"]) == ("load", None, False)
     assert seed["entries"] == seed["expected"] == everything
@@ -210,10 +207,9 @@ def test_the_base_of_a_profile(provider: Slapd, slapd_instance: Slapd, state: Pa
     assert "finished" in ditseed("replica", "status", *where, env=env).ok().out
 
 
-@pytest.mark.long("words1")
-@pytest.mark.parametrize("words", [(), ("--config", "/x", "--consumer", "ldapi:///")])
-def test_one_of_the_two(words: tuple[str, ...]) -> None:
-    assert ditseed("replica", "status", *words).status == UsageProblem.exit_status
+def test_one_of_the_two() -> None:
+    for words in ((), ("--config", "/x", "--consumer", "ldapi:///")):
+        ditseed("replica", "status", *words).refused(UsageProblem)
 
 
 # --- follow ------------------------------------------------------------------------------------------
@@ -232,13 +228,10 @@ def follower(status: int, *words: object) -> Iterator[Callable[..., Any]]:
                 return {**found, "follower": process}
         raise AssertionError(process.communicate())
 
-    try:
+    with killed_at_the_end(process):
         yield line
         process.wait(timeout=60)
         assert process.returncode == status
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_followed_killed_resumed_and_caught_up(both: Pair) -> None:
@@ -246,10 +239,9 @@ def test_followed_killed_resumed_and_caught_up(both: Pair) -> None:
     assert ditseed("replica", "follow", *both.where).status == NoRun.exit_status
     seeding = stopped_at("stream.unrecorded", *words).process
     with follower(0, *both.where, "--json") as line:
-        found = line(step="stream", process=seeding.pid)
-        assert [step["name"] for step in found["steps"]] == ["preflight", "config", "start", "plan"]
-        seeding.kill()
-        seeding.communicate()
+        with killed_at_the_end(seeding):
+            found = line(step="stream", process=seeding.pid)
+            assert [step["name"] for step in found["steps"]] == ["preflight", "config", "start", "plan"]
         line(process=None, done=False)
         ditseed(*words).ok()
         found = line("slapd: it is not started", done=True, process=None)
@@ -312,8 +304,7 @@ def test_following_online(provider: Slapd, slapd_instance: Slapd, state: Path) -
         line(step="load", process=seeding.process.pid)
         seeding.end().ok()
         line("waiting for olcSyncrepl", done=True)
-        value = replication.syncrepl(provider).removeprefix("syncrepl ")
-        target.configure(f"dn: {DATABASE}\nchangetype: modify\nadd: olcSyncrepl\nolcSyncrepl: {value}\n")
+        follow(provider, target)
         line('"caught up"')
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.chroots import missing_chroot
-from fixtures.stock import ADMIN, SUFFIX, Stock, environment
+from fixtures.stock import ADMIN, SUFFIX, Stock
 from loader import errors
 from tests.support.command import Done, ditseed
 from tests.support.require import require
@@ -49,7 +49,8 @@ class Host(Stock):
     """With ditseed on it, and the password of the root DN set, which the package asks for."""
 
     def ditseed(self, *arguments: object) -> Done:
-        return ditseed(*arguments, env=environment(self), prefix=self.prefix)
+        env = {"DITSEED_STATE_DIR": str(self.home / "state"), "DITSEED_TOOLS": f"chroot {self.root}"}
+        return ditseed(*arguments, env=env, prefix=self.prefix)
 
     def secret(self) -> Path:
         path = self.home / "pw"

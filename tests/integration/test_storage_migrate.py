@@ -1,5 +1,5 @@
-"""`ditseed storage migrate` of a database to another kind of file system, in the storage VM: killed at every point of
-every step, resumed, and rolled back from there."""
+"""`ditseed storage migrate`: what it refuses, who stays out of the new volume, and a rollback without the new disk.
+tests/resume/test_migrate.py moves the database of a slapd, and kills at every point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,137 +17,16 @@ from typing import Any
 import pytest
 
 from fixtures import kerberos
-from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
 from fixtures.waiting import until
 from loader.errors import MigrationRefused
 from loader.operations.storage import migrate as migrating
 from loader.operations.storage.migrate import MoveRequest
-from tests.integration.test_storage_check import images
-from tests.resume.test_migrate import BACK, POINTS
-from tests.support import vm
-from tests.support.command import COMMAND, Done, ditseed, start
+from tests.support.command import Done, ditseed, start
 from tests.support.disks import loop_device, mounted, mounting
 from tests.support.nobody import NOBODY
 from tests.support.processes import started
 from tests.support.require import require
 from tests.unit.storage.test_holders import elsewhere, environment_open
-
-MIGRATED = """
-set -e
-trap '[ $? = 0 ] || tail -n 30 log >&2' EXIT
-from={source} to=/run/mnt/new uri=ldapi://%2Frun%2Fldapi
-mkdir -p $to
-mount -t ext4 /dev/ubda $from
-mkfs.xfs -q -f /dev/ubdb
-mount -t xfs /dev/ubdb $to
-echo "/dev/ubda $from ext4 noatime 0 2" >/run/fstab
-cp /run/fstab /run/fstab.old
-cat >/run/stop <<'END'
-#!/bin/sh
-pid=$(cat /run/pid 2>/dev/null) && kill "$pid" 2>/dev/null || exit 1
-while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
-END
-cat >/run/start <<'END'
-#!/bin/sh
-kill -0 "$(cat /run/pid 2>/dev/null)" 2>/dev/null && exit 0
-slapd -d 0 -h ldapi://%2Frun%2Fldapi -F {config} >/dev/null 2>&1 &
-echo $! >/run/pid
-END
-chmod 700 /run/stop /run/start
-migrate() {{
-    echo $from | {ditseed} storage migrate $from $to --fstab /run/fstab --service /run/stop /run/start \
-        -H $uri --watch-time 0 --apply --progress none "$@" >>log 2>&1
-}}
-killed() {{ # POINT [--rollback]
-    echo "$1" >>log
-    export DITSEED_KILL_AT=$1
-    shift
-    status=0
-    migrate "$@" || status=$?
-    unset DITSEED_KILL_AT
-    [ $status = 137 ]
-}}
-content() {{
-    ldapsearch -x -LLL -z 500 -H $uri -b "{suffix}" "*" + || [ $? = 4 ] # there are more
-    sha256sum <$from/data.mdb
-}}
-answers() {{
-    content >now
-    cmp before now
-}}
-is_there() {{ [ "$(findmnt -n -o FSTYPE -M $from | tail -n 1)" = "$1" ]; }}
-moved() {{
-    is_there xfs
-    grep -q "^UUID=.* $from xfs " /run/fstab
-    answers
-}}
-as_before() {{
-    is_there ext4
-    cmp /run/fstab /run/fstab.old
-    answers
-    find $to -mindepth 1 -delete
-}}
-/run/start
-until ldapwhoami -x -H $uri >/dev/null 2>&1; do sleep 0.1; done
-content >before
-grep -q "^entryCSN: " before
-for point in {points}; do
-    killed $point
-    migrate
-    moved
-    migrate --rollback
-    as_before
-    killed $point
-    case $point in preflight.start | preflight.unrecorded) ;; *) migrate --rollback ;; esac
-    as_before
-    echo "$point: well"
-done
-for point in {back}; do
-    migrate
-    moved
-    killed $point --rollback
-    migrate --rollback
-    as_before
-    echo "$point: well"
-done
-/run/stop
-"""
-
-
-def migrated(entries: int, megabytes: int, points: list[str], back: list[str], memory: int) -> None:
-    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
-        home = Path(name)
-        os.chmod(home, 0o755)
-        server = Slapd(Settings(maxsize=8 << 30), directory=home / "s")
-        disks = images(home, megabytes, megabytes)
-        ditseed("build", "--from", "people", "-n", entries, "--config", server.config_path).ok()
-        # mkfs.ext4 fills the volume itself: no loop device is needed.
-        subprocess.run(["mkfs.ext4", "-q", "-d", str(server.database_dir), str(disks[0])], check=True)
-        script = MIGRATED.format(
-            source=server.database_dir,
-            config=server.config_path,
-            suffix=server.suffix,
-            ditseed=COMMAND,
-            points=" ".join(points),
-            back=" ".join(back),
-        )
-        printed = vm.run(script, disks, modules=[], memory=memory)
-        assert printed.splitlines() == [f"{point}: well" for point in (*points, *back)]
-
-
-@pytest.mark.slapd
-@pytest.mark.long
-def test_from_ext4_to_xfs() -> None:
-    migrated(2000, 400, ["copy.block"], [], 512)
-
-
-@pytest.mark.slapd
-@pytest.mark.heavy
-@pytest.mark.timeout(4 * 3600)
-def test_two_gigabytes_at_every_point() -> None:
-    migrated(1_200_000, 8000, POINTS, BACK, 4096)
-
 
 OTHER = 65534  # the account of the service
 TRUE = ("--service", "true", "true")
@@ -164,12 +42,10 @@ def volume(place: Path, megabytes: int = 64) -> Iterator[str]:
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """Where only root can rename things; with an empty fstab."""
-    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
-        Path(name).chmod(0o755)
-        (Path(name) / "fstab").touch()
-        yield Path(name)
+def home(var_tmp: Path) -> Path:
+    """With an empty fstab."""
+    (var_tmp / "fstab").touch()
+    return var_tmp
 
 
 def migrate(home: Path, source: Path, *more: object, say: str = "", kill: str = "", **given: Any) -> Done:
@@ -324,17 +200,16 @@ def test_a_mount_namespace_that_keeps_the_former_volume(home: Path) -> None:
         assert f"(cat, process {user.pid})" in done.err
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("mount -o remount,ro {home}/new", "it is mounted read-only"),
-        ("mount -o remount,abort {home}/new", "it is mounted read-only"),
-        ("blockdev --setro {device}", "its device {device} is read-only"),
-        ("echo {device} {home}/new ext4 noatime,ro 0 2 >{home}/fstab", "its line in fstab mounts it read-only"),
-        ("truncate -s 0 {home}/new.image", "Input/output error"),
-    ],
-    ids=["remounted", "error", "device", "fstab", "dead"],
-)
+UNWRITABLE = {
+    "remounted": ("mount -o remount,ro {home}/new", "it is mounted read-only"),
+    "error": ("mount -o remount,abort {home}/new", "it is mounted read-only"),
+    "device": ("blockdev --setro {device}", "its device {device} is read-only"),
+    "fstab": ("echo {device} {home}/new ext4 noatime,ro 0 2 >{home}/fstab", "its line in fstab mounts it read-only"),
+    "dead": ("truncate -s 0 {home}/new.image", "Input/output error"),
+}
+
+
+@pytest.mark.parametrize(("script", "said"), UNWRITABLE.values(), ids=UNWRITABLE)
 def test_a_volume_that_cannot_be_written_is_refused_before_the_stop(home: Path, script: str, said: str) -> None:
     (home / "old").mkdir()
     with volume(home / "new") as device:

@@ -14,74 +14,58 @@ from tests.support.disks import loop_device, mounting
 
 PLANNED = """
 sh("touch /run/fstab && mount --bind /run/fstab /etc/fstab")
-for number, (kind, place, disks, memory) in enumerate({wishes}):
-    words = f"plan {{disks}} --database-size 20M --vg vg{{number}} --fs {{kind}} --mount '{{place}}' {options}"
-    assert ditseed(words + " --memory " + memory, "plan.sh") == 0, open("plan.sh").read()
+for number, (kind, place, disks, options, _) in enumerate({volumes}):
+    words = f"plan {{disks}} --database-size 20M --vg vg{{number}} --fs {{kind}} --mount '{{place}}' {{options}}"
+    assert ditseed(words, "plan.sh") == 0, open("plan.sh").read()
     sh("sh -e plan.sh")
     sh(f"umount '{{place}}' && mount '{{place}}'")  # as the next boot does
     print(ditseed(f"check '{{place}}' --json", "found"), open("found").read().replace("\\n", " "), flush=True)
 print(ditseed("plan /dev/ubda --database-size 1G", "refused"), open("refused").read())
 print(open("/run/fstab").read())
+# A file is written, one disk of each redundant pair is emptied, and the file is read again.
+sh("head -c 10000000 /dev/urandom >/run/mnt/raid10/file && cp /run/mnt/raid10/file /run/mnt/raid1/file && sync")
+sh("sha256sum /run/mnt/raid*/file && umount /run/mnt/raid10 /run/mnt/raid1 && vgchange -an vg2 vg3")
+for disk in ("ubdh", "ubdi", "ubdk"):
+    sh(f"dd if=/dev/zero of=/dev/{{disk}} bs=1M count=700 conv=notrunc 2>&1 | tail -1")
+sh("vgchange -ay --activationmode degraded vg2 vg3; mount /run/mnt/raid10 && mount /run/mnt/raid1")
+sh("sha256sum /run/mnt/raid*/file | cut -c-64 | uniq >sums")
+print("read again", len(open("sums").read().split()))
 """
-# Kind, mount point, disks, memory; xfs takes stripes from 1 GiB on.
-WISHES = [
-    ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc", "1G"),
-    ("ext4", "/run/mnt/ext 4", "/dev/ubdd /dev/ubde /dev/ubdf", "16M"),
+# Kind, mount point, disks, options, bytes of all stripes of the file system; xfs takes stripes from 1 GiB on.
+PLANS = [
+    ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc", "--memory 1G", 3 * 65536),
+    ("ext4", "/run/mnt/ext 4", "/dev/ubdd /dev/ubde /dev/ubdf", "--memory 16M", 3 * 65536),
+    ("xfs", "/run/mnt/raid10", "/dev/ubdg /dev/ubdh /dev/ubdi /dev/ubdj", "--memory 1G --redundant", 2 * 65536),
+    ("ext4", "/run/mnt/raid1", "/dev/ubdk /dev/ubdl", "--memory 16M --redundant", 0),
 ]
-
-
-MODULES = ("dm-mod", "raid1", "raid10", "dm-raid")
 
 
 @pytest.mark.long
 def test_its_script_makes_volumes_that_check_finds_nothing_in(tmp_path: Path) -> None:
-    disks = images(tmp_path, 360, 360, 360, 120, 120, 120)
-    printed = vm.run(vm.program(PLANNED.format(wishes=WISHES, options="")), disks)
-    *found, refused = printed.partition("\n\n")[0].splitlines()[:3]
+    """Redundant ones survive the loss of a disk of each pair."""
+    disks = images(tmp_path, 360, 360, 360, 120, 120, 120, 560, 560, 560, 560, 120, 120)
+    printed = vm.run(vm.program(PLANNED.format(volumes=PLANS)), disks, modules=("dm-mod", "raid1", "raid10", "dm-raid"))
+    *found, refused = printed.splitlines()[: len(PLANS) + 1]
     assert refused.startswith("123 ")
     assert "/dev/ubda is a physical volume of LVM already [storage.disk_in_use]" in refused
-    for line, (kind, place, _, memory) in zip(found, WISHES, strict=True):
+    assert "read again 1\n" in printed
+    for number, (line, (kind, place, _, options, width)) in enumerate(zip(found, PLANS, strict=True)):
         facts = json.loads(line.partition(" ")[2])
         assert facts["mount"]["kind"] == kind
         assert facts["not_looked_at"] == []
         findings = {one["rule"]: one["severity"] for one in facts["findings"]}
+        assert findings.pop("volume.redundancy", "ok") == ("ok" if "--redundant" in options else "note")
         assert findings.pop("filesystem") == "ok"
-        assert findings.pop("volume.redundancy") == "note"
         assert set(findings.values()) == {"ok"}, findings
-        assert {"volume.striped", "volume.stripe_size", "stripes", "alignment", "block_size"} <= set(findings)
-        assert facts["parameters"]["stripe_width"] == 3 * 65536
-        assert facts["devices"][0]["read_ahead"] == (131072 if memory == "1G" else 16384)
-        number, word = WISHES.index((kind, place, _, memory)), place.replace(" ", r"\040")
+        if "--redundant" not in options:
+            assert {"volume.striped", "volume.stripe_size", "stripes", "alignment", "block_size"} <= set(findings)
+        if width:
+            assert facts["parameters"]["stripe_width"] == width
+            assert facts["devices"][0]["read_ahead"] == (131072 if "1G" in options else 16384)
+        if place.endswith("raid1"):
+            assert sorted(device["kind"] for device in facts["devices"]) == ["disk"] * 2 + ["lvm"] * 5
+        word = place.replace(" ", r"\040")
         assert f"/dev/vg{number}/data {word} {kind} defaults 0 2\n" in printed
-
-
-# A file is written, one disk of a pair is emptied, and the file is read again.
-DEGRADED = """
-sh("head -c 10000000 /dev/urandom >'/run/mnt/xfs/file' && cp /run/mnt/xfs/file /run/mnt/ext4/file && sync")
-sh("sha256sum /run/mnt/*/file && umount /run/mnt/xfs /run/mnt/ext4 && vgchange -an vg0 vg1")
-for disk in ("ubdb", "ubdc", "ubde"):
-    sh(f"dd if=/dev/zero of=/dev/{{disk}} bs=1M count=700 conv=notrunc 2>&1 | tail -1")
-sh("vgchange -ay --activationmode degraded vg0 vg1; mount /run/mnt/xfs && mount /run/mnt/ext4")
-sh("sha256sum /run/mnt/*/file | cut -c-64 | uniq >sums")
-print("read again", len(open("sums").read().split()))
-"""
-
-
-@pytest.mark.long
-def test_redundant_volumes_survive_the_loss_of_a_disk_of_each_pair(tmp_path: Path) -> None:
-    wishes = [
-        ("xfs", "/run/mnt/xfs", "/dev/ubda /dev/ubdb /dev/ubdc /dev/ubdd", "1G"),
-        ("ext4", "/run/mnt/ext4", "/dev/ubde /dev/ubdf", "16M"),
-    ]
-    disks = images(tmp_path, 560, 560, 560, 560, 120, 120)
-    script = PLANNED.format(wishes=wishes, options="--redundant") + DEGRADED.format()
-    printed = vm.run(vm.program(script), disks, modules=MODULES)
-    assert "read again 1\n" in printed
-    raid10, mirror = (json.loads(line.partition(" ")[2]) for line in printed.splitlines()[:2])
-    for facts in (raid10, mirror):
-        assert {one["severity"] for one in facts["findings"]} == {"ok"}, facts["findings"]
-    assert raid10["parameters"]["stripe_width"] == 2 * 65536
-    assert raid10["devices"][0]["read_ahead"] == 131072
 
 
 NAMES = """

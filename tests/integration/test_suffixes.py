@@ -27,15 +27,17 @@ from tests.support.trees import assert_same, tree
 
 pytestmark = pytest.mark.slapd
 
-PERSON = "objectClass: inetOrgPerson; uid: {0}; cn: {0}; sn: {0}; userPassword: x"
-BELOW = (
-    record("dc=com", pairs_of("objectClass: domain; dc: com"))
-    + record("uid=u,dc=com", pairs_of(PERSON.format("u")))
-    + record("cn=other", pairs_of("objectClass: device; cn: other"))
-)
+PERSON = "inetOrgPerson; uid: {0}; cn: {0}; sn: {0}; userPassword: x"
+
+
+def records(texts: dict[str, str]) -> str:
+    return "".join(record(dn, pairs_of(f"objectClass: {text}")) for dn, text in texts.items())
+
+
+BELOW = records({"dc=com": "domain; dc: com", "uid=u,dc=com": PERSON.format("u"), "cn=other": "device; cn: other"})
 ROOT = "dn:\nobjectClass: organization\no: all\n\n"
 SETTINGS = dataclasses.replace(
-    settings("objectClass,entryCSN,entryUUID eq", suffix=""), modules=("back_mdb", "syncprov"), schema=()
+    settings("objectClass,entryCSN,entryUUID eq", suffix="", modules=("syncprov",)), schema=()
 )
 
 
@@ -181,21 +183,15 @@ def test_read_copied_tuned_and_backed_up(server: Slapd, tmp_path: Path) -> None:
 
 COMMA, HASH = r"o=Foo\, Inc.,c=US", r"o=\#1 Foo,c=US"
 SPELLINGS = (
-    COMMA,
-    r"o=foo\2C inc.,c=us",
-    r'O = "Foo, Inc." , C=us',
-    r"organizationName=Foo\, Inc.,countryName=US",
-    r"2.5.4.10=Foo\2c  Inc.;c=US",
+    *(COMMA, r"o=foo\2C inc.,c=us", r'O = "Foo, Inc." , C=us'),
+    *(r"organizationName=Foo\, Inc.,countryName=US", r"2.5.4.10=Foo\2c  Inc.;c=US"),
 )
 
 
 def three(suffix: str, value: str) -> str:
     people = f"ou=People,{suffix}"
-    return (
-        record(suffix, pairs_of(f"objectClass: organization; o: {value}"))
-        + record(people, pairs_of("objectClass: organizationalUnit; ou: People"))
-        + record(f"uid=a,{people}", pairs_of(PERSON.format("a")))
-    )
+    above = {suffix: f"organization; o: {value}", people: "organizationalUnit; ou: People"}
+    return records({**above, f"uid=a,{people}": PERSON.format("a")})
 
 
 @pytest.fixture(scope="module")

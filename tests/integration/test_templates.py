@@ -30,17 +30,16 @@ ENTRIES = 600
 FOR_OPENDJ = ("people", "accounts", "campus")  # it knows neither 2.5.6.6 for a class nor values with line ends in names
 
 
-def generate(template: str, target: Path, *more: object) -> Path:
-    done = ditseed("generate", template, "-n", ENTRIES, "--progress", "none", *more).ok()
-    target.write_text(done.out)
-    return target
+def made(template: object, *options: object) -> str:
+    return ditseed("generate", template, "--progress", "none", *options).ok().out
 
 
 @pytest.mark.slapd
 @pytest.mark.parametrize("template", SHIPPED)
 def test_a_build_is_what_slapadd_makes(template: str, tmp_path: Path) -> None:
     """slapadd finds no fault with any value."""
-    ldif = generate(template, tmp_path / "tree.ldif", "--operational")
+    ldif = tmp_path / "tree.ldif"
+    ldif.write_text(made(template, "-n", ENTRIES, "--operational"))
     with closing(server()) as oracle, closing(server()) as ours:
         oracle.slapadd(ldif, "-u", "-o", "value-check=yes")
         oracle.slapadd(ldif)
@@ -71,7 +70,8 @@ def _for_opendj(schema: Path) -> str:
 @pytest.mark.slapd
 @pytest.mark.parametrize("template", FOR_OPENDJ)
 def test_opendj_imports_it(opendj: OpenDJ, template: str, tmp_path: Path) -> None:
-    ldif = generate(template, tmp_path / "tree.ldif")
+    ldif = tmp_path / "tree.ldif"
+    ldif.write_text(made(template, "-n", ENTRIES))
     assert opendj.load(ldif) == len(re.findall(r"(?m)^dn:", ldif.read_text()))
 
 
@@ -87,10 +87,6 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(set_up() / "config" / "MakeLDIF", directory)
     shutil.copytree(FIXTURES, directory, dirs_exist_ok=True)
     return directory
-
-
-def made(template: Path, *options: object) -> str:
-    return ditseed("generate", template, "--progress", "none", *options).ok().out
 
 
 def shape(text: str) -> tuple[Counter[str], set[str]]:
@@ -128,13 +124,8 @@ def test_opendj_imports_what_is_made(converted: Path, tmp_path: Path) -> None:
 
 SCHEMAS = schema_forms.shipped()
 LINES = ("olcAttributeTypes: ", "olcObjectClasses: ")
-ACCOUNT = record(
-    "uid=a,dc=example,dc=com",
-    pairs_of(
-        "objectClass: acctAccount; uid: a; userPassword: secret; acctAlias: one@example.com; "
-        "acctAlias: two@example.com; acctQuota: 512; acctService: imap; acctExpires: 20300101000000Z"
-    ),
-)
+ALIASES = "acctAlias: one@example.com; acctAlias: two@example.com"
+ACCOUNT = f"objectClass: acctAccount; uid: a; userPassword: secret; {ALIASES}; acctQuota: 512; acctService: imap"
 
 
 def teach(server: Slapd, schema: Path) -> None:
@@ -169,6 +160,7 @@ def test_slapd_knows_the_same_from_either(slapd_instance: Slapd, schema: Path) -
 def test_an_account_loads_and_logs_in(slapd_instance: Slapd) -> None:
     for schema in SCHEMAS:
         teach(slapd_instance, schema)
-    slapd_instance.ldapadd(TOP + ACCOUNT)
-    who = ("-x", "-H", slapd_instance.ldapi_uri, "-D", "uid=a,dc=example,dc=com", "-w", "secret")
+    account = pairs_of(f"{ACCOUNT}; acctExpires: 20300101000000Z")
+    slapd_instance.ldapadd(TOP + record(f"uid=a,{SUFFIX}", account))
+    who = ("-x", "-H", slapd_instance.ldapi_uri, "-D", f"uid=a,{SUFFIX}", "-w", "secret")
     assert b"dn:uid=a" in slapd_instance.tool("ldapwhoami", *who)

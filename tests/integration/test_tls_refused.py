@@ -24,9 +24,7 @@ from tests.support.command import Done, ditseed
 
 pytestmark = pytest.mark.slapd
 
-KINDS = ("valid", "expired", "wrong_name", "none")  # of certificate
 WAYS = {"ldaps": ("ldaps", ()), "demanded": ("ldap", ("-ZZ",)), "tried": ("ldap", ("-Z",))}
-ENCRYPTED = ("ldaps", "demanded", "tried")
 TREE = list(people("dc=example,dc=com", 10))
 VERBS = ("export", "add")
 
@@ -51,12 +49,10 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Authority
 
 @pytest.fixture(scope="module")
 def servers(authorities: dict[str, Authority]) -> Iterator[dict[str, Slapd]]:
-    """One of each kind, with a small tree."""
-    ours = authorities["ours"]
     with ExitStack() as running:
         made = {}
-        for kind in KINDS:
-            files = None if kind == "none" else getattr(ours, kind)()
+        for kind in ("valid", "expired", "wrong_name", "none"):  # of certificate
+            files = None if kind == "none" else getattr(authorities["ours"], kind)()
             server = replication.provider(Settings(tls=files))
             server.slapadd("".join(TREE))
             made[kind] = running.enter_context(server)
@@ -72,10 +68,12 @@ class Attempt:
         target = server.ldaps_uri if scheme == "ldaps" else server.uri
         if server.settings.tls is None:
             target = f"{scheme}://127.0.0.1:{server.port}"
+        more = home / "more.ldif"
+        more.write_text(record(f"ou=more,{server.suffix}", [("objectClass", "organizationalUnit"), ("ou", "more")]))
+        what = {"export": ("-b", server.suffix, "-o", home / "out", "--json"), "add": (more,)}[verb]
         with Proxy(target, record=True) as proxy:
-            bind = ("-H", proxy.uri, *options, "-D", "cn=replicator", "-y")
-            command = (*bind, server.replicator_password_file, *_what(verb, server, home))
-            self.done: Done = ditseed(verb, *command, env=settings)
+            bind = ("-H", proxy.uri, *options, "-D", "cn=replicator", "-y", server.replicator_password_file)
+            self.done: Done = ditseed(verb, *bind, *what, env=settings)
             until(lambda: proxy.sent)  # it may end before the proxy has looked
         self.sent = [bytes(piece) for piece in proxy.sent]
 
@@ -84,16 +82,6 @@ class Attempt:
             assert self.password not in piece
             rest = _not_encrypted(piece)
             assert not rest, f"in clear: {rest[:80]!r}"
-
-
-def _what(verb: str, server: Slapd, home: Path) -> tuple[object, ...]:
-    if verb == "export":
-        return ("-b", server.suffix, "-o", home / "out", "--json")
-    (home / "more.ldif").write_text(record(f"ou=more,{server.suffix}", _UNIT))
-    return (home / "more.ldif",)
-
-
-_UNIT = [("objectClass", "organizationalUnit"), ("ou", "more")]
 
 
 def _not_encrypted(piece: bytes) -> bytes:
@@ -106,8 +94,8 @@ def _not_encrypted(piece: bytes) -> bytes:
     return rest[gone.end() :] if gone else rest
 
 
-def _trust(authority: Authority | None) -> dict[str, str]:
-    return {"LDAPTLS_CACERT": str(authority.ca)} if authority else {}
+def _trust(authority: Authority) -> dict[str, str]:
+    return {"LDAPTLS_CACERT": str(authority.ca)}
 
 
 def _refused(attempt: Attempt, words: str, home: Path) -> None:
@@ -120,16 +108,15 @@ def _refused(attempt: Attempt, words: str, home: Path) -> None:
 @pytest.mark.rows(7)
 @pytest.mark.long("stranger-ldaps-export")
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("way", ENCRYPTED)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_bad_certificate_is_refused(
     servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, case: str, way: str, verb: str
 ) -> None:
     """With -Z too: libldap would send the password in clear over what is left of the connection."""
     kind, ca, words = REFUSED[case]
-    settings = _trust(authorities[ca] if ca else None)
-    attempt = Attempt(verb, servers[kind], way, settings, tmp_path)
-    _refused(attempt, words, tmp_path)
+    settings = _trust(authorities[ca]) if ca else {}
+    _refused(Attempt(verb, servers[kind], way, settings, tmp_path), words, tmp_path)
 
 
 OWN = {
@@ -139,7 +126,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("way", ENCRYPTED)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", OWN)
 def test_our_own_settings(
     servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, case: str, way: str
@@ -183,7 +170,7 @@ def test_start_tls_that_is_only_tried_goes_on_in_clear_where_none_is_offered(
 
 @pytest.mark.rows(2)
 @pytest.mark.long("TLS_REQCERT never-demanded")
-@pytest.mark.parametrize("way", ENCRYPTED)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("told", ["LDAPTLS_CACERT", "ldap.conf", "TLS_REQCERT never"])
 def test_a_good_certificate_is_taken(
     servers: dict[str, Slapd], authorities: dict[str, Authority], tmp_path: Path, told: str, way: str

@@ -70,8 +70,8 @@ def begin(running: History) -> tuple[str, bytes]:
     return running.note().forms[2], running.slapcat()
 
 
-def undo(running: History, *words: object, log: object = None) -> Done:
-    return ditseed("backup", "undo", "--log", log or running.log, *words)
+def undo(running: History, *words: object) -> Done:
+    return ditseed("backup", "undo", "--log", running.log, *words)
 
 
 def same(running: History, before: bytes) -> None:
@@ -86,6 +86,15 @@ def ordered(text: bytes) -> dict[bytes, list[bytes]]:
     """Returns DN -> ordered values. Their indexes are left out: slapd stores them only when it modifies the values."""
     values = re.compile(rb"(?m)^gOrdered: (?:\{\d+\})?(.*)$")
     return {entry.partition(b"\n")[0]: values.findall(entry) for entry in text.split(b"\n\n")}
+
+
+def assert_reported(done: Done, head: str, reasons: dict[str, str]) -> None:
+    """Asserts that each of these lines on stderr has one of the names with its reason."""
+    assert done.status == 1, done
+    lines = [line for line in done.err.splitlines() if line.startswith(head)]
+    for name, reason in reasons.items():
+        assert [line for line in lines if name in line and reason in line], (name, lines)
+    assert len(lines) == len(reasons), lines
 
 
 def taken_back(running: History, done: Done, before: bytes) -> str:
@@ -175,17 +184,14 @@ def test_what_others_changed_since_is_not_taken_back(running: History, handle: A
         thing(admin, "cn=below", added)
         admin.rename_s(moved, "cn=moved")
     done = undo(running, "--since", start, "--by", INTERN)
-    assert done.status == 1, done
-    lines = [line for line in done.err.splitlines() if line.startswith("not taken back: ")]
-    for name, reason in (
-        (modified, "changed mail later"),
-        (deleted, "gave its DN to another entry later"),
-        (renamed, "changed the DN of the entry later"),
-        (added, "added an entry below it later"),
-        (moved, "changed the DN of the entry later"),
-    ):
-        assert [line for line in lines if name in line and reason in line], (name, lines)
-    assert len(lines) == 5
+    reasons = {
+        modified: "changed mail later",
+        deleted: "gave its DN to another entry later",
+        renamed: "changed the DN of the entry later",
+        added: "added an entry below it later",
+        moved: "changed the DN of the entry later",
+    }
+    assert_reported(done, "not taken back: ", reasons)
     assert "taken back: 1 of 6" in done.err
     running.server.ldapmodify(done.out)
     entry = running.server.search(base=modified, scope=ldap.SCOPE_BASE)[0][1]
@@ -246,15 +252,14 @@ def test_the_page_as_it_stands(running: History, handle: Any, tmp_path: Path) ->
     assert (listed[-1]["attributes"], listed[-1]["start"]) == (["description"], until.start)
     given["20261125151912.000004Z"] = rows[-2][-1]
     ldif = run(take_back).ok().out
-    in_backup = ditseed("backup", "undo", "-R", repo, "-b", BASE, "--since", until.csn).ok()
-    assert not in_backup.out
+    in_backup = ("undo", repo, "-b", BASE, "--since", until.csn)
+    assert not backup(*in_backup).ok().out
     assert shlex.split(apply)[-2:] == ["-f", "undo.ldif"]
     server.ldapmodify(ldif, "-M")
     found = differences(as_printed(before), running.stored(), (*OWN, "x-noted", "description"))
     assert not found, found
     backup("run", repo, "--config", server.config_path, "--all-databases").ok()
-    in_backup = ditseed("backup", "undo", "-R", repo, "-b", BASE, "--since", until.csn, "--by", server.root_dn).ok()
-    assert "changetype: delete" in in_backup.out
+    assert "changetype: delete" in backup(*in_backup, "--by", server.root_dn).ok().out
 
 
 def test_random_changes(tmp_path: Path) -> None:
@@ -278,7 +283,7 @@ def test_random_changes(tmp_path: Path) -> None:
 def extract(running: History, repo: Path, *words: object) -> Done:
     server = running.server
     account = ("-H", server.client_uri, "-D", server.root_dn, "-y", server.password_file)
-    return ditseed("backup", "extract", "latest", "-R", repo, "-b", BASE, "--changes", *account, *words)
+    return backup("extract", repo, "latest", "-b", BASE, "--changes", *account, *words)
 
 
 def take(running: History, repo: Path) -> bytes:
@@ -352,18 +357,16 @@ def test_what_stands_in_the_way_is_reported(running: History, handle: Any, tmp_p
     handle.add_s(f"cn=class,{PEOPLE}", [("objectClass", [b"person"]), ("cn", [b"class"]), ("sn", [b"x"])])
     handle.modify_s(below, [(REPLACE, "sn", [b"bad"])])
     done = extract(running, repo, "--dn", PEOPLE)
-    assert done.status == 1
-    lines = [line for line in done.err.splitlines() if line.startswith("not brought back: ")]
-    for name, reason in (
-        (moved, "another entry has its DN now"),
-        (f"cn=below,{moved}", "the entry above it does not exist"),
-        ("cn=class", "another structural object class"),
-    ):
-        assert [line for line in lines if name in line and reason in line], (name, lines)
+    reasons = {
+        moved: "another entry has its DN now",
+        f"cn=below,{moved}": "the entry above it does not exist",
+        "cn=class": "another structural object class",
+    }
+    assert_reported(done, "not brought back: ", reasons)
     assert done.out.count("changetype: ") == 1
     assert f"dn: {below}\n" in done.out
-    assert extract(running, repo, "--dn", below, "--keep-operational").status == UsageProblem.exit_status
-    assert ditseed("backup", "extract", "latest", "-R", repo, "--dn", below, "-x").status == UsageProblem.exit_status
+    extract(running, repo, "--dn", below, "--keep-operational").refused(UsageProblem)
+    backup("extract", repo, "latest", "--dn", below, "-x").refused(UsageProblem)
 
 
 def test_random_changes_since_a_backup(running: History, tmp_path: Path) -> None:

@@ -11,34 +11,23 @@ import ldap
 import pytest
 
 from fixtures import replication
+from fixtures.golden.records import pairs_of
 from fixtures.replication import wait_in_sync
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
+from fixtures.trees import record
+from tests.support.adding import SUFFIX, TOP, unit
 from tests.support.command import Done, ditseed
 from tests.support.seeding import bind
 
 pytestmark = pytest.mark.slapd
 
-SUFFIX = "dc=example,dc=com"
-LDIF = f"""dn: {SUFFIX}
-objectClass: domain
-dc: example
+PERSON = f"uid=u0,ou=people,{SUFFIX}"
+LDIF = TOP + unit("people") + record(PERSON, pairs_of("objectClass: inetOrgPerson; uid: u0; cn: U; sn: S"))
+CHANGE = f"dn: {PERSON}\nchangetype: modify\nreplace: mail\nmail: local@example.com\n"
 
-dn: ou=people,{SUFFIX}
-objectClass: organizationalUnit
-ou: people
 
-dn: uid=u0,ou=people,{SUFFIX}
-objectClass: inetOrgPerson
-uid: u0
-cn: U
-sn: S
-"""
-CHANGE = f"""dn: uid=u0,ou=people,{SUFFIX}
-changetype: modify
-replace: mail
-mail: local@example.com
-"""
+NAMES = "reqStart,reqEnd,entryCSN,objectClass"
 
 
 def verified(server: Slapd, suffix: str = SUFFIX) -> Done:
@@ -46,13 +35,7 @@ def verified(server: Slapd, suffix: str = SUFFIX) -> Done:
     return ditseed("verify", *words)
 
 
-@pytest.mark.parametrize(
-    "indexes",
-    [
-        "index reqStart,reqEnd,entryCSN,objectClass eq",
-        "index default eq\nindex entryCSN,objectClass,reqEnd,reqResult,reqStart",
-    ],
-)
+@pytest.mark.parametrize("indexes", [f"index {NAMES} eq", f"index default eq\nindex {NAMES},reqResult"])
 def test_a_log_of_accesses_is_sound(indexes: str, short_tmp: Path) -> None:
     log = f"database mdb\nsuffix cn=accesslog\nrootdn cn=accesslog\ndirectory {short_tmp}"
     settings = Settings(
@@ -84,30 +67,19 @@ def test_the_local_part_of_a_translucent_proxy_is_sound() -> None:
             verified(proxy).ok()
 
 
-POLICY = f"""dn: cn=policy,{SUFFIX}
-objectClass: device
-objectClass: pwdPolicy
-cn: policy
-pwdAttribute: userPassword
-pwdLockout: TRUE
-pwdMaxFailure: 1000
-pwdMustChange: TRUE
-"""
-RESET = f"""dn: uid=u0,ou=people,{SUFFIX}
-changetype: modify
-replace: userPassword
-userPassword: secret
-"""
+RULES = "pwdAttribute: userPassword; pwdLockout: TRUE; pwdMaxFailure: 1000; pwdMustChange: TRUE"
+POLICY = record(f"cn=policy,{SUFFIX}", pairs_of(f"objectClass: device; objectClass: pwdPolicy; cn: policy; {RULES}"))
+RESET = f"dn: {PERSON}\nchangetype: modify\nreplace: userPassword\nuserPassword: secret\n"
 PASSING = f"dn: cn=passing,{SUFFIX}\nobjectClass: device\nobjectClass: dynamicObject\ncn: passing\n"
 
 
 def fails_until_a_time_ends_in_0(server: Slapd) -> None:
     """slapd takes the last 0 of a fraction off a value that it compares, and ppolicy does not."""
-    name, times = f"uid=u0,ou=people,{SUFFIX}", [b""]
+    times = [b""]
     handle = ldap.initialize(server.uri)
     while not any(time.endswith(b"0Z") for time in times):
         with suppress(ldap.INVALID_CREDENTIALS):
-            handle.simple_bind_s(name, "wrong")
+            handle.simple_bind_s(PERSON, "wrong")
         times = server.search("(uid=u0)", ("pwdFailureTime",))[0][1]["pwdFailureTime"]
     handle.unbind_s()
 
@@ -121,7 +93,7 @@ def of_overlays() -> Iterator[Slapd]:
         overlays=(f"overlay ppolicy\nppolicy_default cn=policy,{SUFFIX}", "overlay dds"),
     )
     with closing(replication.provider(settings)) as server:
-        server.slapadd(f"{LDIF}\n{POLICY}")
+        server.slapadd(LDIF + POLICY)
         server.start()
         server.ldapmodify(RESET)
         server.ldapadd(PASSING)
@@ -134,6 +106,10 @@ def test_what_ppolicy_and_dds_write_is_sound(of_overlays: Slapd) -> None:
     told = verified(of_overlays).ok().out
     for name in ("pwdReset", "entryTtl", "pwdFailureTime"):
         assert f"note: {name}: " in told
+
+
+def _names(server: Slapd, filter_: str) -> list[str]:
+    return [name for name, _ in server.search(filter_, ("1.1",))]
 
 
 @pytest.mark.long
@@ -153,11 +129,7 @@ def test_a_refresh_of_what_ppolicy_wrote(of_overlays: Slapd) -> None:
             verified(consumer).ok()
             consumer.start()
             wait_in_sync(provider, consumer)
-            answers = [
-                [[name for name, _ in server.search(one, ("1.1",))] for one in wanted]
-                for server in (provider, consumer)
-            ]
+            answers = [[_names(server, one) for one in wanted] for server in (provider, consumer)]
         finally:
             provider.stop()
-    name = f"uid=u0,ou=people,{SUFFIX}"
-    assert answers == [[[], [name], [name]]] * 2
+    assert answers == [[[], [PERSON], [PERSON]]] * 2

@@ -52,12 +52,11 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
+def authority(authority: Authority) -> Iterator[Authority]:
     """Trusted by libldap in this process meanwhile."""
-    made = Authority(tmp_path_factory.mktemp("ca"))
     before = ldap.get_option(ldap.OPT_X_TLS_CACERTFILE)
-    trust(str(made.ca))
-    yield made
+    trust(str(authority.ca))
+    yield authority
     trust(before or "")
 
 
@@ -72,11 +71,8 @@ def place(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Ite
     home = tmp_path_factory.mktemp("wire")
     people = home / "people.ldif"
     write_people(people, SUFFIX, PEOPLE)
-    lines = (
-        "sasl-secprops none",
-        f'authz-regexp "uid=([^,]*),(cn=[^,]*,)*cn=auth" "uid=$1,{SUFFIX}"',
-        "sasl-host localhost",
-    )
+    mapped = f'authz-regexp "uid=([^,]*),(cn=[^,]*,)*cn=auth" "uid=$1,{SUFFIX}"'
+    lines = ("sasl-secprops none", mapped, "sasl-host localhost")
     made = replication.provider(Settings(tls=authority.valid(), global_lines=lines, limits=(UNLIMITED,)))
     made.slapadd(people)
     with made:
@@ -99,19 +95,6 @@ def part(connection: Connection, out: Path, asked: Search, compress: bool = Fals
         return reader.part(asked, out, "p", DROPPED, compress=compress)
 
 
-def require_all(place: Place, connection: Connection, out: Path, page: int = 0) -> None:
-    found = part(connection, out, Search(SUFFIX, page=page))
-    ours, theirs = tree_of(*map(Path, found.files)), tree_of(place.text)
-    assert found.entries == ours.entries == theirs.entries > PEOPLE
-    difference = ours.diff(theirs, 5)
-    assert ours.checksum == theirs.checksum, difference.samples
-
-
-@pytest.mark.parametrize("page", [0, 7, 1000])
-def test_everything_that_slapcat_has(place: Place, tmp_path: Path, page: int) -> None:
-    require_all(place, place.admin, tmp_path, page)
-
-
 def test_a_referral_object_is_an_entry_and_nothing_makes_no_file(place: Place, tmp_path: Path) -> None:
     found = part(place.admin, tmp_path, Search(SUFFIX, "(uid=nobody)"))
     assert (found.entries, found.files) == (0, [])
@@ -121,15 +104,24 @@ def test_a_referral_object_is_an_entry_and_nothing_makes_no_file(place: Place, t
     assert "ref: ldap://" in Path(found.files[0]).read_text()
 
 
-@pytest.mark.parametrize("over", ["ldapi", "ldapi, by the socket", "ldaps", "StartTLS", "StartTLS tried"])
-def test_over_every_kind_of_connection(place: Place, tmp_path: Path, over: str) -> None:
+@pytest.mark.parametrize(
+    ("over", "page"),
+    [
+        *(("ldap", page) for page in (0, 7, 1000)),
+        *((over, 0) for over in ("ldapi", "ldapi, by the socket", "ldaps", "StartTLS", "StartTLS tried")),
+    ],
+)
+def test_everything_that_slapcat_has(place: Place, tmp_path: Path, over: str, page: int) -> None:
     server = place.server
     uri = {"ldapi": server.ldapi_uri, "ldaps": server.ldaps_uri}.get(over, server.uri)
     start_tls = {"StartTLS": 2, "StartTLS tried": 1}.get(over, 0)
     connection = structs.replace(place.admin, uri=uri, start_tls=start_tls)
     if over == "ldapi, by the socket":
         connection = Connection(server.ldapi_uri, mechanism="EXTERNAL")
-    require_all(place, connection, tmp_path)
+    found = part(connection, tmp_path, Search(SUFFIX, page=page))
+    ours, theirs = tree_of(*map(Path, found.files)), tree_of(place.text)
+    assert found.entries == ours.entries == theirs.entries > PEOPLE
+    assert ours.checksum == theirs.checksum, ours.diff(theirs, 5).samples
 
 
 def test_sasl_with_a_security_layer_of_its_own(place: Place, tmp_path: Path) -> None:

@@ -63,17 +63,13 @@ class Field:
     def provider(self) -> Slapd:
         return self.pair.provider
 
-    @property
-    def command(self) -> tuple[object, ...]:
-        where = ("-b", self.provider.suffix, "-o", self.pair.export_dir)
-        return ("export", *self.pair.bind, *where, *SMALL)
-
     def writer(self) -> Churn:
         return Churn(self.provider, rate=CHANGES, seed=self.chance.randrange(1, 10**6))
 
     def begin(self) -> subprocess.Popen[str]:
         self.tries += 1
-        self.process = start(*self.command, env=self.trust)
+        where = ("-b", self.provider.suffix, "-o", self.pair.export_dir)
+        self.process = start("export", *self.pair.bind, *where, *SMALL, env=self.trust)
         return self.process
 
     def done(self) -> bool:
@@ -94,14 +90,7 @@ class Field:
         while not self.done():  # the test's own limit ends it
             time.sleep(0.02)
 
-    def end(self) -> None:
-        """Whatever became of the test."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.communicate()
-
     def equals_the_provider(self) -> None:
-        """A consumer seeded from the export catches up by itself."""
         ditseed(*self.pair.seed("ldif")).ok()
         consumer = self.pair.consumer.start()
         try:
@@ -109,14 +98,13 @@ class Field:
         except ServerError:
             print("\n".join(consumer.log_lines("syncrepl|be_")[-30:]))
             raise
-        assert_same(self.provider, self.pair.consumer)
+        assert_same(self.provider, consumer)
 
 
 @contextmanager
 def _field(scratch: Path, chance: random.Random, tls: bool = False) -> Iterator[Field]:
     authority = Authority(scratch / "tls") if tls else None
-    settings = Settings(tls=authority.valid() if authority else None)
-    source = replication.provider(settings)
+    source = replication.provider(Settings(tls=authority.valid() if authority else None))
     write_people(scratch / "people.ldif", source.suffix, PEOPLE)
     source.slapadd(scratch / "people.ldif")
     trust = {"LDAPTLS_CACERT": str(authority.ca)} if authority else {}
@@ -129,7 +117,9 @@ def _field(scratch: Path, chance: random.Random, tls: bool = False) -> Iterator[
         try:
             yield fire
         finally:
-            fire.end()
+            if fire.process is not None and fire.process.poll() is None:
+                fire.process.kill()
+                fire.process.communicate()
 
 
 RUNS = [0, 1, 3, *(pytest.param(run, marks=pytest.mark.heavy) for run in range(4, 24))]
@@ -166,7 +156,6 @@ def _wait_until_read(fire: Field, part: float) -> None:
 @pytest.mark.rows(1)
 @pytest.mark.parametrize("run", [0, pytest.param(1, marks=pytest.mark.heavy)])
 def test_killed_at_random_moments_while_all_changes(short_tmp: Path, run: int) -> None:
-    """kill -9, three times, and the same command."""
     chance = _chance()
     with _field(short_tmp, chance) as fire:
         with fire.writer() as writer:

@@ -12,7 +12,6 @@ import pytest
 from fixtures.slapd import Slapd
 from fixtures.slapd_config import Settings
 from fixtures.trees import write_hard_tree, write_people
-from loader.config import Config
 from loader.mdb import contents
 from loader.operations import migrate
 from loader.operations.build.native import made_for
@@ -20,13 +19,12 @@ from loader.operations.build.steps import BuildOptions
 from loader.run.log import Catalogue
 from loader.server import configuration
 from tests.support import killing
+from tests.support.adding import SUFFIX, TOP, unit, write
 from tests.support.building import KINDS, RUN_DIR, SHARDS, Building
 from tests.support.command import ditseed
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slapd
-
-SUFFIX = "dc=example,dc=com"
 
 
 @pytest.fixture(scope="module")
@@ -49,17 +47,12 @@ def building(request: pytest.FixtureRequest, ldif: tuple[Path, Path]) -> Iterato
         yield Building(target, target.slapcat(), new, request.param)
 
 
-def _points(building: Building) -> list[str]:
-    """Learned from a run of the same kind that is left alone."""
-    with closing(Slapd()) as other:
-        whole = Building(other, "", building.new, building.engine)
-        ditseed(*whole.command).ok()
-        return killing.points_of(whole.steps)
-
-
 @pytest.mark.rows(1)
 def test_killed_at_every_point_in_turn(building: Building) -> None:
-    points = _points(building)
+    with closing(Slapd()) as other:  # a run of the same kind that is left alone
+        whole = Building(other, "", building.new, building.engine)
+        ditseed(*whole.command).ok()
+        points = killing.points_of(whole.steps)
     load = "slices.middle" if building.engine == SHARDS else "load.middle"
     assert {load, "publish.middle"} <= set(points)
     for point in points:
@@ -128,10 +121,7 @@ def test_migrate_killed_at_every_point_in_turn(ldif: tuple[Path, Path]) -> None:
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
     """An LDIF of two entries."""
-    path = tmp_path / "x.ldif"
-    unit = f"dn: ou=a,{SUFFIX}\nobjectClass: organizationalUnit\nou: a\n"
-    path.write_text(f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n{unit}")
-    return path
+    return write(tmp_path / "x.ldif", TOP + unit("a"))
 
 
 def _with_an_index(server: Slapd) -> None:
@@ -161,13 +151,10 @@ def test_a_slapd_conf_is_the_same_each_time_it_is_read(two: Path) -> None:
     it follows; with index_intlen 16 all of them count."""
     settings = Settings(global_lines=("index_intlen 16",))
     with closing(Slapd(settings, form="conf")) as server:
-        first, second = (configuration.read(server.config_path) for _ in range(2))
         options = BuildOptions(server.config_path, (two,))
+        first, second = (configuration.read(server.config_path) for _ in range(2))
         assert first.entries != second.entries
-        assert made(first, options) == made(second, options)
         _with_an_index(server)
-        assert made(configuration.read(server.config_path), options) != made(first, options)
-
-
-def made(config: Config, options: BuildOptions) -> str:
-    return made_for(config, config.database(None), options)
+        configs = (first, second, configuration.read(server.config_path))
+        before, again, after = (made_for(config, config.database(None), options) for config in configs)
+    assert before == again != after

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.limits import missing_loop_filesystem
 from fixtures.slapd import Slapd
 from loader.operations.storage.migrate import STEPS
-from tests.support.command import Done, ditseed, start
+from tests.support.command import Done, ditseed, piped
 from tests.support.disks import loop_device, mounted
+from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
@@ -23,17 +25,21 @@ POINTS = [
     *(f"{step}.{at}" for step in STEPS for at in ("start", "unrecorded", "recorded")),
     *("copy.block", "verify.middle", "unmount.between"),
 ]
+KINDS = {True: "xfs", False: "ext4"}  # of the new volume, for the rows "volume" and "directory"
 BACK = [f"rollback.{name}" for name in ("stop", "fstab", "unmount", "mount", "start", "watch", "end")]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A slapd whose database directory is a volume (or, not `is_volume`, an ordinary directory), and an empty one."""
+    """A slapd whose database directory is a volume (or, not `is_volume`, an ordinary directory), and an empty one.
+
+    `lines`, `before`: what `fstab` and slapd have at first."""
 
     server: Slapd
     target: Path
     devices: dict[str, str]
     fstab: Path
+    lines: str
     state: Path
     before: str
     is_volume: bool
@@ -45,26 +51,22 @@ class Place:
     def run(self, *more: str, kill: str = "", confirmed: str | None = None, begin: str | None = None) -> Done:
         """`begin`: another command than the one that starts the service."""
         env = {"DITSEED_STATE_DIR": str(self.state), "DITSEED_KILL_AT": kill}
-        service = (str(self.server.home / "stop"), begin or str(self.server.home / "start"))
-        words = ("storage", "migrate", self.source, self.target, "--fstab", self.fstab)
-        process = start(
-            *words, "--service", *service, "-H", self.server.ldapi_uri, "--watch-time", "0", *more,
-            env=env, stdin=subprocess.PIPE,
-        )  # fmt: skip
-        out, err = process.communicate(f"{self.source if confirmed is None else confirmed}\n")
-        return Done(process.returncode, out, err)
+        service = (self.server.home / "stop", begin or self.server.home / "start")
+        words = ("storage", "migrate", self.source, self.target, "--fstab", self.fstab, "--service", *service)
+        answer = f"{self.source if confirmed is None else confirmed}\n".encode()
+        return piped(answer, *words, "-H", self.server.ldapi_uri, "--watch-time", "0", *more, env=env)
 
     def require_new(self) -> None:
         assert mounted(self.source) == self.devices["new"]
         assert mounted(self.target) == ""
         self.require_equal()
         line = self.fstab.read_text().splitlines()[-1 if not self.is_volume else 3]
-        assert line.split()[1:3] == [str(self.source), "ext4"], self.fstab.read_text()
+        assert line.split()[1:3] == [str(self.source), KINDS[self.is_volume]], self.fstab.read_text()
 
-    def require_old(self, fstab: str) -> None:
+    def require_old(self) -> None:
         assert mounted(self.source) == (self.devices["old"] if self.is_volume else "")
         assert mounted(self.target) == self.devices["new"]
-        assert self.fstab.read_text() == fstab
+        assert self.fstab.read_text() == self.lines
         self.require_equal()
 
     def empty_target(self) -> None:
@@ -72,29 +74,21 @@ class Place:
         subprocess.run(["find", self.target, "-mindepth", "1", "-delete"], check=True)
 
     def require_equal(self) -> None:
-        """slapd answers, and has what it had."""
         assert self.server.answers()
         assert self.server.slapcat() == self.before
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o700)
 
 
 def control(server: Slapd) -> None:
     """Scripts that stop and start that slapd, as a unit's would; a second start does nothing."""
     pid, command = server.home / "pid", shlex.join(server._command())
-    script(
-        server.home / "stop",
-        f'pid=$(cat {pid} 2>/dev/null) || exit 1\nkill "$pid" 2>/dev/null || exit 1\n'
-        'while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done',
-    )
-    script(
-        server.home / "start",
-        f'kill -0 "$(cat {pid} 2>/dev/null)" 2>/dev/null && exit 0\n'
-        f"PATH=$PATH:/usr/sbin {command} >/dev/null 2>&1 &\necho $! >{pid}",
-    )
+    for name, text in (
+        ("stop", f'pid=$(cat {pid} 2>/dev/null) && kill "$pid" 2>/dev/null || exit 1\n'
+        'while kill -0 "$pid" 2>/dev/null; do sleep 0.02; done'),
+        ("start", f'kill -0 "$(cat {pid} 2>/dev/null)" 2>/dev/null && exit 0\n'
+        f"PATH=$PATH:/usr/sbin {command} >/dev/null 2>&1 &\necho $! >{pid}"),
+    ):  # fmt: skip
+        (server.home / name).write_text(f"#!/bin/sh\n{text}\n")
+        (server.home / name).chmod(0o700)
 
 
 @pytest.fixture
@@ -110,9 +104,10 @@ def place(request: pytest.FixtureRequest, short_tmp: Path, people_ldif: Path) ->
     target, fstab = short_tmp / "new", short_tmp / "fstab"
     target.mkdir()
     os.chmod(short_tmp, 0o755)
-    with loop_device(short_tmp / "a", 64) as old, loop_device(short_tmp / "b", 64) as new:
-        for device in (old, new):
-            subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    require(missing_loop_filesystem(KINDS[is_volume]))
+    with loop_device(short_tmp / "a", 64) as old, loop_device(short_tmp / "b", 320) as new:
+        for kind, device in (("ext4", old), (KINDS[is_volume], new)):
+            subprocess.run([f"mkfs.{kind}", "-q", device], check=True)
         server = Slapd(directory=short_tmp / "s")
         try:
             if is_volume:
@@ -120,14 +115,13 @@ def place(request: pytest.FixtureRequest, short_tmp: Path, people_ldif: Path) ->
                 os.chmod(server.database_dir, 0o750)
             subprocess.run(["mount", new, target], check=True)
             server.slapadd(people_ldif)
-            lines = f"# a comment\n{old} {server.database_dir} ext4 noatime,nofail 0 2\n"
-            fstab.write_text(lines if is_volume else "# a comment\n")
+            line = f"{old} {server.database_dir} ext4 noatime,nofail 0 2\n" if is_volume else ""
+            fstab.write_text(f"# a comment\n{line}")
             control(server)
             subprocess.run([server.home / "start"], check=True)
             wait(server)
-            yield Place(
-                server, target, {"old": old, "new": new}, fstab, short_tmp / "state", server.slapcat(), is_volume
-            )
+            devices, at_first = {"old": old, "new": new}, (fstab.read_text(), short_tmp / "state", server.slapcat())
+            yield Place(server, target, devices, fstab, *at_first, is_volume)
         finally:
             subprocess.run([server.home / "stop"], check=False)
             for path in (server.database_dir, server.database_dir, target, target):
@@ -141,25 +135,23 @@ def wait(server: Slapd) -> None:
 
 @pytest.mark.long
 def test_it_moves_and_goes_back(place: Place) -> None:
-    fstab = place.fstab.read_text()
     dry = place.run().ok()
-    assert all(words in dry.out for words in ("umount", "mount -t ext4", "Nothing was changed"))
+    assert all(words in dry.out for words in ("umount", f"mount -t {KINDS[place.is_volume]}", "Nothing was changed"))
     refused = place.run("--apply", confirmed="yes")
     assert (refused.status, "not confirmed" in refused.err) == (3, True)
-    place.require_old(fstab)
+    place.require_old()
     mode = place.source.stat().st_mode
     place.run("--apply").ok()
     place.require_new()
     assert place.source.stat().st_mode == mode
     assert "finished" in place.run("--apply").ok().err
     place.run("--rollback", "--apply").ok()
-    place.require_old(fstab)
+    place.require_old()
 
 
 @pytest.mark.rows(0, "volume")
 def test_a_slash_at_the_end_and_a_dry_run_of_what_was_begun(place: Place) -> None:
     """As the completion of a shell leaves it: it is the same place, also in fstab."""
-    fstab = place.fstab.read_text()
     words = ("storage", "migrate", f"{place.source}/", f"{place.target}/", "--fstab", place.fstab)
     env = {"DITSEED_STATE_DIR": str(place.state)}
     shown = ditseed(*words, "--service", "true", "true", env=env)
@@ -168,7 +160,7 @@ def test_a_slash_at_the_end_and_a_dry_run_of_what_was_begun(place: Place) -> Non
     assert place.run("--apply", kill="copy.recorded").status == -9
     assert "finished so far: preflight, stop, copy\n" in place.run().ok().out
     place.run("--rollback", "--apply").ok()
-    place.require_old(fstab)
+    place.require_old()
 
 
 @pytest.mark.rows(1)
@@ -191,7 +183,6 @@ def test_others_use_it(place: Place) -> None:
 @pytest.mark.rows(0, "directory-unmount.recorded")
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_rolled_back_killed_again_and_finished(place: Place, point: str) -> None:
-    fstab = place.fstab.read_text()
     assert place.run("--apply", kill=point).status == -9
     back = place.run("--rollback", "--apply")
     if point in ("preflight.start", "preflight.unrecorded"):  # nothing was changed
@@ -199,7 +190,7 @@ def test_killed_rolled_back_killed_again_and_finished(place: Place, point: str) 
     else:
         back.ok()
     wait(place.server)
-    place.require_old(fstab)
+    place.require_old()
     place.empty_target()
     assert place.run("--apply", kill=point).status == -9
     place.run("--apply").ok()
@@ -208,14 +199,13 @@ def test_killed_rolled_back_killed_again_and_finished(place: Place, point: str) 
 
 @pytest.mark.long
 def test_a_rollback_is_killed(place: Place) -> None:
-    fstab = place.fstab.read_text()
     for point in BACK:
         place.run("--apply").ok()
         assert place.run("--rollback", "--apply", kill=point).status == -9
         assert "give --rollback" in place.run("--apply").err.lower()
         place.run("--rollback", "--apply").ok()
         wait(place.server)
-        place.require_old(fstab)
+        place.require_old()
         place.empty_target()
 
 

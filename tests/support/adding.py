@@ -5,16 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fixtures.client import Entries
 from fixtures.slapd import Slapd
-from fixtures.slapd_config import Settings
 from fixtures.trees import record
-from loader import errors
 from tests.support.command import Done, ditseed
 
 SUFFIX = "dc=example,dc=com"
 TOP = record(SUFFIX, [("objectClass", "domain"), ("dc", "example")])
 
+
+# Lets the root DN manage cn=config.
+ADMIN = f"""dn: olcDatabase={{0}}config,cn=config
+changetype: modify
+add: olcAccess
+olcAccess: {{0}}to * by dn.exact="cn=admin,{SUFFIX}" manage by * break
+"""
 
 # A referral and a subentry, each with an operational attribute that clients set.
 OPERATIONAL = tuple(
@@ -52,24 +56,10 @@ def add(server: Slapd, *arguments: object) -> Done:
 
 
 def facts(server: Slapd, *arguments: object) -> Any:
-    """Returns the report of a load, which must add every entry."""
-    return add(server, *arguments, "--json").ok().facts
-
-
-def rejects(server: Slapd, ldif: Path, added: int, rejected: int, *options: object) -> str:
-    """Runs a load that must add `added` entries and reject `rejected`. Returns the content of its rejects file."""
-    kept = ldif.with_suffix(".rejects")
-    done = add(server, ldif, "--max-rejects", rejected, "--rejects", kept, "--json", *options)
-    assert (done.status, done.facts["added"], done.facts["rejected"]) == (errors.EXIT_DIFFERENT, added, rejected), done
-    assert accounted(done.facts)
-    return kept.read_text()
-
-
-def with_another(kind: str, suffix: str, directory: Path) -> Settings:
-    """Returns settings with a second database of the given kind after the main one."""
-    directory.mkdir(mode=0o700)
-    lines = (f"database {kind}", f'suffix "{suffix}"', f"directory {directory}", f'rootdn "{Settings().root_dn}"')
-    return Settings(database_lines=lines)
+    """Returns the report of a load, which must reject no entry, and count each entry read exactly once."""
+    report = add(server, *arguments, "--json").ok().facts
+    assert report["read"] == sum(report[fate] for fate in ("added", "present", "replaced", "rejected")), report
+    return report
 
 
 def names(server: Slapd) -> list[str]:
@@ -81,16 +71,6 @@ def names_in(text: str) -> list[str]:
     """Returns the DNs in LDIF in lower case, sorted."""
     lines = text.replace("\n ", "").splitlines()
     return sorted(line[4:].lower() for line in lines if line.startswith("dn: "))
-
-
-def entry(server: Slapd, dn: str) -> dict[str, list[bytes]]:
-    found: Entries = server.search(base=dn, scope=0)
-    return found[0][1]
-
-
-def accounted(report: Any) -> bool:
-    """Returns whether the report counts each entry read exactly once."""
-    return bool(report["read"] == sum(report[fate] for fate in ("added", "present", "replaced", "rejected")))
 
 
 def write(path: Path, *texts: str) -> Path:

@@ -41,15 +41,12 @@ def affected(changes: Iterable[str]) -> set[str]:
     verbs = verbs_of(reached) | verbs_of_crates(crates)
     if crates:
         reached.update(name for name in test_files() if "/native/" in name)
+    texts = [
+        path for path in paths if path.startswith(("bin/", "docs/", "schemas/"))
+    ]  # as tests of tools and pages name
     found = {name for name in test_files() if name in reached or verbs & words(name)}
-    found |= {name for name in test_files() if _names_one(name, paths)}
+    found |= {name for name in test_files() if any(path in (ROOT / name).read_text() for path in texts)}
     return found | (set(PROSE) if any(path.endswith(".md") for path in paths) else set())
-
-
-def _names_one(test: str, paths: Iterable[str]) -> bool:
-    """Returns whether a test contains one of the paths, as tests of tools and pages do."""
-    text = (ROOT / test).read_text()
-    return any(path in text for path in paths if path.startswith(("bin/", "docs/", "schemas/")))
 
 
 def _names_data(name: str, path: str) -> bool:
@@ -139,10 +136,7 @@ def verbs_of_crates(crates: set[str]) -> set[str]:
 @cache
 def words(test: str) -> set[str]:
     """Returns the strings in a test file and in the test modules that it imports; verbs are among them."""
-    reached = {test}
-    for name in _imported(tree(test)):
-        if name.startswith("tests/") and name != test:
-            reached.add(name)
+    reached = {test, *(name for name in _imported(tree(test)) if name.startswith("tests/"))}
     return {word for name in reached for word in _constants(name)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,6 @@ class Done:
 
     @property
     def facts(self) -> Any:
-        """Returns the report of --json."""
         return json.loads(self.out)
 
     def ok(self) -> Done:
@@ -80,3 +80,10 @@ def piped(text: bytes, *arguments: object, env: Mapping[str, str] | None = None)
     process = start(*arguments, env=env, stdin=subprocess.PIPE, text=False)
     out, err = process.communicate(text)
     return Done(process.returncode, out.decode(), err.decode())
+
+
+def by_shell(redirected: str, *arguments: object) -> Done:
+    """Runs ditseed with these redirections, or more arguments, as a shell understands them."""
+    line = f"exec {shlex.join(arguments_of(*arguments))} {redirected}"
+    done = subprocess.run(["sh", "-c", line], env=environment(), capture_output=True, text=True, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)

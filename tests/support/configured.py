@@ -18,7 +18,6 @@ def entry(dn: str, **values: str | list[str]) -> Entry:
 
 
 def mdb(number: int, suffix: str = SUFFIX, **more: str | list[str]) -> Entry:
-    """Returns the entry of an mdb database."""
     name = f"{{{number}}}mdb"
     return entry(f"olcDatabase={name},cn=config", **{"olcDatabase": name, "olcSuffix": suffix, **more})
 

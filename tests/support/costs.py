@@ -8,27 +8,14 @@ from __future__ import annotations
 import json
 import resource
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 OPTION = "--costs"
-
-
-@dataclass
-class Cost:
-    """Elapsed seconds, and processor seconds."""
-
-    wall: float = 0.0
-    cpu: float = 0.0
-
-    def add(self, other: Cost) -> None:
-        self.wall += other.wall
-        self.cpu += other.cpu
 
 
 class Costs:
@@ -39,7 +26,7 @@ class Costs:
         self._is_worker = is_worker
         self._before = processor_seconds()
         self._began = time.monotonic()
-        self._tests: dict[str, Cost] = defaultdict(Cost)
+        self._tests: dict[str, Counter[str]] = defaultdict(Counter)  # "wall": elapsed seconds, "cpu"
         self._failed: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
@@ -54,22 +41,22 @@ class Costs:
         if self._is_worker:
             return
         cost, ended = self._tests[report.nodeid], time.monotonic() - self._began
-        cost.add(Cost(report.duration, getattr(report, "cpu", 0.0)))
+        cost.update(wall=report.duration, cpu=getattr(report, "cpu", 0.0))
         if report.failed:
             self._failed.add(report.nodeid)
         if report.when == "teardown":
             outcome = "failed" if report.nodeid in self._failed else "ended"
-            line = {"test": report.nodeid, **asdict(cost), outcome: round(ended, 1)}
+            line = {"test": report.nodeid, **cost, outcome: round(ended, 1)}
             with self._place.open("a") as file:
                 file.write(f"{json.dumps(line)}\n")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        folders: dict[str, Cost] = defaultdict(Cost)
+        folders: dict[str, Counter[str]] = defaultdict(Counter)
         for name, cost in self._tests.items():
-            folders["/".join(name.split("::")[0].split("/")[:2])].add(cost)
+            folders["/".join(name.split("::")[0].split("/")[:2])].update(cost)
         terminalreporter.section("seconds and processor seconds by folder")
-        for name, cost in sorted(folders.items(), key=lambda one: -one[1].cpu):
-            terminalreporter.write_line(f"{cost.wall:8.0f} {cost.cpu:8.0f}  {name}")
+        for name, cost in sorted(folders.items(), key=lambda one: -one[1]["cpu"]):
+            terminalreporter.write_line(f"{cost['wall']:8.0f} {cost['cpu']:8.0f}  {name}")
 
 
 def processor_seconds() -> float:

@@ -1,10 +1,10 @@
-"""Small file systems and devices for a test, which is skipped if they cannot be made."""
+"""Small file systems and devices of fixtures.limits for a test, which is skipped if they cannot be made."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from fixtures import limits
@@ -12,20 +12,14 @@ from fixtures.limits import Filesystem, missing_loop_filesystem
 from tests.support.require import require
 
 
-@contextmanager
-def loop_filesystem(megabytes: int, kind: Filesystem = "ext4") -> Iterator[Path]:
-    """That of fixtures.limits."""
+def loop_filesystem(megabytes: int, kind: Filesystem = "ext4") -> AbstractContextManager[Path]:
     require(missing_loop_filesystem(kind))
-    with limits.loop_filesystem(megabytes, kind) as disk:
-        yield disk
+    return limits.loop_filesystem(megabytes, kind)
 
 
-@contextmanager
-def loop_device(image: Path, megabytes: int) -> Iterator[str]:
-    """That of fixtures.limits."""
+def loop_device(image: Path, megabytes: int) -> AbstractContextManager[str]:
     require(missing_loop_filesystem())
-    with limits.loop_device(image, megabytes) as device:
-        yield device
+    return limits.loop_device(image, megabytes)
 
 
 @contextmanager

@@ -57,7 +57,6 @@ def _middles() -> Iterator[str]:
 
 
 def killed(point: str, *command: object) -> None:
-    """Runs the command, which must be killed by SIGKILL at `point`."""
     done = ditseed(*command, env={KILL_AT: point})
     assert done.status == -signal.SIGKILL, f"{point}: {done}"
 

@@ -4,17 +4,17 @@ Measures how far the readers of an environment lag behind."""
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from loader.mdb import environment, isolated, meta, readers
 from loader.mdb.environment import Environment
+from tests.support.processes import announced
 
 _READING = """
 import lmdb, sys
-with lmdb.open(sys.argv[1], readonly=True, max_readers=int(sys.argv[2]), max_dbs=8) as opened, opened.begin():
+with lmdb.open(sys.argv[1], readonly=True, max_readers=int(sys.argv[2]), max_dbs=64) as opened, opened.begin():
     print("reads", flush=True)
     sys.stdin.read()
 """
@@ -31,14 +31,9 @@ def opened(place: Path, writable: bool = False) -> Iterator[Environment]:
         isolated._inside = False
 
 
-@contextmanager
-def read_by_another(place: Path, most: int = 126) -> Iterator[subprocess.Popen[bytes]]:
-    """Yields a process that holds a reader slot until it is killed or the body ends. `most`: the number of slots."""
-    command = [sys.executable, "-c", _READING, str(place), str(most)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == b"reads\n"
-        yield reader
+def read_by_another(place: Path, most: int = 126) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Yields a process that holds a reader slot, and is killed when the body ends. `most`: the number of slots."""
+    return announced(_READING, place, most)
 
 
 def oldest_lag(directory: Path) -> int:

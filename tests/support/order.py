@@ -46,10 +46,9 @@ def begun_first(items: Sequence[Item], names: Sequence[str], workers: int) -> li
     for item, name in zip(items, names, strict=True):
         line = next((one for one in LONGEST if name.startswith(one)), None)
         (rest if line is None else groups.setdefault(line, [])).append(item)
-    dealt = [list(groups.values())[number::workers] for number in range(workers)]
     found: list[Item] = []
-    for number, mine in enumerate(dealt):
-        first = [item for group in mine for item in group]
+    for number in range(workers):
+        first = [item for group in list(groups.values())[number::workers] for item in group]
         room = max(0, (len(items) - len(found)) // (workers - number) - len(first))
         found += first + rest[:room]
         rest = rest[room:]

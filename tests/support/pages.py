@@ -11,6 +11,7 @@ REFERRING = {
     *("src", "srcset", "href", "xlink:href", "action", "formaction", "data", "poster", "background"),
     *("cite", "longdesc", "manifest", "ping", "codebase", "profile", "usemap", "icon", "archive"),
 }
+ACTIVE = {"script", "iframe", "object", "link", "img", "svg"}
 _VOID = {"meta", "link", "br", "hr", "img", "input", "base"}
 
 
@@ -72,16 +73,12 @@ class Page(HTMLParser):
 
 def outside(page: Page) -> list[str]:
     """Returns everything that refers to another page or runs code."""
+    pairs = [(one.name, name, value) for one in page.elements for name, value in one.attributes.items()]
     found = [
-        f"{one.name} {name}={value}"
-        for one in page.elements
-        for name, value in one.attributes.items()
+        f"{element} {name}={value}"
+        for element, name, value in pairs
         if (name in REFERRING and not value.startswith("#")) or name.startswith("on")
     ]
-    styles = [one.text for one in page.named("style")]
-    styles += [one.attributes["style"] for one in page.elements if "style" in one.attributes]
-    for text in styles:
-        if "@import" in text or "url(" in text:
-            found.append(text)
-    found += [one.name for one in page.elements if one.name in ("script", "iframe", "object", "link", "img", "svg")]
-    return found
+    styles = [one.text for one in page.named("style")] + [value for _, name, value in pairs if name == "style"]
+    found += [text for text in styles if "@import" in text or "url(" in text]
+    return found + [one.name for one in page.elements if one.name in ACTIVE]

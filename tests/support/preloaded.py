@@ -62,11 +62,11 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
 
 
-class _Forked(subprocess.Popen[Any]):
-    """Like subprocess.Popen, but `_forks` returns the process that forks."""
+class Process(subprocess.Popen[Any]):
+    """A run of a command line of ditseed: like subprocess.Popen, but `_forks` returns the process that forks."""
 
     def _forks(self) -> _Forks:
-        raise NotImplementedError
+        return _server()
 
     def _execute_child(self, *given: Any) -> None:
         asked = _GIVEN.bind(self, *given).arguments
@@ -82,16 +82,7 @@ class _Forked(subprocess.Popen[Any]):
         self._close_pipe_fds(*(asked[name] for name in pipes))
 
 
-class Process(_Forked):
-    """A run of a command line of ditseed."""
-
-    def _forks(self) -> _Forks:
-        return _server()
-
-
 class _Forks:
-    """The requesting side's view of a forking process."""
-
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self.asked, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -265,11 +256,8 @@ def _begin(asked: int, standard: Sequence[int]) -> list[str]:
     os.environ.update(environment)
     time.tzset()
     tempfile.tempdir = None
-    sys.stdin, sys.stdout, sys.stderr = (
-        _text(0, "r", "strict"),
-        _text(1, "w", "strict"),
-        _text(2, "w", "backslashreplace"),
-    )
+    sys.stdin, sys.stdout = _text(0, "r", "strict"), _text(1, "w", "strict")
+    sys.stderr = _text(2, "w", "backslashreplace")
     return list(words)
 
 
@@ -294,7 +282,7 @@ _here = 0
 _SIGNALS = {signal.SIGINT: signal.default_int_handler} | dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL)
 
 
-class _Started(_Forked):
+class _Started(Process):
     """Forks the processes of loader.mdb.isolated too: in 5 ms instead of 70, and most runs start two or three."""
 
     def _forks(self) -> _Forks:
@@ -306,7 +294,7 @@ class _Started(_Forked):
         if forks and fits(asked["env"] or os.environ):
             super()._execute_child(*given)
         else:
-            super(_Forked, self)._execute_child(*given)
+            super(Process, self)._execute_child(*given)
 
 
 def fork_what_is_isolated() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,12 @@ def started(command: Sequence[str], **more: Any) -> Iterator[subprocess.Popen[st
 
 def mentioning(*texts: str) -> dict[int, str]:
     """Returns process ID -> command line if that contains one of `texts`. Zombies have no command line."""
-    return {pid: line for pid, line in _command_lines() if pid != os.getpid() and any(text in line for text in texts)}
+    lines = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            lines[int(place.name)] = b" ".join(words).decode("utf-8", "replace")
+    return {pid: line for pid, line in lines.items() if pid != os.getpid() and any(text in line for text in texts)}
 
 
 def wait_until_gone(*texts: str, but: int, seconds: float = 60.0) -> dict[int, str]:
@@ -51,21 +56,11 @@ def wait_until_gone(*texts: str, but: int, seconds: float = 60.0) -> dict[int, s
 def has_ended(pid: int, seconds: float = 60.0) -> bool:
     """Waits up to `seconds`. Returns whether the process is gone or a zombie."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             return True
-        if state == "Z":
-            return True
+        if state == "Z" or time.monotonic() > deadline:
+            return state == "Z"
         time.sleep(0.01)
-    return False
-
-
-def _command_lines() -> Iterator[tuple[int, str]]:
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (place / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        yield int(place.name), b" ".join(words).decode("utf-8", "replace")

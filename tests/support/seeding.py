@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fixtures import replication
 from fixtures.slapd import Form, Slapd
-from fixtures.slapd_config import Installation, Settings
+from fixtures.slapd_config import DATABASE, Installation, Settings
 from fixtures.trees import Load, write_people
 from tests.support.command import ditseed
 
@@ -21,6 +21,12 @@ STRATEGIES = ("search", "ldif", "slapcat", "clone")  # slapcat: --strategy ldif 
 def bind(server: Slapd) -> tuple[str, ...]:
     """Connection options of the replicator."""
     return ("-H", server.uri, "-D", "cn=replicator", "-y", str(server.replicator_password_file))
+
+
+def follow(source: Slapd, target: Slapd) -> None:
+    """Makes a running server a consumer, as the operator would."""
+    line = replication.syncrepl(source).removeprefix("syncrepl ")
+    target.configure(f"dn: {DATABASE}\nchangetype: modify\nadd: olcSyncrepl\nolcSyncrepl: {line}\n")
 
 
 @dataclass
@@ -90,10 +96,11 @@ def pair(
     overlays: tuple[str, ...] = (),
     after: Installation | None = None,
     wanted: Settings | None = None,
+    before: Installation | None = None,
 ) -> Iterator[Pair]:
-    """Yields a running provider of `people`, and a stopped, empty consumer (with `overlays`). `after`: the OpenLDAP
-    of the consumer, if not the default. `wanted`: settings of both."""
-    source = replication.provider(wanted, session_log=session_log)
+    """Yields a running provider of `people`, and a stopped, empty consumer (with `overlays`). `before`, `after`: the
+    OpenLDAP of the provider and of the consumer, if not the default. `wanted`: settings of both."""
+    source = replication.provider(wanted, session_log=session_log, installation=before)
     settings = replication.as_consumer(source.settings, overlays=overlays)
     ldif = scratch / "people.ldif"
     load = Load(time.time() - 1, source.settings.server_id or 0)

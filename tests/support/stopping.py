@@ -38,7 +38,6 @@ class Stopping:
 
 
 def stopped_at(points: str, *command: object) -> Stopping:
-    """Starts a command, which stops at the first of these points (NAME,NAME) that it reaches."""
     stopped = Stopping(start(*command, env={ENV_STOP_AT: points}))
     stopped.wait_for_stop()
     return stopped

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tests.support.command import start
 
@@ -21,17 +22,8 @@ def on_terminal(*arguments: object, env: Mapping[str, str] | None = None, stream
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
     process = start(*arguments, env=known, **streams)
     os.close(theirs)
-    text = _all(ours)
-    return process.wait(timeout=300), text
-
-
-def _all(terminal: int) -> str:
-    """Reads until the other end is closed, which a pty reports as EIO."""
     pieces = []
-    with os.fdopen(terminal, "rb", buffering=0) as screen:
-        try:
-            while piece := screen.read(65536):
-                pieces.append(piece)
-        except OSError:
-            pass
-    return b"".join(pieces).decode()
+    with os.fdopen(ours, "rb", buffering=0) as screen, suppress(OSError):  # EIO: the other end is closed
+        while piece := screen.read(65536):
+            pieces.append(piece)
+    return process.wait(timeout=300), b"".join(pieces).decode()

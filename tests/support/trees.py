@@ -11,12 +11,11 @@ Tree = dict[str, tuple[str, ...]]
 
 def tree(slapcat: str) -> Tree:
     """Returns DN line -> sorted lines of the entry, without contextCSN, which is the server's."""
-    return dict(_entry(text) for text in slapcat.split("\n\n") if text.strip())
-
-
-def _entry(text: str) -> tuple[str, tuple[str, ...]]:
-    dn, *lines = text.strip("\n").split("\n")
-    return dn, tuple(sorted(line for line in lines if not line.startswith("contextCSN:")))
+    entries: Tree = {}
+    for text in filter(str.strip, slapcat.split("\n\n")):
+        dn, *lines = text.strip("\n").split("\n")
+        entries[dn] = tuple(sorted(line for line in lines if not line.startswith("contextCSN:")))
+    return entries
 
 
 def differences(left: Tree, right: Tree) -> Iterator[str]:

@@ -8,7 +8,6 @@ from loader.cli import ditseed, manual
 
 
 def contexts(above: click.Context) -> list[click.Context]:
-    """Returns the context and all below it."""
     return [above, *(one for context in manual.subcommands(above) for one in contexts(context))]
 
 

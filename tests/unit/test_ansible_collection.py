@@ -3,7 +3,6 @@ runs it."""
 
 from __future__ import annotations
 
-import configparser
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 from fixtures.ansible_core import COLLECTION
 from loader.cli import ditseed, manual
 from loader.errors import ChangedSince, TargetInUse
+from tests.support.packaging import setup_cfg
 
 ROOT = Path(__file__).parents[2]
 ROLE = COLLECTION / "roles/replica"
@@ -96,12 +96,12 @@ def test_ditseed_is_run_by_these_commands_only() -> None:
 
 
 def test_passwords_are_in_private_files_and_in_no_command() -> None:
-    secrets = ("ditseed_password ", "ditseed_consumer_password ")
-    holding = [one for one in TASKS if any(f"{{{{ {name}" in str(one) for name in secrets)]
+    secrets = ("{{ ditseed_password ", "{{ ditseed_consumer_password ")
+    holding = [one for one in TASKS if any(name in str(one) for name in secrets)]
     assert len(holding) == len(secrets)
     assert all(one["no_log"] is True for one in holding)
     assert all(one["ansible.builtin.copy"]["mode"] == "0600" for one in holding)
-    assert not [name for name in VARS if any(f"{{{{ {one}" in str(VARS[name]) for one in secrets)]
+    assert not [name for name in VARS if any(one in str(VARS[name]) for one in secrets)]
 
 
 def test_every_variable_is_specified_and_documented() -> None:
@@ -113,8 +113,6 @@ def test_every_variable_is_specified_and_documented() -> None:
 
 
 def test_the_version_and_the_exit_statuses_are_ditseeds() -> None:
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    assert loaded(COLLECTION / "galaxy.yml")["version"] == setup["metadata"]["version"]
+    assert loaded(COLLECTION / "galaxy.yml")["version"] == setup_cfg()["metadata"]["version"]
     assert VARS["ditseed_in_use"] == TargetInUse.exit_status
     assert VARS["ditseed_changed_since"] == ChangedSince.exit_status

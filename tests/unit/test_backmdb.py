@@ -3,6 +3,8 @@ known effect, and a setting that is not listed is refused by name."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loader import backmdb
@@ -11,6 +13,8 @@ from loader.config import Config, Entry
 from loader.errors import NotProven, SettingRefused
 from tests.support.configured import SUFFIX, entry, mdb, parsed
 
+FRONTEND = "olcDatabase={-1}frontend,cn=config"
+
 
 def settings(*others: Entry, of_2_7: bool = False, **own: str | list[str]) -> Settings:
     found = parsed(*others, mdb(1, **own))
@@ -18,25 +22,11 @@ def settings(*others: Entry, of_2_7: bool = False, **own: str | list[str]) -> Se
 
 
 def test_slapds_defaults() -> None:
-    assert settings() == Settings(
-        suffixes=(SUFFIX,),
-        foreign=(),
-        root_dn=None,
-        indexes=(),
-        hash64=False,
-        intlen=4,
-        substr=(2, 4, 4),
-        multival=(),
-        sortvals=(),
-        idlexp=16,
-        max_entry_size=0,
-        last_mod=True,
-        translucent=False,
-        subentry=False,
-        attribute_options=("lang-",),
-        of_2_7=False,
-        page_size=4096,
-    )
+    none: dict[str, Any] = dict.fromkeys(("foreign", "indexes", "multival", "sortvals"), ())
+    off: dict[str, Any] = dict.fromkeys(("hash64", "translucent", "subentry", "of_2_7"), False)
+    sizes: dict[str, Any] = {"intlen": 4, "substr": (2, 4, 4), "idlexp": 16, "max_entry_size": 0, "page_size": 4096}
+    names: dict[str, Any] = {"suffixes": (SUFFIX,), "root_dn": None, "attribute_options": ("lang-",)}
+    assert settings() == Settings(**none, **off, **sizes, **names, last_mod=True)
 
 
 def test_what_2_7_does_otherwise() -> None:
@@ -69,11 +59,6 @@ def test_forms_of_index(lines: list[str], expected: list[backmdb.Index]) -> None
     assert list(settings(olcDbIndex=lines).indexes) == expected
 
 
-def test_of_two_values_the_one_that_slapd_reads_last_holds() -> None:
-    frontend = entry("olcDatabase={-1}frontend,cn=config", olcIndexIntLen="8")
-    assert settings(entry("cn=config", olcIndexIntLen="4"), frontend).intlen == 8
-
-
 def test_an_unknown_kind_of_index_is_refused() -> None:
     with pytest.raises(NotProven, match="index cn fuzzy"):
         settings(olcDbIndex="cn eq,fuzzy")
@@ -93,27 +78,23 @@ def test_forms_of_multival(lines: list[str], expected: list[tuple[str, int]]) ->
     assert list(settings(olcDbMultival=lines).multival) == expected
 
 
-@pytest.mark.parametrize(("text", "bytes_"), [("1", 4), ("4", 4), ("8", 8), ("0x10", 16), ("300", 255)])
-def test_intlen_has_slapds_bounds(text: str, bytes_: int) -> None:
-    assert settings(entry("cn=config", olcIndexIntLen=text)).intlen == bytes_
-
-
-@pytest.mark.parametrize(("text", "on"), [("TRUE", True), ("on", True), ("FALSE", False), ("off", False)])
-def test_switches(text: str, on: bool) -> None:
-    assert settings(entry("cn=config", olcIndexHash64=text)).hash64 == on
+def test_spellings_of_numbers_and_switches() -> None:
+    """intlen has slapd's bounds. Of two values, the one that slapd reads last holds."""
+    for text, length in {"1": 4, "4": 4, "8": 8, "0x10": 16, "300": 255}.items():
+        assert settings(entry("cn=config", olcIndexIntLen=text)).intlen == length, text
+    for text, on in {"TRUE": True, "on": True, "FALSE": False, "off": False}.items():
+        assert settings(entry("cn=config", olcIndexHash64=text)).hash64 == on, text
+    assert settings(entry("cn=config", olcIndexIntLen="4"), entry(FRONTEND, olcIndexIntLen="8")).intlen == 8
 
 
 def test_all_attributes_that_are_named() -> None:
-    found = settings(
-        entry("olcDatabase={-1}frontend,cn=config", olcSortVals="member"),
-        olcDbIndex=["default eq", "cn", "member eq"],
-        olcDbMultival=["default 10,5", "uniqueMember 10,5"],
-    )
+    multival = ["default 10,5", "uniqueMember 10,5"]
+    frontend = entry(FRONTEND, olcSortVals="member")
+    found = settings(frontend, olcDbIndex=["default eq", "cn", "member eq"], olcDbMultival=multival)
     assert found.attributes == ("cn", "member", "uniqueMember")
 
 
 DATABASE = "olcDatabase={1}mdb,cn=config"
-FRONTEND = "olcDatabase={-1}frontend,cn=config"
 BACKEND = "olcBackend={0}mdb,cn=config"
 # For each setting that decides what is stored, a value that is not slapd's default, and what becomes of it.
 VALUES: dict[str, tuple[str | list[str], str, object]] = {
@@ -175,18 +156,10 @@ def test_what_decides_what_is_stored_is_read_by_the_native_engine() -> None:
         assert getattr(found, field) == expected != getattr(defaults, field), name
 
 
-@pytest.mark.parametrize(
-    "dn",
-    [
-        "cn=config",
-        FRONTEND,
-        "olcDatabase=frontend,cn=config",
-        BACKEND,
-        DATABASE,
-        f"olcOverlay={{0}}memberof,{DATABASE}",
-        f"olcOverlay={{0}}memberof,{FRONTEND}",
-    ],
-)
+OVERLAYS = [f"olcOverlay={{0}}memberof,{above}" for above in (DATABASE, FRONTEND)]
+
+
+@pytest.mark.parametrize("dn", ["cn=config", FRONTEND, "olcDatabase=frontend,cn=config", BACKEND, DATABASE, *OVERLAYS])
 def test_an_unknown_setting_is_refused_by_name(dn: str) -> None:
     with pytest.raises(SettingRefused, match=f"{dn.split('{')[0]}.* has olcNovelty") as caught:
         ask((dn, {"olcNovelty": "secret"}))
@@ -194,12 +167,10 @@ def test_an_unknown_setting_is_refused_by_name(dn: str) -> None:
     ask((dn, {"entryUUID": "x", "OBJECTCLASS": "y"}))
 
 
-def test_what_is_of_another_database_is_not_looked_at() -> None:
+def test_pages_that_are_too_small_are_refused() -> None:
+    """What is of another database is not looked at."""
     other = "olcDatabase={2}ldap,cn=config"
     ask((other, {"olcDbNovelty": "x"}), (f"olcOverlay={{0}}novelty,{other}", {"olcNovelty": "x"}))
-
-
-def test_pages_that_are_too_small_are_refused() -> None:
     for size in ("0", "4096", "65536"):
         ask((DATABASE, {"olcDbPageSize": size}))
     with pytest.raises(SettingRefused, match="olcDbPageSize, 2048 bytes"):

@@ -34,37 +34,23 @@ def test_the_server_id_in_a_cookie(cookie: str | None, server_id: str | None) ->
 
 @pytest.mark.parametrize("answer", [SyncAnswer.PRESENT, SyncAnswer.WHOLE])
 def test_costs_grow_faster_than_the_tree(answer: SyncAnswer) -> None:
-    """The consumer's list of entryUUIDs gets deeper."""
+    """The consumer's list of entryUUIDs gets deeper. Changes alone cost nothing of the tree."""
     small, large = (catchup.seconds_of(answer, entries, False) / entries for entries in (10**6, 10**8))
     assert large > 1.1 * small
     assert catchup.seconds_of(answer, 10**6, True) > catchup.seconds_of(answer, 10**6, False)
-
-
-def test_changes_alone_cost_nothing_of_the_tree() -> None:
     assert catchup.seconds_of(SyncAnswer.CHANGES, 10**9, False) == catchup.seconds_of(SyncAnswer.CHANGES, 1, False)
-
-
-def config_of(attribute: str, *values: str) -> config.Config:
-    entry = ("cn=config", {attribute: [value.encode() for value in values]})
-    return config.parse(Path("slapd.d"), [entry])
 
 
 @pytest.mark.parametrize(
     ("values", "logs"),
     [
-        (("stats sync",), True),
-        (("stats", "Sync"), True),
-        (("any",), True),
-        (("-1",), True),
-        (("16640",), True),
-        (("0x4100",), True),
-        (("256",), False),
-        (("none",), False),
-        ((), False),
+        *((values, True) for values in (["stats sync"], ["stats", "Sync"], ["any"], ["-1"], ["16640"], ["0x4100"])),
+        *((values, False) for values in (["256"], ["none"], [])),
     ],
 )
-def test_the_log_level(values: tuple[str, ...], logs: bool) -> None:
-    assert catchup.logs_sync(config_of("olcLogLevel", *values)) is logs
+def test_the_log_level(values: list[str], logs: bool) -> None:
+    entry = ("cn=config", {"olcLogLevel": [value.encode() for value in values]})
+    assert catchup.logs_sync(config.parse(Path("slapd.d"), [entry])) is logs
 
 
 def test_the_claim_of_an_ldif_stands_in_its_first_entry(tmp_path: Path) -> None:

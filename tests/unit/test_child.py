@@ -17,14 +17,7 @@ from fixtures.waiting import until
 from loader import child
 from loader.child import Child
 from loader.errors import ToolFailed, ToolMissing
-
-
-def alive(pid: int) -> bool:
-    """Running, and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+from tests.support.processes import has_ended
 
 
 def number_in(path: Path) -> int:
@@ -39,12 +32,17 @@ def test_a_missing_tool_is_named() -> None:
 
 
 def test_the_last_words_say_why_it_failed() -> None:
+    """What is wrong comes before the grammar."""
     script = "for n in 1 2 3 4; do echo word $n >&2; done; exit 7"
     with Child(["sh", "-c", script]) as one, pytest.raises(ToolFailed) as caught:
         one.check()
     assert str(caught.value) == "sh ended with status 7: word 2; word 3; word 4"
     with Child(["false"]) as one, pytest.raises(ToolFailed, match="status 1: it printed nothing"):
         one.check()
+    script = "echo line 2: expecting a name >&2; seq 30 >&2; echo bad configuration >&2; exit 1"
+    with pytest.raises(ToolFailed) as caught:
+        child.output(["sh", "-c", script])
+    assert caught.value.facts["reason"] == "line 2: expecting a name; ...; 30; bad configuration"
 
 
 def test_memory_stays_small_however_much_it_says() -> None:
@@ -69,10 +67,10 @@ def test_to_leave_early_ends_the_whole_group(tmp_path: Path) -> None:
     script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
     with Child(["sh", "-c", script]) as one:
         grandchild = number_in(tmp_path / "pid")
-        assert alive(grandchild)
+        assert not has_ended(grandchild, seconds=0)
         assert os.getpgid(one.process.pid) == one.process.pid != os.getpgrp()
-    until(lambda: not alive(grandchild))
-    assert not alive(one.process.pid)
+    assert has_ended(grandchild)
+    assert has_ended(one.process.pid, seconds=0)
 
 
 @pytest.fixture
@@ -98,7 +96,7 @@ def test_a_signal_while_it_is_started(tmp_path: Path, monkeypatch: pytest.Monkey
         Child(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"]),
     ):
         pytest.fail("it was interrupted before")
-    until(lambda: not alive(number_in(tmp_path / "pid")))
+    assert has_ended(number_in(tmp_path / "pid"))
 
 
 class _Lock:
@@ -134,7 +132,7 @@ def test_one_that_leaves_others_behind_does_not_hold_us_up(tmp_path: Path) -> No
     with Child(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid"]) as one:
         assert one.wait() == 0
     assert time.monotonic() - began < 60
-    until(lambda: not alive(number_in(tmp_path / "pid")))
+    assert has_ended(number_in(tmp_path / "pid"))
 
 
 def test_an_error_in_the_body_ends_it_too() -> None:
@@ -160,7 +158,7 @@ def test_kill_9_of_the_parent_ends_the_child() -> None:
         orphan = int(parent.stdout.readline())
         until(lambda: Path(f"/proc/{orphan}/comm").read_text() == "sleep\n")
         parent.kill()
-    until(lambda: not alive(orphan))
+    assert has_ended(orphan)
 
 
 def test_what_a_short_lived_tool_says() -> None:
@@ -169,35 +167,24 @@ def test_what_a_short_lived_tool_says() -> None:
     assert child.output(["cat"], stdin=b"in") == b"in"
     with pytest.raises(ToolFailed, match="sh ended with status 3: why"):
         child.output(["sh", "-c", "echo why >&2; exit 3"])
+    # A slow reader gets all of it: more than a pipe holds, and later than the first look.
+    assert int(child.output(["sh", "-c", "sleep 1; wc -c"], stdin=bytes(1 << 20))) == 1 << 20
 
 
-def test_of_setpriv_the_tool_is_named() -> None:
-    """Tools run as the owner of a database; their operators have never called setpriv."""
-    command = ["setpriv", "--pdeathsig=KILL", "--", "/bin/sh", "-c", "exit 3"]
-    with pytest.raises(ToolFailed, match=r"^sh ended"):
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        # Tools run as the owner of a database; their operators have never called setpriv.
+        (["setpriv", "--pdeathsig=KILL", "--", "/bin/sh", "-c", "exit 3"], "^sh ended"),
+        # slapd's tools open files in directories of an account that can put one there.
+        (["sh", "-c", "mkfifo DUMMY; echo x > DUMMY"], "opened a FIFO instead of a regular file"),
+    ],
+    ids=["setpriv", "fifo"],
+)
+def test_what_is_told_of_a_tool(tmp_path: Path, command: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ToolFailed, match=said):
         child.output(command)
-    with Child(command) as one, pytest.raises(ToolFailed, match=r"^sh ended"):
+    (tmp_path / "DUMMY").unlink(missing_ok=True)
+    with Child(command) as one, pytest.raises(ToolFailed, match=said):
         one.check()
-
-
-def test_a_slow_reader_gets_all_of_it() -> None:
-    """More than a pipe holds, and later than the first look."""
-    said = child.output(["sh", "-c", "sleep 1; wc -c"], stdin=bytes(1 << 20))
-    assert int(said) == 1 << 20
-
-
-def test_who_waits_for_a_fifo_is_ended(tmp_path: Path) -> None:
-    """slapd's tools open files in directories of an account that can put one there."""
-    os.mkfifo(tmp_path / "DUMMY")
-    command = ["sh", "-c", f"echo x > {tmp_path}/DUMMY"]
-    with pytest.raises(ToolFailed, match="opened a FIFO instead of a regular file"):
-        child.output(command)
-    with Child(command) as one, pytest.raises(ToolFailed, match="opened a FIFO instead of a regular file"):
-        one.check()
-
-
-def test_what_is_wrong_comes_before_the_grammar() -> None:
-    script = "echo line 2: expecting a name >&2; seq 30 >&2; echo bad configuration >&2; exit 1"
-    with pytest.raises(ToolFailed) as caught:
-        child.output(["sh", "-c", script])
-    assert caught.value.facts["reason"] == "line 2: expecting a name; ...; 30; bad configuration"

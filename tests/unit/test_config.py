@@ -4,6 +4,7 @@ by slapd's glue, and schema definitions in their order."""
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loader import backmdb, config
-from loader.config import Config, Entry
+from loader.config import Entry
 from loader.errors import ConfigValue, ManySuffixes, NoSuchSuffix, NotMdb
 from tests.support.configured import SUFFIX, entry, mdb, parsed
 
@@ -82,16 +83,11 @@ def test_server_id(values: list[str], number: int | None) -> None:
 
 def test_the_only_database_is_the_one_with_the_data() -> None:
     log = entry("olcOverlay={1}accesslog,olcDatabase={2}mdb,cn=config", olcAccessLogDB="cn=changes")
-    found = parsed(mdb(1, "cn=changes"), mdb(2), mdb(3, "cn=accesslog"), log)
+    others = [entry(f"olcDatabase={name},cn=config", olcDatabase=name) for name in ("{-1}frontend", "{4}monitor")]
+    found = parsed(mdb(1, "cn=changes"), mdb(2), mdb(3, "cn=accesslog"), log, *others)
     assert found.database(None).entry_dn == "olcDatabase={2}mdb,cn=config"
     assert found.database("cn=Changes").entry_dn == "olcDatabase={1}mdb,cn=config"
     assert len(found.mdb_databases) == 3
-
-
-def test_databases_without_a_suffix_do_not_count() -> None:
-    frontend = entry("olcDatabase={-1}frontend,cn=config", olcDatabase="{-1}frontend")
-    monitor = entry("olcDatabase={1}monitor,cn=config", olcDatabase="{1}monitor")
-    assert parsed(frontend, mdb(2), monitor).database(None).suffix == SUFFIX
 
 
 def test_which_database_is_meant() -> None:
@@ -164,37 +160,32 @@ def test_bytes_that_are_no_utf_8() -> None:
 TOP, A, B = "dc=example,dc=com", "ou=a,dc=example,dc=com", "ou=b,ou=a,dc=example,dc=com"
 
 
-def glued(known: Config) -> dict[str, list[str]]:
-    """Superior -> the suffixes that are glued to it."""
+LDAP = entry("olcDatabase={2}ldap,cn=config", olcDatabase="{2}ldap", olcSuffix=A, olcSubordinate="advertise")
+SPELT = "OU=A, dc=Example,DC=com"
+GLUED = {"olcSubordinate": "TRUE"}
+
+
+@pytest.mark.parametrize(
+    ("databases", "glued", "below"),
+    [
+        pytest.param((mdb(1, B, **GLUED), LDAP), {TOP: [B, A]}, {TOP: [B, A]}, id="nested"),
+        pytest.param((mdb(1, B, **GLUED), mdb(2, A)), {A: [B]}, {TOP: [B, A]}, id="below one that is not glued"),
+        pytest.param(
+            *((mdb(1, SPELT, **GLUED), mdb(2, "dc=other")), {TOP: [SPELT]}, {TOP: [SPELT], "dc=other": []}),
+            id="another spelling and another tree",
+        ),
+        pytest.param((mdb(1, B, olcHidden="TRUE"), mdb(2, A, olcDisabled="TRUE")), {}, {TOP: []}, id="answer nothing"),
+    ],
+)
+def test_glued_databases(
+    databases: tuple[Entry, ...], glued: dict[str, list[str]], below: dict[str, list[str]]
+) -> None:
+    """`glued`: the suffixes that are glued to a superior. `below`: all that are below one."""
+    known = parsed(*databases, mdb(3, TOP))
     parts = {one.suffix: config.subordinates(known, one) for one in known.databases}
-    return {suffix: [one.suffix for one in below] for suffix, below in parts.items() if below}
-
-
-def test_nested_ones_all_hang_on_the_one_above() -> None:
-    known = parsed(
-        mdb(1, B, olcSubordinate="TRUE"),
-        entry("olcDatabase={2}ldap,cn=config", olcDatabase="{2}ldap", olcSuffix=A, olcSubordinate="advertise"),
-        mdb(3, TOP),
-    )
-    assert glued(known) == {TOP: [B, A]}
+    assert {superior: [one.suffix for one in found] for superior, found in parts.items() if found} == glued
     assert config.superior(known, known.databases[2]) is None
-
-
-def test_one_between_that_is_not_glued_takes_what_is_below_it() -> None:
-    known = parsed(mdb(1, B, olcSubordinate="TRUE"), mdb(2, A), mdb(3, TOP))
-    assert glued(known) == {A: [B]}
-    assert config.suffixes_below(known, known.databases[2]) == [B, A]
-
-
-def test_other_trees_and_spellings() -> None:
-    known = parsed(mdb(1, "OU=A, dc=Example,DC=com", olcSubordinate="TRUE"), mdb(2, "dc=other"), mdb(3, TOP))
-    assert glued(known) == {TOP: ["OU=A, dc=Example,DC=com"]}
-    assert config.suffixes_below(known, known.databases[1]) == []
-
-
-def test_a_hidden_or_disabled_database_answers_for_nothing() -> None:
-    known = parsed(mdb(1, B, olcHidden="TRUE"), mdb(2, A, olcDisabled="TRUE"), mdb(3, TOP))
-    assert config.suffixes_below(known, known.databases[2]) == []
+    assert {one.suffix: config.suffixes_below(known, one) for one in known.databases if one.suffix in below} == below
 
 
 COMPILED_IN: Entry = (
@@ -245,42 +236,33 @@ TEXT = st.text(st.sampled_from('ab" \t\\é'))
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("words_of", "text", "said"),
     [
-        ("index cn,sn\teq", ["index", "cn,sn", "eq"]),
-        ('suffix "o=a b"', ["suffix", "o=a b"]),
-        ('x a"b c"d', ["x", "ab cd"]),
-        (r"x a\ b \"c\\", ["x", "a b", '"c\\']),
-        (r'x "a\" b"', ["x", 'a" b']),
-        (r'rootpw "a\"b\\c"', ["rootpw", r'a"b\c']),
-        ('index "cn" eq # x', ["index", "cn", "eq", "#", "x"]),
-        ('suffix ""', ["suffix", ""]),
-        ("a\\", ["a\\"]),
-        ("a\vb", ["a\vb"]),
-        ("  ", []),
+        (config.words_of_line, "index cn,sn\teq", ["index", "cn,sn", "eq"]),
+        (config.words_of_line, 'suffix "o=a b"', ["suffix", "o=a b"]),
+        (config.words_of_line, 'x a"b c"d', ["x", "ab cd"]),
+        (config.words_of_line, r"x a\ b \"c\\", ["x", "a b", '"c\\']),
+        (config.words_of_line, r'x "a\" b"', ["x", 'a" b']),
+        (config.words_of_line, r'rootpw "a\"b\\c"', ["rootpw", r'a"b\c']),
+        (config.words_of_line, 'index "cn" eq # x', ["index", "cn", "eq", "#", "x"]),
+        (config.words_of_line, 'suffix ""', ["suffix", ""]),
+        (config.words_of_line, "a\\", ["a\\"]),
+        (config.words_of_line, "a\vb", ["a\vb"]),
+        (config.words_of_line, "  ", []),
+        (config.words_of_value, '"cn,sn" eq', ["cn,sn", "eq"]),
+        (config.words_of_value, '"/a b"', ["/a b"]),
+        (config.words_of_value, r"a\ b", ["a\\", "b"]),
+        (config.words_of_value, '384"', ["384"]),
+        (config.words_of_value, 'a"b c"', ["ab c"]),
+        (config.words_of_value, '"a"b c" d', ["ab c", "d"]),
+        (config.words_of_value, 'a"b"c d" e', ['a"bc d', "e"]),
+        (config.words_of_value, "a\vb", ["a", "b"]),
+        (config.words_of_value, '""', [""]),
+        (config.words_of_value, "", []),
     ],
 )
-def test_words_of_a_line(line: str, said: list[str]) -> None:
-    assert config.words_of_line(line) == said
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        ('"cn,sn" eq', ["cn,sn", "eq"]),
-        ('"/a b"', ["/a b"]),
-        (r"a\ b", ["a\\", "b"]),
-        ('384"', ["384"]),
-        ('a"b c"', ["ab c"]),
-        ('"a"b c" d', ["ab c", "d"]),
-        ('a"b"c d" e', ['a"bc d', "e"]),
-        ("a\vb", ["a", "b"]),
-        ('""', [""]),
-        ("", []),
-    ],
-)
-def test_words_of_a_value(value: str, said: list[str]) -> None:
-    assert config.words_of_value(value) == said
+def test_words(words_of: Callable[[str], list[str]], text: str, said: list[str]) -> None:
+    assert words_of(text) == said
 
 
 @given(TEXT)

@@ -82,6 +82,16 @@ def sync(shown: str | None, stored: str = OWN, of: str = "provider", **more: Any
     return Replication(f"ldap://{of}", (stored,), (shown,) if shown else None, 1.0, **more)
 
 
+def room(**changes: Any) -> dict[str, Any]:
+    return {"room": replace(ROOM, **changes)}
+
+
+def limited(of_frontend: dict[str, list[bytes]], of_database: dict[str, list[bytes]]) -> dict[str, Any]:
+    """A provider with these limits."""
+    entries = {"olcDatabase={-1}frontend,cn=config": of_frontend, DATABASE.entry_dn: of_database}
+    return {"entries": entries, "overlays": ("syncprov",)}
+
+
 DEAD = sync(None, dead="connection refused")
 AHEAD = sync(OWN, LATER)
 BOTH = Replication("ldap://provider", (OWN,), (OWN, ELSEWHERE), 1.0)
@@ -124,6 +134,24 @@ BOTH = Replication("ldap://provider", (OWN,), (OWN, ELSEWHERE), 1.0)
         ("replication.ahead", {"replication": (sync(None, LATER),)}, ""),
         ("replication.ahead", {"replication": (sync(ELSEWHERE),)}, ""),
         ("replication.ahead", {"replication": (AHEAD, sync(LATER, LATER, "other"))}, ""),
+        ("maxsize", {}, "ok"),
+        ("maxsize", room(used=9 * GIB), "warning"),
+        ("maxsize", room(used=9 * GIB + 1), "critical"),
+        ("maxsize", room(used=9 * GIB, reusable=5 * GIB), "ok"),  # 90 % "used", and half of it free
+        ("maxsize", room(used=3 * GIB, disk_free=GIB), "warning"),
+        ("maxsize", room(used=8 * GIB, reusable=GIB // 2, held=GIB), "ok"),
+        ("maxsize", room(used=8 * GIB + GIB // 2, held=5 * GIB), "warning"),
+        ("maxsize", room(growth=7 * GIB / 800), "warning"),  # seconds until it is full
+        ("maxsize", room(growth=7 * GIB / 200), "critical"),
+        ("maxsize", room(growth=7 * GIB / 2000), "ok"),
+        ("limits", limited({}, {}), "note"),
+        ("limits", limited({}, {"olcLimits": [b"{0}dn.exact=cn=r size.prtotal=unlimited"]}), ""),
+        ("limits", limited({"olcSizeLimit": [b"unlimited"]}, {}), ""),
+        ("limits", limited({"olcSizeLimit": [b"unlimited"]}, {"olcSizeLimit": [b"1000"]}), "note"),
+        ("limits", limited({}, {"olcSizeLimit": [b"-1"]}), ""),
+        ("limits", limited({}, {"olcSizeLimit": [b"size.soft=10 size.hard=unlimited"]}), ""),
+        ("readers.dead", {"readers": (Reader(4711, "", 0, False),)}, "note"),
+        ("readers.dead", {"readers": (Reader(4711, "", 3, False),)}, "warning"),  # it keeps pages
     ],
 )
 def test_severity(rule: str, changes: dict[str, Any], severity: str) -> None:
@@ -133,25 +161,6 @@ def test_severity(rule: str, changes: dict[str, Any], severity: str) -> None:
 def test_how_far_a_consumer_is_behind() -> None:
     assert [one.lag for one in (sync(OWN), sync(LATER), BOTH, sync(None))] == [0.0, 600.0, float("inf"), None]
     assert "is not behind ldap://provider" in found(facts(replication=(sync(OWN),)), "replication")[0].what
-
-
-@pytest.mark.parametrize(
-    ("changes", "severity"),
-    [
-        ({}, "ok"),
-        ({"used": 9 * GIB}, "warning"),
-        ({"used": 9 * GIB + 1}, "critical"),
-        ({"used": 9 * GIB, "reusable": 5 * GIB}, "ok"),  # 90 % "used", and half of it free
-        ({"used": 3 * GIB, "disk_free": GIB}, "warning"),
-        ({"used": 8 * GIB, "reusable": GIB // 2, "held": GIB}, "ok"),
-        ({"used": 8 * GIB + GIB // 2, "held": 5 * GIB}, "warning"),
-        ({"growth": 7 * GIB / 800}, "warning"),  # seconds until it is full
-        ({"growth": 7 * GIB / 200}, "critical"),
-        ({"growth": 7 * GIB / 2000}, "ok"),
-    ],
-)
-def test_room_in_the_map(changes: dict[str, Any], severity: str) -> None:
-    assert severities(facts(room=replace(ROOM, **changes)), "maxsize") == [severity]
 
 
 def test_a_disk_without_room_is_not_mended_by_maxsize() -> None:
@@ -173,24 +182,6 @@ def test_certificates(days: float, many: bool, severity: str, monkeypatch: pytes
     monkeypatch.setattr(rules, "certificates_of", lambda _: [Certificate("CN=x", days * 86400, many)])
     of = facts({"cn=config": {"olcTLSCertificateFile": [b"/c.pem"]}})
     assert severities(of, "certificate") == [severity]
-
-
-@pytest.mark.parametrize(
-    ("of_frontend", "of_database", "severity"),
-    [
-        ({}, {}, ["note"]),
-        ({}, {"olcLimits": [b"{0}dn.exact=cn=r size.prtotal=unlimited"]}, []),
-        ({"olcSizeLimit": [b"unlimited"]}, {}, []),
-        ({"olcSizeLimit": [b"unlimited"]}, {"olcSizeLimit": [b"1000"]}, ["note"]),
-        ({}, {"olcSizeLimit": [b"-1"]}, []),
-        ({}, {"olcSizeLimit": [b"size.soft=10 size.hard=unlimited"]}, []),
-    ],
-)
-def test_limits_of_a_provider(
-    of_frontend: dict[str, list[bytes]], of_database: dict[str, list[bytes]], severity: list[str]
-) -> None:
-    entries = {"olcDatabase={-1}frontend,cn=config": of_frontend, DATABASE.entry_dn: of_database}
-    assert severities(facts(entries, overlays=("syncprov",)), "limits") == severity
 
 
 LOGGED = {
@@ -234,26 +225,18 @@ def test_a_log_that_cannot_be_replayed(changes: dict[str, list[bytes]], unreplay
 
 
 def test_leases_that_stand() -> None:
-    """A session log is kept on purpose; who has lent nosync is told."""
     leases = tuple(Lease(kind, "ldap://x", "o=x", "undo", taken="2026") for kind in ("sessionlog", "nosync"))
     assert severities(seen(facts(), leases=leases), "lease") == ["warning", "note"]
     (one,) = found(facts(nosync=True, nosync_holder="load of March"), "sync")
     assert one.what == "nosync, no checkpoint, lent for load of March"
 
 
-@pytest.mark.parametrize(
-    ("name", "indexes"), [("entryCSN eq", ("entryCSN eq",)), ("entryUUID eq", ("entryCSN eq", "entryUUID eq"))]
-)
-def test_an_index_that_replication_needs(name: str, indexes: tuple[str, ...]) -> None:
-    (one,) = found(facts(lacking_indexes=indexes, is_replicated=True), "indexes.sync")
-    assert f"no index {name}" in one.what
-    assert f"--add '{name}'" in one.mend[0]
-
-
-@pytest.mark.parametrize(("lag", "severity"), [(0, "note"), (3, "warning")])
-def test_a_slot_of_a_dead_process_matters_if_it_keeps_pages(lag: int, severity: str) -> None:
-    (one,) = found(facts(readers=(Reader(4711, "", lag, False),)), "readers.dead")
-    assert one.severity.value == severity
+def test_what_mends_an_index_that_replication_needs_and_a_slot_of_a_dead_process() -> None:
+    for name, indexes in (("entryCSN eq", ("entryCSN eq",)), ("entryUUID eq", ("entryCSN eq", "entryUUID eq"))):
+        (one,) = found(facts(lacking_indexes=indexes, is_replicated=True), "indexes.sync")
+        assert f"no index {name}" in one.what
+        assert f"--add '{name}'" in one.mend[0]
+    (one,) = found(facts(readers=(Reader(4711, "", 0, False),)), "readers.dead")
     assert "dead processes (4711)" in one.what
     assert one.mend == ("ditseed doctor --config /etc/ldap/slapd.d --fix",)
 
@@ -283,11 +266,8 @@ def test_the_plugin_keeps_its_line_whole() -> None:
 
 
 def test_what_was_not_looked_at_is_not_ok() -> None:
-    unseen = (Unseen("certificates of /c.pem", "why"),)
-    blind = seen(facts(), unseen=list(unseen))
-    report = doctor.Report(blind, doctor.judged(blind))
-    assert (doctor.check(report).status, report.is_well) == (Status.UNKNOWN, False)
-    left_out = seen(facts(), left_out=list(unseen))
-    report = doctor.Report(left_out, doctor.judged(left_out))
-    assert (doctor.check(report).status, report.is_well) == (Status.OK, True)
+    for name, status, is_well in (("unseen", Status.UNKNOWN, False), ("left_out", Status.OK, True)):
+        of = seen(facts(), **{name: [Unseen("certificates of /c.pem", "why")]})
+        report = doctor.Report(of, doctor.judged(of))
+        assert (doctor.check(report).status, report.is_well) == (status, is_well), name
     assert "left out: certificates of /c.pem (why)" in doctor.check(report).text()

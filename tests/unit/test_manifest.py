@@ -48,26 +48,16 @@ def test_it_reads_back_as_written(export: tuple[Manifest, Path]) -> None:
 
 def test_the_checksum_is_that_of_xxhsum(tmp_path: Path) -> None:
     (tmp_path / "a.ldif").write_bytes(b"abc")
-    known = "06b05ab6733a618578af5f94892f3950"  # `printf abc | xxhsum -H2`
-    assert ldif.checksum_of(tmp_path / "a.ldif") == known
+    assert ldif.checksum_of(tmp_path / "a.ldif") == "06b05ab6733a618578af5f94892f3950"  # `printf abc | xxhsum -H2`
 
 
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda facts: facts.update(format=99),
-        lambda facts: facts.update(format="3"),
-        lambda facts: facts.pop("format"),
-        lambda facts: facts.pop("shards"),
-        lambda facts: facts.update(shards=None),
-        lambda facts: facts.update(shards=[{"name": "1.ldif"}]),
-        lambda facts: facts.update(shards=[]),
-        lambda facts: facts.pop("entries"),
-        lambda facts: facts.update(entries="3"),
-        lambda facts: facts.update(entries=-3),
-        lambda facts: facts.update(entries=3.0),
-        lambda facts: facts.update(entries=10**400),
-        lambda facts: facts.update(entries=True),
+        *(lambda facts, name=name: facts.pop(name) for name in ("format", "shards", "entries")),
+        *(lambda facts, format=format: facts.update(format=format) for format in (99, "3")),
+        *(lambda facts, shards=shards: facts.update(shards=shards) for shards in (None, [], [{"name": "1.ldif"}])),
+        *(lambda facts, count=count: facts.update(entries=count) for count in ("3", -3, 3.0, 10**400, True)),
         lambda facts: facts.update(base=["dc=example"]),
         lambda facts: facts.update(context_csns="20261121070501.123456Z#000000#001#000000"),
         lambda facts: facts.update(notes=[1]),

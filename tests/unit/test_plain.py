@@ -27,20 +27,16 @@ def test_written_out(text: str, shown: str) -> None:
     assert plain.shortened(text) == plain.sentence(text) == shown
 
 
-def test_a_long_value_keeps_its_beginning_and_its_end() -> None:
+def test_what_is_long_keeps_its_beginning_and_its_end_and_the_words_between() -> None:
     shown = plain.shortened("cn=" + "x" * 10_000 + ",dc=example")
     assert shown.startswith("cn=xxx")
     assert shown.endswith("xxx,dc=example")
     assert "[... 9,814 characters ...]" in shown
     assert len(shown) < 300
     assert plain.shortened("y" * 240) == "y" * 240, "what says so would be longer"
-
-
-def test_a_sentence_is_cut_where_a_value_is_long() -> None:
-    said = f"attribute {'a' * 5000} is not allowed: {'b' * 5000}"
-    shown = plain.sentence(said)
-    assert " is not allowed: " in shown
-    assert len(shown) < 800
+    sentence = plain.sentence(f"attribute {'a' * 5000} is not allowed: {'b' * 5000}")
+    assert " is not allowed: " in sentence
+    assert len(sentence) < 800
     assert len(plain.sentence("word " * 100_000)) < 1300
 
 
@@ -52,12 +48,9 @@ def test_facts_of_an_error() -> None:
     assert "a\\nb" in str(error)
     assert command.strip() in str(error.advice())
     assert error.facts["suffix"] == dn
-
-
-def test_lines_to_be_pasted_keep_their_ends() -> None:
     facts = {"uri": "ldap://x", "limit": "the limit", "who": "x", "reason": "y"}
-    error = errors.LimitTooLow(**facts, commands=("ldapmodify <<'EOF'", "dn: \x1b[2J", "EOF"))
-    assert str(error.advice()).endswith(": \nldapmodify <<'EOF'\ndn: \\x1b[2J\nEOF")
+    pasted = errors.LimitTooLow(**facts, commands=("ldapmodify <<'EOF'", "dn: \x1b[2J", "EOF"))
+    assert str(pasted.advice()).endswith(": \nldapmodify <<'EOF'\ndn: \\x1b[2J\nEOF")
 
 
 def test_a_table_is_whole_on_a_narrow_terminal(
@@ -70,8 +63,5 @@ def test_a_table_is_whole_on_a_narrow_terminal(
     assert head.split() == ["layer", "last", "reason"]
     assert first.split() == ["/dev/sda", "12.345", *long.split()]
     assert second == "/dev/sdb       1  none"
-
-
-def test_a_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(["layer"], [])
     assert capsys.readouterr().out == "layer\n"

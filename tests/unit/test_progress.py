@@ -8,8 +8,8 @@ import json
 import os
 import pty
 import re
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -58,20 +58,9 @@ def test_to_cancel_reaches_whoever_works_now() -> None:
 
 def test_many_threads_lose_no_count() -> None:
     meter = Meter("read")
-    threads = [threading.Thread(target=lambda: [meter.add(1) for _ in range(2000)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: [meter.add(1) for _ in range(2000)], range(4)))
     assert meter.entries == 8000
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time that meters see, to be set by the test."""
-    now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
 
 
 def samples(clock: list[float], paces: list[tuple[float, int]]) -> list[Sample]:

@@ -4,7 +4,7 @@ must outlive a run."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,62 +18,53 @@ SMALL = 1 << 20
 NO_LIMIT = str((1 << 63) - 4096)  # as version 1 writes it
 
 
-def groups(monkeypatch: pytest.MonkeyPatch, home: Path, own: str, files: Mapping[str, str]) -> None:
-    """The process in the control groups `own` (as in /proc/self/cgroup), and what their files say."""
-    (home / "own").write_text(own)
+def quota(microseconds: str) -> dict[str, str]:
+    """The files of version 1, for a period of 100,000 microseconds."""
+    return {"cpu/a/cpu.cfs_quota_us": microseconds, "cpu/a/cpu.cfs_period_us": "100000"}
+
+
+@pytest.mark.parametrize(
+    ("ask", "own", "files", "expected"),
+    [
+        (defaults.memory, None, {}, HOST),
+        (defaults.memory, "0::/\n", {}, HOST),
+        (defaults.memory, "0::/\n", {"memory.max": "max"}, HOST),
+        (defaults.memory, "0::/\n", {"memory.max": str(SMALL)}, SMALL),
+        (defaults.memory, "0::/a/b\n", {"a/memory.max": str(SMALL), "a/b/memory.max": "max"}, SMALL),
+        (defaults.memory, "0::/a\n", {"memory.max": str(2 * SMALL), "a/memory.max": str(SMALL)}, SMALL),
+        (defaults.memory, "4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": str(SMALL)}, SMALL),
+        (defaults.memory, "4:memory:/a\n", {"memory/memory.limit_in_bytes": str(SMALL)}, SMALL),
+        (defaults.memory, "4:memory:/a\n", {"memory/a/memory.limit_in_bytes": NO_LIMIT}, HOST),
+        (defaults.memory, "4:cpu:/a\n", {"memory/a/memory.limit_in_bytes": str(SMALL)}, HOST),
+        (defaults.memory, "nonsense", {"memory.max": str(SMALL)}, HOST),
+        (defaults.processors, None, {}, PROCESSORS),
+        (defaults.processors, "0::/\n", {}, PROCESSORS),
+        (defaults.processors, "0::/\n", {"cpu.max": "max 100000"}, PROCESSORS),
+        (defaults.processors, "0::/\n", {"cpu.max": "100000 100000"}, 1),
+        (defaults.processors, "0::/\n", {"cpu.max": "50000 100000"}, 1),
+        (defaults.processors, "0::/a\n", {"cpu.max": "100000 100000", "a/cpu.max": "max 100000"}, 1),
+        (defaults.processors, "1:cpu,cpuacct:/a\n", quota("100000"), 1),
+        (defaults.processors, "1:cpu:/a\n", quota("-1"), PROCESSORS),
+    ],
+)
+def test_what_a_control_group_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    ask: Callable[[], int],
+    own: str | None,
+    files: Mapping[str, str],
+    expected: int,
+) -> None:
+    """`own`: the groups of this process, as /proc/self/cgroup has them; None if that cannot be read."""
+    if own is not None:
+        (tmp_path / "own").write_text(own)
     for name, text in files.items():
-        path = home / "fs" / name
+        path = tmp_path / "fs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    monkeypatch.setattr(defaults, "CGROUPS", home / "fs")
-    monkeypatch.setattr(defaults, "_OWN", home / "own")
-
-
-@pytest.mark.parametrize(
-    ("own", "files", "memory"),
-    [
-        ("0::/\n", {}, HOST),
-        ("0::/\n", {"memory.max": "max"}, HOST),
-        ("0::/\n", {"memory.max": str(SMALL)}, SMALL),
-        ("0::/a/b\n", {"a/memory.max": str(SMALL), "a/b/memory.max": "max"}, SMALL),
-        ("0::/a\n", {"memory.max": str(2 * SMALL), "a/memory.max": str(SMALL)}, SMALL),
-        ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": str(SMALL)}, SMALL),
-        ("4:memory:/a\n", {"memory/memory.limit_in_bytes": str(SMALL)}, SMALL),
-        ("4:memory:/a\n", {"memory/a/memory.limit_in_bytes": NO_LIMIT}, HOST),
-        ("4:cpu:/a\n", {"memory/a/memory.limit_in_bytes": str(SMALL)}, HOST),
-        ("nonsense", {"memory.max": str(SMALL)}, HOST),
-    ],
-)
-def test_memory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str, files: Mapping[str, str], memory: int
-) -> None:
-    groups(monkeypatch, tmp_path, own, files)
-    assert defaults.memory() == memory
-
-
-@pytest.mark.parametrize(
-    ("own", "files", "processors"),
-    [
-        ("0::/\n", {}, PROCESSORS),
-        ("0::/\n", {"cpu.max": "max 100000"}, PROCESSORS),
-        ("0::/\n", {"cpu.max": "100000 100000"}, 1),
-        ("0::/\n", {"cpu.max": "50000 100000"}, 1),
-        ("0::/a\n", {"cpu.max": "100000 100000", "a/cpu.max": "max 100000"}, 1),
-        ("1:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "100000", "cpu/a/cpu.cfs_period_us": "100000"}, 1),
-        ("1:cpu:/a\n", {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"}, PROCESSORS),
-    ],
-)
-def test_processors(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: str, files: Mapping[str, str], processors: int
-) -> None:
-    groups(monkeypatch, tmp_path, own, files)
-    assert defaults.processors() == processors
-
-
-def test_where_nothing_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(defaults, "_OWN", tmp_path / "none")
-    assert defaults.memory() == HOST
-    assert defaults.processors() == PROCESSORS
+    monkeypatch.setattr(defaults, "CGROUPS", tmp_path / "fs")
+    monkeypatch.setattr(defaults, "_OWN", tmp_path / "own")
+    assert ask() == expected
 
 
 @pytest.mark.parametrize(("processors", "connections"), [(1, 1), (4, 4), (64, 4)])

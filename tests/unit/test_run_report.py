@@ -72,8 +72,8 @@ def test_steps_of_one_name_are_one_series() -> None:
         pass
     made.recorder.skipped("config")
     (family,) = [one for one in reports.families(made) if one.name.endswith("step_seconds")]
-    assert [one.labels["step"] for one in family.samples] == ["load"]
-    assert family.samples[0].value == sum(one.seconds for one in made.steps)
+    (sample,) = family.samples
+    assert (sample.labels["step"], sample.value) == ("load", sum(one.seconds for one in made.steps))
 
 
 @pytest.mark.parametrize(

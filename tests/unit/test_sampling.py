@@ -60,6 +60,7 @@ def test_large_records_count_for_themselves(
     assert (found.total, found.is_counted) == (RECORDS + more, True)
     assert found.common == RECORDS
     assert 500 < len(found.names) < 1500
+    assert 500 < len(taken(path, wanted=SampleSize(1, 0.5, most=1000)).names) < 2500  # it is held in memory
     assert [one.total for one in found.larger] == [more]
     assert found.ldif_bytes == pytest.approx(len(text), rel=0.02)
 
@@ -96,14 +97,6 @@ def test_what_is_no_entry_is_not_counted(tmp_path: Path, line: bytes) -> None:
     assert (found.total, [name.split(",")[0] for name in found.names]) == (3, ["cn=u1", "cn=u2", "cn=u3"])
 
 
-def test_a_valid_file_of_one_kind_of_large_records(tmp_path: Path) -> None:
-    path = tmp_path / "photos.ldif"
-    path.write_bytes(PHOTOS)
-    found = taken(path)
-    assert (found.common, found.larger) == (100, ())
-    assert found.ldif_bytes == pytest.approx(len(PHOTOS), rel=0.01)
-
-
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
 def test_a_reading_that_takes_too_long_is_extrapolated(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "a.ldif"
@@ -116,8 +109,12 @@ def test_a_reading_that_takes_too_long_is_extrapolated(tmp_path: Path, compress:
     assert taken(path, 2 * RECORDS, hasty).total == 2 * RECORDS
 
 
-def test_a_part_stands_for_all(tmp_path: Path) -> None:
+def test_a_part_stands_for_all_and_where_all_are_large_they_are_common(tmp_path: Path) -> None:
     path = tmp_path / "part.ldif"
+    path.write_bytes(PHOTOS)
+    found = taken(path)
+    assert (found.common, found.larger) == (100, ())
+    assert found.ldif_bytes == pytest.approx(len(PHOTOS), rel=0.01)
     path.write_bytes(PEOPLE + PHOTOS[: len(PHOTOS) // 2])
     found = sampling.of_part([path], 2 * (RECORDS + 50), SMALL, "a half")
     assert found.total == 2 * (RECORDS + 50)

@@ -22,7 +22,10 @@ SIZE = 1000  # entries a piece
 
 
 PIECES = [Piece(f"p{number}", Search("")) for number in range(6)]
-LOST = ConnectionLost(uri="ldap://x", reason="it fell")
+
+
+def lost(slot: ConnectionSlot, piece: Piece) -> None:
+    raise ConnectionLost(uri="ldap://x", reason="it fell")
 
 
 @dataclass
@@ -71,7 +74,7 @@ def test_each_is_read_once() -> None:
 def test_a_server_that_dies() -> None:
     def dies(slot: ConnectionSlot, piece: Piece) -> None:
         if slot.server == 1:
-            raise LOST
+            lost(slot, piece)
 
     servers = Servers({0: 20_000, 1: 20_000}, dies)
     servers.assert_all(servers.share(each=2))
@@ -84,7 +87,7 @@ def test_one_that_comes_back() -> None:
     def fails_once(slot: ConnectionSlot, piece: Piece) -> None:
         if not down.is_set():
             down.set()
-            raise LOST
+            lost(slot, piece)
 
     servers = Servers({0: 20_000}, fails_once)
     servers.assert_all(servers.share())
@@ -94,11 +97,7 @@ def test_one_that_comes_back() -> None:
 @pytest.mark.slow
 def test_when_none_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "LONGEST_PAUSE", 0.01)
-
-    def down(slot: ConnectionSlot, piece: Piece) -> None:
-        raise LOST
-
-    servers = Servers({0: 1000, 1: 1000}, down)
+    servers = Servers({0: 1000, 1: 1000}, lost)
     with pytest.raises(ConnectionLost, match="it fell"):
         servers.share()
     tries = Counter(slot for slot, _ in servers.begun)
@@ -119,22 +118,17 @@ def test_an_error_ends_it_for_all(error: Exception) -> None:
     assert servers.kept == []
 
 
-def test_the_step_is_given_up() -> None:
-    servers, meter = Servers({0: 10, 1: 10}), Meter("read")
-    threading.Timer(0.2, meter.cancel).start()
-    with pytest.raises(LoaderError):
-        schedule(PIECES, [ConnectionSlot(0, 0), ConnectionSlot(1, 0)], servers.read, meter)
-    assert meter.entries == 0
+def works(slot: ConnectionSlot, piece: Piece) -> None:
+    pass
 
 
-def test_the_step_is_given_up_while_all_pause() -> None:
-    def down(slot: ConnectionSlot, piece: Piece) -> None:
-        raise LOST
-
+@pytest.mark.parametrize("fails", [works, lost], ids=["reading", "pausing"])
+def test_the_step_is_given_up_while_all_are(fails: Callable[[ConnectionSlot, Piece], None]) -> None:
     meter = Meter("read")
     threading.Timer(0.2, meter.cancel).start()
     with pytest.raises(Cancelled):
-        schedule(PIECES, [ConnectionSlot(0, 0)], Servers({0: 10}, down).read, meter)
+        schedule(PIECES, [ConnectionSlot(0, 0), ConnectionSlot(1, 0)], Servers({0: 10, 1: 10}, fails).read, meter)
+    assert meter.entries == 0
 
 
 def test_nothing_to_read() -> None:

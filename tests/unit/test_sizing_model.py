@@ -10,44 +10,37 @@ import pytest
 from loader.errors import MaxsizeTooSmall, NoSpace
 from loader.mdb.contents import IndexCounts, TableSizes
 from loader.operations import sizing
-from loader.operations.sizing import Growth, Limits, TableForecast, require_room
+from loader.operations.sizing import Growth, Limits, require_room
 
 PAGE = 4096
 LONGEST = 65_535
 
 
-def forecast(keys: dict[int, int], own: int, factor: int = 100) -> dict[str, TableForecast]:
+def grown(table: str, keys: dict[int, int], own: int) -> int:
+    """Returns the bytes of a table for a hundred times as many entries."""
     after = TableSizes(1000 + own, PAGE, {"id2e": 500, "x": own}, {"x": IndexCounts(keys, 4)})
     before = TableSizes(20, PAGE, {"id2e": 4, "x": 1}, {"x": IndexCounts({}, 4)})
-    growth = Growth(before, after, 10_000, 10_000 * factor, LONGEST)
-    return {one.name: one for one in sizing.tables(growth)}
+    growth = Growth(before, after, 10_000, 1_000_000, LONGEST)
+    return next(one.bytes for one in sizing.tables(growth) if one.name == table)
 
 
-def test_what_the_parents_take_does_not_grow() -> None:
-    found = forecast({}, 1)
-    assert found["id2e"].bytes == (4 + 496 * 100) * PAGE
-
-
-def test_a_key_of_each_entry_grows_with_them() -> None:
-    found = forecast({1: 10_000}, 55)["x"]
-    assert found.bytes == pytest.approx(55 * 100 * PAGE, rel=0.05)
+@pytest.mark.parametrize(
+    ("table", "keys", "own", "expected", "within"),
+    [
+        pytest.param("id2e", {}, 1, (4 + 496 * 100) * PAGE, 0, id="what the parents take does not grow"),
+        pytest.param("x", {1: 10_000}, 55, 55 * 100 * PAGE, 0.05, id="a key of each entry grows with them"),
+        pytest.param("x", {600: 1}, 1, 600 * 100 * 8, 0.05, id="a key below the limit keeps its numbers"),
+        # Each of 1,000 words in 10 entries: later each in 1,000, a tree of two pages and its root.
+        pytest.param("x", {10: 1000}, 30, 1000 * 3 * PAGE, 0.1, id="keys that all have been met do not become more"),
+    ],
+)
+def test_a_hundred_times_as_many(table: str, keys: dict[int, int], own: int, expected: int, within: float) -> None:
+    assert grown(table, keys, own) == pytest.approx(expected, rel=within)
 
 
 def test_a_key_of_all_becomes_a_range() -> None:
     """Its 10,000 IDs take 20 pages, 1,000,000 take three numbers."""
-    found = forecast({10_000: 1}, 1)["x"]
-    assert found.bytes < 6 * PAGE
-
-
-def test_a_key_below_the_limit_keeps_its_numbers() -> None:
-    found = forecast({600: 1}, 1)["x"]
-    assert found.bytes == pytest.approx(600 * 100 * 8, rel=0.05)
-
-
-def test_keys_that_all_have_been_met_do_not_become_more() -> None:
-    """Each of 1,000 words in 10 entries: later each in 1,000, a tree of two pages and its root."""
-    found = forecast({10: 1000}, 30)["x"]
-    assert found.bytes == pytest.approx(1000 * 3 * PAGE, rel=0.1)
+    assert grown("x", {10_000: 1}, 1) < 6 * PAGE
 
 
 def unneeded() -> int:

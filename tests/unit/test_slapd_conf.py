@@ -3,7 +3,6 @@ slapd leaves out, put back from the text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,14 +40,10 @@ access to * by * read
 """
 
 
-def reader(files: dict[Path, str]) -> Callable[[Path], str | None]:
-    return files.get
-
-
 def told(text: str, *changes: Change, **others: str) -> list[str]:
     """Of /etc/ldap/slapd.conf, and `others` beside it."""
     texts = {MAIN: text, **{MAIN.parent / f"{name}.conf": other for name, other in others.items()}}
-    return slapd_conf.lines_to_change(MAIN, SUFFIX, changes, reader(texts))
+    return slapd_conf.lines_to_change(MAIN, SUFFIX, changes, texts.get)
 
 
 def maxsize(size: int) -> Change:
@@ -97,25 +92,22 @@ def test_flags_and_both_spellings_of_nosync() -> None:
     ]
 
 
-def test_included_files() -> None:
-    """Also one that two databases include, one that includes itself, and one that cannot be read."""
+def test_included_files_and_a_proxy_cache() -> None:
+    """Files that two databases include, that include themselves, and that cannot be read."""
     main = "include /nowhere/core.schema\ninclude /etc/ldap/ours.conf\ndatabase monitor\n"
     place, line = told(main, maxsize(7), ours=TEXT)
     assert (place.partition(",")[0], line) == ("/etc/ldap/ours.conf", "maxsize 7")
     one = "database mdb\nsuffix {}\ninclude /etc/ldap/shared.conf\n"
     (place, _) = told(one.format("o=x") + one.format(SUFFIX), maxsize(7), shared="maxsize 5\n")
     assert "shared.conf, line 1 (included more than once: the change counts for each)" in place
-    assert list(slapd_conf.statements(MAIN, reader({MAIN: f"include {MAIN}\n"}))) == []
+    assert list(slapd_conf.statements(MAIN, {MAIN: f"include {MAIN}\n"}.get)) == []
     assert told("include /nowhere/ours.conf\n", maxsize(7)) == [
         f"{MAIN}, in the section of the database {SUFFIX}:",
         "maxsize 7",
     ]
-
-
-def test_a_proxy_cache_has_settings_of_its_own() -> None:
-    text = f"database mdb\nsuffix {SUFFIX}\noverlay pcache\npcache mdb 1 1 1 1\nmaxsize 5\n"
-    place, line = told(text, maxsize(7))
-    assert (place, line) == (f"{MAIN}, line 1, add after `database mdb` of the database {SUFFIX}:", "maxsize 7")
+    proxy_cache = f"database mdb\nsuffix {SUFFIX}\noverlay pcache\npcache mdb 1 1 1 1\nmaxsize 5\n"  # of its own
+    added = f"{MAIN}, line 1, add after `database mdb` of the database {SUFFIX}:"
+    assert told(proxy_cache, maxsize(7)) == [added, "maxsize 7"]
 
 
 TYPES = [
@@ -188,12 +180,9 @@ def test_definitions_of_the_text_itself_come_last() -> None:
     assert made["cn"] == ["{1}slapd.conf"]
 
 
-@pytest.mark.parametrize(("text", "options"), [("attributeoptions", [""]), ("# attributeoptions", None)])
-def test_no_options(text: str, options: list[str] | None) -> None:
-    assert mended(text, ("cn=config", {}))["cn=config"].get("olcAttributeOptions") == options
-
-
-def test_paths() -> None:
+def test_options_and_paths() -> None:
+    for text, options in (("attributeoptions", [""]), ("# attributeoptions", None)):
+        assert mended(text, ("cn=config", {}))["cn=config"].get("olcAttributeOptions") == options
     found = mended("", ("cn=config", {"olcPidFile": [b"/run/my slapd.pid"]}))
     assert found["cn=config"]["olcPidFile"] == ['"/run/my slapd.pid"']
     shown = [("cn=config", {"olcDbDirectory": [b'"/a b"', b"/a b", b"/a"]})]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from loader.sources import Entry, Source, location, names
 from loader.sources.dit import Synthetic
 from loader.sources.location import LdifFiles
 from tests.support import generating
+from tests.support.adding import TOP, write
 
 
 def checksum(source: Source) -> tuple[int, str]:
@@ -46,8 +48,7 @@ def test_a_tree_and_its_export_are_the_same_source(exported: LdifFiles) -> None:
 
 
 def test_ldif_without_a_manifest_does_not_tell_how_much_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "one.ldif"
-    path.write_text("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n")
+    path = write(tmp_path / "one.ldif", TOP)
     assert LdifFiles((path,)).entries() is None
     assert checksum(LdifFiles((path,)))[0] == 1
 
@@ -112,8 +113,7 @@ def test_what_is_not_there_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
-def test_compressed_files_are_known_by_their_bytes(tmp_path: Path, pack: object) -> None:
-    assert callable(pack)
+def test_compressed_files_are_known_by_their_bytes(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     text = LDIF.encode()
     half = text.index(b"DN:")
     path = tmp_path / "any.name"
@@ -122,7 +122,6 @@ def test_compressed_files_are_known_by_their_bytes(tmp_path: Path, pack: object)
 
 
 def test_the_first_ones_in_order() -> None:
-    """Nothing behind them is looked at."""
     found = location.entries(LDIF.encode() + b"no colon\n", most=2)
     assert [name for name, _ in found] == ["cn=one,dc=x", "cn=zwölf,dc=x"]
     assert [name for name, _ in location.entries(LDIF.encode())][2:4] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +34,16 @@ def severities(situation: Situation, rule: str) -> list[str]:
     return [one.severity.value for one in judged(situation) if one.rule == rule]
 
 
-def with_mount(situation: Situation, **changes: Any) -> Situation:
-    return replace(situation, mount=replace(situation.mount, **changes))
+def changing(part: str) -> Callable[..., Situation]:
+    """Returns a function that changes a part of a situation."""
+    return lambda situation, **changes: replace(situation, **{part: replace(getattr(situation, part), **changes)})
 
 
-def with_parameters(situation: Situation, **changes: Any) -> Situation:
-    assert situation.parameters is not None
-    return replace(situation, parameters=replace(situation.parameters, **changes))
+with_mount, with_parameters, with_database = map(changing, ("mount", "parameters", "database"))
 
 
 def with_physical(situation: Situation, *physical: PhysicalVolume) -> Situation:
     return replace(situation, volumes=Volumes(situation.volumes.logical, physical))
-
-
-def with_database(situation: Situation, **changes: Any) -> Situation:
-    assert situation.database is not None
-    return replace(situation, database=replace(situation.database, **changes))
 
 
 def with_volume(situation: Situation, change: dict[str, Any], name: str) -> Situation:
@@ -109,6 +104,7 @@ def in_fstab(situation: Situation, options: str, kind: str = "xfs") -> Situation
     return replace(situation, fstab=entry(options, kind))
 
 
+MIRRORED = with_volume(LINEAR, {"segments": (Segment("raid1", 2, 0, 100, (), 2),)}, "lin")
 ALONE = [replace(one, disks=("/dev/sda",)) for one in LINEAR.volumes.physical]
 BTRFS = with_mount(LINEAR, kind="btrfs")
 SUBVOLUME = with_mount(LINEAR, kind="btrfs", root="/@ldap", options=("rw", "subvolid=256", "subvol=/@ldap"))
@@ -126,7 +122,11 @@ BARELY = with_mount(EXT4, options=("rw", "nobarrier"))
         (STRIPED, "volume.striped", "ok"),
         (STRIPED, "volume.stripe_size", "note"),
         (EXT4, "volume.stripe_size", "ok"),
+        (MIRRORED, "volume.linear", ""),
+        (MIRRORED, "volume.striped", ""),
         (THIN, "volume.redundancy", ""),  # on one disk
+        (STRIPED, "write_cache", "ok"),
+        (of_striped(write_cache="write through"), "write_cache", ""),  # a power cut loses nothing
         (of_striped(kind="md raid1"), "volume.redundancy", ""),
         (of_striped(kind="md raid0"), "volume.redundancy", "note"),
         (encrypted_mirrors(), "volume.redundancy", ""),
@@ -235,15 +235,12 @@ def test_what_a_volume_stands_on_is_shown_as_a_tree() -> None:
     ]
 
 
-def test_a_linear_tail_of_a_striped_volume() -> None:
+def test_a_linear_tail_of_a_striped_volume_and_legs_on_one_disk() -> None:
     assert isinstance(STRIPED.volume, Volume)
     tail = Segment("linear", 1, 0, 40, (("/dev/ubdc", 40),))
     one = found(with_volume(STRIPED, {"segments": (*STRIPED.volume.segments, tail)}, "str"), "volume.uneven")
     assert one.severity is Severity.WARNING
     assert one.what.startswith("40 of its 415 extents have fewer than 3 stripes")
-
-
-def test_legs_on_one_disk() -> None:
     top, *legs = STRIPED.devices
     disk = replace(legs[0], name="sda", path="/dev/sda")
     parts = tuple(replace(one, kind="partition", on=("sda",)) for one in legs)
@@ -285,27 +282,15 @@ def test_what_is_configured_counts() -> None:
 # --- file systems and mounts -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "severity"),
-    [
-        ("nfs4", "critical"),
-        ("cifs", "critical"),
-        ("fuse.sshfs", "critical"),
-        ("ocfs2", "warning"),
-        ("gfs2", "warning"),
-        ("fuse.ntfs", "warning"),
-        ("btrfs", "warning"),
-        ("zfs", "warning"),
-        ("reiserfs", "critical"),
-        ("ext2", "warning"),
-        ("tmpfs", "critical"),
-        ("overlay", "warning"),
-        ("bcachefs", "note"),
-        ("ext3", "ok"),
-        ("ext4", "ok"),
-        ("xfs", "ok"),
-    ],
-)
+KINDS = {
+    "critical": ("nfs4", "cifs", "fuse.sshfs", "reiserfs", "tmpfs"),
+    "warning": ("ocfs2", "gfs2", "fuse.ntfs", "btrfs", "zfs", "ext2", "overlay"),
+    "note": ("bcachefs",),
+    "ok": ("ext3", "ext4", "xfs"),
+}
+
+
+@pytest.mark.parametrize(("kind", "severity"), [(kind, severity) for severity in KINDS for kind in KINDS[severity]])
 def test_kinds_of_file_systems(kind: str, severity: str) -> None:
     one = found(with_mount(LINEAR, kind=kind), "filesystem")
     assert one.severity.value == severity
@@ -318,6 +303,9 @@ def test_what_is_printed() -> None:
     assert found(BTRFS, "filesystem").mend[1] == "chattr +C /run/mnt/lin/db"
     empty = replace(replace(BTRFS, path="/srv/a b"), database=None)
     assert found(empty, "filesystem").mend == ("chattr +C '/srv/a b'",)
+    for kind, said in (("reiserfs", "removed from Linux"), ("ocfs2", "a cluster file system")):
+        assert said in found(with_mount(LINEAR, kind=kind), "filesystem").what
+    assert "begins at byte 32256" in found(on_partition(63 * 512), "alignment").what
     root = found(with_mount(UNJOURNALED, target="/"), "filesystem.journal")
     assert root.mend[0] == "tune2fs -O has_journal /dev/mapper/vg-fine"
     one = found(with_mount(EXT4, options=("ro",), target="/a b"), "filesystem.read_only")
@@ -335,9 +323,7 @@ def test_what_is_printed() -> None:
     assert shlex.split(line)[2].endswith(" btrfs subvol=/@ldap 0 0")
     one = found(in_fstab(SUBVOLUME, "subvol=/@other,noatime", "btrfs"), "fstab.subvolume")
     assert one.mend[0].endswith(" btrfs noatime,subvol=/@ldap 0 2")
-
-
-def test_an_option_that_xfs_no_longer_knows() -> None:
+    # Options that xfs no longer knows.
     one = found(in_fstab(LINEAR, "noatime,nobarrier,ihashsize=8"), "fstab.removed")
     assert one.severity is Severity.CRITICAL
     assert one.mend[0] == r"line 7: /dev/vg/a\040b /run/mnt/lin xfs noatime 0 2"

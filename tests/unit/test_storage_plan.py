@@ -87,17 +87,14 @@ def test_what_follows_from_a_wish(sizes: tuple[int, ...], wished: dict[str, Any]
     assert expected in commands(planned(sizes, **wished))
 
 
-def test_names_are_quoted_for_the_shell_and_for_fstab() -> None:
-    *_, make, mount, fstab = commands(planned(mount="/srv/a b"))
-    assert shlex.split(make)[-1] == shlex.split(mount)[-1] == "/srv/a b"
-    assert r"/srv/a\040b" in fstab
-
-
-def test_what_is_noted() -> None:
+def test_what_is_noted_left_and_quoted() -> None:
     assert planned((16,)).notes == ()
     assert "1.0 MiB" in planned(stripe_size=1 << 20).notes[1]
     assert [leg.left for leg in planned((8, 10), unequal=True).legs] == [0, 512]
     assert [leg.used for leg in planned((8, 6, 8), stripes=2).legs] == [2047, 0, 2047]
+    *_, make, mount, fstab = commands(planned(mount="/srv/a b"))
+    assert shlex.split(make)[-1] == shlex.split(mount)[-1] == "/srv/a b"
+    assert r"/srv/a\040b" in fstab
 
 
 @pytest.mark.parametrize(
@@ -151,21 +148,16 @@ def test_four_disks_that_are_redundant() -> None:
 PART = replace(DISK, kind="partition", on=("sdb",), start=1 << 20)
 
 
+PARTS = [Disk(path, DISK.size, (replace(PART, name=path[5:], path=path), DISK)) for path in ("/dev/sdb1", "/dev/sdb2")]
+TWICE = [Disk(path, DISK.size, (DISK,)) for path in ("/dev/sdb", "/dev/disk/by-id/one")]
+
+
 @pytest.mark.parametrize(
     ("given", "wished", "error", "said"),
     [
-        ([Disk("/dev/sdb", DISK.size, (DISK,))], {"group": "null"}, UsageProblem, "/dev/null exists"),
-        (
-            [
-                Disk(path, DISK.size, (replace(PART, name=path[5:], path=path), DISK))
-                for path in ("/dev/sdb1", "/dev/sdb2")
-            ],
-            *({}, StripesImpossible, "/dev/sdb1, /dev/sdb2 are on one disk, /dev/sdb"),
-        ),
-        (
-            [Disk(path, DISK.size, (DISK,)) for path in ("/dev/sdb", "/dev/disk/by-id/one")],
-            *({}, UsageProblem, "given twice: /dev/sdb"),
-        ),
+        (TWICE[:1], {"group": "null"}, UsageProblem, "/dev/null exists"),
+        (PARTS, {}, StripesImpossible, "/dev/sdb1, /dev/sdb2 are on one disk, /dev/sdb"),
+        (TWICE, {}, UsageProblem, "given twice: /dev/sdb"),
     ],
 )
 def test_disks_that_are_refused(given: list[Disk], wished: dict[str, str], error: type[LoaderError], said: str) -> None:

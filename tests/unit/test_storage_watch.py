@@ -9,13 +9,11 @@ import random
 import re
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import nagiosplugin
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -31,6 +29,7 @@ from loader.operations.storage.watch import Target, Watch
 from loader.storage.mounts import Mount
 from loader.storage.probes import TimedProbe
 from loader.storage.survey import Device
+from tests.support import plugin
 
 NOW = 1_800_000_000.0
 
@@ -100,26 +99,22 @@ def times(
     return found
 
 
-def alternating(number: int, one: float, other: float) -> float:
-    return other if number % 2 else one
+SERVED: dict[str, Served] = {
+    "by the first": lambda number, one, other: one,
+    "by the second": lambda number, one, other: other,
+    "by turns": lambda number, one, other: other if number % 2 else one,
+}
+FIRST, _, TURNS = SERVED.values()
 
 
-def first(number: int, one: float, other: float) -> float:
-    return one
-
-
-def second(number: int, one: float, other: float) -> float:
-    return other
-
-
-@pytest.mark.parametrize("served", [first, second, alternating])
+@pytest.mark.parametrize("served", SERVED.values(), ids=SERVED)
 def test_a_slow_leg_is_named_however_the_mirror_reads(served: Served) -> None:
     found = verdict.verdict(MIRROR, times(served))
     assert [one.layer for one in found if one.is_delay] == ["leg2"]
     assert verdict.sentence(found, []).startswith("leg2 takes ")
 
 
-@pytest.mark.parametrize("served", [first, alternating])
+@pytest.mark.parametrize("served", [FIRST, TURNS])
 @pytest.mark.parametrize("name", ["lv", "fs"])
 def test_a_slow_layer_above_equal_legs_is_named(name: str, served: Served) -> None:
     found = verdict.verdict(MIRROR, times(served, leg2=FAST, **{name: MORE}))  # type: ignore[arg-type]
@@ -127,7 +122,7 @@ def test_a_slow_layer_above_equal_legs_is_named(name: str, served: Served) -> No
     added = next(one for one in found if one.layer == name)
     assert added.seconds == pytest.approx(MORE, rel=0.1)
     assert verdict.sentence(found, []).startswith(f"{name} adds {added.seconds * 1000:.2f} ms to ")
-    beside_a_leg_that_is_not_read = verdict.verdict(MIRROR, times(first, **{name: MORE}))  # type: ignore[arg-type]
+    beside_a_leg_that_is_not_read = verdict.verdict(MIRROR, times(FIRST, **{name: MORE}))  # type: ignore[arg-type]
     assert [one.layer for one in beside_a_leg_that_is_not_read if one.is_delay] == [name, "leg2"]
 
 
@@ -143,32 +138,31 @@ def test_differences_that_go_both_ways_are_no_delay() -> None:
 
 def test_what_was_not_measured_is_passed_over() -> None:
     """The layer above is compared with that below; too few rounds are none."""
-    measured = times(first, fs=MORE, leg2=FAST)
+    measured = times(FIRST, fs=MORE, leg2=FAST)
     measured["lv"] = {}
     found = {one.layer: one for one in verdict.verdict(MIRROR, measured)}
     assert found["fs"].over == ("leg1", "leg2")
     assert found["fs"].is_delay
     assert found["lv"].seconds is None
-    few = verdict.verdict(MIRROR, times(first, rounds=4))
+    few = verdict.verdict(MIRROR, times(FIRST, rounds=4))
     assert verdict.sentence(few, []).startswith("not known: ")
     assert verdict.sentence(few, ["leg2", "lv"]).startswith("leg2 does not answer; ")
 
 
-def device(name: str, kind: str, *on: str) -> Device:
-    return Device(*(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 0, False, 131072, None), *(None, on))
-
-
 def test_a_layer_whose_reads_fail_is_not_said_to_add_nothing() -> None:
-    found = verdict.verdict(MIRROR, times(alternating, leg2=FAST))
+    found = verdict.verdict(MIRROR, times(TURNS, leg2=FAST))
     assert not any(one.is_delay for one in found)  # nothing is named where nothing adds
     words = verdict.sentence(found, [], ["lv"]).split("; ")
     assert words[0] == "reads of lv fail"
     assert not any(word.startswith("lv ") for word in words)
-    unmeasured = verdict.verdict(MIRROR, {**times(alternating, leg2=FAST), "lv": {}})
+    unmeasured = verdict.verdict(MIRROR, {**times(TURNS, leg2=FAST), "lv": {}})
     assert "not known" not in verdict.sentence(unmeasured, [], ["lv"])
 
 
 def test_parts_that_lvm_makes_for_a_volume_are_no_layers() -> None:
+    def device(name: str, kind: str, *on: str) -> Device:
+        return Device(*(name, f"/dev/{name}", kind, 1 << 30, 0, 0, 512, 512, 0, False, 131072, None), *(None, on))
+
     mount = Mount("254:9", "/", "/srv", "xfs", "/dev/dm-9", ())
     devices = (
         device("dm-9", "lvm", "dm-5", "dm-6", "dm-7", "dm-8"),
@@ -230,55 +224,6 @@ def test_prometheus_reads_what_is_written(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-UNITS = {"", "s", "ms", "us", "%", "B", "c"}
-DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?")  # no exponent, no comma, no sign but minus
-
-
-@dataclass(frozen=True)
-class Datum:
-    label: str
-    value: float
-    unit: str
-    limits: tuple[nagiosplugin.Range | None, ...]
-
-
-def read(lines: tuple[str, ...]) -> tuple[str, list[Datum]]:
-    """The status word, and the performance data. AssertionError where a rule is broken."""
-    first, *more = lines
-    assert all(line.isprintable() for line in lines)
-    assert not any("|" in line for line in more)
-    text, _, numbers = first.partition(" | ")
-    assert "|" not in text + numbers
-    head, dash, said = text.partition(" - ")
-    assert (head.rsplit(" ", 1)[0], dash, bool(said)) == ("STORAGE WATCH", " - ", True)
-    found = []
-    while numbers:
-        datum, numbers = first_of(numbers)
-        found.append(datum)
-    assert len({one.label for one in found}) == len(found)
-    return head.rsplit(" ", 1)[1], found
-
-
-def first_of(numbers: str) -> tuple[Datum, str]:
-    """'label'=value[UOM];[warn];[crit];[min];[max], and what follows it."""
-    assert numbers[0] == "'"
-    label, _, rest = numbers[1:].partition("'=")
-    assert label
-    assert not set(label) & set("='|")
-    word, _, following = rest.partition(" ")
-    value, *fields = word.split(";")
-    found = DECIMAL.match(value)
-    assert found is not None
-    unit = value[found.end() :]
-    assert unit in UNITS
-    assert len(fields) <= 4
-    assert all(not one or DECIMAL.fullmatch(one) for one in fields[2:])
-    # Its own constructors refuse what is no label and no range.
-    nagiosplugin.Performance(label, found[0], unit, *fields)
-    ranges = tuple(nagiosplugin.Range(one) if one else None for one in fields[:2])
-    return Datum(label, float(found[0]), unit, ranges), following
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("plugin") / "state"
@@ -297,10 +242,10 @@ def test_whatever_it_is_called_and_however_long_it_takes(
     found = known(layer(name, davg), layer("b"), probes=(layer(other, davg),), said=other)
     verdict.write(found, file)
     check = verdict.check(file, Limits(warning, critical), NOW + 1)
-    status, data = read(check.text())
+    status, data = plugin.read(check.text(), "STORAGE WATCH")
     assert status == check.status.name
-    averages = [one for one in data if one.label.endswith("_davg")]
-    assert {one.unit for one in data} == {"s", "c"}
+    averages = [one for label, one in data.items() if label.endswith("_davg")]
+    assert {one.unit for one in data.values()} == {"s", "c"}
     assert averages[0].value == pytest.approx(davg, abs=1e-6)
     worst, limits = max(davg, 0.002), averages[0].limits
     for wanted, limit, is_over in (
@@ -333,11 +278,8 @@ class Flaky:
         pass
 
 
-def unopened(number: int) -> State:
-    def opens() -> TimedProbe:
-        raise OSError(number, os.strerror(number))
-
-    return watched(opens)
+def failing(number: int) -> TimedProbe:
+    raise OSError(number, os.strerror(number))
 
 
 def watched(opens: Callable[[], TimedProbe]) -> State:
@@ -346,6 +288,10 @@ def watched(opens: Callable[[], TimedProbe]) -> State:
     with Watch((), options, (target,)) as watch:
         (*_, last) = watch.rounds()
     return replace(last, layers=last.probes, probes=(), interval=3.0, written=NOW)
+
+
+def unopened(number: int) -> Callable[[], State]:
+    return partial(watched, partial(failing, number))
 
 
 def flaky() -> State:
@@ -396,10 +342,8 @@ RULES: dict[str, list[tuple[State | bytes | Callable[[], State | None], Limits, 
         (known(layer(errors=1, error="EIO")), NONE, "1 read failed: EIO"),
         (known(FAILED), NONE, "a: 15 reads failed, the last one 30.0 s ago: EIO"),
     ],
-    "a layer cannot be opened, because": [(partial(unopened, number), BOTH, os.strerror(number)) for number in DEAD],
-    "a layer or a probe cannot be opened": [
-        (partial(unopened, number), BOTH, os.strerror(number)) for number in OTHERWISE
-    ],
+    "a layer cannot be opened, because": [(unopened(number), BOTH, os.strerror(number)) for number in DEAD],
+    "a layer or a probe cannot be opened": [(unopened(number), BOTH, os.strerror(number)) for number in OTHERWISE],
     "no read of a layer was measured": [
         (known(layer(measured=NOW - 10)), NONE, "not measured"),
         (known(layer(problem="cached", figures=None)), NONE, "not measured: cached"),
@@ -436,7 +380,7 @@ def test_each_row_of_the_documentation_is_true(tmp_path: Path, text: str, status
         elif found is not None:
             path.write_bytes(found)
         check = verdict.check(path, limits, NOW + 1)
-        assert read(check.text())[0] == check.status.name == status, check
+        assert plugin.read(check.text(), "STORAGE WATCH")[0] == check.status.name == status, check
         first = check.text()[0].partition(" - ")[2].partition(" | ")[0]
         assert said in first
         assert status == "OK" or not re.search(r"\bOK\b", check.text()[0])

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from loader import config, syncrepl
-from loader.config import Config
 from loader.errors import SyncreplsDiffer, SyncreplUnreadable
 from loader.syncrepl import Syncrepl
 
@@ -41,19 +40,11 @@ def test_the_manner_of_reading_narrows_nothing() -> None:
 @pytest.mark.parametrize(
     ("more", "narrows"),
     [
-        ('filter="(uid=*)"', ("filter",)),
-        ("filter=(objectClass=*)", ()),
-        ("scope=one", ("scope",)),
-        ("scope=subtree", ()),
-        ("attrs=cn,sn", ("attrs",)),
-        ('attrs="* +"', ()),
-        ("attrs=*", ("attrs",)),
-        ("attrs=* attrs=+", ()),
-        ("exattrs=userPassword", ("exattrs",)),
-        ("attrsonly", ("attrsonly",)),
-        ("schemachecking=on", ()),
-        ("suffixmassage=dc=local", ("suffixmassage",)),
-        ('suffixmassage="DC=Example, dc=com"', ()),
+        *(('filter="(uid=*)"', ("filter",)), ("filter=(objectClass=*)", ())),
+        *(("scope=one", ("scope",)), ("scope=subtree", ())),
+        *(("attrs=cn,sn", ("attrs",)), ('attrs="* +"', ()), ("attrs=*", ("attrs",)), ("attrs=* attrs=+", ())),
+        *(("exattrs=userPassword", ("exattrs",)), ("attrsonly", ("attrsonly",)), ("schemachecking=on", ())),
+        *(("suffixmassage=dc=local", ("suffixmassage",)), ('suffixmassage="DC=Example, dc=com"', ())),
         (f"searchbase=ou=x,{SUFFIX}", ("searchbase",)),
     ],
 )
@@ -83,9 +74,7 @@ def test_the_account_of_a_consumer() -> None:
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ("novelty=1", "novelty"),
-        ("something", "a word without ="),
-        ("scope=all", "scope"),
+        *(("novelty=1", "novelty"), ("something", "a word without ="), ("scope=all", "scope")),
         ("attrs=:include:/etc/list", ":include:"),
     ],
 )
@@ -100,44 +89,28 @@ def test_what_is_missing_is_named() -> None:
         syncrepl.parse("rid=1", "here")
 
 
-def of(tmp_path: Path, *values: str) -> Config:
-    attributes = {
-        "olcDatabase": [b"{1}mdb"],
-        "olcSuffix": [SUFFIX.encode()],
-        "olcSyncrepl": [value.encode() for value in values],
-    }
-    return config.parse(tmp_path, [("olcDatabase={1}mdb,cn=config", attributes)])
-
-
-def chosen(made: Config, provider: str | None = None) -> Syncrepl | None:
-    return syncrepl.of_database(made, made.database(SUFFIX), provider)
-
-
-def test_no_consumer(tmp_path: Path) -> None:
-    assert chosen(of(tmp_path)) is None
-
-
-def test_several_that_ask_for_the_same(tmp_path: Path) -> None:
-    other = LEAST.replace("ldap://a", "ldap://b").replace("001", "002")
-    made = of(tmp_path, f"{LEAST} attrs=cn,SN filter=(uid=*)", f"{other} filter=(uid=*) attrs=sn,cn")
-    found = chosen(made)
-    assert found is not None
-    assert found.rid == "001"
-
-
 def test_the_content_reads_the_same_whatever_the_order() -> None:
     one, other = parsed("attrs=cn,sn,mail exattrs=a,b,c"), parsed("exattrs=c,b,a attrs=MAIL,sn,cn")
     assert repr(one.content) == repr(other.content)
 
 
-def test_several_that_differ(tmp_path: Path) -> None:
+def chosen(*values: str, provider: str | None = None) -> str | None:
+    """Returns the rid of the syncrepl that is taken of a database with these."""
+    attributes = {"olcDatabase": ["{1}mdb"], "olcSuffix": [SUFFIX], "olcSyncrepl": values}
+    encoded = {name: [value.encode() for value in given] for name, given in attributes.items()}
+    made = config.parse(Path("slapd.d"), [("olcDatabase={1}mdb,cn=config", encoded)])
+    found = syncrepl.of_database(made, made.database(SUFFIX), provider)
+    return found and found.rid
+
+
+def test_which_of_several_is_taken() -> None:
+    assert chosen() is None
     other = LEAST.replace("ldap://a", "ldaps://b:636/").replace("001", "002")
-    made = of(tmp_path, LEAST, f"{other} exattrs=userPassword")
+    assert chosen(f"{LEAST} attrs=cn,SN filter=(uid=*)", f"{other} filter=(uid=*) attrs=sn,cn") == "001"
+    differing = (LEAST, f"{other} exattrs=userPassword")
     with pytest.raises(SyncreplsDiffer, match="001, 002"):
-        chosen(made)
+        chosen(*differing)
     with pytest.raises(SyncreplsDiffer):
-        chosen(made, "ldap://c")
+        chosen(*differing, provider="ldap://c")
     for uri, rid in (("ldap://a:389", "001"), ("ldap://A/", "001"), ("ldaps://b", "002")):
-        found = chosen(made, uri)
-        assert found is not None
-        assert found.rid == rid
+        assert chosen(*differing, provider=uri) == rid

@@ -88,26 +88,25 @@ def test_each_part_begins_with_some_of_the_longest(workers: int, lines: int, oth
         assert [one[:-2] for one in mine[::2]] == [one[:-2] for one in mine[1::2]]
 
 
+SENT = "fixtures/ansible/roles/replica/tasks/send.yml"
+
+
 @pytest.mark.slow
 @pytest.mark.rows(1)
 @pytest.mark.long(
     "fixtures/deep.toml-tests/integration/test_generate.py-tests/unit/test_csn.py",
-    "loader/native/learn/src/lib.rs-tests/cli/test_generate_cmd.py-tests/cli/test_clone_cmd.py",
+    "loader/native/learn/src/lib.rs-tests/cli/test_generate_cmd.py-tests/cli/test_verify_cmd.py",
 )
 @pytest.mark.parametrize(
     ("path", "within", "without"),
     [
         ("loader/cli/tune_cmd.py", "tests/cli/test_tune_cmd.py", "tests/golden/test_equal.py"),
         ("loader/units.py", "tests/unit/test_units.py", "tests/unit/test_csn.py"),
-        ("loader/native/learn/src/lib.rs", "tests/cli/test_generate_cmd.py", "tests/cli/test_clone_cmd.py"),
+        ("loader/native/learn/src/lib.rs", "tests/cli/test_generate_cmd.py", "tests/cli/test_verify_cmd.py"),
         ("fixtures/golden/case.py", "tests/golden/test_equal.py", "tests/cli/test_tune_cmd.py"),
         ("tests/unit/test_dn.py", "tests/unit/test_dn.py", "tests/unit/test_csn.py"),
         ("docs/tune.md", "tests/test_documented.py", "tests/unit/test_csn.py"),
-        (
-            "fixtures/ansible/roles/replica/tasks/send.yml",
-            "tests/integration/test_ansible.py",
-            "tests/unit/test_csn.py",
-        ),
+        (SENT, "tests/integration/test_ansible.py", "tests/unit/test_csn.py"),
         ("fixtures/deep.toml", "tests/integration/test_generate.py", "tests/unit/test_csn.py"),
         ("bin/fuzz", "tests/fuzz/test_short.py", "tests/unit/test_csn.py"),
     ],
@@ -121,6 +120,5 @@ def test_what_a_change_can_affect(path: str, within: str, without: str) -> None:
 @pytest.mark.slow
 def test_a_change_of_a_base_affects_every_verb() -> None:
     for path in ("loader/native/common/src/error.rs", "loader/errors.py"):
-        found = changed.affected([path])
-        assert {"tests/golden/test_equal.py", "tests/integration/test_clone.py"} <= found
+        assert {"tests/golden/test_equal.py", "tests/integration/test_clone.py"} <= changed.affected([path])
     assert changed.affected(["setup.cfg"]) == set(changed.test_files())

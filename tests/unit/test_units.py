@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,75 +11,59 @@ from hypothesis import strategies as st
 from loader import units
 from loader.errors import UsageProblem
 
+SIZES = {"4096": 4096, "250G": 250 << 30, "64 MiB": 64 << 20, "64mb": 64 << 20, " 1.5k ": 1536, "2T": 2 << 40, "0": 0}
+DURATIONS = {"90": 90, "30s": 30, "15m": 900, "1.5h": 5400, "2d": 172_800, "250ms": 0.25}
+READ = [
+    *((units.parse_size, *row) for row in SIZES.items()),
+    *((units.parse_duration, *row) for row in DURATIONS.items()),
+]
+NEITHER = [
+    *((units.parse_size, text, "write 250G") for text in ("", "G", "-1", "1e9", "10 X", "1,000", "ten", "1G2")),
+    *((units.parse_duration, text, "write 90, 30s") for text in ("", "-5", "soon", "1h30m", "5 weeks")),
+]
+
+
+@pytest.mark.parametrize(("parse", "text", "value"), READ)
+def test_a_size_in_powers_of_1024_or_a_duration_in_seconds(
+    parse: Callable[[str], float], text: str, value: float
+) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(("parse", "text", "example"), NEITHER)
+def test_what_is_neither_is_refused_with_an_example(parse: Callable[[str], float], text: str, example: str) -> None:
+    with pytest.raises(UsageProblem, match=example):
+        parse(text)
+
 
 @pytest.mark.parametrize(
-    ("text", "count"),
+    ("write", "value", "text"),
     [
-        ("4096", 4096),
-        ("250G", 250 << 30),
-        ("64 MiB", 64 << 20),
-        ("64mb", 64 << 20),
-        (" 1.5k ", 1536),
-        ("2T", 2 << 40),
-        ("0", 0),
+        (units.size, (0,), "0 B"),
+        (units.size, (1023,), "1023 B"),
+        (units.size, (1536,), "1.5 KiB"),
+        (units.size, (250 << 30,), "250.0 GiB"),
+        (units.size, (3 << 40,), "3.0 TiB"),
+        (units.duration, (0,), "0.0 s"),
+        (units.duration, (3.21,), "3.2 s"),
+        (units.duration, (59.97,), "1 min 0 s"),
+        (units.duration, (61,), "1 min 1 s"),
+        (units.duration, (3600,), "1 h 0 min"),
+        (units.duration, (93784,), "1 d 2 h"),
+        (units.number, (30_000_000,), "30,000,000"),
+        (units.rate, (50_000, 2.0), "25,000/s"),
+        (units.rate, (0, 2.0), "-"),  # nothing was measured
+        (units.rate, (10, 0.0), "-"),
+        (units.listed, (["cn", "sn", "uid"], 3), "cn, sn, uid"),
+        (units.listed, (["cn", "sn", "uid"], 1, "; "), "cn; and 2 more"),
+        (units.listed, (["cn", "sn", "uid"], 2, ", ", " "), "cn, sn and 1 more"),
     ],
 )
-def test_a_size_counts_in_powers_of_1024(text: str, count: int) -> None:
-    assert units.parse_size(text) == count
-
-
-@pytest.mark.parametrize("text", ["", "G", "-1", "1e9", "10 X", "1,000", "ten", "1G2"])
-def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageProblem, match="write 250G"):
-        units.parse_size(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("30s", 30), ("15m", 900), ("1.5h", 5400), ("2d", 172_800), ("250ms", 0.25)]
-)
-def test_a_duration_is_in_seconds(text: str, seconds: float) -> None:
-    assert units.parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "-5", "soon", "1h30m", "5 weeks"])
-def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(UsageProblem, match="write 90, 30s"):
-        units.parse_duration(text)
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (250 << 30, "250.0 GiB"), (3 << 40, "3.0 TiB")]
-)
-def test_a_size_is_written_with_its_unit(count: int, text: str) -> None:
-    assert units.size(count) == text
+def test_written(write: Callable[..., str], value: tuple[object, ...], text: str) -> None:
+    assert write(*value) == text
 
 
 @pytest.mark.slow
 @given(st.integers(min_value=0, max_value=1 << 50))
 def test_a_written_size_reads_back_within_its_rounding(count: int) -> None:
-    again = units.parse_size(units.size(count))
-    assert abs(again - count) <= max(1, count * 0.05)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0.0 s"), (3.21, "3.2 s"), (59.97, "1 min 0 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (93784, "1 d 2 h")],
-)
-def test_a_duration_is_written_in_its_two_largest_units(seconds: float, text: str) -> None:
-    assert units.duration(seconds) == text
-
-
-def test_numbers_are_grouped() -> None:
-    assert units.number(30_000_000) == "30,000,000"
-
-
-@pytest.mark.parametrize(("count", "seconds", "text"), [(50_000, 2.0, "25,000/s"), (0, 2.0, "-"), (10, 0.0, "-")])
-def test_a_rate_is_a_dash_where_nothing_was_measured(count: int, seconds: float, text: str) -> None:
-    assert units.rate(count, seconds) == text
-
-
-def test_a_long_list_is_cut() -> None:
-    names = ["cn", "sn", "uid"]
-    assert units.listed(names, 3) == "cn, sn, uid"
-    assert units.listed(names, 1, "; ") == "cn; and 2 more"
-    assert units.listed(names, 2, last=" ") == "cn, sn and 1 more"
+    assert abs(units.parse_size(units.size(count)) - count) <= max(1, count * 0.05)

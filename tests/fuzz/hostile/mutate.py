@@ -74,9 +74,8 @@ def _leaf(chance: Random, node: Any) -> Any:
     if isinstance(node, float):
         return chance.choice((node + 1, -node, node * 1e300))
     if isinstance(node, str) and node:
-        return octets(chance, node.encode("utf-8", "surrogatepass"), (b"/", b"..", b"\0", b"0", b"#")).decode(
-            "utf-8", "surrogateescape"
-        )
+        text = octets(chance, node.encode("utf-8", "surrogatepass"), (b"/", b"..", b"\0", b"0", b"#"))
+        return text.decode("utf-8", "surrogateescape")
     return _word(chance)
 
 
@@ -121,6 +120,7 @@ VALUES = (
     *(b"( 1.2.3 NAME 'x' )", b"( 1.2.3 NAME ( 'a' 'b' ) SUP x )", b"objectClass eq", b"default pres,eq,sub"),
     b'rid=1 provider=ldap://x searchbase="" type=refreshOnly',
 )
+MARKS = (b":", b"::", b"\n", b"\n\n", b" ", b"{", b",", b"=", b"\xff")
 
 
 def ldif_text(chance: Random, lines: list[bytes]) -> bytes:
@@ -129,11 +129,7 @@ def ldif_text(chance: Random, lines: list[bytes]) -> bytes:
     for _ in range(chance.choice((1, 1, 2, 3))):
         _line(chance, found)
     text = b"\n".join(found) + b"\n"
-    return (
-        octets(chance, text, (b":", b"::", b"\n", b"\n\n", b" ", b"{", b",", b"=", b"\xff"))
-        if chance.random() < 0.2
-        else text
-    )
+    return octets(chance, text, MARKS) if chance.random() < 0.2 else text
 
 
 def _line(chance: Random, found: list[bytes]) -> None:
@@ -156,11 +152,8 @@ def _other_value(chance: Random, line: bytes) -> bytes:
     name, mark, value = line.partition(b":")
     if not mark:
         return chance.choice(VALUES)
-    other = (
-        chance.choice(VALUES)
-        if chance.random() < 0.6
-        else octets(chance, value.strip(), (b" ", b'"', b"{", b",", b"="))
-    )
+    tokens = (b" ", b'"', b"{", b",", b"=")
+    other = chance.choice(VALUES) if chance.random() < 0.6 else octets(chance, value.strip(), tokens)
     if chance.random() < 0.5 or b"\n" in other:
         return name + b":: " + base64.b64encode(other)
     return name + b": " + other

@@ -14,6 +14,7 @@ from typing import Any
 
 from loader import backmdb, config, indexes, ldif, syncrepl, typed
 from loader.config import Config, Database
+from loader.errors import LoaderError
 from loader.operations import live
 from loader.operations.backup import check, repository
 from loader.operations.backup import manifest as backup_manifest
@@ -245,8 +246,6 @@ class Configuration(Target):
 
 
 def _tried(work: Callable[[], object]) -> Exception | None:
-    from loader.errors import LoaderError
-
     try:
         work()
     except LoaderError as error:

@@ -3,10 +3,11 @@ newer than a claimed one, held back in the entry and in the index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,6 @@ def loaded(settings: Settings, ldif: str, *options: str) -> Iterator[Slapd]:
 
 
 def tree(*csns: str, suffix_lines: str = "") -> str:
-    """A suffix entry and an entry of each entryCSN."""
     top = f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\nentryCSN: {CSN2}\n{suffix_lines}\n"
     units = [
         f"dn: ou={number},{SUFFIX}\nobjectClass: organizationalUnit\nou: {number}\nentryCSN: {csn}\n\n"
@@ -54,23 +54,6 @@ def stamped_lines(before: str, csns: list[str]) -> list[str]:
     old = [number for number, line in enumerate(lines) if line.startswith("contextCSN:")]
     at = old[0] if old else lines.index("")
     return lines[:at] + [f"contextCSN: {csn}" for csn in csns] + lines[at + len(old) :]
-
-
-@pytest.mark.parametrize("content", ["people", "hard"])
-def test_an_entry_of_slapadd_is_written_to_the_same_bytes(content: str) -> None:
-    """With the entryCSN that it has: the padding behind it is whatever slapadd had in memory."""
-    ldif = "".join(people(SUFFIX, 300) if content == "people" else hard_tree(SUFFIX))
-    with loaded(Settings(), ldif, "-w") as server:
-        with contents.reading(server.database_dir) as database:
-            number = contents.number_of(database, "entryCSN")
-            assert number is not None
-            csns = dict(database.csns_after("0"))
-        entries = rows(server.database_dir)["id2e"]
-        for key, blob in entries:
-            made = _native.entry_with(blob, number, [csns[environment.ID.unpack(key)[0]].encode()], normals=True)
-            assert len(made) == len(blob)
-            assert made.rstrip(b"\0") == blob[: len(made.rstrip(b"\0"))]
-        assert len(entries) == contents.entry_count(server.database_dir) > 10
 
 
 def rows(directory: Path) -> dict[str, list[tuple[bytes, bytes]]]:
@@ -159,28 +142,25 @@ def test_newest_of_every_server_without_a_context_csn(indexes: tuple[str, ...]) 
         assert sorted(found) == ["001", "002", "003", "004"]
 
 
-def test_newest_without_the_whole_is_that_of_the_last_second() -> None:
-    with loaded(PLAIN, tree(csn(5, 4), csn(9, 1), csn(9, 2), csn(8, 3))) as server:
-        found = contents.newest_csns(server.database_dir, SUFFIX, whole=False)
-        assert found == {"001": csn(9, 1), "002": csn(9, 2)}
+FIVE = [csn(9, 1, number) for number in range(5)]
+SINCE = (csn(5, 1), csn(101, 1), csn(100, 1), csn(100, 3), csn(120, 1, 7), csn(120, 1, 3))
+# Lines of the suffix, entryCSNs, arguments, and what is found.
+NEWEST: dict[str, tuple[list[str], tuple[str, ...], dict[str, Any], list[str]]] = {
+    "the last second": ([], (csn(9, 1), csn(9, 2), csn(8, 3)), {"whole": False}, [csn(9, 1), csn(9, 2)]),
+    "the highest IDs": ([], (csn(8, 2), csn(8, 3), *FIVE), {"most": 2}, [FIVE[4]]),
+    "then the second before": ([], (csn(8, 2), csn(8, 3), *FIVE), {"most": 6}, [FIVE[4], csn(8, 3)]),
+    "since the contextCSN": ([csn(100, 1), csn(50, 2)], SINCE, {}, [csn(120, 1, 7), csn(50, 2), csn(100, 3)]),
+}
 
 
-def test_newest_of_no_more_entries_than_asked() -> None:
-    """Those with the highest IDs first (of the newest second), then those of the second before."""
-    made = [csn(9, 1, number) for number in range(5)]
-    with loaded(PLAIN, tree(csn(8, 2), csn(8, 3), *made)) as server:
-        assert contents.newest_csns(server.database_dir, SUFFIX, most=2) == {"001": csn(9, 1, 4)}
-        found = contents.newest_csns(server.database_dir, SUFFIX, most=6)
-        assert found == {"001": csn(9, 1, 4), "003": csn(8, 3)}
-
-
-def test_newest_adds_what_changed_since_the_context_csn_was_stored() -> None:
-    stored = f"contextCSN: {csn(100, 1)}\ncontextCSN: {csn(50, 2)}\n"
-    changed = [csn(5, 1), csn(101, 1), csn(100, 1), csn(100, 3), csn(120, 1, 7), csn(120, 1, 3)]
-    with loaded(PLAIN, tree(*changed, suffix_lines=stored)) as server:
-        found = contents.newest_csns(server.database_dir, SUFFIX)
-        assert found == by_looking(server)
-        assert found == {"001": csn(120, 1, 7), "002": csn(50, 2), "003": csn(100, 3)}
+@pytest.mark.parametrize("name", NEWEST)
+def test_newest(name: str) -> None:
+    stored, csns, options, newest = NEWEST[name]
+    lines = "".join(f"contextCSN: {one}\n" for one in stored)
+    with loaded(PLAIN, tree(*csns, suffix_lines=lines)) as server:
+        found = contents.newest_csns(server.database_dir, SUFFIX, **options)
+        assert found == {one[-10:-7]: one for one in newest}
+        assert options or found == by_looking(server)
 
 
 @pytest.mark.long
@@ -205,11 +185,8 @@ def test_an_empty_database() -> None:
             edits.stamp(server.database_dir, SUFFIX, [CSN1])
 
 
-CLAIM = "20261121070500.000000Z#000000#001#000000"
-OLDER = "20261121070459.000000Z#000000#001#000000"
-SAME_SECOND = "20261121070500.000001Z#000000#001#000000"
-NEWER = "20261121080000.500000Z#000000#001#000000"
-OTHER_SERVER = "20261121080000.500000Z#000000#002#000000"
+CLAIM, OLDER, NEWER, OTHER_SERVER = csn(25500, 1), csn(25499, 1), csn(28800, 1), csn(28800, 2)
+SAME_SECOND = CLAIM.replace(".000000Z", ".000001Z")
 
 
 def csns_of(server: Slapd) -> list[str]:
@@ -255,3 +232,22 @@ def test_a_key_of_too_many_entries_becomes_a_range(idlexp: int) -> None:
         assert ids == ([0, 2, 65_537] if idlexp == IDLEXP else list(range(2, 65_538)))
         server.start()
         assert len(server.search(f"(entryCSN={CLAIM})")) == 65_536
+
+
+@pytest.mark.parametrize("content", [people(SUFFIX, 300), hard_tree(SUFFIX)], ids=["people", "hard"])
+def test_an_entry_is_written_to_the_same_bytes_and_a_damaged_one_is_refused(content: Iterable[str]) -> None:
+    """With the entryCSN that it has: the padding behind it is whatever slapadd had in memory."""
+    with loaded(Settings(), "".join(content), "-w") as server:
+        with contents.reading(server.database_dir) as database:
+            number = contents.number_of(database, "entryCSN")
+            csns = dict(database.csns_after("0"))
+        entries = rows(server.database_dir)["id2e"]
+        assert len(entries) == contents.entry_count(server.database_dir) > 10
+    assert number is not None
+    for key, blob in entries:
+        written = _native.entry_with(blob, number, [csns[environment.ID.unpack(key)[0]].encode()], normals=True)
+        assert len(written) == len(blob)
+        assert written.rstrip(b"\0") == blob[: len(written.rstrip(b"\0"))]
+    for damaged in (b"", blob[:8], blob[: len(blob) // 2], b"\xff" * 16 + bytes(64)):
+        with pytest.raises(_native.NativeError):
+            _native.entry_with(damaged, number, [b"x"], normals=False)

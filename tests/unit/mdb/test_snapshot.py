@@ -77,8 +77,7 @@ def test_a_reader_in_another_container_may_have_the_number_of_a_child(tmp_path: 
     with announced(_LOCKER, place / "lock.mdb", count, 1):
         command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", reader]
         numbers = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert len(numbers) == 1
-    assert int(numbers[0]) > count
+    assert [int(number) > count for number in numbers] == [True]
 
 
 def test_a_file_without_its_directory(tmp_path: Path) -> None:
@@ -92,9 +91,8 @@ def test_a_file_without_its_directory(tmp_path: Path) -> None:
 def database(directory: Path, engine: int = 0) -> Path:
     """The tables of back-mdb: a suffix and entries below it. `engine`: lib_version of py-lmdb, 1 for LMDB 1.0."""
     with lmdb.open(str(directory), max_dbs=8, map_size=1 << 26, lib_version=engine) as made:
-        tables = {
-            name: made.open_db(name, integerkey=True, dupsort=name == b"dn2i") for name in (b"ad2i", b"dn2i", b"id2e")
-        }
+        names = (b"ad2i", b"dn2i", b"id2e")
+        tables = {name: made.open_db(name, integerkey=True, dupsort=name == b"dn2i") for name in names}
         with made.begin(write=True) as transaction:
             transaction.put(struct.pack("=I", 1), b"cn", db=tables[b"ad2i"])
             for number in range(1, ENTRIES + 1):
@@ -102,7 +100,7 @@ def database(directory: Path, engine: int = 0) -> Path:
                 parent = struct.pack("=Q", 0 if number == 1 else 1)
                 node = struct.pack(">H", len(name)) + name + b"\0" + name + b"\0" + parent
                 value = f"n{number}".encode()
-                head = struct.pack("=6I", 1, 2, 0, 3, 1, 1) + struct.pack("=I", len(value))
+                head = struct.pack("=7I", 1, 2, 0, 3, 1, 1, len(value))
                 transaction.put(struct.pack("=Q", number), head + value + b"\0", db=tables[b"id2e"])
                 transaction.put(struct.pack("=Q", number), node, db=tables[b"dn2i"])
     return directory
@@ -169,25 +167,24 @@ def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         asked.close()
 
 
-def read_while(commit: Callable[[], None], place: Path, error: type[Exception] | None = None) -> None:
-    with opened(place):
-        commit()
-        if error is not None:
-            raise error("Located page was wrong type")
-
-
 @pytest.mark.parametrize("error", [None, lmdb.CorruptedError])
 def test_whether_the_writer_uses_the_lock(
     commit: Callable[[], None], tmp_path: Path, error: type[Exception] | None
 ) -> None:
+    def read() -> None:
+        with opened(tmp_path):
+            commit()
+            if error is not None:
+                raise error("Located page was wrong type")
+
     with suppress(MdbDamaged):
-        read_while(commit, tmp_path, error)
+        read()
     (tmp_path / "lock.mdb").unlink()
     with opened(tmp_path):
         pass  # nothing is written meanwhile
     (tmp_path / "lock.mdb").unlink()
     with pytest.raises(LockUnused):
-        read_while(commit, tmp_path, error)
+        read()
 
 
 def test_a_writer_that_ends_meanwhile(tmp_path: Path) -> None:
@@ -205,11 +202,11 @@ def test_the_pages_of_a_snapshot_that_nobody_heeds(
     monkeypatch.setattr(isolated, "_inside", False)
     monkeypatch.setattr(holders, "require_lock_used", lambda place: None)  # as in a container
     (tmp_path / "lock.mdb").unlink()
+
+    def read() -> None:
+        with snapshot.protected(tmp_path):
+            commit()
+            raise MdbDamaged(path=tmp_path, reason="a page was used again")
+
     with pytest.raises(LockUnused):
-        damaged_while(commit, tmp_path)
-
-
-def damaged_while(commit: Callable[[], None], place: Path) -> None:
-    with snapshot.protected(place):
-        commit()
-        raise MdbDamaged(path=place, reason="a page was used again")
+        read()

@@ -45,14 +45,3 @@ def user() -> Callable[..., str]:
         return "\n".join(lines)
 
     return text
-
-
-@pytest.fixture
-def shard(tmp_path: Path, counters: _native.Counters) -> Callable[..., _native.Shard]:
-    """Runs `shard` with a file in place of the pipe."""
-
-    def run(source: Path, target: Path, *drop: str) -> _native.Shard:
-        with source.open("rb") as stream:
-            return _native.shard(stream.fileno(), target, drop, counters)
-
-    return run

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+
 import pytest
 import zstandard
 
@@ -25,11 +28,8 @@ def written(tmp_path):
     """The DNs in each file, by the order of loading."""
 
     def read():
-        found = {}
-        for path in sorted((tmp_path / "out").iterdir()):
-            lines = path.read_text("utf-8").splitlines()
-            found[path.name] = [line[4:] for line in lines if line.startswith("dn: ")]
-        return found
+        texts = {path.name: path.read_text("utf-8") for path in sorted((tmp_path / "out").iterdir())}
+        return {name: re.findall("^dn: (.*)", text, re.MULTILINE) for name, text in texts.items()}
 
     return read
 
@@ -62,14 +62,8 @@ def test_what_was_read_again_counts_whatever_its_csn(put, user, arrange, written
 
 
 def test_missing_parents_are_told_once_with_a_child(put, user, arrange, written):
-    path = put(
-        "1",
-        user("dc=x"),
-        user(r"cn=a, OU=Gone\, too ,dc=x", 1),
-        user(r"cn=b,ou=gone\2C too,dc=x", 2),
-        user("cn=c,cn=a,ou=away,dc=x", 3),
-    )
-    done = arrange(path)
+    names = ("dc=x", r"cn=a, OU=Gone\, too ,dc=x", r"cn=b,ou=gone\2C too,dc=x", "cn=c,cn=a,ou=away,dc=x")
+    done = arrange(put("1", *(user(dn, number) for number, dn in enumerate(names))))
     assert done.orphans == [
         (r"OU=Gone\, too ,dc=x", r"cn=a, OU=Gone\, too ,dc=x", UUID.format(1)),
         ("cn=a,ou=away,dc=x", "cn=c,cn=a,ou=away,dc=x", UUID.format(3)),
@@ -79,22 +73,11 @@ def test_missing_parents_are_told_once_with_a_child(put, user, arrange, written)
 
 
 def test_dropping_orphans_drops_what_is_below_them(put, user, arrange, written):
-    path = put(
-        "1",
-        user("dc=x"),
-        user("cn=c,cn=b,cn=a,ou=gone,dc=x", 1),
-        user("cn=b,cn=a,ou=gone,dc=x", 2),
-        user("cn=a,ou=gone,dc=x", 3),
-        user("cn=stays,dc=x", 4),
-    )
-    done = arrange(path, drop_orphans=True)
+    lost = ("cn=c,cn=b,cn=a,ou=gone,dc=x", "cn=b,cn=a,ou=gone,dc=x", "cn=a,ou=gone,dc=x")
+    names = ("dc=x", *lost, "cn=stays,dc=x")
+    done = arrange(put("1", *(user(dn, number) for number, dn in enumerate(names))), drop_orphans=True)
     assert (done.entries, done.dropped, done.duplicates, done.orphans) == (2, 3, 0, [])
     assert written() == {"0000-interior.ldif": ["dc=x"], "0001.ldif": ["cn=stays,dc=x"]}
-
-
-def test_the_roots_own_parent_is_not_missed(put, user, arrange):
-    path = put("1", user("ou=p,dc=x"), user("cn=a,ou=p,dc=x", 1))
-    assert arrange(path, root="OU=p, dc=x").orphans == []
 
 
 @pytest.mark.parametrize("csns", [[], ["new", "newer"]])
@@ -107,15 +90,14 @@ def test_the_given_context_csns_stand_at_the_root_alone(put, user, arrange, tmp_
     assert stamps == [f"contextCSN: {one}" for one in csns]
 
 
-def test_context_csns_need_the_root(put, user, arrange):
+def test_the_root_and_the_directory(put, user, arrange, tmp_path):
+    """contextCSNs need the root, whose own parent is not missed; the directory must be empty."""
+    path = put("1", user("ou=p,dc=x"), user("cn=a,ou=p,dc=x", 1))
     with pytest.raises(_native.NativeError) as caught:
-        arrange(put("1", user("o=a,dc=x")), csns=["new"])
+        arrange(path, csns=["new"])
     assert caught.value.code == "tree.root_missing"
-
-
-def test_the_directory_must_be_empty(put, user, arrange, tmp_path):
-    path = put("1", user("dc=x"))
-    arrange(path)
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    assert arrange(path, root="OU=p, dc=x").orphans == []
     with pytest.raises(_native.NativeError) as caught:
         arrange(path)
     assert (caught.value.code, caught.value.path) == ("tree.not_empty", str(tmp_path / "out"))

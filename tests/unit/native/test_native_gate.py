@@ -63,19 +63,21 @@ def test_counters_move_while_a_call_runs(tmp_path, counters):
     assert counters.entries == 1000
 
 
+_WAITS = """
+import os, sys
+from loader import _native
+reader, writer = os.pipe()
+try:
+    print("waiting", flush=True)
+    _native.records(reader, None, 1, _native.Counters())
+except KeyboardInterrupt:
+    sys.exit(42)
+"""
+
+
 def test_ctrl_c_ends_a_call():
     """In an interpreter of its own, so that the signal hits nobody else."""
-    script = (
-        "import os, sys\n"
-        "from loader import _native\n"
-        "reader, writer = os.pipe()\n"
-        "try:\n"
-        "    print('waiting', flush=True)\n"
-        "    _native.records(reader, None, 1, _native.Counters())\n"
-        "except KeyboardInterrupt:\n"
-        "    sys.exit(42)\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    child = subprocess.Popen([sys.executable, "-c", _WAITS], stdout=subprocess.PIPE)
     with child:
         assert child.stdout.readline() == b"waiting\n"
         time.sleep(0.3)
@@ -102,12 +104,9 @@ def test_errors_cross_process_borders(counters):
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.code, copy.path) == (str(caught.value), "ldif.io", "/nowhere")
     assert copy.errno == errno.ENOENT
-
-
-def test_errors_made_by_hand_have_the_attributes():
-    error = _native.NativeError("text")
-    assert (error.code, error.message) == ("", "")
-    assert {error.path, error.line, error.dn, error.result, error.errno} == {None}
+    by_hand = _native.NativeError("text")
+    assert (by_hand.code, by_hand.message) == ("", "")
+    assert {by_hand.path, by_hand.line, by_hand.dn, by_hand.result, by_hand.errno} == {None}
 
 
 @pytest.mark.slow

@@ -11,12 +11,8 @@ def test_it_tells_what_a_server_must_know(put, counters):
     first = put("a.ldif", "dn: dc=x\nobjectClass: dcObject\ndc: x\ncn;lang-en: a")
     second = put("b.ldif", "dn: cn=a,dc=x\nOBJECTCLASS: Person\nCN: a\n# inside\nsn: b")
     found = _native.scan([first, second], counters)
-    assert found.attributes == {
-        "objectclass": (str(first), 2),
-        "dc": (str(first), 3),
-        "cn": (str(first), 4),
-        "sn": (str(second), 5),
-    }
+    places = {"objectclass": (first, 2), "dc": (first, 3), "cn": (first, 4), "sn": (second, 5)}
+    assert found.attributes == {name: (str(path), line) for name, (path, line) in places.items()}
     assert found.object_classes == {"dcobject": (str(first), 2), "person": (str(second), 2)}
     assert (found.entries, found.first_dn) == (2, "dc=x")
     assert found.bytes == first.stat().st_size + second.stat().st_size
@@ -38,22 +34,9 @@ def test_it_tells_how_new_the_entries_are(put, counters):
     assert found.max_csns == {"001": csn("05", "001"), "00a": csn("03", "00A")}
 
 
-def test_no_file_is_an_empty_scan(counters):
+def test_no_file_and_names_and_values_that_are_not_text(tmp_path, counters):
     found = _native.scan([], counters)
     assert (found.entries, found.first_dn, found.attributes) == (0, None, {})
-
-
-def test_errors_tell_file_line_and_entry(put, counters):
-    path = put("a.ldif", "dn: dc=x\ndc: x", "dn: cn=a,dc=x\ncn: a\nbroken", "dn: cn=b,dc=x\ncn: b")
-    with pytest.raises(_native.NativeError) as caught:
-        _native.scan([path], counters)
-    error = caught.value
-    assert (error.code, error.path, error.line) == ("ldif.syntax", str(path), 6)
-    assert error.dn == "cn=a,dc=x"
-    assert str(error) == f"{path}: line 6: {error.message} (entry cn=a,dc=x)"
-
-
-def test_names_and_values_need_not_be_text(tmp_path, counters):
     path = tmp_path / "latin.ldif"
     path.write_bytes(b"dn: cn=\xe9\nobjectClass: \xe9\n\n")
     found = _native.scan([path], counters)
@@ -68,72 +51,61 @@ def refusal(path, counters) -> _native.NativeError:
     return caught.value
 
 
+def test_errors_tell_file_line_and_entry(put, counters):
+    path = put("a.ldif", "dn: dc=x\ndc: x", "dn: cn=a,dc=x\ncn: a\nbroken", "dn: cn=b,dc=x\ncn: b")
+    error = refusal(path, counters)
+    assert (error.code, error.line, error.dn) == ("ldif.syntax", 6, "cn=a,dc=x")
+    assert str(error) == f"{path}: line 6: {error.message} (entry cn=a,dc=x)"
+
+
+# --- files that were cut; ldif/tests/files.rs has the cuts inside a line ------------------------------
+
+
 def accepted(path, counters) -> bool:
     return _native.scan([path], counters).entries > 0
 
 
-@pytest.fixture
-def whole(put, user):
-    people = [user(f"cn={n},dc=x", n, n, cn=str(n)) for n in range(1, 4)]
-    return put("a.ldif", user("dc=x", 0, dc="x"), *people)
-
-
 def cut(path, length: int):
-    """The same file, shortened to `length` bytes."""
+    """Shortens the file to `length` bytes; a negative number is that of the bytes which go."""
     path.write_bytes(path.read_bytes()[:length])
     return path
 
 
-def test_inside_a_line(whole, counters):
-    cut(whole, whole.stat().st_size - len("1\n\n"))  # of `cn: 1`
-    assert accepted(whole, counters)  # a plain file says how long it is
-    assert counters.open_ends == [str(whole)]
-    error = refusal(cut(whole, whole.read_bytes().rindex(b"Z")), counters)
-    assert (error.code, error.line) == ("ldif.truncated", 26)
-
-
-def test_every_cut_before_the_stamps_of_the_last_entry(whole, counters):
+def test_every_cut_before_the_stamps_of_the_last_entry(put, user, counters):
+    people = [user(f"cn={n},dc=x", n, n, cn=str(n)) for n in range(1, 4)]
+    whole = put("a.ldif", user("dc=x", 0, dc="x"), *people)
     text = whole.read_bytes()
+    assert accepted(cut(whole, -len("3\n\n")), counters)  # of `cn: 3`: a plain file says how long it is
+    assert counters.open_ends == [str(whole)]
     last = text.index(b"dn: cn=3")
-    stamps = text.index(b"modifyTimestamp", last)
-    for length in range(last + 1, stamps + 1):
+    for length in range(last + 1, text.index(b"modifyTimestamp", last) + 1):
         whole.write_bytes(text[:length])
-        error = refusal(whole, counters)
-        assert error.code == "ldif.truncated", length
+        assert refusal(whole, counters).code == "ldif.truncated", length
 
 
 def test_a_last_record_of_a_dn_alone(put, counters):
     path = put("a.ldif", "dn: dc=x\ndc: x", "dn: cn=a,dc=x")
     error = refusal(path, counters)
     assert (error.code, error.line, error.dn) == ("ldif.syntax", 4, "cn=a,dc=x")
-    error = refusal(cut(path, path.stat().st_size - 1), counters)  # without the blank line
+    error = refusal(cut(path, -1), counters)  # without the blank line
     assert (error.code, error.line, error.dn) == ("ldif.truncated", 4, "cn=a,dc=x")
+    with pytest.raises(_native.NativeError) as caught:
+        _native.EntryDigests([], counters).add_path(path)
+    assert caught.value.code == "ldif.truncated"
 
 
 @pytest.mark.parametrize("stamp", ["entryCSN", "modifyTimestamp"])
 def test_a_last_record_that_alone_lacks_a_stamp(put, counters, stamp):
     path = put("a.ldif", f"dn: dc=x\n{stamp}: 1", f"dn: cn=a,dc=x\n{stamp}: 2", "dn: cn=b,dc=x\ncn: b")
     assert accepted(path, counters)  # closed by a blank line
-    error = refusal(cut(path, path.stat().st_size - 1), counters)
+    error = refusal(cut(path, -1), counters)
     assert (error.code, error.line, error.dn) == ("ldif.truncated", 7, "cn=b,dc=x")
     assert stamp in error.message
 
 
-def test_stamps_are_not_missed_where_not_all_have_them(put, counters):
+def test_stamps_are_not_missed_where_not_all_have_them_in_each_file_alone(put, counters):
     path = put("a.ldif", "dn: dc=x\nentryCSN: 1", "dn: cn=a,dc=x\ncn: a", "dn: cn=b,dc=x\ncn: b")
-    assert accepted(cut(path, path.stat().st_size - 1), counters)
-
-
-def test_each_file_is_judged_alone(put, counters):
+    assert accepted(cut(path, -1), counters)
     stamped = put("a.ldif", "dn: dc=x\nentryCSN: 1", "dn: cn=a,dc=x\nentryCSN: 2")
     bare = put("b.ldif", "dn: cn=b,dc=x\ncn: b", "dn: cn=c,dc=x\ncn: c")
-    cut(bare, bare.stat().st_size - 1)
-    assert _native.scan([stamped, bare], counters).entries == 4
-
-
-def test_a_tree_refuses_cut_files_too(put, counters):
-    path = put("a.ldif", "dn: dc=x\ndc: x", "dn: cn=a,dc=x")
-    cut(path, path.stat().st_size - 1)
-    with pytest.raises(_native.NativeError) as caught:
-        _native.EntryDigests([], counters).add_path(path)
-    assert caught.value.code == "ldif.truncated"
+    assert _native.scan([stamped, cut(bare, -1)], counters).entries == 4

@@ -24,10 +24,11 @@ from loader import _native
     ],
     ids=["as they are", "dropped", "comments and change marks"],
 )
-def test_records_as_they_are_written(tmp_path, shard, text, drop, written):
+def test_records_as_they_are_written(tmp_path, counters, text, drop, written):
     source, target = tmp_path / "in", tmp_path / "out.ldif"
     source.write_text(text)
-    done = shard(source, target, *drop)
+    with source.open("rb") as stream:
+        done = _native.shard(stream.fileno(), target, drop, counters)
     assert target.read_text() == (written or text)
     assert (done.entries, done.bytes) == (text.count("dn:"), target.stat().st_size)
 
@@ -44,15 +45,13 @@ def test_parents_first(put, counters, tmp_path):
     assert (counters.entries, target.stat().st_size) == (6, source.stat().st_size)
 
 
-@pytest.mark.parametrize("fd", [-1, 9999])
-def test_a_descriptor_that_is_not_open(fd, tmp_path, counters):
-    with pytest.raises((OSError, ValueError)):
-        _native.shard(fd, tmp_path / "out.ldif", [], counters)
-
-
-def test_the_callers_descriptor_stays_open(put, shard, tmp_path):
+def test_descriptors(put, tmp_path, counters):
+    """One that is not open is refused; the caller's own stays open."""
+    for descriptor in (-1, 9999):
+        with pytest.raises((OSError, ValueError)):
+            _native.shard(descriptor, tmp_path / "out.ldif", [], counters)
     with put("in", "dn: dc=x\ndc: x").open("rb") as stream:
-        _native.shard(stream.fileno(), tmp_path / "out.ldif", [], _native.Counters())
+        _native.shard(stream.fileno(), tmp_path / "out.ldif", [], counters)
         assert os.fstat(stream.fileno())
 
 

@@ -27,25 +27,10 @@ DISCONNECTION = bytes.fromhex("302402010078 1f0a0134040004008a16") + b"1.3.6.1.4
 SOON = 30.0  # seconds in which everything here has to end
 
 FILTERS = (
-    "(objectClass=*)",
-    "(cn=a)",
-    "cn=a",
-    "(entryCSN>=20260101000000.000000Z#000000#001#000000)",
-    "(&(entryCSN>=1)(entryCSN<=2))",
-    "(&(a=1)(|(b=2)(!(c=3))(d~=4)))",
-    "(!(entryCSN=*))",
-    "(cn=a*b*c)",
-    "(cn=*b)",
-    "(cn=b*)",
-    "(cn=*b*)",
-    r"(cn=\2a\28\29\5c\00é)",
-    r"(cn=a\2a*\29)",
-    "(cn;lang-de=x)",
-    "(cn:caseExactMatch:=x)",
-    "(:dn:2.5.13.5:=x)",
-    "(cn:dn:=x)",
-    "(2.5.4.3=x)",
-    "(cn=)",
+    *("(objectClass=*)", "(cn=a)", "cn=a", "(entryCSN>=20260101000000.000000Z#000000#001#000000)"),
+    *("(&(entryCSN>=1)(entryCSN<=2))", "(&(a=1)(|(b=2)(!(c=3))(d~=4)))", "(!(entryCSN=*))"),
+    *("(cn=a*b*c)", "(cn=*b)", "(cn=b*)", "(cn=*b*)", r"(cn=\2a\28\29\5c\00é)", r"(cn=a\2a*\29)"),
+    *("(cn;lang-de=x)", "(cn:caseExactMatch:=x)", "(:dn:2.5.13.5:=x)", "(cn:dn:=x)", "(2.5.4.3=x)", "(cn=)"),
     f"(cn={'long' * 100})",
 )
 
@@ -59,17 +44,13 @@ def search(where: str = "(objectClass=*)") -> Search:
     return Search("dc=x", where, "sub", ("*",))
 
 
-def look(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> _native.EntryDigests:
+def look(uri: str, where: str = "(objectClass=*)", silence: float = 30.0) -> None:
     counters = _native.Counters()
-    return digest(_native.Channel(link(uri, silence), counters), counters, where)
+    digest(_native.Channel(link(uri, silence), counters), counters, where)
 
 
-def digest(
-    channel: _native.Channel, counters: _native.Counters, where: str = "(objectClass=*)"
-) -> _native.EntryDigests:
-    tree = _native.EntryDigests([], counters)
-    channel.digest(search(where), tree)
-    return tree
+def digest(channel: _native.Channel, counters: _native.Counters, where: str = "(objectClass=*)") -> None:
+    channel.digest(search(where), _native.EntryDigests([], counters))
 
 
 def put(tag: int, body: bytes) -> bytes:
@@ -153,22 +134,18 @@ def test_a_server_that_goes(answer: bytes, stay: bool, result: int | None) -> No
 
 @pytest.mark.parametrize("answers", [(), (BOUND,), (BOUND, entry(b"cn=a", b"cn", b"a"))])
 def test_silence_is_noticed(answers: tuple[bytes, ...]) -> None:
-    """Before the bind is answered, before the first entry, and in the middle."""
+    """Before the bind is answered, before the first entry, and in the middle. What is told is the silence that was, not
+    the one that was allowed: a host that was suspended meanwhile has waited for longer."""
     begun = time.monotonic()
     with scripted(*answers) as server, pytest.raises(_native.NativeError) as caught:
-        look(server.uri, silence=0.5)
+        look(server.uri, silence=1)
+    seconds = time.monotonic() - begun
     assert caught.value.code == "ldap.silent"
-    assert 0.4 < time.monotonic() - begun < SOON
-
-
-def test_the_silence_that_is_told_is_the_one_that_was() -> None:
-    """Not what was allowed: a host that was suspended meanwhile has waited for longer."""
-    begun = time.monotonic()
-    with scripted(BOUND) as server, pytest.raises(_native.NativeError) as caught:
-        look(server.uri, silence=2)
-    told = re.search(r"for (\d+) s", str(caught.value))
-    assert told
-    assert 2 <= int(told[1]) <= time.monotonic() - begun + 0.5
+    assert 0.9 < seconds < SOON
+    if answers:  # libldap waits for the answer to a bind
+        told = re.search(r"for (\d+) s", str(caught.value))
+        assert told
+        assert 1 <= int(told[1]) <= seconds + 0.5
 
 
 def test_a_message_of_more_than_256_mib_is_refused_before_it_comes() -> None:

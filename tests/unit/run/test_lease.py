@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -33,10 +31,6 @@ with leased(Lease("nosync", "ldapi:///", "dc=a", "undo it", before="off"), lambd
 """
 
 
-def holder() -> AbstractContextManager[subprocess.Popen[str]]:
-    return announced(HOLDER)
-
-
 def test_a_lease_is_there_for_the_time_of_the_body(state: Path) -> None:
     done: list[str] = []
     with lease.leased(LEASE, lambda: done.append("change"), lambda: done.append("restore")):
@@ -49,25 +43,21 @@ def test_a_lease_is_there_for_the_time_of_the_body(state: Path) -> None:
 
 
 def test_the_last_of_several_runs_restores_the_setting() -> None:
+    """A lease that is lent alone is refused to others."""
     done: list[str] = []
-    with holder() as other:
+    with announced(HOLDER) as other:
         with lease.leased(LEASE, lambda: None, lambda: done.append("restore")):
             pass
         assert (len(lease.all_leases()), lease.abandoned(), done) == (1, [], [])
+        with pytest.raises(Locked), lease.leased(LEASE, lambda: None, lambda: None, alone=True):
+            pytest.fail("lent twice")
         other.communicate("\n")
     assert lease.all_leases() == []
 
 
-def test_a_lease_that_is_lent_alone_is_refused_to_others() -> None:
-    with holder() as other:
-        with pytest.raises(Locked), lease.leased(LEASE, lambda: None, lambda: None, alone=True):
-            pytest.fail("lent twice")
-        other.communicate("\n")
-
-
 def test_what_a_killed_run_left_is_known_and_ended() -> None:
     done: list[str] = []
-    with holder() as other:
+    with announced(HOLDER) as other:
         other.kill()
     (left,) = lease.abandoned()
     assert left.process is None

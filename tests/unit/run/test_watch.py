@@ -16,13 +16,6 @@ from loader.run.steps import Watch, watching
 from loader.server import session
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
-
-
 def error_after(one: Watch, clock: list[float], seconds: float) -> StepTimeout | None:
     clock[0] += seconds
     one.check()

@@ -7,38 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.golden.records import pairs_of
 from fixtures.slapd_config import Installation
+from fixtures.trees import record
 from loader.errors import ConfigUnreadable
 from loader.server import configuration
 
 pytestmark = pytest.mark.slapd
-
-SMALLEST = """dn: cn=config
-objectClass: olcGlobal
-cn: config
-
-dn: cn=module{{0}},cn=config
-objectClass: olcModuleList
-cn: module{{0}}
-olcModulePath: {modules}
-olcModuleLoad: back_mdb
-olcModuleLoad: {more}
-
-dn: cn=schema,cn=config
-objectClass: olcSchemaConfig
-cn: schema
-
-"""
 
 
 def made(home: Path, more: str = "syncprov") -> Path:
     """A slapd.d as packages make it from LDIF: without a word of what slapd knows itself."""
     path = home / "slapd.d"
     path.mkdir()
-    text = SMALLEST.format(modules=Installation().modules, more=more)
+    entries = {
+        "cn=config": "objectClass: olcGlobal; cn: config",
+        "cn=module{0},cn=config": "objectClass: olcModuleList; cn: module{0}; "
+        f"olcModulePath: {Installation().modules}; olcModuleLoad: back_mdb; olcModuleLoad: {more}",
+        "cn=schema,cn=config": "objectClass: olcSchemaConfig; cn: schema",
+    }
+    text = "".join(record(dn, pairs_of(pairs)) for dn, pairs in entries.items())
     command = Installation().command("slapadd", "-n0", "-F", path)
-    environment = Installation().environment()
-    subprocess.run(command, input=text.encode(), check=True, env=environment)
+    subprocess.run(command, input=text.encode(), check=True, env=Installation().environment())
     return path
 
 

@@ -10,32 +10,24 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from fixtures.golden.records import pairs_of
 from fixtures.slapd import Slapd, missing_slapd
 from fixtures.slapd_config import Settings
+from fixtures.trees import record
 from loader.errors import AccountClosed, BadCredentials, LoaderError, NoContextCSN, Referred, UsageProblem
 from loader.server.options import Connection
 from loader.server.session import session
+from tests.support.adding import SUFFIX, TOP, unit, write
 from tests.support.command import ditseed
 from tests.support.refusal import pasted
 from tests.support.require import require
 
 pytestmark = pytest.mark.slapd
 
-SUFFIX = "dc=example,dc=com"
-TREE = f"""dn: {SUFFIX}
-objectClass: domain
-dc: example
-
-dn: cn=policy,{SUFFIX}
-objectClass: device
-objectClass: pwdPolicy
-cn: policy
-pwdAttribute: userPassword
-pwdMustChange: TRUE
-pwdLockout: TRUE
-pwdMaxAge: 1000000000
-
-"""
+POLICY = pairs_of(
+    "objectClass: device; objectClass: pwdPolicy; cn: policy; pwdAttribute: userPassword; pwdMustChange: TRUE; "
+    "pwdLockout: TRUE; pwdMaxAge: 1000000000"
+)
 ACCOUNTS = {
     "open": "",
     "expired": "pwdChangedTime: 19700101000000Z\n",
@@ -60,7 +52,7 @@ def server() -> Iterator[Slapd]:
     require(missing_slapd())
     policy = f'overlay ppolicy\nppolicy_default "cn=policy,{SUFFIX}"\nppolicy_use_lockout'
     made = Slapd(Settings(modules=("back_mdb", "syncprov", "ppolicy"), overlays=(policy,)))
-    made.slapadd(TREE + "".join(map(_account, ACCOUNTS)))
+    made.slapadd(TOP + record(f"cn=policy,{SUFFIX}", POLICY) + "".join(map(_account, ACCOUNTS)))
     with made:
         yield made
 
@@ -69,7 +61,7 @@ def server() -> Iterator[Slapd]:
 def replica() -> Iterator[Slapd]:
     require(missing_slapd())
     made = Slapd(Settings(database_lines=SHADOW))
-    made.slapadd(TREE.partition("dn: cn=policy")[0])
+    made.slapadd(TOP)
     with made:
         yield made
 
@@ -95,11 +87,6 @@ def test_what_the_password_policy_says_is_named(server: Slapd, name: str, cause:
     assert "TLS" not in said
 
 
-def test_an_open_account_binds(server: Slapd) -> None:
-    with session(_as(server, "open")) as opened:
-        assert opened.who_am_i() == f"uid=open,{SUFFIX}"
-
-
 def test_what_is_printed_opens_a_locked_account(server: Slapd) -> None:
     admin = f"-D {server.root_dn} -y {server.password_file}"
     commands = pasted(_refused(_as(server, "locked"), AccountClosed)).replace("-D ROOTDN -W", admin)
@@ -120,7 +107,7 @@ def test_a_newline_at_the_end_of_the_password_file_is_named(server: Slapd, tmp_p
     mend = said.partition(" (")[2].partition("), because ")[0]
     subprocess.run(["sh", "-eu"], input=mend, text=True, check=True)
     with session(connection) as opened:
-        assert opened.who_am_i()
+        assert opened.who_am_i() == f"uid=open,{SUFFIX}"
 
 
 def test_a_wrong_password_is_not_said_to_be_a_newline(server: Slapd) -> None:
@@ -139,10 +126,8 @@ def test_a_replica_refers_to_its_provider(replica: Slapd, tmp_path: Path) -> Non
     admin = Connection(replica.uri, replica.root_dn, str(replica.password_file))
     with session(admin) as opened, pytest.raises(Referred, match=f"refers to {ELSEWHERE}$"):
         opened.replace(SUFFIX, {"description": [b"changed"]})
-    file = tmp_path / "more.ldif"
-    file.write_text(f"dn: ou=more,{SUFFIX}\nobjectClass: organizationalUnit\nou: more\n")
     bind = ("-H", replica.uri, "-D", replica.root_dn, "-y", replica.password_file)
-    done = ditseed("add", file, *bind)
+    done = ditseed("add", write(tmp_path / "more.ldif", unit("more")), *bind)
     assert done.status, done
     assert ELSEWHERE in done.err, done
     assert "TLS" not in done.err
@@ -152,7 +137,7 @@ def test_what_is_printed_gives_a_database_its_context_csn() -> None:
     require(missing_slapd())
     require(None if os.geteuid() == 0 else "only root may change cn=config")
     made = Slapd()
-    made.slapadd(TREE.partition("dn: cn=policy")[0])
+    made.slapadd(TOP)
     with made:
         with session(Connection(made.ldapi_uri)) as opened, pytest.raises(NoContextCSN) as caught:
             opened.context_csns(SUFFIX)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from loader.errors import NoSpace, NoSuchPath, UsageProblem
+from loader.errors import NoSpace, NoSuchPath, NotPermitted, UsageProblem
 from loader.storage import files
 from tests.support.disks import loop_filesystem
+from tests.support.refusal import error_as_nobody
 from tests.support.require import require_root
 
 
@@ -41,7 +43,7 @@ def test_publish_is_durable_before_and_after_the_rename(tmp_path: Path, monkeypa
 
 
 def test_a_small_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
-    """What a kill left behind does not lend its own."""
+    """What a kill left behind does not lend its own. One that cannot be written leaves the old one."""
     path, left = tmp_path / "manifest.json", tmp_path / "manifest.json.partial"
     files.write_durably(path, b"one", mode=0o600)
     left.write_bytes(b"half")
@@ -50,21 +52,22 @@ def test_a_small_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
     assert path.read_bytes() == b"two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [one.name for one in tmp_path.iterdir()] == ["manifest.json"]
-
-
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "x").touch()
-    with pytest.raises(OSError, match=r"directory"):
+    (tmp_path / "data" / "x").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
         files.write_durably(tmp_path / "data", b"new")
     assert (tmp_path / "data" / "x").exists()
 
 
 def test_space_is_asked_of_the_nearest_directory_that_is_there(tmp_path: Path) -> None:
+    """A sparse file takes what is written."""
     assert files.existing(tmp_path / "not" / "yet") == tmp_path
     files.require_space(tmp_path / "not" / "yet", 1)
     with pytest.raises(NoSpace, match=r"1024\.0 TiB needed, .* free"):
         files.require_space(tmp_path / "not" / "yet", 1 << 50)
+    with (tmp_path / "data.mdb").open("wb") as file:
+        file.truncate(64 << 20)
+        file.write(bytes(4096) + b"x")
+    assert files.allocated_bytes(tmp_path / "data.mdb") < 1 << 20
 
 
 def test_a_full_file_system_is_no_space() -> None:
@@ -84,14 +87,6 @@ def test_a_full_file_system_is_no_space() -> None:
     assert caught.value.__cause__.errno == errno.ENOSPC
 
 
-def test_a_sparse_file_takes_what_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "data.mdb"
-    with path.open("wb") as file:
-        file.truncate(64 << 20)
-        file.write(bytes(4096) + b"x")
-    assert files.allocated_bytes(path) < 1 << 20
-
-
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPath, match="nowhere: no such file"):
         files.require_readable(tmp_path / "nowhere")
@@ -101,33 +96,6 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         tmp_path.read_bytes()
 
 
-AS_NOBODY = """
-import os, sys
-from pathlib import Path
-from loader.errors import LoaderError
-from loader.storage import files
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-closed = Path(sys.argv[1])
-def told(ask):
-    try:
-        ask()
-    except LoaderError as error:
-        return f"{type(error).__name__}: {error}; {error.advice()}"
-    return "allowed"
-def opened():
-    with files.explained(closed):
-        (closed / "inside").read_bytes()
-for ask in (
-    lambda: files.require_readable(closed),
-    lambda: files.require_readable(closed / "inside"),
-    lambda: files.require_writable(closed),
-    lambda: files.require_writable(closed / "not" / "yet"),
-    opened,
-):
-    print(told(ask))
-"""
-
-
 def test_who_may_not_is_told_who_may(short_tmp: Path) -> None:
     """An account without rights, of a directory of mode 0700."""
     require_root()
@@ -135,23 +103,26 @@ def test_who_may_not_is_told_who_may(short_tmp: Path) -> None:
     closed = short_tmp / "closed"
     closed.mkdir(mode=0o700)
     (closed / "inside").write_bytes(b"x")
-    argv = [sys.executable, "-c", AS_NOBODY, str(closed)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(said) == 5
-    assert all(line.startswith("NotPermitted: no permission to ") for line in said), said
-    assert all("owns it (root)" in line for line in said), said
+
+    def read(path: Path) -> None:
+        with files.explained(closed):
+            path.read_bytes()
+
+    for ask, path in (
+        *((files.require_readable, closed), (files.require_readable, closed / "inside")),
+        *((files.require_writable, closed), (files.require_writable, closed / "not" / "yet")),
+        (read, closed / "inside"),
+    ):
+        said = error_as_nobody(partial(ask, path))
+        assert said.startswith(f"{NotPermitted.code}: no permission to "), said
+        assert "owns it (root)" in said
 
 
-def test_an_owner_without_a_name_is_a_number(tmp_path: Path) -> None:
-    """As of files that a container wrote."""
+def test_owners(tmp_path: Path) -> None:
+    """One without a name, as of files that a container wrote, is a number. An owner is passed on."""
     require_root()
     os.chown(tmp_path, 4_000_000, -1)
-    assert files.owner_name(tmp_path) == "4000000"
-    assert files.owner_name(tmp_path / "not" / "yet") == "4000000"
-
-
-def test_an_owner_is_passed_on(tmp_path: Path) -> None:
-    require_root()
+    assert files.owner_name(tmp_path) == files.owner_name(tmp_path / "not" / "yet") == "4000000"
     one, other = tmp_path / "one", tmp_path / "other"
     one.touch()
     other.touch()
@@ -170,3 +141,28 @@ def test_a_file_where_a_directory_is_needed(tmp_path: Path) -> None:
             files.require_writable(path)
         with pytest.raises(UsageProblem, match=reason), files.explained(path):
             os.scandir(path)
+
+
+# --- restored files have holes where there were zeros ------------------------------------------------
+
+
+def write_with_holes(path: Path, content: bytes, piece: int) -> None:
+    with path.open("wb") as file:
+        for start in range(0, len(content), piece):
+            files.write(file, content[start : start + piece])
+        file.truncate()
+
+
+@pytest.mark.slow
+@given(st.lists(st.sampled_from([bytes(files.BLOCK), b"x" * files.BLOCK, b"\0" * 100 + b"y", b"z"]), max_size=8))
+def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
+    path, content = tmp_path_factory.mktemp("holes") / "file", b"".join(parts)
+    write_with_holes(path, content, 3 * files.BLOCK)
+    assert path.read_bytes() == content
+
+
+def test_zeros_take_no_room(tmp_path: Path) -> None:
+    content = b"a" * files.BLOCK + bytes(4 << 20) + b"b" * files.BLOCK + bytes(4 << 20)
+    write_with_holes(tmp_path / "file", content, 1 << 20)
+    assert (tmp_path / "file").read_bytes() == content
+    assert (tmp_path / "file").stat().st_blocks * 512 <= 16 * files.BLOCK

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -38,6 +37,8 @@ def opened(directory: Path, how: str = "write") -> Iterator[subprocess.Popen[str
 def test_a_process_that_has_it_open_is_named(tmp_path: Path, how: str) -> None:
     """To ask disturbs nobody: a lock of this process on the file would end with the question (POSIX locks do); the
     holder's must not."""
+    for no_environment in (tmp_path, tmp_path / "nowhere"):
+        holders.require_unused(no_environment)
     with opened(tmp_path):
         pass  # so that there is something to read
     assert (tmp_path / "lock.mdb").exists()
@@ -51,11 +52,6 @@ def test_a_process_that_has_it_open_is_named(tmp_path: Path, how: str) -> None:
         process.kill()
         process.wait()
         assert holders.holder(tmp_path) is None
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_where_no_environment_is_nobody_has_it_open(tmp_path: Path, there: bool) -> None:
-    holders.require_unused(tmp_path if there else tmp_path / "nowhere")
 
 
 SHOWN = """
@@ -77,15 +73,11 @@ def environment_open(name: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """Which other accounts can enter."""
+def home(var_tmp: Path) -> Path:
     require_root()
-    with tempfile.TemporaryDirectory(prefix="t-", dir="/var/tmp") as name:
-        place = Path(name)
-        place.chmod(0o755)
-        for each in ("database", "other"):
-            (place / each).mkdir()
-        yield place
+    for name in ("database", "other"):
+        (var_tmp / name).mkdir()
+    return var_tmp
 
 
 def test_in_another_mount_namespace(home: Path) -> None:
@@ -102,32 +94,21 @@ def test_in_another_mount_namespace(home: Path) -> None:
         (found,) = occupants(home / "database")
         assert (found.pid, found.writes) == (user.pid, False)
         assert str(found).endswith("works in it, in another mount namespace")
-
-
-def test_the_same_name_of_another_directory(home: Path) -> None:
-    """In a container /var/lib/ldap may be the container's own."""
+    # In a container, /var/lib/ldap may be the container's own.
     with elsewhere(home / "other", home / "database", *environment_open(home / "database")):
         assert occupants(home / "database") == []
 
 
-@pytest.mark.parametrize(
-    ("prefix", "told"),
-    [
-        (NOBODY, "(process {pid}) has a file in it locked"),
-        (
-            ("unshare", "--pid", "--fork", "--mount-proc"),
-            "a process of another PID namespace has the database {path} open",
-        ),
-    ],
-)
-def test_by_its_locks(home: Path, prefix: tuple[str, ...], told: str) -> None:
+def test_by_its_locks(home: Path) -> None:
     """A process whose descriptors cannot be seen."""
-    database = home / "database"
+    database, apart = home / "database", ("unshare", "--pid", "--fork", "--mount-proc")
     with opened(database) as user:
         for path in database.iterdir():
             path.chmod(0o644)
-        names = () if prefix is NOBODY else ("",)
-        shown = subprocess.run(
-            [*prefix, sys.executable, "-c", SHOWN, str(database), *names], capture_output=True, text=True, check=True
-        )
-        assert shown.stdout.strip().endswith(told.format(pid=user.pid, path=database))
+        for prefix, names, told in (
+            (NOBODY, (), f"(process {user.pid}) has a file in it locked"),
+            (apart, ("",), f"a process of another PID namespace has the database {database} open"),
+        ):
+            program = [sys.executable, "-c", SHOWN, database, *names]
+            shown = subprocess.run([*prefix, *program], capture_output=True, text=True, check=True)
+            assert shown.stdout.strip().endswith(told)

@@ -21,10 +21,9 @@ def recorded(name: str) -> str:
     return (RECORDED / name).read_text()
 
 
-def test_segments_of_logical_volumes() -> None:
+def test_logical_and_physical_volumes() -> None:
     found = survey.parse_segments(recorded("lvs.out"))
-    linear = next(one for one in found if one.name == "lin")
-    striped = next(one for one in found if one.name == "str")
+    linear, striped = (next(one for one in found if one.name == name) for name in ("lin", "str"))
     assert linear.legs == {"/dev/ubda": 100}
     assert (linear.segments[0].kind, linear.segments[0].stripe_size) == ("linear", 0)
     assert striped.legs == {"/dev/ubda": 100, "/dev/ubdb": 100, "/dev/ubdc": 100}
@@ -34,12 +33,8 @@ def test_segments_of_logical_volumes() -> None:
     assert striped.data_percent is None
     of_a_locale = recorded("lvs.out").replace('"data_percent":""', '"data_percent":"81,25"')
     assert survey.parse_segments(of_a_locale)[0].data_percent == 81.25
-
-
-def test_physical_volumes() -> None:
-    found = {one.name: one for one in survey.parse_physical(recorded("pvs.out"))}
-    assert found["/dev/ubda"].free == 5
-    assert found["/dev/ubdb"].free == 105
+    free = {one.name: one.free for one in survey.parse_physical(recorded("pvs.out"))}
+    assert (free["/dev/ubda"], free["/dev/ubdb"]) == (5, 105)
 
 
 def test_parameters_of_file_systems() -> None:
@@ -76,10 +71,9 @@ def test_fstab(tmp_path: Path) -> None:
         "# /dev/old /srv/ldap\\040one xfs nobarrier 0 0\n\n"
         "/dev/vg/a\t/srv/ldap\\040one/ xfs noatime,nobarrier 0 2\nUUID=1 /x ext4\n"
     )
-    entry = mounts.fstab_of("/srv/ldap one", fstab)
+    entry, other = mounts.fstab_of("/srv/ldap one", fstab), mounts.fstab_of("/x", fstab)
     assert entry is not None
     assert (entry.number, entry.source, entry.options) == (3, "/dev/vg/a", ("noatime", "nobarrier"))
-    other = mounts.fstab_of("/x", fstab)
     assert other is not None
     assert other.options == ("defaults",)
     assert mounts.fstab_of("/y", fstab) is None
@@ -89,19 +83,14 @@ def test_fstab(tmp_path: Path) -> None:
 def test_a_partition_stands_on_its_disk(tmp_path: Path) -> None:
     disk = tmp_path / "devices/pci/block/nvme0n1"
     part = disk / "nvme0n1p1"
-    for path, text in (
-        (disk / "size", "2097152"),
-        (disk / "queue/scheduler", "[none] mq-deadline kyber"),
-        (disk / "queue/physical_block_size", "4096"),
-        (disk / "queue/rotational", "0"),
-        (disk / "queue/read_ahead_kb", "128"),
-        (disk / "queue/write_cache", "write through"),
-        (part / "partition", "1"),
-        (part / "start", "63"),
-        (part / "size", "2097000"),
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
+    part.mkdir(parents=True)
+    (disk / "queue").mkdir()
+    queue = {"scheduler": "[none] mq-deadline kyber", "physical_block_size": "4096", "rotational": "0"}
+    queue |= {"read_ahead_kb": "128", "write_cache": "write through"}
+    of_part = {"partition": "1", "start": "63", "size": "2097000"}
+    for place, attributes in ((disk, {"size": "2097152"}), (disk / "queue", queue), (part, of_part)):
+        for name, text in attributes.items():
+            (place / name).write_text(text + "\n")
     (tmp_path / "dev/block").mkdir(parents=True)
     (tmp_path / "dev/block/259:1").symlink_to(part)
     upper, lower = survey.stack("259:1", tmp_path)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,17 +31,13 @@ def _another_process() -> None:
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
-@contextmanager
-def _holder(place: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    with announced(HOLDER, place) as process:
-        (secret,) = place.glob("*/*/secret")
-        yield process, secret.parent
-
-
 def _killed(place: Path) -> Path:
-    with _holder(place) as (process, theirs):
+    """The directory of a process that was killed, which stays while the process lives."""
+    with announced(HOLDER, place) as process, files.temporary_directory("read", place):
+        (secret,) = place.glob("*/*/secret")
         process.kill()
-    return theirs
+    files.sweep_temporary.cache_clear()
+    return secret.parent
 
 
 def test_it_is_private_and_goes(tmp_path: Path) -> None:
@@ -52,11 +45,6 @@ def test_it_is_private_and_goes(tmp_path: Path) -> None:
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
         (made / "file").touch()
     assert not list(tmp_path.iterdir())
-
-
-def test_that_of_a_living_process_stays(tmp_path: Path) -> None:
-    with _holder(tmp_path) as (_, theirs), files.temporary_directory("read", tmp_path):
-        assert (theirs / "secret").exists()
 
 
 @pytest.mark.parametrize("is_given_away", [False, pytest.param(True, marks=as_root)])

@@ -19,6 +19,7 @@ from tests.support.processes import started
 from tests.support.require import require_root
 
 OTHER = 65534  # the account that does what it must not
+EMPTY = "inner/deep/empty"
 AS_OTHER = ("setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups", "--")
 
 
@@ -33,12 +34,12 @@ def filled(top: Path) -> Path:
     os.link(top / "inner/holes", top / "second")
     (top / "inner/link").symlink_to("/nowhere")
     os.mkfifo(top / "fifo", 0o620)
-    (top / "inner/deep/empty").touch()
-    os.utime(top / "inner/deep/empty", ns=(1, 1234567890123456789))
+    (top / EMPTY).touch()
+    os.utime(top / EMPTY, ns=(1, 1234567890123456789))
     os.chmod(top / "inner/deep", 0o2750)
     os.chown(top / "inner/deep", 12, 34)
     os.chown(top / "inner/link", 12, 34, follow_symlinks=False)
-    os.setxattr(top / "inner/deep/empty", "user.note", b"kept")
+    os.setxattr(top / EMPTY, "user.note", b"kept")
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(top / "socket"))
     return top
@@ -86,26 +87,21 @@ def test_all_of_it(both: tuple[Path, Path]) -> None:
     copied(source, target)
     assert told(target) == told(source)
     assert (target.stat().st_uid, target.stat().st_mode & 0o7777) == (0, 0o700)
+    inode = (target / EMPTY).stat().st_ino
+    (source / "new").write_bytes(b"x")
+    copied(source, target)  # what is there is not copied again
+    assert (target / EMPTY).stat().st_ino == inode
+    assert told(target) == told(source)
     opened_up(source, target)
     one, other = source.stat(), target.stat()
     assert (one.st_mode, one.st_uid, one.st_gid) == (other.st_mode, other.st_uid, other.st_gid)
     assert (one.st_mtime_ns, os.getxattr(target, "user.note")) == (other.st_mtime_ns, b"top")
-    assert {one.name for one in target.iterdir()} == {"fifo", "inner", "lost+found", "second"}
+    assert {one.name for one in target.iterdir()} == {"fifo", "inner", "lost+found", "new", "second"}
     assert (target / "second").samefile(target / "inner/holes")
     assert (target / "second").stat().st_blocks * 512 < 1 << 20
     assert os.readlink(target / "inner/link") == "/nowhere"
-    assert (target / "inner/deep/empty").stat().st_mtime_ns == 1234567890123456789
-    assert os.getxattr(target / "inner/deep/empty", "user.note") == b"kept"
-
-
-def test_what_is_there_is_not_copied_again(both: tuple[Path, Path]) -> None:
-    source, target = both
-    copied(source, target)
-    (source / "new").write_bytes(b"x")
-    inode = (target / "inner/deep/empty").stat().st_ino
-    copied(source, target)
-    assert (target / "inner/deep/empty").stat().st_ino == inode
-    assert told(target) == told(source)
+    assert (target / EMPTY).stat().st_mtime_ns == 1234567890123456789
+    assert os.getxattr(target / EMPTY, "user.note") == b"kept"
 
 
 def test_nobody_gets_into_a_copy_that_is_made(both: tuple[Path, Path]) -> None:
@@ -226,7 +222,6 @@ def _content(top: Path) -> None:
     os.utime(top / "second", ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-EMPTY = "inner/deep/empty"
 CHANGES: dict[str, Callable[[Path], object]] = {
     "chmod": lambda top: (top / EMPTY).chmod((top / EMPTY).stat().st_mode ^ 0o100),
     "chown": lambda top: os.chown(top / EMPTY, 1, 1),
@@ -246,15 +241,17 @@ def test_a_difference_is_seen(both: tuple[Path, Path], change: Callable[[Path], 
 
 
 def test_a_change_of_the_source_is_seen(both: tuple[Path, Path]) -> None:
+    source, _ = both
+
     def mark() -> str:
-        with held.opened(both[0]) as opened:
+        with held.opened(source) as opened:
             return trees.state_of(opened.descriptor).mark
 
     before = mark()
     assert mark() == before
-    (both[0] / "data.mdb").touch()
+    (source / "data.mdb").touch()
     with_data = mark()
-    (both[0] / "lock.mdb").touch()
+    (source / "lock.mdb").touch()
     assert before != with_data == mark()
-    (both[0] / "data.mdb").write_bytes(b"x")
+    (source / "data.mdb").write_bytes(b"x")
     assert mark() != with_data

@@ -72,24 +72,20 @@ def test_one_entry_is_that_of_the_whole() -> None:
 
 @given(st.integers(0, 10**6), st.integers(1, 10**5), st.integers(1, 10**5))
 def test_a_range_is_cut_without_gaps(first: int, length: int, size: int) -> None:
-    asked = Range(first, first + length)
-    pieces = list(asked.cut(max(size, length // 50)))
-    assert pieces[0].first == asked.first
-    assert pieces[-1].end == asked.end
+    pieces = list(Range(first, first + length).cut(max(size, length // 50)))
+    assert (pieces[0].first, pieces[-1].end) == (first, first + length)
     assert all(a.end == b.first for a, b in pairwise(pieces))
     assert all(piece.entries > 0 for piece in pieces)
 
 
 def test_an_entry_reads_as_meant() -> None:
+    """Other seeds make other people."""
     [(name, entry)] = parsed(people(100).compiled().entry(19))
     assert name == f"uid=u000000017,ou=people,{SUFFIX}"
     assert entry["uid"] == [b"u000000017"]
     assert entry["cn"] == [entry["givenName"][0] + b" " + entry["sn"][0]]
     assert entry["mail"][0].isascii()
     assert entry["mail"][0].endswith(b".17@mail.example.com")
-
-
-def test_other_seeds_make_other_people() -> None:
     made = [people(100, seed).compiled().entry(19) for seed in range(9)]
     assert len({parsed(text)[0][1]["cn"][0] for text in made}) > 5
 

@@ -179,12 +179,9 @@ seeAlso: <ParentDN>
     assert "dn: ou=People,ou=unit 3,o=test\n" in made
 
 
-def test_a_template_without_a_count_takes_it_from_the_caller(tmp_path: Path) -> None:
-    text = HEAD.replace("person:[n]", "person")
-    assert compiled(tmp_path, text, entries=7).entries == 9
-
-
 def test_mistakes_of_the_converted_template_are_told(tmp_path: Path) -> None:
+    """A template without a count takes it from the caller."""
+    assert compiled(tmp_path, HEAD.replace("person:[n]", "person"), entries=7).entries == 9
     with pytest.raises(TemplateError, match=r"cn names the entries.*`ditseed generate show` prints"):
         compiled(tmp_path, HEAD.replace("rdnAttr: uid", "rdnAttr: cn") + "cn: always the same\n")
 

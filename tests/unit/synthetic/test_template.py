@@ -48,13 +48,8 @@ def values(directory: Path, text: str, extra: str = "") -> list[str]:
     """What becomes of a text, in 100 entries."""
     said = GOOD.replace('["{pick:colour}", "{digits:4}"]', f"'{text}'")
     made = text_of(written(directory, said.replace("[kinds.attributes]", f"{extra}[kinds.attributes]")))
-    found = []
-    for line in made.decode().splitlines():
-        if line.startswith("description:: "):
-            found.append(base64.b64decode(line.split(" ", 1)[1]).decode())
-        elif line.startswith("description: "):
-            found.append(line.split(" ", 1)[1])
-    return found
+    found = re.findall("^description:(:?) (.*)", made.decode(), re.MULTILINE)
+    return [base64.b64decode(value).decode() if encoded else value for encoded, value in found]
 
 
 @pytest.mark.parametrize("name", templates.shipped())
@@ -136,13 +131,10 @@ def test_a_file_that_is_no_template(tmp_path: Path, content: bytes, reason: str)
         ("description = [", "CN = [", (18, 1), "occurs twice"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(
-    tmp_path: Path, old: str, new: str, place: tuple[int, int], reason: str
-) -> None:
+def test_a_mistake_has_its_place(tmp_path: Path, old: str, new: str, place: tuple[int, int], reason: str) -> None:
     with pytest.raises(TemplateError) as caught:
         written(tmp_path, GOOD.replace(old, new, 1)).compiled()
-    line, column = place
-    assert f"machines.toml: line {line}, column {column}: " in str(caught.value)
+    assert "machines.toml: line {}, column {}: ".format(*place) in str(caught.value)
     assert reason in str(caught.value)
 
 
@@ -175,11 +167,8 @@ def test_a_hostile_template_is_refused(tmp_path: Path, old: str, new: str, reaso
 
 
 def test_values_that_grow_by_naming_each_other_are_refused(tmp_path: Path) -> None:
-    grown = [
-        'v0 = "xxxxxxxxxx"',
-        *(f'v{n} = "{"{v" + str(n - 1) + "}"}{"{v" + str(n - 1) + "}"}"' for n in range(1, 64)),
-    ]
-    text = GOOD.replace("[kinds.values]", "[kinds.values]\n" + "\n".join(grown))
+    grown = "".join(f'v{n + 1} = "{{v{n}}}{{v{n}}}"\n' for n in range(63))
+    text = GOOD.replace("[kinds.values]", f'[kinds.values]\nv0 = "xxxxxxxxxx"\n{grown}')
     with pytest.raises(TemplateError, match="the most is 268435456"):
         written(tmp_path, text).compiled()
 
@@ -218,14 +207,11 @@ def test_numbers_values_and_the_suffix_are_put_in(tmp_path: Path) -> None:
     assert found[12] == "12 000012 5012 host0012@dc=example,dc=com"
 
 
-def test_names_of_other_entries(tmp_path: Path) -> None:
+def test_names_of_other_entries_and_two_tags_in_one_text(tmp_path: Path) -> None:
     found = values(tmp_path, "{dn:host}")
     assert len(set(found)) > 50
     assert all(re.fullmatch(r"cn=host00\d\d,ou=berlin,ou=sites,dc=example,dc=com", one) for one in found)
-
-
-def test_two_tags_in_one_text_are_drawn_apart(tmp_path: Path) -> None:
-    assert all(len(set(one.split())) == 2 for one in values(tmp_path, "{digits:9} {digits:9}"))
+    assert all(len(set(one.split())) == 2 for one in values(tmp_path, "{digits:9} {digits:9}")), "drawn apart"
 
 
 def test_ssha_is_the_password_salted(tmp_path: Path) -> None:
