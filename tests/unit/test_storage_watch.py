@@ -262,7 +262,7 @@ def test_whatever_it_is_called_and_however_long_it_takes(
 
 
 class Flaky:
-    """Reads of which every fourth fails."""
+    """Reads of which the first two fail, so that the last succeeds, however few a busy machine makes in 7 rounds."""
 
     size: int | None = 512
     note: str | None = None
@@ -270,7 +270,7 @@ class Flaky:
 
     def measure(self) -> float:
         self.count += 1
-        if self.count % 4 == 1:
+        if self.count <= 2:
             raise OSError(errno.EIO, "Input/output error")
         return 0.001
 
