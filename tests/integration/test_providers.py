@@ -35,15 +35,9 @@ class Three:
     pair: Pair
     second: Slapd
 
-    def seed(self, second: str | None = None, *more: object) -> list[str]:
+    def seed(self, second: str | None = None) -> list[str]:
         """The command, with both; the replicator's password is the same at both."""
-        return self.pair.seed("search", "-H", second or self.second.uri, *more)
-
-    def export(self, second: str, rate: int) -> list[object]:
-        """The command that reads both, at so many entries a second."""
-        both = self.pair
-        where = ("-b", both.provider.suffix, "-o", both.export_dir, "--max-rate", rate)
-        return ["export", *both.bind, "-H", second, *where]
+        return self.pair.seed("search", "-H", second or self.second.uri)
 
 
 @pytest.fixture
@@ -53,30 +47,17 @@ def three(tmp_path: Path) -> Iterator[Three]:
     write_people(ldif, source.suffix, PEOPLE)
     source.slapadd(ldif, "-S", "0", "-w")  # so that the end of the load is known, and pieces are even
     settings = dataclasses.replace(source.settings, overlays=(), server_id=None)
+    providing = dataclasses.replace(source.settings, overlays=(SYNCPROV,), server_id=2)
     with ExitStack() as stack:
         stack.enter_context(source)
         source.describe("once")
-        second = stack.enter_context(closing(_second(source, ldif)))
+        second = stack.enter_context(closing(replication.consumer(source, providing)))
+        _share_password(source, second)
+        second.slapadd(source.slapcat(), "-w")
         second.start()
         wait_in_sync(source, second)
         target = stack.enter_context(closing(replication.consumer(source, settings)))
         yield Three(Pair(source, target, tmp_path), second)
-
-
-def _second(source: Slapd, ldif: Path) -> Slapd:
-    """A consumer with syncprov; its replicator has the provider's password."""
-    settings = dataclasses.replace(source.settings, overlays=(SYNCPROV,), server_id=2)
-    made = replication.consumer(source, settings)
-    _share_password(source, made)
-    ldif.write_text(source.slapcat())
-    made.slapadd(ldif, "-w")
-    return made
-
-
-def _entries_sent(server: Slapd) -> int:
-    """In searches of whole subtrees."""
-    lines = server.log_lines("SEARCH RESULT.* nentries=")
-    return sum(int(line.rpartition("nentries=")[2].split()[0]) for line in lines)
 
 
 def _converges(three: Three) -> None:
@@ -86,12 +67,20 @@ def _converges(three: Three) -> None:
         assert_same(both.provider, both.consumer)
 
 
+def _entries_sent(server: Slapd) -> int:
+    """In searches of whole subtrees."""
+    lines = server.log_lines("SEARCH RESULT.* nentries=")
+    return sum(int(line.rpartition("nentries=")[2].split()[0]) for line in lines)
+
+
 @pytest.mark.long
 def test_both_are_read_while_all_changes(three: Three) -> None:
-    with Churn(three.pair.provider, rate=100, seed=3) as churn:
+    both = three.pair
+    with Churn(both.provider, rate=100, seed=3) as churn:
         churn.wait_for(20)
-        ditseed(*three.export(three.second.uri, 3000)).ok()
-        ditseed(*three.pair.seed("ldif")).ok()
+        where = ("-b", both.provider.suffix, "-o", both.export_dir, "--max-rate", 3000)
+        ditseed("export", *both.bind, "-H", three.second.uri, *where).ok()
+        ditseed(*both.seed("ldif")).ok()
         churn.wait_for(churn.changes() + 20)
     assert _entries_sent(three.second) > PEOPLE / 5
     _converges(three)
@@ -117,23 +106,19 @@ def test_one_is_killed(three: Three, at: str, which: str) -> None:
 
 
 @pytest.mark.long
-def test_one_is_killed_while_both_are_read(three: Three) -> None:
-    """In the middle of a piece."""
+def test_one_is_killed_in_the_middle_of_a_piece(three: Three) -> None:
     both = three.pair
     with Churn(both.provider, rate=50, seed=4):
-        process = start(*map(str, three.export(three.second.uri, 1500)))
-        until(lambda: _is_read(both) or process.poll() is not None)
+        where = ("-b", both.provider.suffix, "-o", both.export_dir, "--max-rate", 1500)
+        process = start("export", *both.bind, "-H", three.second.uri, *where)
+        begun = both.export_dir / ".ditseed"  # a piece of the second provider
+        until(lambda: any(begun.rglob("try-1-*")) or process.poll() is not None)
         assert process.poll() is None, process.communicate()
         three.second.kill9()
         _, words = process.communicate(timeout=300)
         assert process.returncode == 0, words
         ditseed(*both.seed("ldif")).ok()
     _converges(three)
-
-
-def _is_read(both: Pair) -> bool:
-    """Has a piece of the second provider been begun?"""
-    return any((both.export_dir / ".ditseed").rglob("try-1-*"))
 
 
 @pytest.mark.long
@@ -163,7 +148,10 @@ def test_no_replica_is_refused(three: Three, tmp_path: Path) -> None:
     source = three.pair.provider
     ldif = tmp_path / "other.ldif"
     write_people(ldif, source.suffix, 20)
-    for content in (ldif, _without_some(source, tmp_path)):
+    # Half of the people are missing: access control or a filter of syncrepl.
+    records = source.slapcat().split("\n\n")
+    dropped = {*[one for one in records if one.startswith("dn: uid=")][::2]}
+    for content in (ldif, "\n\n".join(one for one in records if one not in dropped)):
         other = replication.provider()
         other.slapadd(content, "-w")
         _share_password(source, other)
@@ -171,16 +159,6 @@ def test_no_replica_is_refused(three: Three, tmp_path: Path) -> None:
             out = tmp_path / "out"
             more = ("-H", other.uri, "-b", source.suffix, "-o", out)
             ditseed("export", *three.pair.bind, *more).refused(OtherTree, other.uri)
-
-
-def _without_some(source: Slapd, tmp_path: Path) -> Path:
-    """Half of the people are missing: access control or a filter of syncrepl."""
-    records = source.slapcat().split("\n\n")
-    people = [one for one in records if one.startswith("dn: uid=")]
-    dropped = set(people[::2])
-    path = tmp_path / "some.ldif"
-    path.write_text("\n\n".join(one for one in records if one not in dropped))
-    return path
 
 
 def _share_password(source: Slapd, other: Slapd) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,9 +16,9 @@ from fixtures.slapd import Slapd
 from fixtures.waiting import until
 from loader.errors import StepTimeout
 from tests.support import killing
-from tests.support.command import Done, ditseed
+from tests.support.command import ditseed
 from tests.support.seeding import Pair, consumer_of, pair
-from tests.support.stopping import begin, stopping
+from tests.support.stopping import stopped_at, stopping
 
 pytestmark = pytest.mark.slapd
 
@@ -49,18 +48,6 @@ def _partition_reads(provider: Slapd, mark: int) -> Counter[str]:
         if "hasSubordinates" not in found[2]:
             asked.add((found[1], found[2]))
     return Counter(where for _, where in asked)
-
-
-def _reading(far: tuple[Pair, Proxy], delay: float, *options: object) -> subprocess.Popen[str]:
-    """A seeding that has just begun to read: from then on each answer takes so many seconds."""
-    both, proxy = far
-    mark = both.provider.log_size()
-    seeding = begin(both, ("plan.recorded",), *SMALL, *options)
-    seeding.wait_for_stop()
-    proxy.delay = delay
-    seeding.go_on()
-    until(lambda: _partition_reads(both.provider, mark))
-    return seeding.process
 
 
 @pytest.mark.long
@@ -114,13 +101,16 @@ def test_cut_while_it_asks_what_moved(far: tuple[Pair, Proxy]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_does_not_wait_for_the_line(far: tuple[Pair, Proxy], number: signal.Signals) -> None:
     both, proxy = far
-    process = _reading(far, 0.2)
-    proxy.delay = 120.0
-    sent = time.monotonic()
-    process.send_signal(number)
-    _, words = process.communicate()
+    mark = both.provider.log_size()
+    seeding = stopped_at("plan.recorded", *both.seed("search", *SMALL))
+    proxy.delay = 0.2
+    seeding.go_on()
+    until(lambda: _partition_reads(both.provider, mark))
+    proxy.delay, sent = 120.0, time.monotonic()
+    seeding.process.send_signal(number)
+    _, words = seeding.process.communicate()
     assert time.monotonic() - sent < 60
-    assert process.returncode == 128 + number
+    assert seeding.process.returncode == 128 + number
     assert "Traceback" not in words
     killing.assert_nobody_left(both, "stopped")
 
@@ -128,10 +118,13 @@ def test_a_signal_does_not_wait_for_the_line(far: tuple[Pair, Proxy], number: si
 def test_a_server_that_stops_answering_is_given_up(far: tuple[Pair, Proxy]) -> None:
     """--timeout: the step ends, nothing stays behind, and the same command goes on."""
     both, proxy = far
-    process = _reading(far, 0.2, "--timeout", "stream=3")
+    mark = both.provider.log_size()
+    seeding = stopped_at("plan.recorded", *both.seed("search", *SMALL, "--timeout", "stream=3"))
+    proxy.delay = 0.2
+    seeding.go_on()
+    until(lambda: _partition_reads(both.provider, mark))
     proxy.delay = 300.0
-    _, words = process.communicate(timeout=300)
-    Done(process.returncode, "", words).refused(StepTimeout, "--timeout stream=SECONDS")
+    seeding.end().refused(StepTimeout, "--timeout stream=SECONDS")
     proxy.delay = 0.0
     proxy.cut()
     ditseed(*both.seed("search", *SMALL)).ok()

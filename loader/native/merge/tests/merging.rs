@@ -93,8 +93,8 @@ fn table(file: &mut FileWriter, flags: Flags, rows: Rows) -> Table {
     tree.finish(file).unwrap()
 }
 
-fn merged(paths: &[PathBuf], out: &Path, list_exponent: u32) -> common::Result<u64> {
-    let options = merge::Options { shared: 1, map_size: 1 << 30, list_exponent, context: None, jobs: 2 };
+fn merged(paths: &[PathBuf], out: &Path) -> common::Result<u64> {
+    let options = merge::Options { shared: 1, map_size: 1 << 30, list_exponent: 16, context: None, jobs: 2 };
     merge(paths, out, &options, &Counters::default())
 }
 
@@ -112,40 +112,13 @@ fn place(names: [&[&str]; 2]) -> (tempfile::TempDir, Vec<PathBuf>, PathBuf) {
     (home, paths, out)
 }
 
-fn values(reader: &Reader, name: &[u8], key: &[u8]) -> Vec<Vec<u8>> {
-    reader.table(name).unwrap().get_all(key).unwrap()
-}
-
-#[test]
-fn ids_numbers_and_counts_are_those_of_one_database() {
-    let (_home, paths, out) = place([&["cn=b", "cn=d"], &["cn=c", "cn=aa"]]);
-    assert_eq!(merged(&paths, &out, 16).unwrap(), 5);
-    let reader = Reader::open(&out).unwrap();
-    let suffix = values(&reader, b"dn2i", &1u64.to_ne_bytes());
-    let children: Vec<_> = suffix[1..].iter().map(|row| dn2i::read(row).unwrap()).collect();
-    let found: Vec<_> = children.iter().map(|one| (one.pretty, one.id)).collect();
-    let expected: [(&[u8], u64); 4] = [(b"cn=b", 2), (b"cn=c", 4), (b"cn=d", 3), (b"cn=aa", 5)];
-    assert_eq!(found, expected);
-    let top = values(&reader, b"dn2i", &0u64.to_ne_bytes());
-    assert_eq!(dn2i::read(&top[1]).unwrap().child, Some(5));
-    assert_eq!(values(&reader, b"cn", b"\0\0\0\0").len(), 5);
-    let text = |number: u32| values(&reader, b"ad2i", &number.to_ne_bytes());
-    assert_eq!(
-        (text(1), text(2), text(3)),
-        (vec![b"objectClass".to_vec()], vec![b"cn".to_vec()], vec![b"sn".to_vec()])
-    );
-    let last = values(&reader, b"id2e", &5u64.to_ne_bytes());
-    let numbers: Vec<u32> = id2e::read(&last[0]).unwrap().attributes.iter().map(|one| one.number).collect();
-    assert_eq!(numbers, [2, 3, 1]);
-}
-
 #[test]
 fn a_range_without_its_bounds_is_damage() {
     let (_home, paths, out) = place([&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
     for (indexed, is_sound) in [(&[0, 1, 3][..], true), (&[0, 1], false), (&[0, 1, 2, 3], false)] {
         let (attributes, names) = (&["cn", "sn", "objectClass"], &["cn=c", "cn=d"]);
         Shard { attributes, names, indexed: Some(indexed) }.write(&paths[1]);
-        match merged(&paths, &out, 16) {
+        match merged(&paths, &out) {
             Ok(_) => assert!(is_sound, "{indexed:?}"),
             Err(error) => assert!(!is_sound && error.message.contains("range"), "{error}"),
         }
@@ -155,18 +128,19 @@ fn a_range_without_its_bounds_is_damage() {
 #[test]
 fn a_list_that_gets_too_long_is_a_range() {
     let (_home, paths, out) = place([&["cn=a", "cn=b"], &["cn=c", "cn=d"]]);
-    for (exponent, expected) in [(3, vec![1u64, 2, 3, 4, 5]), (2, vec![0, 1, 5])] {
-        merged(&paths, &out, exponent).unwrap();
-        let found = values(&Reader::open(&out).unwrap(), b"cn", b"\0\0\0\0");
+    for (list_exponent, expected) in [(3, &[1u64, 2, 3, 4, 5][..]), (2, &[0, 1, 5])] {
+        let options = merge::Options { shared: 1, map_size: 1 << 30, list_exponent, context: None, jobs: 2 };
+        merge(&paths, &out, &options, &Counters::default()).unwrap();
+        let found = Reader::open(&out).unwrap().table(b"cn").unwrap().get_all(b"\0\0\0\0").unwrap();
         let expected: Vec<_> = expected.iter().map(|id| id.to_ne_bytes().to_vec()).collect();
-        assert_eq!(found, expected);
+        assert_eq!(found, expected, "{list_exponent}");
     }
 }
 
 #[test]
 fn a_duplicate_name_is_reported() {
     let (_home, paths, out) = place([&["cn=a", "cn=b"], &["cn=c", "cn=a"]]);
-    let error = merged(&paths, &out, 16).unwrap_err();
+    let error = merged(&paths, &out).unwrap_err();
     assert_eq!(error.code, Code::Duplicate);
     assert_eq!(error.dn.as_deref(), Some("cn=a,dc=example,dc=com"));
 }
@@ -184,7 +158,7 @@ fn damage_never_crashes() {
             damaged[at] = random.u8(..);
         }
         std::fs::write(&paths[1], &damaged).unwrap();
-        refused += usize::from(merged(&paths, &out, 16).is_err());
+        refused += usize::from(merged(&paths, &out).is_err());
     }
     assert!(refused > 0);
 }

@@ -42,24 +42,3 @@ fn hash(name: &[u8]) -> u64 {
     let mixed = (hash ^ tail).wrapping_mul(FACTOR);
     mixed ^ mixed >> 32
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_has_one_number_in_any_case() {
-        let mut names = Names::default();
-        for (name, number, is_taken) in
-            [("telephoneNumber", 1, true), ("2.5.4.20", 1, true), ("CN", 2, true), ("Cn", 1, false)]
-        {
-            assert_eq!(names.insert(name, number), is_taken, "{name}");
-        }
-        assert!(names.insert("cn", 2));
-        for (name, number) in
-            [("TELEPHONENUMBER", Some(1)), ("2.5.4.20", Some(1)), ("telephoneNumbe", None), ("", None)]
-        {
-            assert_eq!(names.find(name.as_bytes()), number, "{name}");
-        }
-    }
-}

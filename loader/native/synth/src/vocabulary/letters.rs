@@ -167,33 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_bits_give_the_same_word() {
-        let letters = Letters::new(&LATIN).unwrap();
-        let word = |bits| {
-            let mut out = Vec::new();
-            letters.walk(bits, 7, false, &mut out);
-            String::from_utf8(out).unwrap()
-        };
-        assert_eq!(word(1), word(1));
-        assert_ne!(word(1), word(2));
-        assert_eq!(word(3).chars().count(), 7);
-    }
-
-    #[test]
-    fn counted_words_are_distinct() {
-        let letters = Letters::new(&LATIN).unwrap();
-        let mut found: Vec<Vec<u8>> = (0..5000)
-            .map(|number| {
-                let mut out = Vec::new();
-                let letters_of = 3 + number % 5;
-                letters.counted(again(number, 1), letters_of, (number, 5000), true, &mut out);
-                assert!(out.is_ascii());
-                out
-            })
-            .collect();
-        found.sort();
-        found.dedup();
-        assert_eq!(found.len(), 5000);
+    fn counted_words_have_digits_for_all_of_them() {
         assert_eq!((digits(1), digits(16), digits(17), digits(u64::MAX)), (1, 1, 2, 16));
     }
 
