@@ -96,11 +96,9 @@ class _Stream:
         """Does nothing: `put` does not buffer."""
 
 
-def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients | None:
-    """Returns the public keys in `words` and in the recipient files `paths`, or None if both are empty. No message
-    quotes an invalid key: it may be a secret key. Raises UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
-    if not words and not paths:
-        return None
+def recipients(words: Sequence[str], paths: Sequence[Path]) -> Recipients:
+    """Returns the public keys in `words` and in the recipient files `paths`. No message quotes an invalid key: it may
+    be a secret key. Raises UsageProblem, NoSuchPath, NotPermitted, PackageMissing."""
     texts = [(word.strip(), "a recipient") for word in words]
     for path in paths:
         texts += _lines(_content(path), path)

@@ -96,6 +96,11 @@ class _Encryption:
         "Encrypt for every public key in this file (one per line, as for `age -R`); may be given several times.",
     ] = ()
 
+    def keys(self) -> age.Recipients | None:
+        """Returns the given public keys; None if none is given: the backup is not encrypted."""
+        given = self.recipients or self.recipients_files
+        return age.recipients(self.recipients, self.recipients_files) if given else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Conditions(_Encryption):
@@ -126,8 +131,7 @@ class _Conditions(_Encryption):
         if options.incremental and (self.recipients or self.recipients_files):
             reason = "it reads the pages of earlier backups, which needs an identity on this host"
             raise UsageProblem(reason=f"--incremental cannot be encrypted: {reason}; take a full backup")
-        recipients = age.recipients(self.recipients, self.recipients_files)
-        return replace(packing, recipients=recipients, ldif=self.kind == LDIF)
+        return replace(packing, recipients=self.keys(), ldif=self.kind == LDIF)
 
     def reason_to_skip(self, options: BackupOptions) -> str:
         """Returns the reason why this host takes no backup, or "" if it takes one."""
@@ -237,7 +241,7 @@ def log_command(
     from loader.operations.backup import repository, segments
 
     reports, progress = _for_cron(shown)
-    packing = replace(packing, recipients=age.recipients(encryption.recipients, encryption.recipients_files))
+    packing = replace(packing, recipients=encryption.keys())
     with repository.at(options.repo, progress, scratch, traffic=traffic, backups=False) as repo:
         logged = segments.run(replace(options, repo=repo, packing=packing), progress)
     if reports or shown.as_json:

@@ -39,7 +39,7 @@ _UNFINISHED = (
     "the index stays incomplete, and searches by it miss entries once slapd runs again: "
     "`ditseed verify --verify indexes` shows this; to rebuild the index, --remove it and --add it again"
 )
-_SYNC = frozenset(name.lower() for name in indexes.SYNC)
+_SYNC = frozenset(map(str.lower, indexes.SYNC))
 
 
 class IndexSettings(Struct, frozen=True):
