@@ -132,17 +132,22 @@ def entries(server: Session, suffix: str, sampled: bool) -> int | None:
 
 
 def sample_of_tree(
-    server: Session, base: str, attributes: Sequence[str], bits: int = 8, seconds: int = _SECONDS
+    server: Session,
+    base: str,
+    attributes: Sequence[str],
+    bits: int = 8,
+    seconds: int = _SECONDS,
+    most: int | None = None,
 ) -> TreeSample:
     """Returns the entries whose entryUUIDs are in the lowest 1/2^bits of all possible ones, with `attributes`, which
     must include entryUUID. If these are fewer than _ENOUGH, searches a range of 16 times the size instead. The server
     evaluates every entry, for at most `seconds` a search. `total` is None if the entryUUIDs are not spread evenly, as
-    after a bulk load."""
+    after a bulk load. `most`: maximum number of entries."""
     sample = TreeSample()
     for narrow in (bits, bits - 4):
         where = f"(entryUUID<={_first_digits(narrow)}-ffff-ffff-ffff-ffffffffffff)"
         try:
-            entries, are_all = server.first(base, _MOST, attributes, where, seconds)
+            entries, are_all = server.first(base, most or _MOST, attributes, where, seconds)
         except errors.LimitTooLow:
             return TreeSample(is_cut=True)
         except errors.LoaderError:

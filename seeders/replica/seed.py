@@ -49,6 +49,7 @@ _APART = 300.0  # seconds that the provider's clock may be ahead
 _FIRST = 500  # number of entries that are read first, in the server's order
 _BUILT = sampling.SampleSize(5000, 0.0)
 _UNSEEN = 8192.0  # bytes; the largest entry is assumed to have at least this size, because the sample may lack it
+_SMALL = 1600  # entries; all DNs of a tree of at most this size are read if the provider does not show their number
 _LARGE = 5_000_000  # entries; a provider evaluates all entries of a smaller tree within seconds
 _SPARSE = 16  # bits of the entryUUID: the sample of a large tree has 1/65,536 of its entries
 _SECONDS = 10  # time limit of the search for object classes, which takes no time with an index on objectClass
@@ -231,7 +232,7 @@ class _ProviderSample(Struct, frozen=True):
 
     @property
     def is_large(self) -> bool:
-        return self.even.is_cut or (self.total or 0) > _LARGE
+        return (self.even.is_cut and (self.total or _LARGE) > _SMALL) or (self.total or 0) > _LARGE
 
 
 def _sample(connection: Connection, base: str, given_up: threading.Event) -> _ProviderSample:
@@ -243,10 +244,15 @@ def _sample(connection: Connection, base: str, given_up: threading.Event) -> _Pr
             return _ProviderSample(connection, first, len(first))
         is_suffix = dn.key(provider.context_of(base)) == dn.key(base)  # cn=Monitor counts the entries of a whole suffix
         total = provider.entry_count(base) if is_suffix else None
+        if total is None:
+            names, are_all = provider.first(base, _SMALL, ["1.1"])
+            total = len(names) if are_all else None
         sample = _ProviderSample(connection, first, total)
         if sample.is_large:
             return sample
-        even = questions.sample_of_tree(provider, base, _requested(provider))
+        # After a bulk load, the entryUUIDs of a small tree may all be in the range.
+        most = total // 8 if total is not None and total <= _SMALL else None
+        even = questions.sample_of_tree(provider, base, _requested(provider), most=most)
         return replace(sample, total=even.total if total is None else total, even=even)
 
 
