@@ -173,7 +173,7 @@ def test_entries_with_values_that_are_not_followed(name: str, checks: tuple[str,
     """A value ends the build, which names its attribute; a DN that has one is its entry's fault."""
     value = UNFOLLOWED[name]
     classes = [("objectClass", "device"), ("objectClass", "extensibleObject"), ("cn", "x")]
-    escaped = value.replace(",", "\\2C").replace('"', "\\22").replace("=", "\\3D")
+    escaped = value.translate({ord(each): f"\\{ord(each):02X}" for each in ',"=;'})
     ldif, rejecting = tmp_path / "input.ldif", ("--max-rejects", 9)
     for text, more, error in (
         (entry(f"cn=x,{SUFFIX}", [*classes, (name, value)]), rejecting, errors.NotProven),
