@@ -169,8 +169,8 @@ def test_read_copied_tuned_and_backed_up(server: Slapd, tmp_path: Path) -> None:
     ditseed("compare", server.config_path, tmp_path / "copy", "-b", "").ok()
     ditseed("migrate", tmp_path / "copy", tmp_path / "made", *where).ok()
     assert not differences(server.database_dir, tmp_path / "made", frozenset())
-    done = ditseed("export", server.database_dir, "-b", "", "-o", tmp_path / "out").ok()
-    assert "entries     3\n" in done.out
+    done = ditseed("export", server.database_dir, "-b", "", "-o", tmp_path / "out", "--json").ok()
+    assert done.facts["entries"] == 3
     apply = ("--apply",) if server.form == "config" else ()
     ditseed("tune", "maxsize", *where, "--maxsize", "100M", *apply).ok()
     ditseed("tune", "indexes", *where, "--add", "cn eq", *apply).ok()
@@ -211,8 +211,8 @@ def as_root(server: Slapd, base: str) -> list[object]:
 def test_reading(loaded: Slapd, base: str, tmp_path: Path) -> None:
     ditseed("export", *as_root(loaded, base), "-o", tmp_path / "server").ok()
     ditseed("export", loaded.database_dir, "-b", base, "-o", tmp_path / "database").ok()
-    below = ditseed("export", loaded.database_dir, "-b", f"OU=people,{base}", "-o", tmp_path / "below").ok()
-    assert "entries     2\n" in below.out
+    below = ditseed("export", loaded.database_dir, "-b", f"OU=people,{base}", "-o", tmp_path / "below", "--json").ok()
+    assert below.facts["entries"] == 2
     for made in (tmp_path / "server", tmp_path / "database", loaded.config_path):
         ditseed("compare", loaded.uri, made, *as_root(loaded, base)[2:]).ok()
     ditseed("verify", "--config", loaded.config_path, "-b", base, "--verify", "indexes").ok()
