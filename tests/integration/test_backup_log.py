@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -192,6 +193,7 @@ def test_old_segments_are_pruned(logged: Logged) -> None:
     """Those that lead to backups that are still there stay, and a few before."""
     for _ in range(12):
         logged.note()
+    time.sleep(1)  # the time of a backup is in whole seconds, so a segment of the same second would be later
     later = replace(logged, backup=logged.stage.take())
     moment = logged.note()
     ditseed("backup", "prune", "-R", logged.repo, "--keep-last", 1).ok()
