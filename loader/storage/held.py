@@ -20,7 +20,7 @@ import re
 import shlex
 import stat
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -100,18 +100,16 @@ class Directory(Struct, frozen=True):
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
         """Returns a descriptor of a regular file. Raises FileUnsafe if the file is not regular, or if `flags` permit
         writing and the file has a second hard link; OSError."""
-        return _open_pinned(*self._pin(name), flags, self.name / name)
+        path = self.name / name
+        return _open_pinned(*_pin_name(name, self.descriptor, path), flags, path)
 
     @contextmanager
     def pinned(self, name: str, written: bool = False) -> Iterator[Path]:
         """Yields a path that always leads to the same regular file, through an O_PATH descriptor: closing it releases
         none of the process's fcntl locks on the file."""
-        with _checked_pin(*self._pin(name), self.name / name, written) as path:
-            yield path
-
-    def _pin(self, name: str) -> tuple[int, os.stat_result]:
-        with named(self.name / name):
-            return _pin_name(name, self.descriptor, self.name / name)
+        path = self.name / name
+        with _checked_pin(*_pin_name(name, self.descriptor, path), path, written) as pin:
+            yield pin
 
     def create(self, name: str, mode: int = 0o600) -> int:
         """Creates a file; returns a descriptor to read and write it. Raises FileExistsError if the name exists, even as
@@ -307,15 +305,12 @@ def _pin_path(path: Path, links: bool = True) -> tuple[int, os.stat_result]:
     if _THROUGH.fullmatch(str(path)):
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         return descriptor, os.fstat(descriptor)
-    with named(path):
-        parent_dir = os.open(path.parent, os.O_PATH | os.O_CLOEXEC)
-    with closing_descriptor(parent_dir):
-        with named(path):
-            descriptor, status = _pin_name(path.name or ".", parent_dir, path)
-            if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
-                os.close(descriptor)
-                descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=parent_dir)
-                status = os.fstat(descriptor)
+    with named(path), closing_descriptor(os.open(path.parent, os.O_PATH | os.O_CLOEXEC)) as parent_dir:
+        descriptor, status = _pin_name(path.name or ".", parent_dir, path)
+        if stat.S_ISLNK(status.st_mode) and links and (os.geteuid() != 0 or _is_trusted(status)):
+            os.close(descriptor)
+            descriptor = os.open(path.name, os.O_PATH | os.O_CLOEXEC, dir_fd=parent_dir)
+            status = os.fstat(descriptor)
         return descriptor, status
 
 
@@ -375,21 +370,25 @@ def _is_trusted(status: os.stat_result) -> bool:
 
 
 def _directory(path: Path) -> int:
-    """Opens a directory as `_open_for_listing` does. Raises DirectoryUnsafe if root would follow a link of another
-    account, or if there are more than _MOST_LINKS links."""
+    """Returns a descriptor for listing and syncing a directory, or only for opening files in it if this account may not
+    list it. Raises DirectoryUnsafe if root would follow a link of another account, or if there are more than
+    _MOST_LINKS links."""
     links = 0
     try:
         with named(path), closing(_components(path)) as components:
             while True:
                 status = next(components)
-                links += stat.S_ISLNK(status.st_mode)
-                if stat.S_ISLNK(status.st_mode) and (
-                    links > _MOST_LINKS or (os.geteuid() == 0 and not _is_trusted(status))
-                ):
+                is_link = stat.S_ISLNK(status.st_mode)
+                links += is_link
+                if is_link and (links > _MOST_LINKS or (os.geteuid() == 0 and not _is_trusted(status))):
                     reason = f"is reached by a symbolic link of another account (uid {status.st_uid})"
                     raise DirectoryUnsafe(path=path, reason=reason)
     except StopIteration as end:
-        return _open_for_listing(end.value, path)
+        with closing_descriptor(end.value) as directory, named(path):
+            try:
+                return os.open(".", LIST, dir_fd=directory)
+            except PermissionError:
+                return os.dup(directory)
 
 
 def _components(path: Path) -> Generator[os.stat_result, None, int]:
@@ -407,19 +406,16 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
             if not part:
                 continue
             component, status = _pin_name(part, directory)
-            try:
+            with closing_descriptor(component):
                 yield status
                 if stat.S_ISLNK(status.st_mode):
                     target = os.readlink("", dir_fd=component)
                     parts += target.split("/")[::-1]
-                    target_dir = os.open("/" if target.startswith("/") else ".", PIN, dir_fd=directory)
-                    os.close(component)
-                    component = target_dir
-            except BaseException:
-                os.close(component)
-                raise
+                    following = os.open("/" if target.startswith("/") else ".", PIN, dir_fd=directory)
+                else:
+                    following = os.dup(component)
             os.close(directory)
-            directory = component
+            directory = following
         return directory
     except BaseException:
         os.close(directory)
@@ -428,25 +424,14 @@ def _components(path: Path) -> Generator[os.stat_result, None, int]:
 
 def _pin_name(name: str, directory: int, path: Path | None = None) -> tuple[int, os.stat_result]:
     """Returns an O_PATH descriptor of `name`, and its status. If `path` (the path of a file) is given, checks it with
-    `_require_no_foreign_link`. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
-    descriptor = os.open(name, PIN, dir_fd=directory)
-    try:
-        status = os.fstat(descriptor)
-        if path is not None:
-            _require_no_foreign_link(status, os.fstat(directory), path)
-        return descriptor, status
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def _open_for_listing(directory: int, path: Path) -> int:
-    """Returns a descriptor for listing and syncing the directory, or only for opening files in it if this account may
-    not list it. Closes the O_PATH descriptor `directory`."""
-    try:
-        with named(path):
-            return os.open(".", LIST, dir_fd=directory)
-    except PermissionError:
-        return os.dup(directory)
-    finally:
-        os.close(directory)
+    `_require_no_foreign_link`, and adds it to errors. Raises FileUnsafe, OSError (on a dead disk, even from fstat)."""
+    with nullcontext() if path is None else named(path):
+        descriptor = os.open(name, PIN, dir_fd=directory)
+        try:
+            status = os.fstat(descriptor)
+            if path is not None:
+                _require_no_foreign_link(status, os.fstat(directory), path)
+            return descriptor, status
+        except BaseException:
+            os.close(descriptor)
+            raise
