@@ -39,7 +39,6 @@ _COSTLY_READAHEAD, _LARGE_READAHEAD = 512 * 1024, 1024 * 1024
 _SECTOR = 4096  # bytes; a disk may have sectors of 4 KiB and report smaller ones
 _FULL, _FILLING = 95.0, 80.0  # used percent of a thin pool: CRITICAL, WARNING from here on
 _TIGHT = 0.9  # used share of the map: WARNING from here on
-_LMDB = "lmdb.h, Caveats"
 _CHANGE_MAXSIZE = "ditseed tune maxsize -H ldapi:/// -Y EXTERNAL --maxsize"
 _NO_COPY = {"md raid0", "md linear"}
 _NO_BARRIER = {"nobarrier", "barrier=0"}
@@ -48,41 +47,40 @@ _REMOVED = {
 }
 _FIT = ("xfs", "ext4", "ext3")
 
-# Maps the type of a file system to the severity, the finding, its reason, and the source of the reason.
+# Maps types of file systems to severity and finding. The reason is filesystem.TYPE, with the first of the types.
 _KINDS = {
-    "ext2": (WARNING, "no journal", "After a crash it must be checked before slapd can start.", "ext4(5)"),
-    "reiserfs": (*(CRITICAL, "removed from Linux", "Linux 6.13 and later cannot mount the database."), "Linux 6.13"),
-    "tmpfs ramfs": (CRITICAL, "in memory", "Gone at the next boot.", "tmpfs(5)"),
-    "overlay": (
-        *(WARNING, "the layer of a container"),
-        "It is removed with the container, and the first write to a file of a lower layer copies all of it. Give the "
-        "database a volume of its own.",
-        "kernel documentation, overlayfs",
-    ),
-    "zfs": (
-        *(WARNING, "copy-on-write below LMDB's own", "Each page of 4 KiB rewrites a whole record."),
-        "zfsprops(7), recordsize",
-    ),
+    "ext2": (WARNING, "no journal"),
+    "reiserfs": (CRITICAL, "removed from Linux"),
+    "tmpfs ramfs": (CRITICAL, "in memory"),
+    "overlay": (WARNING, "the layer of a container"),
+    "zfs": (WARNING, "copy-on-write below LMDB's own"),
     "nfs nfs4 cifs smb3 smbfs 9p ceph glusterfs lustre afs ncpfs virtiofs fuse.sshfs fuse.glusterfs fuse.ceph "
-    "fuse.s3fs fuse.cifs": (
-        *(CRITICAL, "a network file system"),
-        "LMDB needs a shared memory map and locks that network file systems do not provide, even among processes of "
-        "one host: the database may be damaged. Use a file system on a block device.",
-        _LMDB,
-    ),
-    "ocfs2 gfs2": (
-        *(WARNING, "a cluster file system"),
-        "Nodes share neither the memory map nor lock.mdb, so only one node may have the database open, slapd's tools "
-        "included. For a single node, a local file system is simpler and faster.",
-        _LMDB,
-    ),
+    "fuse.s3fs fuse.cifs": (CRITICAL, "a network file system"),
+    "ocfs2 gfs2": (WARNING, "a cluster file system"),
 }
-_KNOWN = {kind: row for kinds, row in _KINDS.items() for kind in kinds.split()}
+_KNOWN = {kind: (*row, kinds.split()[0]) for kinds, row in _KINDS.items() for kind in kinds.split()}
 
 # Each rule with its source in parentheses, and why its finding matters. `_finding` replaces each {NAME}.
 _REASONS_TEXT = """
 filesystem (lmdb.h, Caveats)
   Whether its memory maps, locks and fsync suit LMDB depends on its implementation.
+filesystem.ext2 (ext4(5))
+  After a crash it must be checked before slapd can start.
+filesystem.reiserfs (Linux 6.13)
+  Linux 6.13 and later cannot mount the database.
+filesystem.tmpfs (tmpfs(5))
+  Gone at the next boot.
+filesystem.overlay (kernel documentation, overlayfs)
+  It is removed with the container, and the first write to a file of a lower layer copies all of it. Give the database a
+  volume of its own.
+filesystem.zfs (zfsprops(7), recordsize)
+  Each page of 4 KiB rewrites a whole record.
+filesystem.nfs (lmdb.h, Caveats)
+  LMDB needs a shared memory map and locks that network file systems do not provide, even among processes of one host:
+  the database may be damaged. Use a file system on a block device.
+filesystem.ocfs2 (lmdb.h, Caveats)
+  Nodes share neither the memory map nor lock.mdb, so only one node may have the database open, slapd's tools included.
+  For a single node, a local file system is simpler and faster.
 filesystem.cow (btrfs(5), chattr(1))
   LMDB and btrfs both copy each page, and data.mdb becomes fragmented. The attribute C of a directory turns off btrfs's
   copies and checksums, but only for files that are created later. So the commands copy an existing database, as the
@@ -251,8 +249,8 @@ def _kind(facts: Situation) -> Findings:
         what = "btrfs: copy-on-write below LMDB's own"
         yield _finding(WARNING, "filesystem", where, what, _without_cow(facts), "filesystem.cow")
     elif kind in _KNOWN:
-        severity, what, why, source = _KNOWN[kind]
-        yield Finding(severity, "filesystem", where, f"{kind}: {what}", why, ("mkfs.xfs DEVICE",), source)
+        severity, what, reason = _KNOWN[kind]
+        yield _finding(severity, "filesystem", where, f"{kind}: {what}", ("mkfs.xfs DEVICE",), f"filesystem.{reason}")
     elif kind in _FIT:
         yield _ok("filesystem", where, kind)
     elif kind.startswith("fuse"):
@@ -632,6 +630,5 @@ def _enlarge(facts: Facts, lack: int) -> tuple[str, ...]:
     return (*enlarging(facts.volumes, volume, lack + lack // 20, "" if is_btrfs else "-r "), *resize)
 
 
-RULES: tuple[Callable[[Situation], Findings], ...] = (
-    *(_kind, _parameters, _stripes, _layout, _memory, _readahead, _mounting, _hardware, _space),
-)
+RULES: tuple[Callable[[Situation], Findings], ...]
+RULES = _kind, _parameters, _stripes, _layout, _memory, _readahead, _mounting, _hardware, _space
