@@ -128,13 +128,11 @@ def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
     unreadable_pids: list[str] = []
     for pid in others():
         try:
-            user = _user(pid, file, second_file)
+            users += filter(None, [_user(pid, file, second_file)])
         except PermissionError:
             unreadable_pids.append(pid)
         except OSError:
             continue  # the process has ended
-        else:
-            users += [user] if user else []
     # Among the processes that could not be examined, only slapd and its tools matter.
     slapds = [pid for pid in unreadable_pids if "slap" in command_name(pid)]
     unseen = None
@@ -310,13 +308,11 @@ def _is_in(link: str, directory: _Directory, same_mounts: bool) -> bool:
 def _maps_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
     for line in Path(f"{proc}/maps").read_bytes().splitlines():
         words = line.split(maxsplit=5)
-        if len(words) < 6:
-            continue
-        major, _, minor = words[3].partition(b":")
-        if directory.has(os.makedev(int(major, 16), int(minor, 16)), int(words[4])):
-            return True
-        if same_mounts and directory.has_name(os.fsdecode(words[5])):
-            return True
+        if len(words) == 6:
+            major, _, minor = words[3].partition(b":")
+            is_in = directory.has(os.makedev(int(major, 16), int(minor, 16)), int(words[4]))
+            if is_in or (same_mounts and directory.has_name(os.fsdecode(words[5]))):
+                return True
     return False
 
 

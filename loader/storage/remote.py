@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, field
@@ -100,15 +100,13 @@ class Store(Struct, frozen=True):
         server could send a path. Raises FileNotFoundError."""
         with _translate_errors(self.location):
             entries = self.system.ls(self._path(directory), detail=True)
-        return {
-            name: Listed(
-                -1 if entry["type"] == "directory" else int(entry["size"] or 0),
-                entry.get("LastModified") or entry.get("mtime"),
-            )
-            for entry in entries
-            if _NAME.fullmatch(name := str(entry["name"]).rstrip("/").rpartition("/")[2])
-            and entry["type"] in ("file", "directory")
-        }
+        names = dict[str, Listed]()
+        for entry in entries:
+            name = str(entry["name"]).rstrip("/").rpartition("/")[2]
+            if _NAME.fullmatch(name) and entry["type"] in ("file", "directory"):
+                size = -1 if entry["type"] == "directory" else int(entry["size"] or 0)
+                names[name] = Listed(size, entry.get("LastModified") or entry.get("mtime"))
+        return names
 
     def read(self, name: str, most: int) -> bytes:
         """Returns the content of a file, or its first `most` + 1 bytes if it is larger. Raises FileNotFoundError."""
@@ -123,8 +121,7 @@ class Store(Struct, frozen=True):
     def modified(self, name: str) -> datetime.datetime:
         """Returns the time of the last write to a file. Raises FileNotFoundError."""
         with _translate_errors(self.location):
-            time: datetime.datetime = self.system.modified(self._path(name))
-        return time
+            return cast(datetime.datetime, self.system.modified(self._path(name)))
 
     def part(self, name: str, start: int, size: int) -> bytes:
         """Returns `size` bytes of a file from `start`, or fewer at its end. Raises FileNotFoundError."""
@@ -136,9 +133,8 @@ class Store(Struct, frozen=True):
         with _translate_errors(self.location):
             if not self.serves_threads:
                 return bytes(self.system.cat_file(path, start=start, end=end))
-            request = asyncio.run_coroutine_threadsafe(
-                self.system._cat_file(path, start=start, end=end), self.system.loop
-            )
+            answer = self.system._cat_file(path, start=start, end=end)
+            request = asyncio.run_coroutine_threadsafe(answer, self.system.loop)
             self.running.add(request)
             try:
                 return bytes(request.result())
@@ -164,9 +160,8 @@ class Store(Struct, frozen=True):
                 self._put_parts(name, "xb" if new else "wb", content, source.stat().st_size)
             remote, local = self._size(name), source.stat().st_size
         if remote != local:
-            raise RemoteFailed(
-                place=self.location, reason=f"{name} has {remote} bytes there, not {local}", advice=_HINT
-            )
+            reason = f"{name} has {remote} bytes there, not {local}"
+            raise RemoteFailed(place=self.location, reason=reason, advice=_HINT)
 
     def _put_parts(self, name: str, mode: str, content: Iterable[bytes], size: int) -> None:
         """Uploads an S3 object. Discards it after an error, because closing the file would publish a part of it."""
@@ -237,9 +232,8 @@ def opened(location: Location) -> Iterator[Store]:
     try:
         module: Any = import_module(SCHEMES[location.scheme])
     except ImportError as error:
-        raise PackageMissing(
-            place=location, package=error.name or error, extra="remote", packages="fsspec, s3fs and paramiko"
-        ) from error
+        package, packages = error.name or error, "fsspec, s3fs and paramiko"
+        raise PackageMissing(place=location, package=package, extra="remote", packages=packages) from error
     with _translate_errors(location):
         if location.scheme == "s3":
             patience = {"connect_timeout": 15, "read_timeout": 60, "retries": {"max_attempts": 2}}
@@ -264,11 +258,9 @@ def _warn_if_clear(endpoint: str) -> None:
     except ValueError:
         is_loopback = url.hostname == "localhost"
     if url.scheme != "https" and not is_loopback:
-        _log.warning(
-            "the S3 endpoint http://%s is not encrypted: anyone on the network path can read and change the backups; "
-            "give an https:// URL as AWS_ENDPOINT_URL or endpoint_url",
-            url.netloc.rpartition("@")[2],
-        )
+        text = "the S3 endpoint http://%s is not encrypted: anyone on the network path can read and change the backups"
+        text += "; give an https:// URL as AWS_ENDPOINT_URL or endpoint_url"
+        _log.warning(text, url.netloc.rpartition("@")[2])
 
 
 @contextmanager

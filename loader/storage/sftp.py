@@ -30,9 +30,8 @@ class Sftp(SFTPFileSystem):  # type: ignore[misc]
         if KNOWN_HOSTS.is_file():
             self.client.load_system_host_keys(str(KNOWN_HOSTS))
         self.client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        self.client.connect(
-            self.host, timeout=_PATIENCE, banner_timeout=_PATIENCE, auth_timeout=_PATIENCE, **self.ssh_kwargs
-        )
+        patience = dict.fromkeys(("timeout", "banner_timeout", "auth_timeout"), _PATIENCE)
+        self.client.connect(self.host, **patience, **self.ssh_kwargs)
         transport = cast("paramiko.Transport", self.client.get_transport())
         self.ftp = cast("paramiko.SFTPClient", paramiko.SFTPClient.from_transport(transport, window_size=_WINDOW))
         self.ftp.get_channel().settimeout(_PATIENCE)

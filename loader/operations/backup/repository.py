@@ -81,12 +81,11 @@ class Repository:
     def policy(self) -> Policy:
         """Returns the retention policy that `init` stored. Raises UsageProblem if repository.json is invalid."""
         try:
-            marker = typed.read(self.path / MARKER, Marker, 1)
+            return typed.read(self.path / MARKER, Marker, 1).policy
         except FileNotFoundError:
             return KEEP_ALL
         except Unfit as error:
             raise UsageProblem(reason=f"{plain.with_operator_paths(str(self.path / MARKER))} {error}") from error
-        return marker.policy
 
     def require_space(self, needed: int, keep_free: int) -> None:
         files.require_space(self.path, needed + keep_free)
@@ -138,8 +137,8 @@ class Repository:
 
     def packs(self) -> dict[str, int]:
         """Maps the name of each shared pack to its bytes, including unfinished packs of interrupted runs."""
-        packs = filter(is_pack, _names_in(self.path / PAGES))
-        return {name: (self.path / PAGES / name).lstat().st_size for name in packs}
+        directory = self.path / PAGES
+        return {name: (directory / name).lstat().st_size for name in filter(is_pack, _names_in(directory))}
 
     def remove(self, name: str) -> None:
         """Removes the file `name`, which is DIRECTORY/FILE."""
@@ -267,6 +266,15 @@ class Listing(Struct, frozen=True):
             return self
         wanted = dn.key(suffix)
         return _in_order([backup for backup in self.every if dn.key(backup.suffix) == wanted], self.broken)
+
+    def made_by(self, when: datetime.datetime, without: Collection[str] = ()) -> Listing:
+        """Returns the backups made by a time, except those with the IDs `without`. If a manifest is unreadable, the
+        directory's name gives the time."""
+        broken = ((name_of(error), error) for error in self.broken)
+        return Listing(
+            tuple(backup for backup in self.backups if backup.when <= when and backup.id not in without),
+            tuple(error for name, error in broken if name[:_STAMP] <= stamp(when) and name not in without),
+        )
 
 
 def listing(repo: Where, suffix: str | None = None) -> Listing:
@@ -447,18 +455,9 @@ def require_known_order(repo: Path, backups: Listing) -> None:
 
 def latest(repo: Repository, backups: Listing, which: Which, suffix: str | None) -> Backup:
     when = ""
-    if isinstance(which, datetime.datetime):  # if a manifest is unreadable, the directory's name gives the time
-        when, late = f" made by {which}", disorderly(repo, backups)
-        before = Listing(
-            tuple(backup for backup in backups.backups if backup.when <= which),
-            tuple(error for error in backups.broken if name_of(error)[:_STAMP] <= stamp(which)),
-        )
-        backups = Listing(
-            tuple(backup for backup in before.backups if backup.id not in late),
-            tuple(error for error in before.broken if name_of(error) not in late),
-        )
-        if not backups.backups:
-            backups = before
+    if isinstance(which, datetime.datetime):
+        when, timely = f" made by {which}", backups.made_by(which, disorderly(repo, backups))
+        backups = timely if timely.backups else backups.made_by(which)
     require_known_order(repo.path, backups)
 
     if broken := _broken_latest(backups, suffix):
@@ -545,11 +544,10 @@ def age_of(record: Proof) -> float:
 
 
 def keep(repo: Where, record: Record) -> Record:
-    """Seals, writes and returns a record. Removes the previous records of its kind, unless the server refuses that. If
-    the record cannot be written, because the repository is full or read-only, only logs a warning: the result is still
-    valid. Raises NoSuchBackup if the backup was removed."""
-    repo = of(repo)
-    record = manifest.sealed(record)
+    """Seals, writes and returns a record. Removes the previous records of its kind, unless the server refuses that. A
+    record that cannot be written (the repository is full or read-only) is still valid, and only logged. Raises
+    NoSuchBackup if the backup was removed."""
+    repo, record = of(repo), manifest.sealed(record)
     kind = manifest.VERIFIED if isinstance(record, Verification) else manifest.DRILLED
     written = datetime.datetime.now(datetime.timezone.utc)
     name = f"{kind}-{stamp(written)}{written.microsecond:06}.json"
@@ -562,10 +560,8 @@ def keep(repo: Where, record: Record) -> Record:
     except FileNotFoundError as error:
         raise NoSuchBackup(path=repo.path, name=record.backup) from error
     except OSError as error:
-        log.warning(
-            "%s: %s cannot be written, so `list`, `check` and `prune` will not see this result: %s",
-            *(plain.with_operator_paths(str(repo.path / record.backup)), name, error.strerror),
-        )
+        text = "%s: %s cannot be written, so `list`, `check` and `prune` will not see this result: %s"
+        log.warning(text, plain.with_operator_paths(str(repo.path / record.backup)), name, error.strerror)
     return record
 
 

@@ -59,13 +59,13 @@ def _logged(entry: Values) -> Logged:
     def text(name: str) -> str:
         return b"".join(entry.get(name, ())).decode("utf-8", "surrogateescape")
 
-    name, new_dn = text("reqDN"), ""
-    if text("reqType") == "modrdn":
+    kind, name, new_dn, attributes = text("reqType"), text("reqDN"), "", tuple[str, ...]()
+    if kind == "modrdn":
         new_dn = f"{text('reqNewRDN')},{text('reqNewSuperior') or dn.parent(name)}"
-    attributes = tuple(attribute for attribute in _mods(entry) if attribute.lower() not in _ALWAYS)
-    shown = attributes if text("reqType") == "modify" else ()
+    elif kind == "modify":
+        attributes = tuple(attribute for attribute in _mods(entry) if attribute.lower() not in _ALWAYS)
     who = (text("entryCSN"), text("reqStart"), text("reqAuthzID"), text("reqSession"))
-    return Logged(*who, text("reqType"), name, new_dn, shown)
+    return Logged(*who, kind, name, new_dn, attributes)
 
 
 def _mods(entry: Values) -> dict[str, list[tuple[bytes, bytes]]]:
@@ -174,16 +174,13 @@ class LaterChanges:
         """Returns the types of the attributes that a change concerns, in lower case; "" stands for the DN."""
         if logged.kind == "modify":
             return {*map(ldif.type_of, logged.attributes)} - self.protected
-        naming = [
-            part.partition("=")[0] for rdn in map(dn.key, (logged.dn, logged.new_dn)) for part in changes.avas(rdn)
-        ]
-        return {"", *naming}
+        names = dn.key(logged.dn), dn.key(logged.new_dn)
+        return {"", *(ava.partition("=")[0] for name in names for ava in changes.avas(name))}
 
     def add(self, logged: Logged, entry: Values) -> None:
         own, new = dn.key(logged.dn), dn.key(logged.new_dn)
         touched = self._touched.setdefault(_identity(logged, entry), {})
-        for name in self._concerned(logged):
-            touched[name] = logged.start
+        touched.update(dict.fromkeys(self._concerned(logged), logged.start))
         if logged.kind in ("delete", "modrdn"):
             self._gone[own] = logged.start
         if logged.kind in ("add", "modrdn"):

@@ -413,12 +413,9 @@ def _unmount(plan: MovePlan) -> None:
         plan.old.unmount(str(plan.source))
     # Another mount namespace that still shows the former files is harmless until a process there opens them.
     if others := [*mounts.in_other_namespaces(former)] if former else []:
-        _log.warning(
-            "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it is "
-            "in one",
-            plan.source,
-            ", ".join(f"{path} ({holders.command_name(pid)}, process {pid})" for pid, path in others[:_SHOWN]),
-        )
+        shown = ", ".join(f"{path} ({holders.command_name(pid)}, process {pid})" for pid, path in others[:_SHOWN])
+        text = "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it "
+        _log.warning(text + "is in one", plan.source, shown)
 
 
 def _check(plan: MovePlan, meter: Meter, top: tuple[int, int, int]) -> None:
@@ -496,11 +493,9 @@ def _stop(plan: MovePlan, tests_target: bool = False) -> None:
     until = time.monotonic() + _PATIENCE
     while users := _users(plan):
         if answer.status != 0:
-            stopping = (
-                "Give --service the commands that stop and start this service (of a container, for example), or end "
-                f"these processes; {_REPEAT}"
-            )
-            raise _refused(plan.source, f"{str(_failed(command, answer)).rstrip('.')}, and {users}", stopping)
+            advice = "Give --service the commands that stop and start this service (of a container, for example), or "
+            advice += f"end these processes; {_REPEAT}"
+            raise _refused(plan.source, f"{str(_failed(command, answer)).rstrip('.')}, and {users}", advice)
         if time.monotonic() > until:
             raise _refused(plan.source, f"the service was stopped, and {users}", f"End these processes, {_REPEAT}")
         time.sleep(_LOOK)
