@@ -233,8 +233,7 @@ _ZEROS = bytes(BLOCK)
 
 
 def write(file: BinaryIO, piece: bytes) -> None:
-    """Writes at the current position, but skips whole blocks of zeros. At the end, call `file.truncate()`: a skipped
-    block has not extended the file."""
+    """Writes, but skips whole blocks of zeros. At the end, call `file.truncate()`: a skipped block extends no file."""
     if _ZEROS not in piece:
         file.write(piece)
         return
@@ -275,10 +274,9 @@ def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
 
 
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
-    """Replaces a small file's content `before` by `after`, atomically. The file keeps its owner, mode, ACLs and label,
-    and may belong to another account. If `path` is a symbolic link, its target changes. Raises ConfigNotEditable if the
-    content is no longer `before`; FileUnsafe if root would follow a link that another account made; NotPermitted,
-    NoSpace."""
+    """Replaces a small file's content `before` by `after`, atomically. The file keeps its owner, mode, ACLs and label.
+    If `path` is a symbolic link, its target changes. Raises ConfigNotEditable if the content is no longer `before`;
+    FileUnsafe if root would follow a link that another account made; NotPermitted, NoSpace."""
     with explained(path), held.checked_file(path) as pin:
         real = Path(os.readlink(pin))
         with held.opened(real.parent) as parent:

@@ -158,13 +158,10 @@ def private(path: Path, make: bool = True) -> Iterator[Directory]:
     """Opens a directory that only this account can write to. If it is missing, creates it with mode 0700, or raises
     FileNotFoundError without `make`. Raises DirectoryUnsafe if another account can write to it; OSError."""
     if make:
-        make_directories(path.parent)
-    with opened(path.parent) as parent_dir:
-        if make:
-            _make(parent_dir, path.name)
-        with opened(parent_dir.path / path.name) as directory:
-            require_private(directory.status, directory.name)
-            yield directory
+        make_directories(path, 0o700)
+    with opened(path) as directory:
+        require_private(directory.status, directory.name)
+        yield directory
 
 
 def make_directories(path: Path, mode: int = 0o777) -> None:
@@ -175,14 +172,13 @@ def make_directories(path: Path, mode: int = 0o777) -> None:
             return
     except FileNotFoundError:
         make_directories(path.parent)
-    with opened(path.parent) as parent_dir:
-        _make(parent_dir, path.name, mode)
+    with opened(path.parent) as parent_dir, suppress(FileExistsError), named(parent_dir.name / path.name):
+        os.mkdir(path.name, mode, dir_fd=parent_dir.descriptor)
 
 
 def statuses_along(path: Path) -> Iterator[os.stat_result]:
-    """Yields the status of each directory and symbolic link by which a path is reached, from the top, as far as they
-    exist. Follows a link only when the next status is requested, so that a caller that stops at a link of another
-    account has not followed it."""
+    """Yields the status of each existing directory and symbolic link by which a path is reached, from the top. Follows
+    a link only when the next status is requested, so not if the caller stops at a link of another account."""
     links = 0
     with closing(_components(path)) as components, suppress(FileNotFoundError, NotADirectoryError):
         for status in components:
@@ -203,11 +199,6 @@ def scratch(parent: Path, prefix: str) -> Iterator[Directory]:
         finally:
             with suppress(OSError):
                 remove_tree(name)
-
-
-def _make(parent_dir: Directory, name: str, mode: int = 0o700) -> None:
-    with suppress(FileExistsError), named(parent_dir.name / name):
-        os.mkdir(name, mode, dir_fd=parent_dir.descriptor)
 
 
 def remove_tree(path: Path) -> None:
@@ -293,8 +284,7 @@ def secret(path: Path, others_may_read: bool) -> tuple[int, os.stat_result]:
 
 
 def device(path: Path, flags: int) -> int | None:
-    """Returns a descriptor of a block device, opened with `flags`. Returns None for any other file. Follows links like
-    `reading`."""
+    """Returns a descriptor of a block device, or None for any other file. Follows links like `reading`."""
     descriptor, status = _pin_path(path)
     with closing_descriptor(descriptor):
         return os.open(through(descriptor), flags | os.O_CLOEXEC) if stat.S_ISBLK(status.st_mode) else None
@@ -342,8 +332,7 @@ def _open_pinned(descriptor: int, status: os.stat_result, flags: int, name: Path
 
 @contextmanager
 def _checked_pin(descriptor: int, status: os.stat_result, name: Path, written: bool = False) -> Iterator[Path]:
-    """Yields a path to the file of an O_PATH descriptor, and closes the descriptor after the body. Raises FileUnsafe as
-    `require_regular` does."""
+    """Yields a path to the file of an O_PATH descriptor, and closes it. Raises FileUnsafe as `require_regular` does."""
     with closing_descriptor(descriptor):
         require_regular(status, name, written)
         with _operator_name(descriptor, name) as path:
@@ -370,9 +359,8 @@ def _is_trusted(status: os.stat_result) -> bool:
 
 
 def _directory(path: Path) -> int:
-    """Returns a descriptor for listing and syncing a directory, or only for opening files in it if this account may not
-    list it. Raises DirectoryUnsafe if root would follow a link of another account, or if there are more than
-    _MOST_LINKS links."""
+    """Returns a descriptor for listing and syncing, or only for opening files if this account may not list the
+    directory. Raises DirectoryUnsafe if root would follow a link of another account, or after _MOST_LINKS links."""
     links = 0
     try:
         with named(path), closing(_components(path)) as components:

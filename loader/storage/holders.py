@@ -68,8 +68,7 @@ def lock_holder(descriptor: int, byte: int) -> int | None:
 
 
 def require_unused(directory: Path) -> None:
-    """Raises TargetInUse if a process has the environment open. Logs a warning if data.mdb exists and some processes
-    could not be examined."""
+    """Raises TargetInUse if a process has the environment open. Warns if some processes could not be examined."""
     pid, unseen = _holder(directory)
     if pid is not None:
         raise TargetInUse(path=directory, process=_description(pid))
@@ -108,8 +107,7 @@ _PROC = "/proc"
 
 
 class User(Struct, frozen=True):
-    """A process that maps a file or may write to it. `has_second`: whether it has the file `second` of `users_of` open,
-    too."""
+    """A process that maps a file or may write to it. `has_second`: it has the file `second` of `users_of` open, too."""
 
     pid: int
     writes: bool
@@ -235,8 +233,7 @@ class _Directory(Struct, frozen=True):
         return device in self.devices or (device, inode) in self.inodes
 
     def has_name(self, name: str) -> bool:
-        """Returns whether the file of this name is in the directory. Recognizes also new and deleted files, which
-        `inodes` lacks."""
+        """Returns whether a file of this name, even a new or deleted one, which `inodes` lacks, is in the directory."""
         return not self.devices and (name == self.top or name.startswith(f"{self.top}/"))
 
 

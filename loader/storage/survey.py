@@ -78,8 +78,7 @@ _PHYSICAL = "pv_name,vg_name,pe_start,pv_pe_count,pv_pe_alloc_count"
 
 class Segment(msgspec.Struct, frozen=True):
     """A segment of a logical volume. `legs`: physical volumes, and the number of extents on each. `stripe_size`: bytes,
-    or 0 without stripes. `data_stripes`: number of stripes without the copies of raid10 and the parity of raid5; the
-    number of copies for raid1, as in lvs."""
+    or 0. `data_stripes`: stripes without the copies of raid10 and the parity of raid5; for raid1, copies, as in lvs."""
 
     kind: str
     stripes: int
@@ -413,8 +412,7 @@ def facts_of(path: Path) -> Facts:
 
 
 def devices_of(mount: Mount) -> tuple[Device, ...]:
-    """Returns the devices below a mount, upper devices first. Empty for a file system without a device. The number of a
-    btrfs mount is not that of its device."""
+    """Returns the devices below a mount, upper devices first. A btrfs mount's number is not that of its device."""
     if not mount.device.startswith("0:"):
         return stack(mount.device)
     devices = stack(number_of(mount.source)) if mount.kind == "btrfs" else ()

@@ -347,13 +347,12 @@ def _status(directory: int, name: str) -> os.stat_result | None:
 
 
 def _remove(directory: int, name: str) -> None:
-    status = _status(directory, name)
-    if status is None:
-        return
-    if stat.S_ISDIR(status.st_mode):
-        held.remove_tree(held.through(directory) / name)
-    else:
+    try:
         os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        held.remove_tree(held.through(directory) / name)
 
 
 def _become(file: int | Path, status: os.stat_result, attributes: dict[str, bytes]) -> None:

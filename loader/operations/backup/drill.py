@@ -72,9 +72,8 @@ _PATIENCE = 300.0  # seconds to wait for a change to reach the consumer
 
 
 def verify(options: VerifyOptions, progress: Progress) -> list[Verification]:
-    """Compares the stored files with their checksums. Stores a record for each backup in the repository, and returns
-    the records. For "all", also returns a record for each unreadable manifest. Raises NoSuchBackup, or ManifestBroken
-    for a named backup."""
+    """Compares the stored files with their checksums. Stores and returns a record for each backup. For "all", also
+    returns one for each unreadable manifest. Raises NoSuchBackup, or ManifestBroken for a named backup."""
     repo, compared, chance = repository.of(options.repo), Compared(), random.Random()
 
     def is_chosen(number: int) -> bool:
@@ -197,9 +196,8 @@ def _replayed(options: DrillOptions, repo: Repository, origin: Origin, data: Pat
 
 
 def _live_csns(options: DrillOptions, config: Config, database: Database) -> tuple[str, dict[str, str]]:
-    """Returns the URI or database directory of the live server, or "" if there is none, and its newest CSNs. CSNs are
-    also read from the directory of the log: slapd writes contextCSN only at checkpoints, and a deletion leaves no
-    entryCSN in the database."""
+    """Returns the URI or database directory of the live server ("" if there is none), and its newest CSNs, also from
+    the log: slapd writes contextCSN only at checkpoints, and a deletion leaves no entryCSN in the database."""
     if options.live is not None:
         with session(options.live) as server:
             return server.uri, csn.by_server(server.context_csns(database.suffix))

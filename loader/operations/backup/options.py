@@ -378,8 +378,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class DrillOptions:
-    """`live`: the server whose contextCSN is compared with that of the replay. If it is None, this is the slapd of this
-    host that has the database open, if any."""
+    """`live`: the server to compare the replay with. None: the slapd of this host, if it has the database open."""
 
     repo: RepoOption
     which: Which = LATEST

@@ -85,8 +85,7 @@ class Remote(Repository):
     def __init__(
         self, path: Path, store: Store, progress: Progress, lock: Lock | None, traffic: Download, backups: bool
     ) -> None:
-        """Lists the server and, with `backups`, fetches manifests and records. Raises NoSuchPath if the repository does
-        not exist."""
+        """Lists the server. With `backups`, fetches manifests and records. Raises NoSuchPath without a repository."""
         super().__init__(path)
         self.store, self.progress, self.lock, self.traffic = store, progress, lock, traffic
         self.sizes: dict[str, int] = {}  # bytes of each file on the server
@@ -153,8 +152,7 @@ class Remote(Repository):
                 self.fetched.add(name)
 
     def _parts(self, names: Sequence[str], total: int) -> Generator[bytes, None, None]:
-        """Yields the parts of the files in their order, at up to the limited rate. Fetches several parts at the same
-        time, each over its own connection."""
+        """Yields the parts of the files in order, at up to the limited rate; several connections fetch them."""
         rate = self.traffic.download
         # Limits what is fetched ahead, at the full rate of the line, to what may be fetched in two seconds.
         most = min(_PART, max(_PIECE, rate // _STREAMS)) if rate else _PART
@@ -224,8 +222,7 @@ class Remote(Repository):
         yield self
 
     def tidy(self) -> None:
-        """Removes unfinished backups and unneeded packs. If the server refuses removals or another run is active, they
-        stay, which does no harm."""
+        """Ignores that the server refuses removals or another run is active: remains do no harm."""
         try:
             super().tidy()
         except (RemovalRefused, RemoteLocked) as error:
@@ -292,8 +289,7 @@ def opened(
     traffic: Download,
     backups: bool,
 ) -> Iterator[Remote]:
-    """Opens a repository on a server, as `repository.at` does. Messages show the server's URL instead of the local
-    directory."""
+    """Opens a repository as `repository.at` does. Messages show the server's URL instead of the local directory."""
     top = scratch or Path(tempfile.gettempdir())
     with remote.opened(repo) as store, files.temporary_directory("backup", top) as directory, ExitStack() as stack:
         plain.register(directory, repo.url)
@@ -399,14 +395,8 @@ class Lock:
         self.is_held = True
 
     def _locked(self, name: str, holder: Holder) -> RemoteLocked:
-        return RemoteLocked(
-            place=self.store.location,
-            name=name,
-            host=holder.host,
-            pid=holder.pid or "unknown",
-            made=holder.made,
-            lapse=units.duration(LAPSE),
-        )
+        facts = {"host": holder.host, "pid": holder.pid or "unknown", "made": holder.made}
+        return RemoteLocked(place=self.store.location, name=name, lapse=units.duration(LAPSE), **facts)
 
     def _lease(self, store: Store) -> None:
         """Writes a lease, unless the last one is younger than a third of LAPSE."""

@@ -268,8 +268,7 @@ class Listing(Struct, frozen=True):
         return _in_order([backup for backup in self.every if dn.key(backup.suffix) == wanted], self.broken)
 
     def made_by(self, when: datetime.datetime, without: Collection[str] = ()) -> Listing:
-        """Returns the backups made by a time, except those with the IDs `without`. If a manifest is unreadable, the
-        directory's name gives the time."""
+        """Returns the backups made by a time, without some IDs. The directory's name dates an unreadable manifest."""
         broken = ((name_of(error), error) for error in self.broken)
         return Listing(
             tuple(backup for backup in self.backups if backup.when <= when and backup.id not in without),
@@ -596,9 +595,8 @@ _PERIODS = {"daily": "%Y-%m-%d", "weekly": "%G-W%V", "monthly": "%Y-%m", "yearly
 
 class Pruned(Struct, frozen=True):
     """The result of a pruning or its dry run. `kept`: ID of each backup that stays -> reasons, such as "last", "daily
-    2026-11-21", "the latest that was proven good". `removed` has the IDs of removed backups, the leader of a set before
-    its other members. `freed`: bytes that were freed. `unread` has the IDs of backups whose manifests cannot be read;
-    they always stay."""
+    2026-11-21". `removed`: IDs of removed backups, the leader of a set before its other members. `freed`: bytes.
+    `unread`: IDs of backups whose manifests cannot be read; they always stay."""
 
     kept: dict[str, tuple[str, ...]]
     removed: tuple[str, ...]

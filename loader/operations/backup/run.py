@@ -234,8 +234,7 @@ def _copy_entries(member: _Member, packing: Packing, meter: Meter) -> None:
 
 
 def store_entries(part: Part, path: Path, packing: Packing, meter: Meter) -> tuple[StoredFile, Exported]:
-    """Writes entries as compressed LDIF, parents first, to `path` in a private directory. Adds .age to the name of an
-    encrypted file. Raises NoSpace, MdbDamaged."""
+    """Writes entries as compressed LDIF, parents first, as `pack.write` does. Raises NoSpace, MdbDamaged."""
     threads = defaults.processors()
 
     def export(descriptor: int) -> Exported:

@@ -80,9 +80,8 @@ def run(options: LogOptions, progress: Progress) -> LogReport:
 
 
 def _news(repo: Repository, names: Sequence[str], stored: Contents, segment: Segment) -> Segment:
-    """Completes `segment`, which has the log entries after the previous segment of this log. If the last entry of the
-    previous segment is gone, `segment` has the whole log: a restarted slapd reuses IDs that follow the last remaining
-    entry."""
+    """Completes `segment`: the log entries after the previous segment of this log, or the whole log if the last entry
+    of that segment is gone, because a restarted slapd reuses IDs that follow the last remaining entry."""
     suffix_id = contents.suffix_id(stored, segment.log) or 0
     log_uuid = next((value.decode() for value in stored.values(suffix_id, _UUID) or ()), "")
     purged = _purged(stored, segment.log)

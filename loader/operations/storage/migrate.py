@@ -383,8 +383,7 @@ def _verify(plan: MovePlan, run: Run, meter: Meter) -> _Verified:
 def _require_equal(
     plan: MovePlan, run: Run, source: Mapping[str, object], target: Mapping[str, object], what: str
 ) -> None:
-    """Raises MigrationRefused if the trees differ, after it has removed the differing files from the copy, so that the
-    next run copies them again."""
+    """If the trees differ, removes the differing files from the copy, for the next run, and raises MigrationRefused."""
     differing_paths = [path for path in {**source, **target} if source.get(path) != target.get(path)]
     if not differing_paths:
         return
@@ -481,10 +480,9 @@ def _users(plan: MovePlan) -> str:
 
 
 def _stop(plan: MovePlan, tests_target: bool = False) -> None:
-    """Stops the service, and waits until no process uses FROM. The command may fail if no process uses FROM, because
-    the service may have been stopped before. With `tests_target`, first writes a test file to TO, because some failed
-    file systems report errors only on writes. Raises ReadOnly, OSError, or MigrationRefused if a process still uses
-    FROM."""
+    """Stops the service, and waits until no process uses FROM. The command may fail if none does: the service may have
+    been stopped before. With `tests_target`, first writes a test file to TO, because some failed file systems report
+    errors only on writes. Raises ReadOnly, OSError, or MigrationRefused if a process still uses FROM."""
     if tests_target:
         with files.explained(plan.target), held.closing_descriptor(files.nameless(plan.target)) as descriptor:
             files.fill_randomly(descriptor, 4096)

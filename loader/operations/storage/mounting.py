@@ -102,9 +102,8 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 def edits(fstab: Path, path: str, other: str, new: Volume, day: str) -> tuple[Edit, ...]:
-    """Returns edits that add a line for `new`, and turn the former lines into comments. `path`: the future mount point
-    of `new`; `other`: its present one. The new line precedes lines that need the mount on `path`, because `mount -a`
-    follows the order of the lines."""
+    """Returns edits that move the mount point of `new` from `other` to `path`, and turn the former lines into comments.
+    The new line precedes lines that need the mount on `path`, because `mount -a` follows the order of the lines."""
     lines = _read(fstab)
     entries = [(lines[entry.number - 1], entry) for entry in mounts.entries("\n".join(lines))]
     # Names of disks may change at a boot, but names of device-mapper do not.

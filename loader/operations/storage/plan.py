@@ -1,5 +1,4 @@
-"""`storage plan`: prints, but does not run, the commands that create a volume and a file system for a database, and the
-reasons for their numbers."""
+"""`storage plan`: prints the commands that create a volume and a file system for a database, and why; runs none."""
 
 from __future__ import annotations
 
