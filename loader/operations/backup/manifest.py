@@ -48,6 +48,7 @@ SEGMENT = re.compile(r"(\d{8}T\d{12}Z)-(.*)-[0-9a-f]{8}\.(json|ldif\.zst(\.age)?
 SEGMENT_TIME = "%Y%m%dT%H%M%S%fZ"
 LOG_DELAY = datetime.timedelta(seconds=5)  # maximum time from the commit of a write to its entry in the accesslog
 PACK_NAME = re.compile(r"[0-9a-f]{64}\.pack")  # a pack's name is the SHA-256 of its index
+FOREVER = datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
 _LAST_YEAR = 9000  # backups of later years are rejected, so that `follows` of the next one is a valid date, too
 CHUNK = 64 << 20  # bytes that one checksum covers; the manifest of a 1 TB backup thus takes 1 MB
 
@@ -319,7 +320,7 @@ def pinned_until(names: Iterable[str]) -> datetime.datetime | None:
         return None
     with suppress(ValueError):
         return datetime.datetime.strptime(last, "%Y%m%dT%H%M%SZ").replace(tzinfo=datetime.timezone.utc)
-    return datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)  # the name has no valid time: `prune` keeps it
+    return FOREVER  # the name has no valid time: `prune` keeps it
 
 
 Record = TypeVar("Record", Backup, Proof, Verification, Drill, Segment)

@@ -1,20 +1,19 @@
 """A repository on another host. A local temporary directory has the files that a command needs.
 
-Manifests and records are fetched when the repository is opened. Other files are fetched when a command needs them, and
-only if their lengths match the manifest. Names and contents are the same as in a local repository, so a repository can
-be copied to or from a server. The server's listing is not trusted: names must match ditseed's patterns. A new backup is
-written locally and then sent, the manifest last. When a backup is removed, the manifest is removed first.
+Manifests and records are fetched when the repository is opened, other files when a command needs them, and only if
+their lengths match the manifest. Names and contents are those of a local repository, so a repository can be copied to
+or from a server. The server's listing is not trusted: names must match ditseed's patterns. A new backup is written
+locally and then sent, the manifest last. When a backup is removed, the manifest is removed first.
 
-A lock lets only one ditseed at a time change the repository. It is a file on the server that names its holder, the
-process that renews it. A lock that is not renewed lapses. If the holder ran on this host, the lock is free as soon as
-that process has ended. An empty lock is free, too: some servers refuse to remove files, but let them be emptied. A
-process acquires a free lock by overwriting it. If two processes do so at the same time, the later write wins, so each
-checks the lock again after a moment.
+Only the holder of the lock, a file on the server, changes the repository. A lock is free once it lapses (its holder
+renews it), once its holder has ended (on this host), or if it is empty: some servers refuse to remove files, but let
+them be emptied. A process acquires a free lock by overwriting it. If two processes do so at the same time, the later
+write wins, so each checks the lock again after a moment.
 
-If a server refuses to overwrite files, the lock file stays for ever. Once that lock is free, a run proceeds without a
-lock, because no run can overwrite the files of another. Instead, it writes leases: small files with new names, which
-lapse like a lock. While another run has a valid lease, no run removes files. So an account that can only add files
-cannot stop other runs for longer than a lock takes to lapse.
+If a server refuses to overwrite files, the lock file stays for ever. Once it is free, a run proceeds without a lock,
+because no run can overwrite the files of another. Instead, it writes leases: small files with new names, which lapse
+like a lock. While another run has a valid lease, no run removes files. So an account that can only add files cannot
+stop other runs for longer than a lock takes to lapse.
 
 A process may lose its lock: it was suspended until the lock lapsed, or an S3 server ignored If-None-Match. So it checks
 the lock before it publishes or removes anything, and stops if the lock is lost.
@@ -353,9 +352,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 # The holder of a lock that cannot be parsed. `_read` sets `renewed` to the time at which the file was written.
-_UNKNOWN = Holder(
-    "an unknown host", "", 0, 0, "an unknown time", datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
-)
+_UNKNOWN = Holder("an unknown host", "", 0, 0, "an unknown time", manifest.FOREVER)
 
 
 class Lock:

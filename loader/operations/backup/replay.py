@@ -223,7 +223,9 @@ def replay(origin: Origin, environment: Path, source: Log, options: RestoreOptio
             raise LogUnsuitable(suffix=database.suffix, reason=reason, advice="Give --skip the reqStart of a change.")
         if replayed.dependent or (gaps and not options.accept_gaps):
             raise _incomplete(replayed, moment, gaps, source.before_gap)
-        claimed = _claimed(database, reached, replayed)
+        stores_csns = reached or "syncprov" in database.overlays or database.consumer
+        csns = csn.by_server([*reached, *replayed.context_csns]) if stores_csns else {}
+        claimed = contents.ordered(csns.values())
         with progress.step("apply") as meter:
             _apply(environment, target, task, claimed, scratch, meter)
     return Replay(
@@ -250,13 +252,6 @@ def _apply(
         misfits = f"{len(unsettled)} entries lack a parent or a free DN, {counts['kept']} have children"
         reason = f"the replayed changes do not fit: {misfits}"
         raise MdbDamaged(path=environment, reason=reason)
-
-
-def _claimed(database: Database, reached: Sequence[str], replayed: Replayed) -> list[str]:
-    """Returns the contextCSN values after the replay; none if the database stores no contextCSN."""
-    if not reached and "syncprov" not in database.overlays and not database.consumer:
-        return []
-    return contents.ordered(csn.by_server([*reached, *replayed.context_csns]).values())
 
 
 def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Log, moment: Moment) -> Iterator[str]:

@@ -495,7 +495,7 @@ def disorderly(repo: Repository, every: Listing) -> set[str]:
     uploads so late: somebody copied the backup there by hand, or forged it to displace another backup."""
     dated = [(stamp(backup.when), backup.id) for backup in every.every]
     dated += [(name_of(error)[:_STAMP], name_of(error)) for error in every.broken]
-    late, earliest = set[str](), datetime.datetime.max.replace(tzinfo=datetime.timezone.utc) - _LATE
+    late, earliest = set[str](), manifest.FOREVER - _LATE
     for _, name in sorted(dated, reverse=True):
         if (when := repo.arrived.get(name)) is not None:
             if when > earliest + _LATE:

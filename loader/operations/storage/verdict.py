@@ -325,43 +325,34 @@ def _perfdata(state: State, limits: Limits) -> Iterator[str]:
 
 
 _NAME = "ditseed_storage_watch"
-_GAUGES = {
-    "last": "Time of the last read.",
-    "davg": "Mean time of the last reads.",
-    "dstd_dev": "Standard deviation of the times of the last reads.",
-    "emin": "Least time, decaying exponentially.",
-    "emax": "Largest time, decaying exponentially.",
+_METRICS = {  # gauges in seconds, and counters
+    "last_seconds": "Time of the last read.",
+    "davg_seconds": "Mean time of the last reads.",
+    "dstd_dev_seconds": "Standard deviation of the times of the last reads.",
+    "emin_seconds": "Least time, decaying exponentially.",
+    "emax_seconds": "Largest time, decaying exponentially.",
+    "added_seconds": "What a layer adds to those below it, as the median of the differences.",
+    "in_flight_seconds": "For how long the read has been under way, 0 if none is.",
+    "reads": "Reads that were measured.",
+    "failed": "Reads that failed, or could not be tried on a device that is dead.",
 }
 
 
 def metrics(state: State) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # takes long to import
 
-    rows, written = state.rows, f"{_NAME}_written_timestamp_seconds"
+    written, added = f"{_NAME}_written_timestamp_seconds", {each.layer: each.seconds for each in state.verdict}
     yield GaugeMetricFamily(written, "When the watch wrote this, as Unix time.", value=state.written)
-    upper = {layer.name for layer in state.layers if layer.on}
-    gauges: dict[str, tuple[str, Mapping[str, float]]] = {
-        name: (text, {row.name: getattr(row.figures, name) for row in rows if row.figures is not None})
-        for name, text in _GAUGES.items()
-    }
-    gauges["added"] = (
-        "What a layer adds to those below it, as the median of the differences.",
-        {row.layer: row.seconds for row in state.verdict if row.seconds is not None and row.layer in upper},
-    )
-    gauges["in_flight"] = (
-        "For how long the read has been under way, 0 if none is.",
-        {row.name: state.written - (row.in_flight_since or state.written) for row in rows},
-    )
-    for name, (text, values) in gauges.items():
-        gauge = GaugeMetricFamily(f"{_NAME}_{name}_seconds", text, labels=["layer"])
-        for layer, value in values.items():
-            gauge.add_metric([layer], value)
-        yield gauge
-    for name, text in (
-        ("reads", "Reads that were measured."),
-        ("failed", "Reads that failed, or could not be tried on a device that is dead."),
-    ):
-        counter = CounterMetricFamily(f"{_NAME}_{name}", text, labels=["layer"])
-        for row in rows:
-            counter.add_metric([row.name], getattr(row, name))
-        yield counter
+    values: dict[str, dict[str, float | None]] = {}
+    for row in state.rows:
+        in_flight = state.written - (row.in_flight_since or state.written)
+        values[row.name] = {"in_flight": in_flight, "reads": row.reads, "failed": row.failed}
+        values[row.name] |= {"added": added.get(row.name)} if row.on else {}
+        values[row.name] |= msgspec.structs.asdict(row.figures) if row.figures else {}
+    for name, text in _METRICS.items():
+        kind = GaugeMetricFamily if name.endswith("_seconds") else CounterMetricFamily
+        family = kind(f"{_NAME}_{name}", text, labels=["layer"])
+        for layer, figures in values.items():
+            if (value := figures.get(name.removesuffix("_seconds"))) is not None:
+                family.add_metric([layer], value)
+        yield family
