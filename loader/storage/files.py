@@ -81,14 +81,14 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
         parent.move_in(parent.path / partial, path.name)
 
 
-def creating(path: Path, mode: int = 0o666) -> BinaryIO:
+def creating(path: Path) -> BinaryIO:
     """Returns an empty file for writing. If another account can write to the directory, first removes the file with
     this name, because it may be a link."""
     with held.opened(path.absolute().parent) as parent:
         if not parent.is_foreign:
             return path.open("wb")
         parent.remove(path.name)
-        return os.fdopen(parent.create(path.name, mode), "wb")
+        return os.fdopen(parent.create(path.name, 0o666), "wb")
 
 
 def reading(path: Path) -> BinaryIO:
@@ -198,8 +198,7 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise NotPermitted(action="use", path=culprit, owner=owner_name(culprit)) from error
         if error.errno in FULL_ERRNOS:
-            free = units.size(free_bytes(culprit))
-            raise NoSpace(path=culprit, lack=f"{FULL} ({free} free)") from error
+            raise NoSpace(path=culprit, lack=f"{FULL} ({units.size(free_bytes(culprit))} free)") from error
         if error.errno == errno.ENOTDIR and existing(culprit).is_file():
             raise _no_directory(existing(culprit)) from error
         error.filename = str(culprit)
@@ -254,8 +253,7 @@ def nameless(directory: Path) -> int:
     file in a private directory and removes its name at once. Raises DirectoryUnsafe, OSError."""
     with held.opened(directory) as open_dir:
         try:
-            flags = os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC
-            return os.open(open_dir.path, flags, mode=0o600)
+            return os.open(open_dir.path, os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC, mode=0o600)
         except OSError as error:
             if error.errno not in _NO_SUCH_FLAG:
                 raise
@@ -265,10 +263,10 @@ def nameless(directory: Path) -> int:
         return descriptor
 
 
-def fill_randomly(descriptor: int, size: int, piece: int = 1 << 20) -> None:
+def fill_randomly(descriptor: int, size: int) -> None:
     """Fills a file with random bytes, which a device cannot compress. Raises OSError."""
-    for offset in range(0, size, piece):
-        os.pwrite(descriptor, os.urandom(min(piece, size - offset)), offset)
+    for offset in range(0, size, 1 << 20):
+        os.pwrite(descriptor, os.urandom(min(1 << 20, size - offset)), offset)
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -91,8 +91,7 @@ def claim_priority() -> tuple[str, ...]:
     if reason is not None:
         refusals.append(f"not at real-time I/O priority ({reason})")
     try:  # SCHED_RESET_ON_FORK: children of the thread get ordinary priority
-        policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
-        os.sched_setscheduler(0, policy, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
     except OSError as error:
         refusals.append(f"not at real-time priority {PRIORITY} ({error.strerror})")
     return tuple(refusals)

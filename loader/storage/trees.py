@@ -310,8 +310,7 @@ def claim(target: held.Directory) -> None:
 
 def not_empty(target: Path, names: Sequence[str]) -> MigrationRefused:
     advice = f"If its contents are not needed: find {target} -mindepth 1 -delete"
-    reason = f"the new volume is not empty: {', '.join(names[:5])}"
-    return MigrationRefused(path=target, reason=reason, advice=advice)
+    return MigrationRefused(path=target, reason=f"the new volume is not empty: {', '.join(names[:5])}", advice=advice)
 
 
 def empty(target: held.Directory) -> None:

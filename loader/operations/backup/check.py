@@ -175,8 +175,7 @@ def write_metrics(checks: Mapping[str, Check], path: Path) -> None:
     families = [GaugeMetricFamily(name, "When this file was written, as Unix time.", value=now)]
     families += [GaugeMetricFamily(f"{_METRIC}_{name}", text, labels=["suffix"]) for name, text in _GAUGES.items()]
     for suffix, result in checks.items():  # `values` has the order of _GAUGES; an unknown value is None
-        ages = (result.age, result.verify_age, result.drill_age)
-        times = (0.0 if age is None else now - age for age in ages)
+        times = (0.0 if age is None else now - age for age in (result.age, result.verify_age, result.drill_age))
         sizes = (getattr(result.latest, name, None) for name in ("stored_bytes", "data_bytes", "entries", "seconds"))
         values = (result.status, result.count, *times, *sizes, result.loss)
         for family, value in zip(families[1:], values, strict=True):

@@ -354,8 +354,7 @@ def _filter(where: str, contents: Contents, directory: Path, target: int, meter:
     config, suffix, top = contents.config(), contents.backup.suffix, directory.parent
     database = config.database(suffix)
     owner = tools.of_directories([database.directory] if database.directory else [])
-    settings = {"olcDbDirectory": [bytes(directory / "data")]}
-    with private.configured(config, database, directory, settings) as config_dir:
+    with private.configured(config, database, directory, {"olcDbDirectory": [bytes(directory / "data")]}) as config_dir:
         tools.change_owner(owner, directory)
         options = ("-o", "ldif-wrap=no", "-b", suffix, "-a", where)
         command = tools.server_tool_as(owner, "slapcat", "-F", str(config_dir), *options)

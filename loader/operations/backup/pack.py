@@ -244,8 +244,7 @@ def _read(path: Path, backup: Backup | Segment, identities: Identities | None, p
             identities.decrypt_stream(file, put)
         except age.NotARecipient:
             _require_sums_of(backup, path)
-            reason = "none of the given identities is one of its recipients"
-            raise BackupEncrypted(path=path, reason=reason) from None
+            raise BackupEncrypted(path=path, reason="none of the given identities is one of its recipients") from None
         except age.Broken:
             _require_sums_of(backup, path)
             raise BackupDamaged(path=path, reason="it cannot be decrypted") from None
@@ -301,8 +300,7 @@ class PageMap:
         return [(piece.runs, first, piece.pages) for piece, first in zip(self.pieces, before, strict=False)]
 
     def text(self) -> bytes:
-        compressor = zstandard.ZstdCompressor(level=9, write_checksum=True)
-        return compressor.compress(msgspec.msgpack.encode(self))
+        return zstandard.ZstdCompressor(level=9, write_checksum=True).compress(msgspec.msgpack.encode(self))
 
 
 def read_map(directory: Path, backup: Backup, identities: Identities | None = None) -> PageMap:

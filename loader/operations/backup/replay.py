@@ -163,8 +163,7 @@ def log_suffix(configured: Config, database: Database) -> str:
     """Returns the suffix of the accesslog of `database`. Raises LogUnsuitable."""
     for suffix, _ in logs_of(configured, database):
         return suffix
-    reason = "its configuration has no accesslog overlay"
-    raise LogUnsuitable(suffix=database.suffix, reason=reason, advice=GIVE_LOG)
+    raise LogUnsuitable(suffix=database.suffix, reason="its configuration has no accesslog overlay", advice=GIVE_LOG)
 
 
 @contextmanager
@@ -250,8 +249,7 @@ def _apply(
     counts, unsettled = changing.refresh(environment, target, result, now, limits, lambda: None, meter)
     if unsettled or counts["kept"]:
         misfits = f"{len(unsettled)} entries lack a parent or a free DN, {counts['kept']} have children"
-        reason = f"the replayed changes do not fit: {misfits}"
-        raise MdbDamaged(path=environment, reason=reason)
+        raise MdbDamaged(path=environment, reason=f"the replayed changes do not fit: {misfits}")
 
 
 def _gaps(replayed: Replayed, backup: Backup, reached: Sequence[str], source: Log, moment: Moment) -> Iterator[str]:

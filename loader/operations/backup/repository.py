@@ -99,8 +99,7 @@ class Repository:
         with held.opened(self.path) as directory, exclusive(directory.path / LOCK):
             yield Repository(directory.path)
             if not self.path.exists() or not os.path.samestat(self.path.stat(), directory.status):
-                reason = "it was unmounted or moved while ditseed used it"
-                raise SystemFailed(path=self.path, reason=reason)
+                raise SystemFailed(path=self.path, reason="it was unmounted or moved while ditseed used it")
 
     def size(self, name: str) -> int:
         """Returns a file's length in bytes. Raises NotPermitted, or BackupDamaged if it is missing or not regular."""
@@ -337,8 +336,7 @@ def collect(repo: Repository) -> int:
     must have the lock."""
     packs, every = repo.packs(), listing(repo)
     if packs and every.broken:
-        path = plain.with_operator_paths(str(repo.path))
-        log.warning("no pages are removed from %s: %s", path, every.broken[0])
+        log.warning("no pages are removed from %s: %s", plain.with_operator_paths(str(repo.path)), every.broken[0])
         return 0
     names = sorted(packs.keys() - {stored.name for backup in every.every for stored in backup.packs})
     for name in names:

@@ -77,8 +77,7 @@ class Contents(msgspec.Struct, frozen=True):
         if self.config_path is not None:
             return configuration.read(self.config_path)
         if not self.backup.with_config:
-            reason = f"backup {self.backup.id} has no configuration: give one with --config"
-            raise UsageProblem(reason=reason)
+            raise UsageProblem(reason=f"backup {self.backup.id} has no configuration: give one with --config")
         return config.parse(self.directory / self.backup.config_file, self.config_entries())
 
     def config_entries(self) -> list[Entry]:

@@ -222,6 +222,5 @@ def opened(
         paths = []
         for number, segment in enumerate(every):
             pack.require_sums(directory / segment.file, segment.files[0])
-            target = scratch / f"{number}.ldif.zst"
-            paths.append(stack.enter_context(pack.plain(directory, segment, keys, target)))
+            paths.append(stack.enter_context(pack.plain(directory, segment, keys, scratch / f"{number}.ldif.zst")))
         yield tuple(paths)
