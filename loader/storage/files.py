@@ -122,10 +122,9 @@ def no_space(path: Path, needed: int, free: int) -> NoSpace:
 
 def same(first: Path | None, second: Path) -> bool:
     """Returns whether two paths lead to the same file or directory. Returns False if one of them cannot be reached."""
-    try:
+    with suppress(OSError):
         return first is not None and os.path.samefile(first, second)
-    except OSError:
-        return False
+    return False
 
 
 def existing(path: Path) -> Path:
@@ -141,10 +140,9 @@ def owner_name(path: Path) -> str:
 
 
 def account_name(uid: int) -> str:
-    try:
+    with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return str(uid)
 
 
 def allocated_bytes(path: Path) -> int:

@@ -91,11 +91,10 @@ class Directory(Struct, frozen=True):
 
     def exists(self, name: str) -> bool:
         """Returns whether the directory contains the name, even as a dangling link."""
-        try:
+        with suppress(FileNotFoundError):
             os.lstat(name, dir_fd=self.descriptor)
-        except FileNotFoundError:
-            return False
-        return True
+            return True
+        return False
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
         """Returns a descriptor of a regular file. Raises FileUnsafe if the file is not regular, or if `flags` permit

@@ -193,10 +193,9 @@ def is_open_for_writing(pid: str, descriptor: str) -> bool:
 
 def command_name(pid: str | int) -> str:
     """Returns the name of a process, or "" if the process has ended."""
-    try:
+    with suppress(OSError):
         return Path(f"{_PROC}/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
+    return ""
 
 
 # --- processes that occupy a directory: with an open, mapped or locked file in it, or as their working directory -----

@@ -359,10 +359,9 @@ def _number(path: Path) -> int:
 
 def _text(path: Path) -> str:
     """Returns the text of a file in sysfs. "" if this kernel, or this kind of device, has no such file."""
-    try:
+    with suppress(OSError):
         return path.read_text(errors="surrogateescape").strip()
-    except OSError:
-        return ""
+    return ""
 
 
 class Facts(msgspec.Struct, frozen=True):

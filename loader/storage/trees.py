@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -339,19 +339,17 @@ def copy_tree(source: held.Directory, target: held.Directory, meter: Meter, afte
 
 
 def _status(directory: int, name: str) -> os.stat_result | None:
-    try:
+    with suppress(FileNotFoundError):
         return os.lstat(name, dir_fd=directory)
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def _remove(directory: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=directory)
-    except FileNotFoundError:
-        pass
-    except IsADirectoryError:
-        held.remove_tree(held.through(directory) / name)
+    with suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=directory)
+        except IsADirectoryError:
+            held.remove_tree(held.through(directory) / name)
 
 
 def _become(file: int | Path, status: os.stat_result, attributes: dict[str, bytes]) -> None:

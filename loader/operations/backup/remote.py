@@ -318,10 +318,9 @@ def init(repo: Location, marker: bytes, replace: bool) -> bool:
 
 
 def _is_marked(store: Store) -> bool:
-    try:
+    with suppress(FileNotFoundError):
         return repository.MARKER in store.names()
-    except FileNotFoundError:
-        return False
+    return False
 
 
 class Holder(msgspec.Struct, frozen=True):
