@@ -313,9 +313,8 @@ def _maps_in(proc: str, directory: _Directory, same_mounts: bool) -> bool:
 
 
 def locks() -> Iterator[tuple[str, int, int, int]]:
-    """Yields kind (such as FLOCK), process ID, device and inode of each lock of this host (proc_locks(5)). The process
-    ID is 0 or less for locks of other PID namespaces or of open file descriptions. Omits waiting locks (marked by an
-    arrow) and locks without an inode ("<none>")."""
+    """Yields kind (such as FLOCK), process ID (0 or less in other PID namespaces, or of open file descriptions), device
+    and inode of each lock of this host (proc_locks(5)). Omits locks that wait, or that have no inode ("<none>")."""
     for line in Path(f"{_PROC}/locks").read_text().splitlines():
         _, kind, _, _, pid, file, *_ = line.split()
         if kind != "->" and not file.startswith("<"):

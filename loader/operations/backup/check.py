@@ -138,8 +138,7 @@ def _unproven(kind: str, age: float | None, limit: float | None) -> str:
 
 
 def _lost(drill: Drill | None, limits: Limits) -> str:
-    """Returns a warning if the last drill with --replay failed, found that more than `max_loss` would be lost, or is
-    older than `drill_age`, or if there was none; else ""."""
+    """Returns a warning if the last drill with --replay failed, lost too much, is too old or missing; else ""."""
     limit = limits.max_loss
     if drill is None or drill.replay is None:
         return "no backup was ever drilled with --replay" if limit else ""

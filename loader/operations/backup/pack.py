@@ -111,8 +111,7 @@ def predicted(directory: Path, level: int) -> int:
 
 
 def write(path: Path, content: Iterable[bytes], packing: Packing) -> StoredFile:
-    """Writes a durable file (mode 0600) in a private directory. If there are recipients, encrypts it and appends .age
-    to its name. Raises NoSpace."""
+    """Writes a durable private file (mode 0600); if there are recipients, encrypted as NAME.age. Raises NoSpace."""
     path = path.with_name(packing.stored_name(path.name))
     size, chunk, sums = 0, hashlib.sha256(), list[str]()
 

@@ -407,8 +407,7 @@ def find_set(repo: Where, which: Which) -> tuple[Backup, ...]:
 
 
 def members(repo: Where, backup: Backup) -> tuple[Backup, ...]:
-    """Returns the backups in the set of `backup`, or only `backup` if it has no set. Raises ManifestBroken, or
-    SetIncomplete if a member is missing."""
+    """Returns the set of `backup`, or only `backup` if it has none. Raises ManifestBroken, SetIncomplete."""
     path = of(repo).path
     for name in backup.members:
         if not ID.fullmatch(name) or not (path / name).is_dir():
