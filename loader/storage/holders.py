@@ -126,7 +126,8 @@ def users_of(path: Path, second: Path) -> tuple[list[User], str | None]:
     unreadable_pids: list[str] = []
     for pid in others():
         try:
-            users += filter(None, [_user(pid, file, second_file)])
+            if user := _user(pid, file, second_file):
+                users.append(user)
         except PermissionError:
             unreadable_pids.append(pid)
         except OSError:
