@@ -291,6 +291,19 @@ def take(running: History, repo: Path) -> bytes:
     return running.slapcat()
 
 
+def test_a_new_name_with_a_value_that_the_entry_had(running: History, handle: Any, tmp_path: Path) -> None:
+    """A modrdn removes all values of the old name or none; gEntry requires cn."""
+    names = [thing(handle, "uid=half"), thing(handle, "cn=half", cn=[b"half", b"thing"])]
+    for take_back in ("undo", "extract"):
+        (start, before), _ = begin(running), take(running, tmp_path / take_back)
+        handle.rename_s(names[0], "uid=new+cn=thing")
+        handle.rename_s(names[1], r"cn=thing+uid=7\, \+8 é", delold=take_back == "undo")
+        if take_back == "undo":
+            taken_back(running, undo(running, "--since", start), before)
+        else:
+            brought_back(running, tmp_path / take_back, before)
+
+
 def brought_back(running: History, repo: Path, before: bytes) -> str:
     """Applies what brings the whole tree back, deletes what is new, and brings back what was in the way of others."""
     done = extract(running, repo, "--dn", BASE)

@@ -200,7 +200,8 @@ class _Comparison:
         if dn.key(current) != key:
             self.moved[dn.key(match[0])], self._origins[key] = name, match[0]
             old, new = avas(dn.key(current)), avas(key)
-            keeps_old = {*old} <= {ava_of(name, value) for name, values in writable.items() for value in values}
+            # If some values of the old RDN stay, all do at first: removing them all may violate the schema.
+            keeps_old = not {ava_of(n, value) for n, values in writable.items() for value in values}.isdisjoint(old)
             moves = dn.key(dn.parent(current)) != dn.key(dn.parent(name))
             records.append(record(f"renamed since the backup: {name}", current, renaming(name, keeps_old, moves)))
             naming = {ava.partition("=")[0] for ava in (*old, *new)}

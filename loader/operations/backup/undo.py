@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -211,13 +212,13 @@ class LaterChanges:
 
     def record(self, logged: Logged, entry: Values) -> list[str]:
         """Returns the change record that takes a change back; none if clients may write none of its attributes."""
-        old = _old(entry)
+        old, more = _old(entry), list[str]()
         if logged.kind == "add":
             lines = ["changetype: delete"]
         elif logged.kind == "delete":
             lines = changes.addition({name: values for name, values in old.items() if self._may_write(name)})
         elif logged.kind == "modrdn":
-            lines = self._rename(logged, entry, old)
+            lines, more = self._rename(logged, entry, old)
         else:
             is_permissive = any(_PERMISSIVE in control for control in entry.get("reqControls", ()))
             mods = [(name, mods) for name, mods in _mods(entry).items() if self._may_write(name)]
@@ -226,7 +227,8 @@ class LaterChanges:
                 return []
             lines = ["changetype: modify", *parts]
         who = f"{logged.start}: {logged.kind} by {logged.author or 'anonymous'}, connection {logged.session}"
-        return [changes.record(f"takes back {who}", logged.new_dn or logged.dn, lines)]
+        records = [changes.record(f"takes back {who}", logged.new_dn or logged.dn, lines)]
+        return records + ([changes.record(f"the rest of {logged.start}", logged.dn, more)] if more else [])
 
     def _may_write(self, name: str) -> bool:
         base = ldif.type_of(name)
@@ -234,16 +236,29 @@ class LaterChanges:
             self.omitted.add(name)
         return base not in self.protected
 
-    def _rename(self, logged: Logged, entry: Values, old: Values) -> list[str]:
-        """Returns the lines that undo a renaming. They remove the values of the new RDN unless these are in reqOld."""
-        avas = {*changes.avas(dn.key(logged.new_dn))}
+    def _rename(self, logged: Logged, entry: Values, old: Values) -> tuple[list[str], list[str]]:
+        """Returns the lines that undo a renaming, and those of a modify after it. They remove the values of the new RDN
+        unless these are in reqOld. If only some are, the modify removes the others: a modrdn removes all or none."""
+        avas = {*changes.avas(dn.key(logged.new_dn))} - {*changes.avas(dn.key(logged.dn))}
         before = {changes.ava_of(name, value) for name, values in old.items() for value in values}
         if not {ava.partition("=")[0] for ava in avas} <= {ava.partition("=")[0] for ava in before}:
             self.notes.append(
                 f"{plain.printable(logged.new_dn)}: logoldattr does not have the values of its RDN's attributes before "
                 f"{logged.start}: if the entry had the new name as another value, that value is removed"
             )
-        return changes.renaming(logged.dn, avas <= before, bool(entry.get("reqNewSuperior")))
+        keeps = not avas.isdisjoint(before)
+        rest = (ava.partition("=") for ava in sorted(avas - before) if keeps)
+        parts = [
+            part for name, _, value in rest for part in changes.modification(name, ("delete", [_unescaped(value)]))
+        ]
+        more = ["changetype: modify", *parts] if parts else []
+        return changes.renaming(logged.dn, keeps, bool(entry.get("reqNewSuperior"))), more
+
+
+def _unescaped(value: str) -> bytes:
+    """Returns the bytes of a value in a key (see `dn.key`)."""
+    text = value.encode("utf-8", "surrogateescape")
+    return re.sub(rb"\\([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode()), text)
 
 
 def _identity(logged: Logged, entry: Values) -> str:
