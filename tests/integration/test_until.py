@@ -281,6 +281,23 @@ def _(handle: Any, at: str) -> Iterator[None]:
     modify(handle, thing(handle, "cn=other", at), (REPLACE, "gOrdered", [b"{1}b", b"{0}a"]), (ADD, "gOrdered", b"c"))
 
 
+@row("14 numbers of ordered values")
+def _(handle: Any, at: str) -> Iterator[None]:
+    """slapd compares the numbers of both values if both have one, and reads them with strtol(3) to add values."""
+    letters = [b"{%d}%c" % pair for pair in enumerate(b"abcdefghij")]
+    names = ("deleted", "named", "repeated", "octal", "negative")
+    deleted, named, repeated, octal, negative = (thing(handle, f"cn={name}", at, gOrdered=letters) for name in names)
+    mixed = thing(handle, "cn=mixed", at, gOrdered=[b"{2}c", b"{0}a"], gSibling=[b"{3}7"])
+    yield
+    modify(handle, thing(handle, "cn=added", at, gOrdered=[b"{1}x", b"{0}x"]), (ADD, "gOrdered", b"y"))
+    modify(handle, deleted, (DELETE, "gOrdered", [b"{0}", b"{9}"]), (DELETE, "gOrdered", [b"{0}", b"b"]))
+    modify(handle, named, (DELETE, "gOrdered", [b"{1}B", b"c"]))
+    modify(handle, repeated, (ADD, "gOrdered", [b"{3}a", b"{0}z", b"{12}a"]), (DELETE, "gOrdered", b"{4}a"))
+    modify(handle, octal, (ADD, "gOrdered", [b"{010}eight", b"{0x1}one", b"{ 2}two"]))
+    modify(handle, negative, (ADD, "gOrdered", b"{-1}last"))
+    modify(handle, mixed, (ADD, "gOrdered", b"{1}b"), (REPLACE, "gSibling", b"{4}8"))
+
+
 @row("15 another spelling, no equality rule")
 def _(handle: Any, at: str) -> Iterator[None]:
     changed = thing(handle, "cn=changed", at, o=[b"A  Firm", b"Other"], gText=[b"a", b"b"])

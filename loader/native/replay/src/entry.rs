@@ -4,7 +4,7 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
-use schema::{AttributeId, Description, Schema};
+use schema::{AttributeId, Description, Schema, XOrdered};
 use smallvec::SmallVec;
 
 use crate::operation::{Change, Kind};
@@ -91,7 +91,7 @@ impl Entry {
     /// X-ORDERED values stay as sent.
     pub fn apply(&mut self, schema: &Schema, change: &Change, soft: bool, is_new: bool) -> Result<(), String> {
         let description = schema.describe(&change.description).map_err(|error| error.to_string())?;
-        let ordered = schema.get(description.attribute).ordered.is_some() && !is_new;
+        let ordered = schema.get(description.attribute).ordered == Some(XOrdered::Values) && !is_new;
         let outcome = match change.kind {
             Kind::IfAbsent if self.position(&description).is_some() => Ok(()),
             Kind::Replace => {
@@ -130,13 +130,18 @@ impl Entry {
             return Ok(());
         }
         let (id, values) = (description.attribute, self.values(description));
+        let mut absent = Vec::with_capacity(added.len());
         for value in added {
-            if values.find(schema, id, value).is_some() {
-                if soft {
-                    continue;
-                }
+            if values.find(schema, id, value).is_none() {
+                absent.push(value);
+            } else if !soft {
                 return Err("the value to add exists");
             }
+        }
+        if ordered {
+            values.sort();
+        }
+        for value in absent {
             let new = Value::from(&**value);
             match index_of(value).filter(|at| ordered && *at <= values.live) {
                 Some(at) => values.insert(at, new),
@@ -158,20 +163,15 @@ impl Entry {
         soft: bool,
     ) -> Result<(), &'static str> {
         let (id, values) = (description.attribute, self.values(description));
-        let mut missing = false;
-        for value in deleted {
-            let index = index_of(value).filter(|_| ordered && unnumbered(value).is_empty());
-            match index.filter(|at| *at < values.live).or_else(|| values.find(schema, id, value)) {
-                Some(at) => values.remove(schema, id, at),
-                None => missing = true,
-            }
+        let positions: Vec<_> = deleted.iter().filter_map(|value| values.find(schema, id, value)).collect();
+        let missing = positions.len() < deleted.len();
+        for at in positions {
+            values.remove(schema, id, at); // `{0}` and the value that has this number may both be deleted
         }
-        let empty = values.live == 0;
-        if ordered {
-            values.renumber();
-        }
-        if empty {
+        if values.live == 0 {
             self.remove(description);
+        } else if ordered && values.sort() {
+            values.renumber();
         }
         if missing && !soft { Err("the value to delete is missing") } else { Ok(()) }
     }
@@ -213,6 +213,9 @@ impl Values {
 
     /// Returns the position of the value that equals `value` by the equality rule.
     fn find(&mut self, schema: &Schema, id: AttributeId, value: &[u8]) -> Option<usize> {
+        if schema.get(id).ordered.is_some() {
+            return self.find_ordered(schema, id, value);
+        }
         let wanted = normal(schema, id, value);
         if self.live <= MOST_SCANNED {
             let is_equal = |own: &Option<Value>| own.as_ref().is_some_and(|own| normal(schema, id, own) == wanted);
@@ -222,6 +225,27 @@ impl Values {
         let index = |(at, value): (usize, &Option<Value>)| value.as_ref().map(|value| (normal(schema, id, value), at));
         let positions = self.positions.get_or_insert_with(|| list.iter().enumerate().filter_map(index).collect());
         positions.get(&wanted).copied()
+    }
+
+    /// Compares numbers only if both values have one, and nothing else if `value` is only a number
+    /// (`ordered_value_match`).
+    fn find_ordered(&self, schema: &Schema, id: AttributeId, value: &[u8]) -> Option<usize> {
+        let parts = |value| {
+            let is_number =
+                |number: &&[u8]| !number.is_empty() && number.iter().all(|b| matches!(b, b'0'..=b'9' | b' '));
+            let split = split_number(value).filter(|(number, _)| is_number(number));
+            split.map_or((None, value), |(number, rest)| (Some(number), rest))
+        };
+        let (number, rest) = parts(value);
+        let wanted = normal(schema, id, rest);
+        self.list.iter().position(|own| {
+            own.as_deref().is_some_and(|own| {
+                let (own_number, own) = parts(own);
+                let both = number.zip(own_number);
+                let is_only_number = both.is_some() && rest.is_empty();
+                both.is_none_or(|(wanted, own)| wanted == own) && (is_only_number || normal(schema, id, own) == wanted)
+            })
+        })
     }
 
     fn append(&mut self, schema: &Schema, id: AttributeId, value: Value) {
@@ -251,6 +275,19 @@ impl Values {
         self.positions = None;
     }
 
+    /// Sorts the values of an X-ORDERED attribute by their numbers, unless a value has none. Returns whether slapd then
+    /// numbers them anew after a deletion (`ordered_value_sort`).
+    fn sort(&mut self) -> bool {
+        self.compact();
+        let is_numbered = |value: &Option<Value>| value.as_ref().is_some_and(|value| value.starts_with(b"{"));
+        if !self.list.iter().all(is_numbered) {
+            return !self.list.iter().any(is_numbered);
+        }
+        let number = |value: &Option<Value>| value.as_deref().and_then(index_of);
+        self.list.sort_by_key(number);
+        self.list.first().and_then(number) != Some(0) || self.list.last().and_then(number) != Some(self.live - 1)
+    }
+
     /// Sets the `{n}` of each value of an X-ORDERED attribute to the value's position.
     fn renumber(&mut self) {
         self.compact();
@@ -260,9 +297,8 @@ impl Values {
     }
 }
 
-/// Returns the normal form of a value, without the `{n}` of an X-ORDERED value. Equal values have the same normal form.
+/// Returns the normal form of a value. Equal values have the same normal form.
 fn normal(schema: &Schema, id: AttributeId, value: &[u8]) -> Box<[u8]> {
-    let value = if schema.get(id).ordered.is_some() { unnumbered(value) } else { value };
     let mut out = Vec::new();
     match schema.normalise(id, value, &mut out) {
         Ok(true) => out.into(),
@@ -270,14 +306,21 @@ fn normal(schema: &Schema, id: AttributeId, value: &[u8]) -> Box<[u8]> {
     }
 }
 
-fn split_number(value: &[u8]) -> Option<(usize, &[u8])> {
-    let end = value.iter().position(|byte| *byte == b'}')?;
-    let number = std::str::from_utf8(value.strip_prefix(b"{")?.get(..end - 1)?).ok()?;
-    Some((number.parse().ok()?, &value[end + 1..]))
+/// Splits `{n}` from an X-ORDERED value. Returns n, which may be any text, and the rest.
+fn split_number(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let inner = value.strip_prefix(b"{")?;
+    let end = inner.iter().position(|byte| *byte == b'}')?;
+    Some((&inner[..end], &inner[end + 1..]))
 }
 
+/// Returns the position that the `{n}` of a value to add names. Reads n as slapd does, with strtol(3) and base 0.
 fn index_of(value: &[u8]) -> Option<usize> {
-    split_number(value).map(|(number, _)| number)
+    let text = std::str::from_utf8(split_number(value)?.0).ok()?.trim_start();
+    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => i64::from_str_radix(digits, 16),
+        None => i64::from_str_radix(text, if text.starts_with('0') { 8 } else { 10 }),
+    };
+    usize::try_from(number.ok()?).ok()
 }
 
 fn unnumbered(value: &[u8]) -> &[u8] {
