@@ -353,15 +353,16 @@ impl EntryLines {
 /// Number of bytes that [`fold_block`] processes at once: two vector registers on every processor.
 const BLOCK: usize = 32;
 
-/// Returns the bytes of `block` in lower case, and a number that is not 0 if the block contains NUL, a byte that is not
-/// ASCII, or a space after a space. `before`: the byte before each byte of the block.
+/// Returns the bytes of `block` in lower case, and a number that is not 0 if the block contains NUL, CR, a byte that is
+/// not ASCII, or a space after a space. `before`: the byte before each byte of the block.
 #[inline]
 fn fold_block(block: &[u8; BLOCK], before: &[u8; BLOCK]) -> ([u8; BLOCK], u8) {
     let (mut lower, mut odd) = ([0; BLOCK], 0);
     for at in 0..BLOCK {
         let (byte, before) = (block[at], before[at]);
         lower[at] = byte | u8::from(byte.wrapping_sub(b'A') < 26) << 5;
-        odd |= u8::from(byte.wrapping_sub(1) >= 0x7f) | u8::from(byte == b' ') & u8::from(before == b' ');
+        odd |= u8::from(byte.wrapping_sub(1) >= 0x7f) | u8::from(byte == b'\r');
+        odd |= u8::from(byte == b' ') & u8::from(before == b' ');
     }
     (lower, odd)
 }

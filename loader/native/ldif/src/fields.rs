@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr3};
 
 use crate::outflow::MARK;
 use crate::{Code, Error, Record, Result, url};
@@ -237,8 +237,8 @@ impl<'a> Fields<'a> {
     #[inline]
     fn plain_value(&mut self, value: Option<&'a [u8]>, length: usize) -> Option<&'a [u8]> {
         let value = value.filter(|value| !matches!(value.first(), None | Some(b' ' | b'\t'..=b'\r')))?;
-        let end = memchr2(b'\n', 0, value)?;
-        if value[end] == 0 || value[end - 1] == b'\r' || value.get(end + 1) == Some(&b' ') {
+        let end = memchr3(b'\n', b'\r', 0, value)?;
+        if value[end] != b'\n' || value.get(end + 1) == Some(&b' ') {
             return None;
         }
         self.position += length + end + 1;
@@ -289,11 +289,14 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-fn field(text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Result<Field<'_>> {
+fn field(mut text: Cow<'_, [u8]>, line: u64, span: Range<usize>, urls: bool) -> Result<Field<'_>> {
     let (end, colon) = end_of_description(&text).map_err(|message| syntax(message, line))?;
     if span.start > 0 && is_dn(&text[..end]) {
         let message = "\"dn:\" begins a record: the blank line before it is missing";
         return Err(syntax(message, line));
+    }
+    if memchr(b'\r', &text).is_some() {
+        text.to_mut().retain(|byte| *byte != b'\r'); // as slapd's tools do (ldif_parse_line2)
     }
     let (kind, mark) = match text.get(colon + 1) {
         Some(b':') => (Kind::Base64, 2),

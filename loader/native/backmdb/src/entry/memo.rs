@@ -66,8 +66,7 @@ impl LastValue {
         let is_bare = |byte: &u8| !matches!(byte, b' ' | b'\t'..=b'\r');
         self.is_plain = as_it_stands
             && value.first().is_some_and(is_bare)
-            && value.last().is_some_and(|byte| *byte != b'\r')
-            && !value.iter().any(|byte| matches!(byte, 0 | b'\n'));
+            && !value.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r'));
     }
 }
 
