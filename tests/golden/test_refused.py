@@ -216,6 +216,16 @@ def test_a_late_parent_beside_a_list_that_becomes_a_range(tmp_path: Path) -> Non
             assert short == [[found], [found]]
 
 
+@pytest.mark.parametrize("sids", [(2,), (2, 3)], ids=["too many by -w", "too many already"])
+def test_contextcsn_that_belongs_in_id2v(sids: tuple[int, ...], tmp_path: Path) -> None:
+    """slapadd -w leaves the rows of id2v as they are, so contextCSN keeps its old values or loses all."""
+    csns = [("contextCSN", f"20230101000000.000000Z#000000#00{sid}#000000") for sid in sids]
+    ldif = tmp_path / "context.ldif"
+    ldif.write_text(entry(SUFFIX, [("objectClass", "domain"), ("dc", "example"), *csns]))
+    with closing(server(settings("objectClass eq", database=("multival default 1,0",)))) as ours:
+        build(ours, ldif, "-w").refused(errors.NotProven, "contextCSN")
+
+
 def test_a_dn_that_comes_twice(target: Slapd, tmp_path: Path) -> None:
     """The first is kept, the second refused, however it is spelled, however far apart. `slapadd -q -c` loses up to 500
     good entries with a bad one, and a mended one is to be noticed; ditseed none."""

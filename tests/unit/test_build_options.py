@@ -98,6 +98,8 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(PLAIN, ("cn=config", {"olcIndexIntLen": [b"9"]}), mdb(1))
     with pytest.raises(NotProven, match="sync_use_subentry"):
         ask(options(Path("x.ldif"), write_context=True), mdb(1, olcSyncUseSubentry="TRUE"))
+    with pytest.raises(NotProven, match="contextCSN is indexed"):
+        ask(options(Path("x.ldif"), write_context=True), mdb(1, olcDbIndex="contextCSN eq"))
     monkeypatch.setattr(sys, "byteorder", "big")
     with pytest.raises(NotProven, match="this host"):
         ask(PLAIN, mdb(1))

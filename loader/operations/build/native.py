@@ -70,6 +70,9 @@ def proven_settings(
             raise NotProven(reason=f"envflags {flag}")
     if settings.subentry and options.write_context:
         raise NotProven(reason="sync_use_subentry puts contextCSN into an entry of its own")
+    followed = (*(name for name, _ in settings.indexes), *settings.sortvals)
+    if options.write_context and not options.seeding and "contextcsn" in map(str.lower, followed):
+        raise NotProven(reason="contextCSN is indexed or sorted (sortvals), which slapadd -w does not follow")
     return settings
 
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use codec::tables;
+use common::WithCode;
 use extsort::Sorted;
 use ldif::Counters;
 use lmdbfile::{FileWriter, Layout, Table};
@@ -190,7 +191,8 @@ impl Build<'_> {
     fn fill_context(&self, gathered: &mut EncodedInput) -> Result<()> {
         let Some((pending, value)) = gathered.pending.take() else { return Ok(()) };
         let number = self.shared.columns.number_of(b"contextCSN")?;
-        let value = context::with_context(&value, number, &gathered.newest)?;
+        let most = self.shared.columns.column(b"contextCSN").with_code(Code::Schema)?.apart_above;
+        let value = context::with_context(&value, number, most, &gathered.newest)?;
         Ok(gathered.id2e.fill(&mut gathered.file, &pending, &value)?)
     }
 

@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 
 use tree::csn;
 
-use crate::{Result, damaged_entry};
+use crate::{Code, Error, Result, damaged_entry};
 use codec::id2e::{self, Attribute, ValueList};
 
 /// Returns the entry's value with contextCSN, whose number in ad2i is `number`. The value is unchanged if no CSN in
-/// `newest` (server ID -> greatest entryCSN) is newer than the entry's contextCSN.
-pub fn with_context(value: &[u8], number: u32, newest: &BTreeMap<u16, Vec<u8>>) -> Result<Vec<u8>> {
+/// `newest` (server ID -> greatest entryCSN) is newer than the entry's contextCSN. Fails if the entry has its contextCSN
+/// in id2v, or gets more than `most` values, which belong there: slapadd leaves id2v as it is.
+pub fn with_context(value: &[u8], number: u32, most: u32, newest: &BTreeMap<u16, Vec<u8>>) -> Result<Vec<u8>> {
     let parts = id2e::read(value).ok_or_else(damaged_entry)?;
     let context = parts.attributes.iter().find(|attribute| attribute.number == number);
+    let is_apart = context.is_some_and(|context| context.apart);
     let before = context.map(|context| if context.has_normals { &context.normals } else { &context.values });
     match merge(before.map_or(&[], |csns| &csns[..]), newest) {
+        Some(merged) if is_apart || merged.len() > most as usize => {
+            Err(Error::new(Code::Unproven, "multival: contextCSN belongs in id2v, which -w does not change"))
+        }
         Some(merged) => replaced(value, number, merged.iter().map(Vec::as_slice)),
         None => Ok(value.to_vec()),
     }

@@ -97,7 +97,7 @@ pub fn stamped(shards: &mut Shards, value: &[u8], newest: &ContextCsns) -> Resul
     let name = b"contextCSN";
     let next = u32::try_from(shards.descriptions.len() + 1).unwrap_or(u32::MAX);
     let known = number(shards, name);
-    let stamped = backmdb::context::with_context(value, known.unwrap_or(next), newest)?;
+    let stamped = backmdb::context::with_context(value, known.unwrap_or(next), u32::MAX, newest)?;
     if known.is_none() && stamped != value {
         shards.descriptions.push(name.to_vec());
     }
