@@ -20,8 +20,20 @@ from msgspec import Struct
 from loader import _native, ldif
 from loader._native import Counters, Plan
 from loader.child import Child
-from loader.errors import FULL, EntryRefused, LdifUnreadable, LoaderError, MapFull, MissingParents, NoSpace, ToolFailed
+from loader.errors import (
+    FULL,
+    EntryRefused,
+    LdifUnreadable,
+    LoaderError,
+    MapFull,
+    MdbDamaged,
+    MissingParents,
+    NoSpace,
+    ToolFailed,
+    UsageProblem,
+)
 from loader.ldif import with_counters
+from loader.mdb import contents
 from loader.progress import Meter
 from loader.server import tools
 from loader.sinks.mdb import failure
@@ -73,7 +85,14 @@ def load(
     def feed(descriptor: int) -> int:
         return ldif.join(paths, descriptor, meter, context_csns, target.suffix, aliases)
 
-    return _load(target, feed, lambda line: None, meter, write_context)
+    count = _load(target, feed, lambda line: None, meter, write_context)
+    if write_context:
+        try:
+            contents.context_csns(target.directory)
+        except MdbDamaged as error:
+            reason = "slapadd -w damages a contextCSN that multival keeps in id2v: build without -w, or raise multival"
+            raise UsageProblem(reason=reason) from error
+    return count
 
 
 def load_slice(target: Target, piece: Slice, meter: Meter) -> tuple[int, bool]:

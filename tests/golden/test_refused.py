@@ -216,14 +216,17 @@ def test_a_late_parent_beside_a_list_that_becomes_a_range(tmp_path: Path) -> Non
             assert short == [[found], [found]]
 
 
-@pytest.mark.parametrize("sids", [(2,), (2, 3)], ids=["too many by -w", "too many already"])
+@pytest.mark.parametrize("sids", [(2,), (1, 2)], ids=["too many by -w", "too many already"])
 def test_contextcsn_that_belongs_in_id2v(sids: tuple[int, ...], tmp_path: Path) -> None:
-    """slapadd -w leaves the rows of id2v as they are, so contextCSN keeps its old values or loses all."""
-    csns = [("contextCSN", f"20230101000000.000000Z#000000#00{sid}#000000") for sid in sids]
+    """slapadd -w leaves the rows of id2v as they are."""
+    csns = [f"contextCSN: 20230101000000.000000Z#000000#00{sid}#000000" for sid in sids]
+    csns.append("entryCSN: 20240101000000.000000Z#000000#001#000000")
     ldif = tmp_path / "context.ldif"
-    ldif.write_text(entry(SUFFIX, [("objectClass", "domain"), ("dc", "example"), *csns]))
+    ldif.write_text("\n".join([f"dn: {SUFFIX}", "objectClass: domain", "dc: example", *csns, ""]))
     with closing(server(settings("objectClass eq", database=("multival default 1,0",)))) as ours:
         build(ours, ldif, "-w").refused(errors.NotProven, "contextCSN")
+        if len(sids) > 1:
+            build(ours, ldif, "-w", engine="slapadd").refused(errors.UsageProblem, "id2v")
 
 
 def test_a_dn_that_comes_twice(target: Slapd, tmp_path: Path) -> None:
