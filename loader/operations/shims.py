@@ -16,7 +16,7 @@ import re
 import signal
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
@@ -47,6 +47,7 @@ _MOST_REJECTS = 100_000  # maximum number of rejected entries with -c; if there 
 _LINE = re.compile(rb"(slapadd: .*?\bline[= ])([0-9]+)")
 _ORPHAN = re.compile("its parent .* (is missing|was rejected)$")
 _WRAP = 78  # columns (LDIF_LINE_WIDTH of OpenLDAP)
+_FILES = "data.mdb", "lock.mdb"
 _PROGRAM = "ditseed-shim"
 _SCRATCH = ".ditseed-slapadd-"  # prefix of the scratch directory in the database directory: publishing is a rename
 # The compiled-in paths of slapd.d and slapd.conf, in the program file of slapd.
@@ -279,14 +280,26 @@ def _output(call: Call) -> int:
 
 
 def _owned(call: Call, path: str) -> int:
-    """Runs the original as root, and gives its new files to the owner of the database directory."""
+    """Runs the original as root, and gives its new files to the owner of the database directory. Does not run it if
+    that owner has put a link in place of a file: the original would follow the link."""
     import subprocess
 
     from loader import child
+    from loader.errors import LoaderError
+    from loader.storage import held
 
     with suppress(Handed):
         if call.directory is None:
             _database(call)
+    if call.directory is not None:
+        try:
+            with held.opened(call.directory) as open_dir:
+                for name in [name for name in _FILES if open_dir.is_foreign and open_dir.exists(name)]:
+                    with open_dir.pinned(name, written=True):
+                        pass
+        except (LoaderError, OSError) as error:
+            call.print(str(error))
+            return 1
     child.handle_signals()
     with subprocess.Popen([call.program(path), *call.arguments], executable=path) as process:
         try:
@@ -310,7 +323,7 @@ def _give_files(call: Call, directory: Path) -> None:
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
             changed = []
-            for name in [name for name in ("data.mdb", "lock.mdb") if owner.uid and open_dir.exists(name)]:
+            for name in [name for name in _FILES if owner.uid and open_dir.exists(name)]:
                 with held.closing_descriptor(open_dir.open(name)) as descriptor:
                     if os.fstat(descriptor).st_uid == 0:
                         owner.apply_to(descriptor)
@@ -321,7 +334,7 @@ def _give_files(call: Call, directory: Path) -> None:
     _print_owner(call, directory, changed, owner.uid)
 
 
-def _print_owner(call: Call, directory: Path, names: list[str], uid: int) -> None:
+def _print_owner(call: Call, directory: Path, names: Sequence[str], uid: int) -> None:
     from loader.storage import files
 
     if names:
@@ -450,15 +463,19 @@ def _slapadd(call: Call) -> int:
             rest = _only(path, {line or 0 for _, line, _, _ in rejected}, directory) if rejected else None
             call.print_note()
             publish()
+    except LoaderError as error:
+        raise Handed(str(error)) from error
+    try:
         with held.opened(directory) as open_dir:
             owner = Owner.from_status(open_dir.status)
             # Without a lock.mdb, slapcat run by root would create one that slapd could not open.
             with held.closing_descriptor(open_dir.open_or_create("lock.mdb", database.mode)) as descriptor:
                 owner.apply_to(descriptor)
-        if os.geteuid() == 0 and owner.uid:
-            _print_owner(call, directory, ["data.mdb", "lock.mdb"], owner.uid)
-    except LoaderError as error:
-        raise Handed(str(error)) from error
+    except LoaderError as error:  # the entries are loaded, so the original must not load them again
+        call.print(str(error))
+        return 1
+    if os.geteuid() == 0 and owner.uid:
+        _print_owner(call, directory, _FILES, owner.uid)
     if has_meter:
         os.write(2, b"Closing DB...\n")
     return 0 if rest is None else _added_by_original(call, *rest)

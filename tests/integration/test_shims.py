@@ -366,6 +366,19 @@ def test_what_a_killed_link_has_left_is_removed(pair: tuple[Home, Home]) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("tool", ["slapadd -v -l T/G", "slapindex -v"])
+def test_root_follows_no_link_of_the_account(tool: str, links: Path, scratch: Path) -> None:
+    """Nor does the original, to which -v leaves the work."""
+    home, victim = Home(scratch / "home", links).make(), scratch / "victim"
+    os.chown(home.path / "data", 12345, 12346)
+    (home.path / "data/lock.mdb").symlink_to(victim)
+    done = home.run(tool)
+    assert done.status == 1
+    assert "lock.mdb is a symbolic link" in done.err
+    assert not victim.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("words", ["slapadd -l T/G", "slapadd -v -l T/G", "slapindex -q"])
 def test_root_leaves_no_files_of_root(links: Path, scratch: Path, words: str) -> None:
     home = Home(scratch / "home", links).make()
