@@ -139,7 +139,7 @@ def planned(
             text, is_all = _first_records(options)
             try:
                 seconds = round(_seconds_per_entry(work, text, meter) * source.entries, 1)
-                size, maxsize = needed(options, place, Meter("room")), place.database.maxsize
+                size, maxsize = needed(options, work.building, Meter("room")), place.database.maxsize
                 changing = work.build_options.target is None
                 maxsize = choose_maxsize(place, size, options.maxsize, changing=changing)
                 require_room(native.limits_of(work.build_options, place), lambda: size)
@@ -180,12 +180,12 @@ def _seconds_per_entry(work: MigrateSteps, text: bytes, meter: Meter) -> float:
     return (time.monotonic() - began) / built.entries
 
 
-def needed(options: MigrateOptions, place: TargetDatabase, meter: Meter, size: SampleSize = _SIZE) -> int:
+def needed(options: MigrateOptions, building: NativeSteps, meter: Meter, size: SampleSize = _SIZE) -> int:
     """Returns the expected bytes of the new database, from a sample; if none can be built, the bytes in use in the old
     database. The size of id2e is taken from the old database, because a sample may miss a few large entries."""
     facts, freed = readers.free_list(options.source)
     try:
-        target = native.target_of(_building(options, place), place)
+        target = building.target
         forecast = sizing.forecast(sampling.of_database(options.source, size, meter), target, meter, timed=0.0)
     except (NotProven, EmptyInput):
         return facts.used - sum(freed.values()) * facts.page_size
@@ -329,9 +329,9 @@ def _steps(options: MigrateOptions, run: Run, place: TargetDatabase, source: Dat
         at_most = meta.read_meta(options.source).used * _LARGEST
 
         def rough() -> float:
-            return sizing.ROUGHLY * needed(options, place, Meter("sample"), _ROUGH)
+            return sizing.ROUGHLY * needed(options, work.building, Meter("sample"), _ROUGH)
 
-        require_room(limits, lambda: at_most, rough, lambda: needed(options, place, Meter("sample")))
+        require_room(limits, lambda: at_most, rough, lambda: needed(options, work.building, Meter("sample")))
     loaded = run.do("load", work.load, MigrateLoaded, source.entries)
     checked = run.do("check", lambda meter: work.building.check(meter, loaded), Checked)
     run.do("compare", lambda meter: work.compare(meter, loaded), total=loaded.entries)

@@ -84,7 +84,7 @@ fn read(
             let mut stored = TableRange::new(entries_table, "id2e", 8, ranges[at])?;
             let mut unreported = 0;
             while let Some(id) = stored.id() {
-                let value = &stored.record.value;
+                let (_, value) = stored.record()?;
                 // The entry of the empty DN has the ID 0 and no index keys. An ID that was reserved but never used has
                 // an empty value.
                 if id > 0 && !value.is_empty() {

@@ -97,7 +97,7 @@ impl<'a> EntryChecker<'a> {
         keys: &mut impl Keys,
         report: Report<'_>,
     ) {
-        let (mut flags, mut buffer) = (None, Vec::new());
+        let (mut flags, mut buffer) = (None, std::mem::take(&mut last.buffer));
         for stored in &entry.attributes {
             let Some(column) = self.column(stored.number) else {
                 self.unknown(stored.number, report);
@@ -134,6 +134,7 @@ impl<'a> EntryChecker<'a> {
                 self.keys(column, &values, names, keys, report);
             }
         }
+        last.buffer = buffer;
         let expected = flags.unwrap_or_else(|| self.schema.flags(&[]));
         if entry.flags != expected {
             let flags = entry.flags;

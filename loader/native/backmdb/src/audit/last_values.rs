@@ -20,6 +20,8 @@ pub struct LastValues {
     pub class_names: Vec<Vec<u8>>,
     /// The attribute numbers of the last entry; empty if one of them was invalid.
     pub numbers: Vec<u32>,
+    /// Memory for a normal form, used again.
+    pub buffer: Vec<u8>,
 }
 
 /// The cached values of one attribute, and how they were stored.

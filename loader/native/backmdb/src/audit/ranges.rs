@@ -1,7 +1,7 @@
 //! Reads tables in parallel, by ranges of entry IDs. Each worker has a reader of its own.
 
 use ldif::Counters;
-use lmdbfile::{Peekable, Reader, TableReader};
+use lmdbfile::{Cursor, Reader, TableReader};
 use workers::Turns;
 
 use super::findings::{Finding, Findings, Kind};
@@ -67,8 +67,7 @@ impl From<Error> for StopReason {
 
 /// The records in a range of IDs, from a table with keys that begin with an entry ID.
 pub struct TableRange<'r> {
-    /// The current record; valid while [`Self::id`] returns an ID.
-    pub record: Peekable<'r>,
+    cursor: Cursor<'r>,
     name: &'static str,
     /// Length in bytes of a key. Each key begins with the ID.
     size: usize,
@@ -83,14 +82,14 @@ impl<'r> TableRange<'r> {
         size: usize,
         span: IdRange,
     ) -> std::result::Result<Self, StopReason> {
-        let mut first = Vec::new();
+        let mut cursor = table.cursor()?;
         if span.from > 0 {
-            first.extend_from_slice(&span.from.to_ne_bytes());
+            let mut first = span.from.to_ne_bytes().to_vec();
             first.resize(size, 0);
+            cursor.seek(&first)?;
         }
-        let record = Peekable::new(&table, &first)?;
-        let mut range = Self { record, name, size, span, id: None };
-        range.read_id()?;
+        let mut range = Self { cursor, name, size, span, id: None };
+        range.step()?;
         Ok(range)
     }
 
@@ -99,18 +98,15 @@ impl<'r> TableRange<'r> {
         self.id
     }
 
-    /// Advances to the next record.
-    pub fn step(&mut self) -> std::result::Result<(), StopReason> {
-        self.record.step()?;
-        self.read_id()
+    /// Returns the key and the value of the current record. Call it while [`Self::id`] returns an ID.
+    pub fn record(&self) -> lmdbfile::Result<(&[u8], &[u8])> {
+        self.cursor.current()
     }
 
-    fn read_id(&mut self) -> std::result::Result<(), StopReason> {
+    /// Advances to the next record.
+    pub fn step(&mut self) -> std::result::Result<(), StopReason> {
         self.id = None;
-        if !self.record.live {
-            return Ok(());
-        }
-        let key = &self.record.key;
+        let Some((key, _)) = self.cursor.next()? else { return Ok(()) };
         let Some(id) = codec::id::first(key).filter(|_| key.len() == self.size) else {
             let what = format!("a key of {} bytes instead of {}", key.len(), self.size);
             return Err(StopReason::damage(Finding::new(what).of_table(self.name)));

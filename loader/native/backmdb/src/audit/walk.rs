@@ -124,7 +124,7 @@ impl<'r, 'a> Walk<'r, 'a> {
             let has_entry = entries.id() == Some(id);
             self.presence(id, has_entry, ids[1] == Some(id), &rows);
             if has_entry {
-                self.entry(id, &entries.record.value, &rows, own.as_deref());
+                self.entry(id, entries.record()?.1, &rows, own.as_deref());
                 entries.step()?;
             }
         }
@@ -155,12 +155,13 @@ impl<'r, 'a> Walk<'r, 'a> {
         let (mut own, mut below, mut last) = (None, Some(1u64), Vec::new());
         let mut first = true;
         while nodes.id() == Some(id) {
-            match (first, dn2i::read(&nodes.record.value)) {
-                (true, _) if id == 0 && nodes.record.value == dn2i::ROOT => {}
+            let (_, record) = nodes.record()?;
+            match (first, dn2i::read(record)) {
+                (true, _) if id == 0 && record == dn2i::ROOT => {}
                 (_, None) => self.add(Kind::Node, id, "a record of it in dn2i cannot be read"),
                 (true, Some(node)) if node.child.is_none() && id != 0 => {
                     self.part.sums.own(id, &node);
-                    own = Some(nodes.record.value.clone());
+                    own = Some(record.to_vec());
                 }
                 (_, Some(node)) => {
                     let counted = self.child(id, &node, &last);
@@ -206,13 +207,14 @@ impl<'r, 'a> Walk<'r, 'a> {
         rows.clear();
         let Some(values) = values else { return Ok(()) };
         while values.id() == Some(id) {
-            let Some((_, number)) = codec::id2v::read_key(&values.record.key) else { break };
+            let (key, record) = values.record()?;
+            let Some((_, number)) = codec::id2v::read_key(key) else { break };
             let number = number.into();
             if rows.last().is_none_or(|(last, _)| *last != number) {
                 rows.push((number, Vec::new()));
             }
             if let Some((_, records)) = rows.last_mut() {
-                records.push(values.record.value.clone());
+                records.push(record.to_vec());
             }
             values.step()?;
         }

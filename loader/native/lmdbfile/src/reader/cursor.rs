@@ -79,13 +79,18 @@ impl<'r> Cursor<'r> {
             return Ok(None);
         }
         self.state = State::Given;
+        self.current().map(Some)
+    }
+
+    /// Returns the key and value that `next` has returned last.
+    pub fn current(&self) -> Result<(&[u8], &[u8])> {
         let node = self.keys.node()?;
         let value = match &self.values {
             Some(values) => values.node()?.key,
             None if node.flags & node::BIGDATA != 0 => &self.large,
             None => node.data,
         };
-        Ok(Some((node.key, value)))
+        Ok((node.key, value))
     }
 
     /// Moves to the previous key, or to the last key if the cursor has not been moved, and returns all values of the
