@@ -29,7 +29,7 @@ const MOST: usize = 2000;
 /// Size of a write to a file, in bytes.
 const CHUNK: usize = 256 << 10;
 /// Size in bytes of a range of pages in a stream.
-const STREAM_PIECE: u64 = 2 << 20;
+const STREAM_PIECE: u64 = 4 << 20;
 /// Maximum number of ranges of a stream.
 const STREAM_MOST: usize = 100_000;
 /// Bytes of LDIF that a worker buffers before it waits for its turn to write to a stream.

@@ -186,19 +186,23 @@ impl BlockCache {
         (number / in_block, usize::try_from(number % in_block).unwrap_or(0))
     }
 
-    /// Returns a block. If `in_order` is set and the previous block is cached, also reads the following blocks.
+    /// Returns a block. If `in_order` is set and the previous blocks are cached, also reads the following blocks: twice as
+    /// many with each read, because the reader of a range of keys may end soon.
     fn block(&self, number: u64, in_order: bool) -> Result<Arc<Buffer>> {
         let mut slots = self.slots.borrow_mut();
         if let Some(block) = cached(&mut slots, number) {
             return Ok(Arc::clone(&block.bytes));
         }
         let (size, offset) = (self.block.get(), number * self.block.get() as u64);
-        let follows = in_order && number > 0 && cached(&mut slots, number - 1).is_some();
-        let count = match self.scattered.get() || !follows {
-            true => 1,
-            false if self.source.has(offset, size) => AHEAD_IN_CACHE,
-            false => AHEAD,
+        let most = match in_order && !self.scattered.get() {
+            false => 1,
+            true if self.source.has(offset, size) => AHEAD_IN_CACHE,
+            true => AHEAD,
         };
+        let mut count = 1;
+        while count < most && number.checked_sub(count).is_some_and(|at| cached(&mut slots, at).is_some()) {
+            count *= 2;
+        }
         let mut blocks: Vec<_> = (number..number + count).map(|at| reused(&mut slots, at, size)).collect();
         self.read(&mut blocks, offset)?;
         for (number, bytes) in (number..).zip(blocks).filter(|(at, bytes)| *at == number || bytes.len() == size) {
