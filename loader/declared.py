@@ -43,11 +43,11 @@ class Argument(Struct, frozen=True):
 _NAMES = re.compile(r"--?[\w-]+( --?[\w-]+)*( [^-\s]\S*)?")
 
 
-def command(name: str, group: click.Group | None = None) -> Callable[[Callable[..., int | None]], click.Command]:
+def declare(name: str, group: click.Group | None = None) -> Callable[[Callable[..., int | None]], click.Command]:
     """Makes a click command from a function, and adds it to `group`. Each parameter of the function is an `Annotated`
     option or a dataclass of such options. If a dataclass has a method `begin`, it is called before the function."""
 
-    def declare(function: Callable[..., int | None]) -> click.Command:
+    def decorate(function: Callable[..., int | None]) -> click.Command:
         hints = _hints(function)
         defaults = {key: parameter.default for key, parameter in signature(function).parameters.items()}
         groups = {key: _option_fields(hints[key]) for key in defaults if is_dataclass(hints[key])}
@@ -81,7 +81,7 @@ def command(name: str, group: click.Group | None = None) -> Callable[[Callable[.
             group.add_command(built)
         return built
 
-    return declare
+    return decorate
 
 
 def _hints(declaring: type[Any] | Callable[..., object]) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from loader.cli.access import Account, connection_of
 from loader.cli.ending import Ending, Hooks, Outcomes
 from loader.cli.options import DryRun, Json, ProgressMode, Shown, is_given, progress_of, refuse_given
 from loader.cli.report import show_check, show_error, show_facts, show_json, show_report, show_table, tell
-from loader.declared import Argument, Metrics, Scratch, Suffix
-from loader.declared import command as declare
+from loader.declared import Argument, Metrics, Scratch, Suffix, declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, UsageProblem
 from loader.operations.backup.options import (
     KINDS,

@@ -7,8 +7,7 @@ from typing import Annotated
 from loader.cli.options import RecordedRun, note
 from loader.cli.report import show_report
 from loader.cli.trees import TreeInput
-from loader.declared import Argument
-from loader.declared import command as declare
+from loader.declared import Argument, declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.options import DeclaredBuild
 

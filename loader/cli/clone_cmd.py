@@ -7,7 +7,7 @@ from pathlib import Path
 from loader import standard
 from loader.cli.options import DryRun, Shown
 from loader.cli.report import show_report, tell_report
-from loader.declared import command as declare
+from loader.declared import declare
 from loader.errors import UsageProblem
 from loader.operations.options import CloneOptions
 

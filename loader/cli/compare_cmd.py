@@ -11,8 +11,7 @@ from loader import plain, units
 from loader.cli.access import BindOptions, ConsumerAccount, connection_of, second_of
 from loader.cli.options import Shown
 from loader.cli.report import show, show_report, show_table
-from loader.declared import Argument, Limit
-from loader.declared import command as declare
+from loader.declared import Argument, Limit, declare
 from loader.defaults import DIFFERENCES
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 

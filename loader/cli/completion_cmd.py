@@ -8,8 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from loader.cli.report import show
-from loader.declared import Argument
-from loader.declared import command as declare
+from loader.declared import Argument, declare
 
 
 @declare("completion")

@@ -10,8 +10,7 @@ from loader import units
 from loader.cli.access import Account, connection_of
 from loader.cli.options import Json, refuse_given
 from loader.cli.report import findings, show_check, show_error, show_report
-from loader.declared import OptionalConfig, Suffix
-from loader.declared import command as declare
+from loader.declared import OptionalConfig, Suffix, declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError
 
 if TYPE_CHECKING:

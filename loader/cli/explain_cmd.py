@@ -9,8 +9,7 @@ from typing import Annotated
 
 from loader import errors
 from loader.cli.report import show_facts
-from loader.declared import Argument
-from loader.declared import command as declare
+from loader.declared import Argument, declare
 
 
 @declare("explain")

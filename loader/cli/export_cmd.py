@@ -13,8 +13,7 @@ from loader.cli import access
 from loader.cli.access import ServersOptions
 from loader.cli.options import RecordedRun, is_given, note, refuse_given
 from loader.cli.report import show_report, tell_report
-from loader.declared import Argument, Compress, ExportLimits, compression
-from loader.declared import command as declare
+from loader.declared import Argument, Compress, ExportLimits, compression, declare
 from loader.errors import UsageProblem
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loader.cli.options import Run
 from loader.cli.report import show_report
-from loader.declared import command as declare
+from loader.declared import declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.options import MigrateOptions
 

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import msgspec
 
@@ -55,30 +55,19 @@ def tell(*lines: str) -> None:
 REPORT = {"report": 1}  # version of the JSON; increases if a member is removed or changes its meaning
 
 
-def show_json(report: object) -> None:
-    """Prints a mapping or a struct as JSON."""
-    print(json.dumps(_members(report), indent=2))
-
-
-def show_json_line(report: object) -> None:
-    """Prints one line of JSON and flushes it, for programs that follow the output."""
-    print(json.dumps(_members(report)), flush=True)
-
-
-def _tell_json(report: object) -> None:
-    print(json.dumps(_members(report)), file=sys.stderr)
+def show_json(report: object, indent: int | None = 2, file: TextIO | None = None) -> None:
+    """Prints a mapping or a struct as JSON, on stdout by default. If `indent` is None, prints one line, and flushes it
+    for programs that follow the output."""
+    members = {**REPORT, **msgspec.to_builtins(report, enc_hook=str)}
+    print(json.dumps(members, indent=indent), file=file, flush=indent is None)
 
 
 def tell_report(report: msgspec.Struct, as_json: bool) -> None:
     """Like `show_report`, but on stderr, for verbs that write data to stdout. With -q, prints only JSON."""
     if as_json:
-        _tell_json(report)
+        show_json(report, None, sys.stderr)
     elif log.verbosity() >= 0:
         tell(*fact_lines(readable_facts(msgspec.structs.asdict(report))))
-
-
-def _members(report: object) -> dict[str, object]:
-    return {**REPORT, **msgspec.to_builtins(report, enc_hook=str)}
 
 
 def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
@@ -88,9 +77,9 @@ def show_failure(error: LoaderError, status: int, as_json: bool) -> None:
     show_error(error)
     if as_json:
         message, hint = log.redact(str(error)), log.redact(error.advice()) or None
-        facts = {"error": {"code": error.code, "status": status, "message": message, "hint": hint}}
+        facts: dict[str, object] = {"code": error.code, "status": status, "message": message, "hint": hint}
         missing = {"missing": error.missing} if error.missing else {}
-        (_tell_json if standard.is_for_data() else show_json)({**facts, **missing})
+        show_json({"error": facts, **missing}, *((None, sys.stderr) if standard.is_for_data() else ()))
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 from loader import defaults
 from loader.cli.report import show
-from loader.declared import Argument
-from loader.declared import command as declare
+from loader.declared import Argument, declare
 
 
 @declare("shims")

@@ -19,20 +19,9 @@ from click import Choice, FloatRange
 
 from loader import units
 from loader.cli.options import Json, Shown, is_given, refuse_given
-from loader.cli.report import (
-    findings,
-    screen,
-    show,
-    show_check,
-    show_json,
-    show_json_line,
-    show_report,
-    show_table,
-    tell,
-)
+from loader.cli.report import findings, screen, show, show_check, show_json, show_report, show_table, tell
 from loader.cli.trees import Tree
-from loader.declared import Argument, Metrics, Milliseconds, OptionalConfig, Suffix
-from loader.declared import command as declare
+from loader.declared import Argument, Metrics, Milliseconds, OptionalConfig, Suffix, declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, LoaderError, MigrationRefused, NotPermitted, UsageProblem
 from loader.operations.options import PROBES, BenchSizes, VolumeOptions, WatchOptions
 from loader.storage import mounts
@@ -461,7 +450,7 @@ def _watch(
                 if watched.metrics_file is not None:
                     monitoring.write(verdict.metrics(last), watched.metrics_file)
                 if as_json:
-                    show_json_line(last)
+                    show_json(last, indent=None)
                 elif draw is not None:
                     draw(_HEADINGS, _rows(last), [last.told])
     except KeyboardInterrupt as stop:

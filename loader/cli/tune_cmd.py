@@ -20,8 +20,7 @@ from loader.cli import ending
 from loader.cli.access import ServerOptions, connection_of
 from loader.cli.options import DryRun, Json, ProgressMode, is_given, keep_strongest, progress_of, refuse_given
 from loader.cli.report import show, show_json, show_table
-from loader.declared import Duration, OptionalConfig, Share, Size
-from loader.declared import command as declare
+from loader.declared import Duration, OptionalConfig, Share, Size, declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, UsageProblem
 from loader.operations.options import FLAGS, NONE, OFF, ON, IndexChange, SearchSources
 from loader.server.options import Connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loader import units
 from loader.cli.options import Shown
 from loader.cli.report import show, show_json, show_report
-from loader.declared import command as declare
+from loader.declared import declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK
 from loader.operations.options import VerifyOptions
 

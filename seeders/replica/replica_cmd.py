@@ -29,12 +29,10 @@ from loader.cli.report import (
     show,
     show_facts,
     show_json,
-    show_json_line,
     show_report,
     show_table,
 )
-from loader.declared import ConsumerSuffix, OptionalConfig, RunDir
-from loader.declared import command as declare
+from loader.declared import ConsumerSuffix, OptionalConfig, RunDir, declare
 from loader.errors import EXIT_DIFFERENT, EXIT_OK, NoRun, UsageProblem
 from seeders.replica.options import STRATEGY_NAMES, RefreshOptions, SeedOptions, VerifyOptions
 
@@ -334,7 +332,7 @@ def _follow(options: Followed, as_json: bool) -> int:
                     draw(_HEADINGS, _rows(run), fact_lines(_facts(run, standing)))
                 elif now != shown:
                     line = report_of(run, {"catch_up": standing})
-                    show_json_line(line) if as_json else show("; ".join(fact_lines(_facts(run, standing))))
+                    show_json(line, indent=None) if as_json else show("; ".join(fact_lines(_facts(run, standing))))
                 shown = now
                 if run.failure is not None and run.process is None:
                     status = run.failure.status

@@ -15,8 +15,7 @@ from loader import defaults, standard, units
 from loader.cli.options import Json, ProgressMode, Shown, progress_of
 from loader.cli.report import show_report
 from loader.cli.trees import Tree, TreeOutput, TreeSuffix, generate
-from loader.declared import Argument, Jobs, Share
-from loader.declared import command as declare
+from loader.declared import Argument, Jobs, Share, declare
 from loader.defaults import STDIN
 from loader.errors import UsageProblem
 from loader.storage import files

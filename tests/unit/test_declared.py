@@ -9,7 +9,7 @@ import click
 import pytest
 from click import IntRange
 
-from loader.declared import Argument, Share, command
+from loader.declared import Argument, Share, declare
 from loader.errors import UsageProblem
 
 Jobs = Annotated[int | None, "-j --jobs N", IntRange(1), "Number of threads."]
@@ -34,7 +34,7 @@ class Building(Shared):
         SEEN.append("begun")
 
 
-@command("build")
+@declare("build")
 def build(
     inputs: Annotated[tuple[str, ...], Argument("[LDIF]...")],
     options: Building,
