@@ -29,26 +29,9 @@ import click
 from click import shell_completion
 from msgspec import Struct
 
-from loader import child, defaults, log, standard
+from loader import child, defaults, errors, log, standard
 from loader.cli import options
 from loader.cli.report import show_failure, tell
-from loader.errors import (
-    EXIT_OK,
-    FULL,
-    FULL_ERRNOS,
-    NO_SECRETS,
-    Cancelled,
-    Internal,
-    LibldapMissing,
-    LoaderError,
-    NoSpace,
-    NotInstalled,
-    SystemFailed,
-    UsageProblem,
-    chain,
-    is_resumable,
-    mark_resumable,
-)
 from loader.log import printable, redact
 from loader.storage import files
 
@@ -59,7 +42,7 @@ class Ending(Struct, frozen=True):
     """The result of a run. `error`: None if it succeeded."""
 
     status: int
-    error: LoaderError | None = None
+    error: errors.LoaderError | None = None
 
 
 _at_end: list[Callable[[Ending], None]] = []
@@ -134,12 +117,13 @@ def _call(command: click.Command, name: str) -> int:
         return shell_completion.shell_complete(command, {}, name, variable, os.environ[variable])
     uses_leases = not _asks_for_help()
     if uses_leases and _has_leases() and _SHOW_LEASES.isdisjoint(sys.argv[1:]):
-        with contextlib.suppress(LoaderError, ImportError):  # verbs that need python-ldap report a missing python-ldap
+        # Verbs that need python-ldap report a missing python-ldap.
+        with contextlib.suppress(errors.LoaderError, ImportError):
             restore_local_leases()
     try:
         with command.make_context(name, sys.argv[1:]) as context:
             status = command.invoke(context)
-        return status if isinstance(status, int) else EXIT_OK
+        return status if isinstance(status, int) else errors.EXIT_OK
     except click.exceptions.Exit as end:
         return end.exit_code
     finally:
@@ -157,10 +141,10 @@ def _require_written(command: click.Command, status: int) -> None:
     for word in _options():
         if isinstance(leaf, click.Group):
             leaf = leaf.get_command(click.Context(leaf), word) or leaf
-    if status == EXIT_OK and (standard.is_for_data() or _asks_for_help() or leaf.name in _SHOWING):
-        if failure.errno in FULL_ERRNOS:
-            raise NoSpace(path=_STDOUT, lack=FULL)
-        raise SystemFailed(path=_STDOUT, reason=failure.strerror)
+    if status == errors.EXIT_OK and (standard.is_for_data() or _asks_for_help() or leaf.name in _SHOWING):
+        if failure.errno in errors.FULL_ERRNOS:
+            raise errors.NoSpace(path=_STDOUT, lack=errors.FULL)
+        raise errors.SystemFailed(path=_STDOUT, reason=failure.strerror)
     _log.warning("the report could not be written: %s: %s", _STDOUT, failure.strerror)
 
 
@@ -207,7 +191,7 @@ def _warn_of_leases() -> None:
     """Warns of settings that killed runs left changed. Ignores errors, so that the exit status is that of the verb."""
     from loader.run import lease
 
-    with contextlib.suppress(LoaderError):
+    with contextlib.suppress(errors.LoaderError):
         for lent in lease.abandoned():
             if lent.kind != _SESSION_LOG:
                 _log.warning(
@@ -222,23 +206,23 @@ def _warn_of_leases() -> None:
 
 def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
     """Reports an error; returns the run's ending. `as_json`: None if --json on the command line decides."""
-    leaves_a_run = any(map(is_resumable, chain(error)))
-    stop = next((cause for cause in chain(error) if isinstance(cause, KeyboardInterrupt | click.Abort)), None)
-    reported: LoaderError
+    leaves_a_run = any(map(errors.is_resumable, errors.chain(error)))
+    stop = next((cause for cause in errors.chain(error) if isinstance(cause, KeyboardInterrupt | click.Abort)), None)
+    reported: errors.LoaderError
     if stop is not None:
         name = str(stop) or "SIGINT"  # a KeyboardInterrupt of Python itself has no text
-        reported = Cancelled(signal="Ctrl-C" if name == "SIGINT" else name)
+        reported = errors.Cancelled(signal="Ctrl-C" if name == "SIGINT" else name)
         status = 128 + getattr(signal, name, signal.SIGINT)
     elif isinstance(error, BrokenPipeError) and _reader_has_ended():
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # later flushes must not fail (`| head`)
         return Ending(128 + signal.SIGPIPE)
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):  # no verb was given
         error.show()
-        return Ending(UsageProblem.exit_status)
+        return Ending(errors.UsageProblem.exit_status)
     elif isinstance(error, click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
         verb = context.command_path.partition(" ")[2] if context else ""
-        reported = UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error))
+        reported = errors.UsageProblem(reason=f"{verb}: {_refusal(error)}" if verb else _refusal(error))
         status = reported.exit_status
     elif isinstance(error, Exception):
         _log.debug("where it happened", exc_info=error)
@@ -247,7 +231,7 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
     else:
         raise error
     if leaves_a_run:
-        mark_resumable(reported)
+        errors.mark_resumable(reported)
     # Searches the words for --json, because click may have rejected the command line.
     show_failure(reported, status, as_json="--json" in _options() if as_json is None else as_json)
     return Ending(status, reported)
@@ -269,7 +253,7 @@ def _refusal(error: click.ClickException) -> str:
     if isinstance(error, click.BadParameter) and error.ctx and error.param:
         words += options.origin(error.ctx, error.param)
     if "unexpected extra argument" in words and "-w" in sys.argv:
-        return f"-w takes no value here. {NO_SECRETS}"
+        return f"-w takes no value here. {errors.NO_SECRETS}"
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
 
 
@@ -281,33 +265,33 @@ def _reader_has_ended() -> bool:
     return any(event & _READER_GONE for _, event in poll.poll(0))
 
 
-def _explained(error: Exception) -> LoaderError | None:
+def _explained(error: Exception) -> errors.LoaderError | None:
     """Returns the error as a LoaderError; None if the error is a bug."""
-    if isinstance(error, LoaderError):
+    if isinstance(error, errors.LoaderError):
         return error
     if isinstance(error, ImportError):
-        return (LibldapMissing if error.name in _PYTHON_LDAP else NotInstalled)(reason=error)
+        return (errors.LibldapMissing if error.name in _PYTHON_LDAP else errors.NotInstalled)(reason=error)
     if not isinstance(error, OSError):
         return None
     if isinstance(error, shutil.Error):  # the first argument of shutil.Error is a list of (source, target, reason)
         path, _, reason = error.args[0][0]
-        return SystemFailed(path=path, reason=reason)
+        return errors.SystemFailed(path=path, reason=reason)
     if isinstance(error.filename, str | bytes):
         path = os.fsdecode(error.filename)
         try:
             with files.explained(Path(path)):
                 raise error
-        except LoaderError as explained:
+        except errors.LoaderError as explained:
             return explained
         except OSError:
-            return SystemFailed(path=path, reason=error.strerror)
+            return errors.SystemFailed(path=path, reason=error.strerror)
     # The error has no path. For example, `filename` is a number after os.listdir(DESCRIPTOR).
-    if error.errno in FULL_ERRNOS:
-        return NoSpace(path="a file", lack=FULL)
-    return SystemFailed(path="a file", reason=error.strerror) if error.errno in _DISK_ERRORS else None
+    if error.errno in errors.FULL_ERRNOS:
+        return errors.NoSpace(path="a file", lack=errors.FULL)
+    return errors.SystemFailed(path="a file", reason=error.strerror) if error.errno in _DISK_ERRORS else None
 
 
-def _internal(error: Exception) -> Internal:
+def _internal(error: Exception) -> errors.Internal:
     """Writes the traceback to a file for a bug report: in the state directory, or else in the temporary directory."""
     # Imported here, because the import takes a third of a verb's start time.
     from importlib.metadata import version
@@ -324,7 +308,7 @@ def _internal(error: Exception) -> Internal:
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
     first = str(error).partition("\n")[0]
-    return Internal(what=f"{type(error).__name__}: {first}", path=path)
+    return errors.Internal(what=f"{type(error).__name__}: {first}", path=path)
 
 
 # --- hooks: commands of the operator that run at the end -------------------------------------------------------------
@@ -355,7 +339,7 @@ class Outcomes:
     def _run(self, verb_end: Ending) -> None:
         for repo, (ids, own_end) in self._endings.items():
             end = own_end or verb_end
-            command = self._hooks.on_success if end.status == EXIT_OK else self._hooks.on_failure
+            command = self._hooks.on_success if end.status == errors.EXIT_OK else self._hooks.on_failure
             if command is None:
                 continue
             facts = {"VERB": self._verb, "REPO": repo, "BACKUP": ids, "STATUS": str(end.status)}
