@@ -187,7 +187,7 @@ class Synced:
 
 @final
 class Channel:
-    """A bound connection that runs one search at a time; a failed search closes it. `loader.server.wire.Reader`
+    """A bound connection that runs one search at a time; a failed search closes it. `loader.server.wire.reading`
     describes the searches. Referral objects are returned as entries; aliases are not dereferenced. The attributes
     `drop` match in any case, with any options. In LDIF, the values of an attribute are grouped; lines are not folded.
     """

@@ -58,7 +58,7 @@ class BindOptions(Account):
     """Options of the bind and the base DN, including ldapsearch's -R, -O, -N and -b."""
 
     realm: Annotated[str | None, "-R --realm REALM", "SASL: realm."] = None
-    properties: Annotated[str | None, "-O --secprops PROPS", "SASL: security properties, such as minssf=56."] = None
+    secprops: Annotated[str | None, "-O --secprops PROPS", "SASL: security properties, such as minssf=56."] = None
     as_written: Annotated[bool, "-N --nocanon", "SASL: use the host name as given with -H, without asking DNS."] = False
     base: Annotated[str | None, "-b --base BASE", "Base DN (default: ldap.conf, else the only suffix)."] = None
 
@@ -100,7 +100,7 @@ class Consumer(ConsumerAccount):
     consumer_uri: ConsumerUri = None
 
 
-_SASL_OPTIONS = ("authcid", "authzid", "realm", "properties", "as_written")
+_SASL_OPTIONS = ("authcid", "authzid", "realm", "secprops", "as_written")
 
 
 def connection_of(account: Account, uri: str | None = None) -> Connection:

@@ -29,7 +29,7 @@ class Connection(Struct, frozen=True):
     authcid: str | None = None  # this field and the next four are parameters of SASL: ldapsearch's -U -X -R -O -N
     authzid: str | None = None
     realm: str | None = None
-    properties: str | None = None  # "minssf=56,..." (ldap.conf(5), SASL_SECPROPS)
+    secprops: str | None = None  # "minssf=56,..." (ldap.conf(5), SASL_SECPROPS)
     as_written: bool = False  # take the server's name from the URI, not from DNS
     start_tls: int = 0  # 1: try StartTLS (-Z), 2: require it (-ZZ)
     base: str | None = None
@@ -58,7 +58,7 @@ class Connection(Struct, frozen=True):
             "-U": self.authcid,
             "-X": self.authzid,
             "-R": self.realm,
-            "-O": self.properties,
+            "-O": self.secprops,
             "-y": self.password_file,
         }
         words = [word for letter, value in with_value.items() if value for word in (letter, value)]
@@ -67,7 +67,7 @@ class Connection(Struct, frozen=True):
         words += ["-W"] if self.password is not None and not self.password_file else []
         return tuple(words)
 
-    def secret(self) -> bytes | None:
+    def read_secret(self) -> bytes | None:
         """Returns the password. As with ldapsearch -y, the password is the whole file, including a final newline."""
         if self.password is not None:
             return self.password.encode()

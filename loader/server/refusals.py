@@ -109,7 +109,7 @@ def _bind_error(connection: Connection, uri: str, result: int, reason: str, bind
         )
         file = connection.password_file
         # A pipe can be read only once, so only regular files are checked.
-        if file and Path(file).is_file() and (connection.secret() or b"").endswith(b"\n"):
+        if file and Path(file).is_file() and (connection.read_secret() or b"").endswith(b"\n"):
             advice = (
                 f"Remove the newline at the end of {file} (truncate -s -1 {shlex.quote(file)}), because it belongs to "
                 "the password, as with ldapsearch -y."

@@ -408,14 +408,14 @@ def _sasl_bind(handle: Any, connection: Connection, mechanism: str) -> None:
     python-ldap's errors."""
     if connection.as_written:
         handle.set_option(ldap.OPT_X_SASL_NOCANON, 1)
-    if connection.properties is not None:
+    if connection.secprops is not None:
         try:
-            handle.set_option(ldap.OPT_X_SASL_SECPROPS, connection.properties)
+            handle.set_option(ldap.OPT_X_SASL_SECPROPS, connection.secprops)
         except (ldap.LDAPError, ValueError):
-            reason = f"-O {connection.properties}: libldap knows no such security properties"
+            reason = f"-O {connection.secprops}: libldap knows no such security properties"
             raise errors.UsageProblem(reason=reason) from None
     try:
-        password = (connection.secret() or b"").decode()
+        password = (connection.read_secret() or b"").decode()
     except UnicodeDecodeError:
         raise errors.UsageProblem(reason="the password is not UTF-8, which SASL requires") from None
     answers = {
@@ -463,7 +463,7 @@ class _PolicyResponse(ResponseControl):  # type: ignore[misc]
 
 def _simple_bind(handle: Any, uri: str, connection: Connection) -> None:
     """Binds. Raises AccountClosed if the password policy has closed the account, and python-ldap's errors."""
-    name, secret = connection.bind_dn or "", connection.secret() or b""
+    name, secret = connection.bind_dn or "", connection.read_secret() or b""
     try:
         number = handle.simple_bind(name, secret, [RequestControl(_OID)] if name else None)
         controls = handle.result3(number, resp_ctrl_classes={_OID: _PolicyResponse})[3]

@@ -17,13 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import defaults, dn, ldif, overlays
+from loader._native import Channel, Counters, Feed, Part
 from loader.errors import LimitTooLow, LoaderError, NoSuchBase, ServerRefused, ServerSilent
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server import questions
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
-from loader.server.wire import Feed, Part, Reader, reading
+from loader.server.wire import reading
 from loader.sources import Entries
 from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
@@ -40,7 +41,7 @@ DROPPED = (*overlays.COMPUTED, overlays.CONTEXT_CSN)
 def fetch(connection: Connection, query: Search, target: Path, meter: Meter) -> Part:
     """Writes a search's entries to `target`, which appears only when complete. Retries after lost connections."""
     partial_file = target.with_name("partial-" + target.name)
-    part = _search(connection, query, meter, lambda reader, query: reader.file(query, partial_file, DROPPED))
+    part = _search(connection, query, meter, lambda channel, query, _: channel.file(query, partial_file, DROPPED))
     files.publish(partial_file, target)
     return part
 
@@ -78,9 +79,9 @@ def fetch_part(
 ) -> Part:
     """Writes the entries to LDIF files of up to 64 MiB, each with a `.rows` file. Retries after lost connections."""
 
-    def search(reader: Reader, query: Search) -> Part:
-        with pace.limiting(reader.counters) if pace else nullcontext():
-            return reader.part(query, directory, name, DROPPED, compress=compress)
+    def search(channel: Channel, query: Search, counters: Counters) -> Part:
+        with pace.limiting(counters) if pace else nullcontext():
+            return channel.part(query, directory, name, DROPPED, compress)
 
     return _search(connection, query, meter, search, retries)
 
@@ -96,13 +97,13 @@ def feed(
     pace: RateLimit,
 ) -> int:
     """Sends a search's entries to `target`, and returns their number. Does not retry after a lost connection. `notes`
-    and `copy` are as in `Reader.feed`, but `copy` appears only when it is complete."""
+    and `copy` are as in `Channel.feed`, but `copy` appears only when it is complete."""
     partial_copy = copy.with_name("partial-" + copy.name) if copy else None
 
-    def search(reader: Reader, query: Search) -> int:
+    def search(channel: Channel, query: Search, counters: Counters) -> int:
         try:
-            with pace.limiting(reader.counters):
-                return reader.feed(query, target, notes, DROPPED, partial_copy)
+            with pace.limiting(counters):
+                return channel.feed(query, target, notes, DROPPED, partial_copy)
         except BaseException:  # another attempt sends the same entries again
             target.repeat()
             raise
@@ -117,14 +118,14 @@ def _search(
     connection: Connection,
     query: Search,
     meter: Meter,
-    search: Callable[[Reader, Search], Result],
+    search: Callable[[Channel, Search, Counters], Result],
     retries: int = defaults.RETRIES,
 ) -> Result:
     """Runs a search. Repeats the search after a lost connection, and with smaller pages if it meets a limit."""
 
     def attempt(query: Search) -> Result:
-        with reading(connection, meter) as reader:
-            return search(reader, query)
+        with reading(connection, meter, query.base) as (channel, counters):
+            return search(channel, query, counters)
 
     return _in_pages(query, query.page, lambda query: with_retries(partial(attempt, query), meter, retries), meter)
 
@@ -179,9 +180,10 @@ class Server(Struct, frozen=True):
                 searches = [whole, *([replace(whole, subentries=True)] if server.offers_subentries(base) else [])]
 
         def attempt() -> EntryDigests:
-            with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter) as reader:
+            base = searches[0].base
+            with ldif.digesting(ignore, meter) as tree, reading(self.connection, meter, base) as (channel, _):
                 for query in searches:
-                    reader.digest(query, tree)
+                    channel.digest(query, tree)
                 return tree
 
         return with_retries(attempt, meter)

@@ -84,7 +84,7 @@ def prepare_consumer(options: SeedOptions) -> list[str]:
 
 def _syncrepl(provider: Connection, config: Config, suffix: str) -> str:
     """Returns a value of olcSyncrepl that binds as `provider` does. Tries this bind first, and raises its errors."""
-    password = provider.secret()
+    password = provider.read_secret()
     if provider.mechanism or not provider.bind_dn or password is None:
         raise UsageProblem(reason="--prepare-consumer writes a syncrepl with a simple bind only: give -D and -y")
     with session(provider) as server:

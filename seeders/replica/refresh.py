@@ -208,8 +208,9 @@ class RefreshSteps(msgspec.Struct, frozen=True):
         most = max(LEAST, self.start.held // MOST)
         search = Search(self.start.base, attributes=tuple(self.start.attributes))
         paths = self._path(CHANGED), self._path(PRESENT), self._path(DELETED)
-        with wire.reading(self.provider, meter) as reader:
-            answer = reader.sync(search, sync.cookie_of(self.start.reached), most, paths, source.DROPPED)
+        cookie = sync.cookie_of(self.start.reached).encode()
+        with wire.reading(self.provider, meter, search.base) as (channel, _):
+            answer = channel.sync(search, cookie, most, paths, source.DROPPED)
         killpoint("sync.middle")
         if answer.cut:
             raise errors.RefreshUseless(uri=self.provider.uri, sent=answer.entries, held=self.start.held)

@@ -17,11 +17,12 @@ from fixtures.slapd_config import Settings
 from fixtures.tls import Authority
 from fixtures.trees import record, write_people
 from loader import ldif, overlays
+from loader._native import Part
 from loader.errors import BadCredentials, NoSpace
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server.options import Connection, Search
-from loader.server.wire import Part, reading
+from loader.server.wire import reading
 from tests.support.adding import SUFFIX
 from tests.support.require import require
 from tests.support.sasl import by_name
@@ -91,8 +92,8 @@ def tree_of(*paths: Path) -> EntryDigests:
 
 
 def part(connection: Connection, out: Path, asked: Search, compress: bool = False) -> Part:
-    with reading(connection, Meter("read")) as reader:
-        return reader.part(asked, out, "p", DROPPED, compress=compress)
+    with reading(connection, Meter("read"), asked.base) as (channel, _):
+        return channel.part(asked, out, "p", DROPPED, compress)
 
 
 def test_a_referral_object_is_an_entry_and_nothing_makes_no_file(place: Place, tmp_path: Path) -> None:
@@ -154,15 +155,15 @@ def test_pieces_and_their_rows(place: Place, tmp_path: Path, compress: bool) -> 
 def test_looking_without_keeping(place: Place, tmp_path: Path) -> None:
     everything, meter = Search(SUFFIX), Meter("look")
     expected = tree_of(place.text)
-    with reading(place.admin, meter) as reader:
+    with reading(place.admin, meter, SUFFIX) as (channel, _):
         with ldif.digesting(DROPPED, meter) as tree:
-            reader.digest(everything, tree)
+            channel.digest(everything, tree)
         assert tree.checksum == expected.checksum
         file = tmp_path / "all.ldif.zst"
-        assert reader.file(everything, file, DROPPED).entries == expected.entries
+        assert channel.file(everything, file, DROPPED).entries == expected.entries
         assert tree_of(file).checksum == expected.checksum
 
 
 def test_a_disk_that_is_full(place: Place) -> None:
-    with pytest.raises(NoSpace), reading(place.admin, Meter("read")) as reader:
-        reader.file(Search(SUFFIX), Path("/dev/full"), DROPPED)
+    with pytest.raises(NoSpace), reading(place.admin, Meter("read"), SUFFIX) as (channel, _):
+        channel.file(Search(SUFFIX), Path("/dev/full"), DROPPED)

@@ -153,9 +153,9 @@ def test_a_message_of_more_than_256_mib_is_refused_before_it_comes() -> None:
     with (
         scripted(BOUND, answer) as server,
         pytest.raises(NotLdap, match="a message of"),
-        reading(Connection(server.uri), Meter("read")) as reader,
+        reading(Connection(server.uri), Meter("read"), "o=x") as (channel, counters),
     ):
-        reader.digest(Search("o=x"), _native.EntryDigests([], reader.counters))
+        channel.digest(Search("o=x"), _native.EntryDigests([], counters))
 
 
 @pytest.mark.parametrize(

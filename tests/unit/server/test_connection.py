@@ -45,18 +45,18 @@ def test_what_is_printed_or_written_down_has_no_secret(password_file: Path) -> N
     for one in (typed, filed):
         assert SECRET not in repr(one)
         assert SECRET not in f"{one.identity()}"
-        assert one.secret() == SECRET.encode()
+        assert one.read_secret() == SECRET.encode()
 
 
 def test_the_whole_file_is_the_password(password_file: Path) -> None:
     """A newline at its end too, as for ldapsearch -y."""
     password_file.write_bytes(b"word\n")
-    assert Connection(password_file=str(password_file)).secret() == b"word\n"
+    assert Connection(password_file=str(password_file)).read_secret() == b"word\n"
 
 
 def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoSuchPath, match="nowhere"):
-        Connection(password_file=str(tmp_path / "nowhere")).secret()
+        Connection(password_file=str(tmp_path / "nowhere")).read_secret()
 
 
 def test_a_password_that_others_can_read_is_told_of_and_one_that_they_can_write_is_refused(
@@ -66,13 +66,13 @@ def test_a_password_that_others_can_read_is_told_of_and_one_that_they_can_write_
     for mode, who in ((0o600, None), (0o640, "its group"), (0o604, "every user of this host")):
         password_file.chmod(mode)
         caplog.clear()
-        assert connection.secret() == SECRET.encode()
+        assert connection.read_secret() == SECRET.encode()
         expected = [f"{password_file}: {who} can read the password"] if who else []
         assert [one.split(";")[0] for one in caplog.messages] == expected
     for mode in (0o620, 0o602):
         password_file.chmod(mode)
         with pytest.raises(UsageProblem, match="others can write to it: chmod go-w"):
-            connection.secret()
+            connection.read_secret()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -80,13 +80,13 @@ def test_a_password_of_another_account_is_refused(password_file: Path, tmp_path:
     """A link that the account made is not followed either: it could lead to any file of root's."""
     link = tmp_path / "link"
     link.symlink_to(password_file)
-    assert Connection(password_file=str(link)).secret() == SECRET.encode()
+    assert Connection(password_file=str(link)).read_secret() == SECRET.encode()
     os.chown(link, 65534, 65534, follow_symlinks=False)
     with pytest.raises(FileUnsafe, match="a symbolic link"):
-        Connection(password_file=str(link)).secret()
+        Connection(password_file=str(link)).read_secret()
     os.chown(password_file, 65534, 65534)
     with pytest.raises(UsageProblem, match="belongs to uid 65534"):
-        Connection(password_file=str(password_file)).secret()
+        Connection(password_file=str(password_file)).read_secret()
 
 
 def test_a_shell_may_give_the_password_through_a_pipe() -> None:
@@ -95,7 +95,7 @@ def test_a_shell_may_give_the_password_through_a_pipe() -> None:
     os.write(writing_end, SECRET.encode())
     os.close(writing_end)
     try:
-        assert Connection(password_file=f"/dev/fd/{reading_end}").secret() == SECRET.encode()
+        assert Connection(password_file=f"/dev/fd/{reading_end}").read_secret() == SECRET.encode()
     finally:
         os.close(reading_end)
 
@@ -117,8 +117,8 @@ def test_while_a_search_runs_its_password_is_nowhere_to_be_seen(password_file: P
 
 
 def _read(connection: Connection, meter: Meter) -> None:
-    with reading(connection, meter) as reader:
-        reader.digest(Search("o=x"), _native.EntryDigests([], reader.counters))
+    with reading(connection, meter, "o=x") as (channel, counters):
+        channel.digest(Search("o=x"), _native.EntryDigests([], counters))
 
 
 def _seen_in_proc(secret: bytes) -> list[Path]:

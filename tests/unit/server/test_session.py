@@ -60,8 +60,8 @@ def by_session(connection: Connection, base: str = SUFFIX) -> None:
 
 
 def by_search(connection: Connection, base: str = SUFFIX) -> None:
-    with reading(connection, Meter("search")) as reader:
-        reader.digest(Search(base), _native.EntryDigests([], reader.counters))
+    with reading(connection, Meter("search"), base) as (channel, counters):
+        channel.digest(Search(base), _native.EntryDigests([], counters))
 
 
 Way = Callable[..., None]
