@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from loader.operations.backup.check import Check
     from loader.operations.backup.manifest import Backup, Drill, Proofs, Verification
     from loader.operations.backup.replay import Logged
-    from loader.operations.backup.repository import Where
     from loader.operations.backup.restore import RestorePlan, RestoreReport
     from loader.progress import Progress
 
@@ -201,19 +200,15 @@ def run_command(
     backups: list[Backup] = []
     errors: list[LoaderError] = []
     outcomes = Outcomes("backup run", hooks, repos)
-
-    def take(location: Where) -> None:
-        if conditions.init:
-            repository.init(location)
-        with repository.at(location, progress, conditions.scratch, changes=True, traffic=traffic) as repo:
-            backups.append(run(replace(options, repo=repo, packing=packing, policy=policy), progress))
-            outcomes.add(location, backups[-1].set_ids, Ending(EXIT_OK))
-            for member in repository.members(repo, backups[-1]) if reports and not shown.as_json else ():
-                show_report({name: getattr(member, name) for name in _SUMMARY}, as_json=False)
-
     for location in repos:
         try:
-            take(location)
+            if conditions.init:
+                repository.init(location)
+            with repository.at(location, progress, conditions.scratch, changes=True, traffic=traffic) as repo:
+                backups.append(run(replace(options, repo=repo, packing=packing, policy=policy), progress))
+                outcomes.add(location, backups[-1].set_ids, Ending(EXIT_OK))
+                for member in repository.members(repo, backups[-1]) if reports and not shown.as_json else ():
+                    show_report({name: getattr(member, name) for name in _SUMMARY}, as_json=False)
         except LoaderError as error:
             outcomes.add(location, (), Ending(error.exit_status, error))
             errors.append(error)
@@ -443,10 +438,7 @@ def pin_command(
     if (until is None) != release:
         raise UsageProblem(reason="give either --until or --release")
     with repository.at(repo, changes=release) as opened:
-        if until is None:
-            backup = repository.release(opened, name, suffix)
-        else:
-            backup = repository.pin(opened, name, until, suffix)
+        backup = repository.pin(opened, name, until, suffix) if until else repository.release(opened, name, suffix)
         pinned = repository.proofs(opened, backup).pinned_until
     show_report({"backup": backup.id, "pinned_until": pinned}, as_json)
 

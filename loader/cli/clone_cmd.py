@@ -57,9 +57,8 @@ def command(options: CloneOptions, shown: Shown, dry_run: DryRun = False) -> Non
 
     if sends:
         tell_report(operation.send(options, shown.progress), shown.as_json)
-        return
-    if dry_run:
+    elif dry_run:
         show_report(operation.plan_pipe(options) if receives else operation.plan(options), shown.as_json)
-        return
-    report = operation.receive(options, shown.progress) if receives else operation.clone(options, shown.progress)
-    show_report(report, shown.as_json)
+    else:
+        run = operation.receive if receives else operation.clone
+        show_report(run(options, shown.progress), shown.as_json)

@@ -32,9 +32,8 @@ def command(options: MigrateOptions, run: Run) -> int:
     from loader.operations import migrate as operation
 
     if run.dry_run:
-        report, would_succeed = operation.plan(options, run.progress)
-        show_report(report, run.as_json)
-        return EXIT_OK if would_succeed else EXIT_DIFFERENT
-    report = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart)
+        report, succeeds = operation.plan(options, run.progress)
+    else:
+        report, succeeds = operation.migrate(options, run.progress, run.timeouts_of(operation.STEPS), run.restart), True
     show_report(report, run.as_json)
-    return EXIT_OK
+    return EXIT_OK if succeeds else EXIT_DIFFERENT

@@ -261,8 +261,7 @@ def _check_variables(command: click.Command) -> None:
     if others := {name for name in os.environ if name.startswith("DITSEED_")} - own:
         variables = {variable(name) for name in names_of_all_verbs()}
         for other in others - variables:
-            near = _suggestion(other, variables, 0.9)
-            if near:
+            if near := _suggestion(other, variables, 0.9):
                 _log.warning("the variable %s belongs to no option%s", other, near)
     for name in map(name_of, command.params):
         if name in TYPED and os.environ.get(variable(name)):

@@ -7,9 +7,9 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +28,6 @@ from loader.storage import mounts
 
 if TYPE_CHECKING:
     from loader.operations.storage.bench import BenchReport
-    from loader.operations.storage.check import Report
     from loader.operations.storage.findings import Situation
     from loader.operations.storage.migrate import Begun, MovePlan, MoveRequest, PlannedStep
     from loader.operations.storage.plan import Plan
@@ -74,13 +73,10 @@ def check_command(
     else:
         raise UsageProblem(reason="say what to check: PATH, or --config")
     lines = (*_layers(report.situation), "", *findings(report.findings, report.situation.unseen))
-    show_report(_facts(report), as_json, lines)
+    layers = msgspec.to_builtins(report.situation)
+    judged = {"well": report.is_well, "findings": report.findings, "not_looked_at": layers.pop("unseen")}
+    show_report(judged | layers, as_json, lines)
     return EXIT_OK if report.is_well else EXIT_DIFFERENT
-
-
-def _facts(report: Report) -> Mapping[str, object]:
-    facts = msgspec.to_builtins(report.situation)
-    return {"well": report.is_well, "findings": report.findings, "not_looked_at": facts.pop("unseen"), **facts}
 
 
 def _layers(facts: Situation) -> Iterator[str]:
@@ -123,7 +119,7 @@ def _described(device: Device, volume: Volume | None) -> str:
 @declare("plan", command)
 def plan_command(
     words: Annotated[tuple[str, ...], Argument("DISK..."), {"required": True}], options: VolumeOptions, as_json: Json
-) -> int:
+) -> None:
     """Print the commands that create a volume for a database, with the reason for every number.
 
     DISK is an empty block device (/dev/sdb), or a size (300G) for a plan on paper. The output is a script for sh: read
@@ -151,7 +147,6 @@ def plan_command(
             disks.append(planning.Disk(word, unused[0].size, unused))
     plan = planning.plan(disks, options)
     show_report(plan, as_json, _script(plan))
-    return EXIT_OK
 
 
 def _script(plan: Plan) -> Iterator[str]:
@@ -177,9 +172,6 @@ def _script(plan: Plan) -> Iterator[str]:
         for reason in step.why:
             yield from comment(reason)
         yield step.command
-
-
-_SYSTEMD = ("systemctl stop slapd", "systemctl start slapd")
 
 
 @declare("migrate", command)
@@ -216,7 +208,7 @@ def migrate_command(
     """
     from loader.operations.storage import migrate as migrating
 
-    stop, start = map(_service_command, service or _SYSTEMD)
+    stop, start = map(_service_command, service or ("systemctl stop slapd", "systemctl start slapd"))
     source, target = (str(Path(word)) for word in (source, target))  # removes a slash at the end
     request = migrating.MoveRequest(
         source, target, stop, start, uri or ("" if service else "ldapi:///"), fstab, seconds
@@ -319,18 +311,12 @@ def _is_confirmed(plan: MovePlan, action: str, planned: Iterable[PlannedStep], a
     return True
 
 
-_BENCH_HEADINGS = (
-    *("directory", "file system", "slapadd -q", "slapadd", "ditseed build", "searches", "on disk"),
-    *("write", "read", "random reads", "fsyncs"),
-)
-
-
 @declare("bench", command)
 def bench_command(
     directories: Annotated[tuple[Path, ...], Argument("DIR..."), click.Path(path_type=Path), {"required": True}],
     sizes: BenchSizes,
     shown: Shown,
-) -> int:
+) -> None:
     """Measure how fast databases are loaded and searched in each DIR, and their size on disk.
 
     In a temporary directory in each DIR, slapadd -q (nosync), slapadd (which syncs each entry) and `ditseed build` load
@@ -346,7 +332,6 @@ def bench_command(
     recipe = Tree(entries=sizes.entries, seed=sizes.seed).spec("people", bench.SUFFIX)
     report = bench.bench(directories, recipe, sizes, shown.progress)
     show_report(report, shown.as_json, lambda: show_bench(report))
-    return EXIT_OK
 
 
 def show_bench(report: BenchReport) -> None:
@@ -360,13 +345,10 @@ def show_bench(report: BenchReport) -> None:
         searches = f"{row.searches:.0f}/s" if row.searches else "-"
         loads = f"{row.nosync.seconds:.2f} s", sync, f"{row.native.seconds:.2f} s"
         rows.append([row.directory, row.name, *loads, searches, units.size(row.nosync.allocated), *disk])
-    show_table(_BENCH_HEADINGS, rows)
+    loading = ("slapadd -q", "slapadd", "ditseed build", "searches", "on disk")
+    show_table(("directory", "file system", *loading, "write", "read", "random reads", "fsyncs"), rows)
     show("", f"OpenLDAP {report.version}; docs/storage.md says what each column measures")
     show(*(f"{row.directory}: fio not measured: {row.no_disk}" for row in report.rows if row.no_disk))
-
-
-_CHECK_OPTIONS = ("warning", "critical")
-_WATCH_OPTIONS = ("interval", "samples", "window", "half_life", "words", "probes", "metrics_file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,12 +400,13 @@ def watch_command(
     from loader.operations.storage import watch as watching
 
     if watched.is_check:
-        refuse_given(_WATCH_OPTIONS, "a watch, not --check")
+        watching_only = [field.name for field in fields(WatchOptions)]
+        refuse_given([*watching_only, "words", "probes", "metrics_file"], "a watch, not --check")
         if path is not None or watched.state_file is None:
             raise UsageProblem(reason="--check takes --state FILE, and no PATH")
         check = verdict.check(watched.state_file, verdict.Limits(watched.warning, watched.critical))
         return show_check(check, as_json)
-    refuse_given(_CHECK_OPTIONS, "--check")
+    refuse_given(("warning", "critical"), "--check")
     if (path is None) == (not watched.words):
         raise UsageProblem(reason="say what to watch: PATH, or --layer")
     if not options.half_life:
