@@ -95,8 +95,7 @@ def require_readable(path: Path) -> None:
     # In packages, all accounts may read slapd.d itself, but only slapd's account its contents. rglob yields a directory
     # before its contents, so the error names the topmost unreadable directory. Without cn=config it yields nothing.
     inside = path / "cn=config"
-    of_directory = itertools.chain((path / _ENTRY, inside), inside.rglob("*"))  # evaluated lazily
-    for file in itertools.chain((path,), of_directory if path.is_dir() else ()):
+    for file in itertools.chain((path, path / _ENTRY, inside), inside.rglob("*")):  # evaluated lazily
         is_directory = file.is_dir()
         if file == path or file.suffix == ".ldif" or is_directory:
             needed = os.R_OK | os.X_OK if is_directory else os.R_OK

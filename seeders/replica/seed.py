@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -86,7 +87,7 @@ def seed(options: SeedOptions, progress: Progress, timeouts: Mapping[str, float]
 def preflight(strategy: Strategy, dry_run: bool = False) -> catchup.Preflight:
     """Checks the consumer, the LDIF and the provider, and returns the facts of the report. Prepares the provider after
     these checks if --prepare-provider is given, but not in a dry run."""
-    options, (config, database), partial = strategy.options, strategy.consumer(), strategy.partial
+    options, (config, database), replica = strategy.options, strategy.consumer(), strategy.partial
     if backmdb.has_subentry(config, database):
         reason = (
             f"{config.where}: with sync_use_subentry the consumer does not look for contextCSN in the suffix entry, "
@@ -105,7 +106,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> catchup.Preflight:
         log.warning("%s: no provider was given (-H)", catchup.UNKNOWN)
         return catchup.Preflight(database.suffix)
     # The consumer's suffix may be only a part of the provider's tree.
-    base = partial.syncrepl.searchbase if partial else provider.base or database.suffix
+    base = replica.syncrepl.searchbase if replica else provider.base or database.suffix
     syncing = syncrepl.of_database(config, database, provider.uri)
     log_base = syncing.log_base if syncing else None  # the accesslog from which the consumer's syncrepl takes changes
     csns, total, is_judged = _require_whole(strategy, config, database, base)
@@ -116,8 +117,7 @@ def preflight(strategy: Strategy, dry_run: bool = False) -> catchup.Preflight:
         prepared = prepare.prepare(*options.admin, base, log_base)
         csns, total, is_judged = _require_whole(strategy, config, database, base)
     claimed = context_csns_of_ldif(options.source) if strategy.reads_ldif and options.source else csns
-    is_part = partial is not None
-    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, is_part, total)
+    forecast, sends = catchup.forecast(provider, base, claimed, config, log_base, replica is not None, total)
     return catchup.Preflight(database.suffix, provider.uri, prepared, csns, forecast, sends, is_judged)
 
 
@@ -303,20 +303,16 @@ def _predictions(
     """Returns functions that predict the size of the database in bytes (0 if only slapadd can build it): one from
     `even` (if its `total` is known), one from a larger sample, for which the provider evaluates all entries again."""
 
-    def size_of(take: Callable[[Path], sampling.Sample]) -> float:
+    def size_of(take: Callable[[Path], sampling.Sample], factor: float = 1.0) -> float:
         try:
             target = native.target_of(building, place)
         except errors.NotProven:
             return 0
         with files.temporary_directory("sample", configuration.tools_tmpdir()) as scratch:
-            return sizing.forecast(take(scratch), target, Meter("build"), timed=0.0).bytes
+            return factor * sizing.forecast(take(scratch), target, Meter("build"), timed=0.0).bytes
 
-    def rough() -> float:
-        return sizing.ROUGHLY * size_of(lambda scratch: _as_sample(even, scratch))
-
-    def full() -> float:
-        return size_of(lambda scratch: of_server(connection, _BUILT, scratch, meter))
-
+    rough = partial(size_of, partial(_as_sample, even), sizing.ROUGHLY)
+    full = partial(size_of, lambda scratch: of_server(connection, _BUILT, scratch, meter))
     return [full] if even.total is None else [rough, full]
 
 
