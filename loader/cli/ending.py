@@ -45,7 +45,8 @@ class Ending(Struct, frozen=True):
     error: errors.LoaderError | None = None
 
 
-_at_end: list[Callable[[Ending], None]] = []
+# Functions that are called after the run and its error report. A failure of one is a failure of the run.
+at_end: list[Callable[[Ending], None]] = []
 _PYTHON_LDAP = ("ldap", "_ldap")
 _NO_VERB = re.compile(r"No such command '([^']*)'")  # click.Group.resolve_command
 _HELP = {"-h", "--help", "--version"}
@@ -81,11 +82,6 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def at_end(function: Callable[[Ending], None]) -> None:
-    """Registers a function that is called after the run and its error report. Its failure is a failure of the run."""
-    _at_end.append(function)
-
-
 def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP on purpose
@@ -93,13 +89,13 @@ def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
 
 
 def _run(command: click.Command, name: str) -> int:
-    _at_end.clear()
+    at_end.clear()
     try:
         ending = Ending(_call(command, name))
         _require_written(command, ending.status)
     except BaseException as error:
         ending = _fail(error)
-    for function in _at_end:
+    for function in at_end:
         try:
             function(ending)
         except BaseException as error:
@@ -331,7 +327,7 @@ class Outcomes:
     def __init__(self, verb: str, hooks: Hooks, repos: Sequence[object]) -> None:
         self._verb, self._hooks = verb, hooks
         self._endings: dict[str, tuple[str, Ending | None]] = {str(repo): ("", None) for repo in repos}
-        at_end(self._run)
+        at_end.append(self._run)
 
     def add(self, repo: object, ids: Iterable[str], end: Ending | None = None) -> None:
         self._endings[str(repo)] = (" ".join(ids), end)

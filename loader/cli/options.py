@@ -105,7 +105,7 @@ class RecordedRun(Run):
         elif self.report_path or self.metrics_path:
             context = click.get_current_context()
             recording = context.meta[_RECORDING] = _Recording(context.command_path.partition(" ")[2])
-            ending.at_end(recording.write)
+            ending.at_end.append(recording.write)
             if self.metrics_path is not None:
                 recording.metrics = _require_file(self.metrics_path, "--metrics")
             if self.report_path is not None:
@@ -271,8 +271,7 @@ def _check_variables(command: click.Command) -> None:
 
 
 def settings(context: click.Context, name: str | None) -> dict[str, object]:
-    """Returns the value of each parameter of the verb that [default] or the profile `name` sets. Raises
-    UsageProblem, FileUnsafe."""
+    """Returns the parameters of the verb that [default] or the profile `name` sets. Raises UsageProblem, FileUnsafe."""
     from loader import cli  # imported here, because loader.cli imports this module
 
     path = defaults.config_file()

@@ -44,7 +44,6 @@ LEAST = 1000  # with this number of changed entries or fewer, the run continues,
 _FILES = CHANGED, PRESENT, DELETED = "changed.ldif", "present.uuids", "deleted.uuids"
 _SCRATCH = "sort"
 LOOKS = 50  # maximum passes; if containers still change then, the tree is being reorganized, and TreeRestless is raised
-_TOGETHER = 100  # maximum number of entryUUIDs in one filter
 
 
 class Start(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -327,8 +326,8 @@ class ChangedContainers(msgspec.Struct):
         self.lost.difference_update(unsettled)
         base, claimed, has_read = self.steps.start.base, csn.by_server(self.synced.claimed), False
         attributes = ("entryUUID", "entryCSN", "hasSubordinates")
-        for at in range(0, len(unsettled), _TOGETHER):
-            uuids = unsettled[at : at + _TOGETHER]
+        for at in range(0, len(unsettled), live.AT_ONCE):
+            uuids = unsettled[at : at + live.AT_ONCE]
             with session(self.steps.provider) as server:
                 existing = server.find(base, live.with_uuids(uuids), attributes)
             needed = {
