@@ -156,13 +156,11 @@ def _plain(kind: object) -> tuple[object, bool]:
 
 
 class ParsedType(click.ParamType[Any]):
-    """Base class of option types. `kind`: type of the values."""
+    """Base class of option types. `kind`: type of the values. `parse` returns the value of a text, or raises
+    LoaderError if the text is invalid."""
 
     kind: type
-
-    def parse(self, text: str) -> object:
-        """Returns the value of the option's `text`. Raises LoaderError if the text is invalid."""
-        raise NotImplementedError
+    parse: Callable[[str], object]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, self.kind):
@@ -215,10 +213,7 @@ class Milliseconds(click.ParamType[float]):
 class Duration(ParsedType):
     """Seconds, written 90, 30s, 15m or 4h."""
 
-    name, kind = "duration", float
-
-    def parse(self, text: str) -> float:
-        return units.parse_duration(text)
+    name, kind, parse = "duration", float, staticmethod(units.parse_duration)
 
 
 def _require_safe(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:

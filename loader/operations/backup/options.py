@@ -148,10 +148,7 @@ END = Moment("its end", f"99991231235959.999999Z{END_OF_TIME}")  # the end of th
 
 
 class _MomentType(ParsedType):
-    name, kind = "moment", Moment
-
-    def parse(self, text: str) -> Moment:
-        return Moment.parse(text)
+    name, kind, parse = "moment", Moment, staticmethod(Moment.parse)
 
 
 @dataclass(frozen=True)
