@@ -13,12 +13,14 @@ import ldap
 from msgspec import structs
 
 from loader import _native, errors
-from loader._native import Channel, Counters
+from loader._native import Channel, Counters, Feed, Part
 from loader.ldif import with_counters
 from loader.progress import Meter
 from loader.server import refusals
 from loader.server.options import Connection
 from loader.server.session import SILENCE, bind_limit, connect_limit, session
+
+__all__ = ["Channel", "Counters", "Feed", "Part", "reading"]
 
 _OTHER = 80  # RFC 4511, appendix A
 _KINDS: dict[str, type[errors.LoaderError]] = {
@@ -40,7 +42,9 @@ def reading(connection: Connection, meter: Meter, base: str) -> Iterator[tuple[C
     get the changed entries (LDIF), and the entryUUIDs of present and of deleted ones. `Channel.discard` only counts."""
 
     def translate(error: _native.NativeError) -> errors.LoaderError | None:
-        return as_loader_error(error, connection, base) if error.code.startswith("ldap.") else None
+        if not error.code.startswith("ldap."):
+            return None
+        return as_loader_error(error, connection, "" if error.code == "ldap.bind" else base)
 
     with (
         with_counters(meter, translate=translate) as counters,

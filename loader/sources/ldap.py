@@ -17,14 +17,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from loader import defaults, dn, ldif, overlays
-from loader._native import Channel, Counters, Feed, Part
 from loader.errors import LimitTooLow, LoaderError, NoSuchBase, ServerRefused, ServerSilent
 from loader.ldif import EntryDigests
 from loader.progress import Meter
 from loader.server import questions
 from loader.server.options import Connection, Search
 from loader.server.session import Session, session
-from loader.server.wire import reading
+from loader.server.wire import Channel, Counters, Feed, Part, reading
 from loader.sources import Entries
 from loader.sources.planner import LONGEST_PAUSE, Piece, RateLimit
 from loader.storage import files
