@@ -59,7 +59,7 @@ def command(
     report = doctor.examine(config_path, request)
     if is_fix:
         report = doctor.fixed(report)
-    show_report(_facts(report) if as_json else report, as_json, _lines(report))
+    show_report(_facts(report), as_json, _lines(report))
     return EXIT_OK if report.is_well else EXIT_DIFFERENT
 
 

@@ -236,18 +236,16 @@ def _fail(error: BaseException, as_json: bool | None = None) -> Ending:
 def _refusal(error: click.ClickException) -> str:
     """Returns click's message in ditseed's style, without a word after -w, which may be a password."""
     words = error.format_message().removesuffix(".")
-    if isinstance(error, click.UsageError) and (unknown := _NO_VERB.match(words)):
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context and isinstance(context.command, click.Group) and (unknown := _NO_VERB.match(words)):
         import difflib  # imported here because only errors need it
 
-        context = error.ctx
-        group = context.command if context else None
-        verbs = group.list_commands(context) if context and isinstance(group, click.Group) else []
-        close = difflib.get_close_matches(unknown[1], [*verbs, *([] if context and context.parent else ["help"])], 1)
-        path = context.command_path if context else "ditseed"
-        advice = f"did you mean `{path} {close[0]}`?" if close else f"there are {', '.join(verbs)}"
+        verbs = context.command.list_commands(context)
+        close = difflib.get_close_matches(unknown[1], [*verbs, *([] if context.parent else ["help"])], 1)
+        advice = f"did you mean `{context.command_path} {close[0]}`?" if close else f"there are {', '.join(verbs)}"
         return f"no such verb: {unknown[1]} ({advice})"
-    if isinstance(error, click.BadParameter) and error.ctx and error.param:
-        words += options.origin(error.ctx, error.param)
+    if context and isinstance(error, click.BadParameter) and error.param:
+        words += options.origin(context, error.param)
     if "unexpected extra argument" in words and "-w" in sys.argv:
         return f"-w takes no value here. {errors.NO_SECRETS}"
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
