@@ -36,9 +36,8 @@ pub(crate) fn replaced<'c>(value: &'c [u8], number: u32, csns: impl Iterator<Ite
 /// Returns the greatest CSN of each server, by ascending server ID; `None` if no CSN in `newest` is newer than those
 /// in `before`.
 fn merge(before: &[&[u8]], newest: &BTreeMap<u16, Vec<u8>>) -> Option<Vec<Vec<u8>>> {
-    let sid = |text: &[u8]| csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
     let mut merged: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
-    merged.extend(before.iter().filter_map(|text| Some((sid(text)?, text.to_vec()))));
+    merged.extend(before.iter().filter_map(|text| Some((csn::sid(text)?, text.to_vec()))));
     let mut changed = false;
     for (sid, text) in newest {
         if merged.get(sid).is_none_or(|before| before < text) {

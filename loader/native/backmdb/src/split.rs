@@ -107,7 +107,7 @@ impl Split<'_> {
         for field in entry.fields.flatten().filter(|field| field.is("entryCSN")) {
             let Ok(value) = field.value() else { continue };
             let Some(sid) = tree::csn::sid(&value) else { continue };
-            let newest = counts.newest.entry(sid).or_default();
+            let newest = counts.newest.entry(format!("{sid:03x}")).or_default();
             if newest.as_bytes() < &*value {
                 *newest = String::from_utf8_lossy(&value).into_owned();
             }

@@ -44,8 +44,8 @@ fn stored(build: &Build, id: u64, name: &str) -> Vec<Vec<u8>> {
     let number = number(&reader, name);
     let value = reader.table(b"id2e").unwrap().get(&id.to_ne_bytes()).unwrap().unwrap();
     let parts = id2e::read(&value).unwrap();
-    let found = parts.attributes.iter().find(|one| one.number == number).unwrap();
-    found.values.iter().map(|one| one.to_vec()).collect()
+    let found = parts.attributes.iter().filter(|one| one.number == number);
+    found.flat_map(|one| &one.values).map(|one| one.to_vec()).collect()
 }
 
 fn number(reader: &Reader, name: &str) -> u32 {
@@ -230,6 +230,21 @@ fn an_rdn_fits_with_its_normal_form_into_dn2i_and_slapd_can_read_it() {
         assert_eq!(refused.code, Code::Rejected);
         assert!(refused.message.contains(&format!("about {most} bytes")), "{refused}");
     }
+}
+
+#[test]
+fn a_seeding_stores_the_claimed_context_csn_and_no_newer_entry_csn() {
+    let csn = |count: u32| format!("20260101000000.000000Z#{count:06x}#000#000000");
+    let lines = |count| format!("contextCSN: {}\nentryCSN: {}\n", csn(9), csn(count));
+    let names = ["old", "new", "newest"];
+    let units = names.iter().zip([3, 5, 6]).map(|(name, count)| unit(&format!("ou={name},dc=example,dc=com"), &lines(count)));
+    let mut build = Build::new();
+    build.options.claimed = Some(vec![csn(4)]);
+    build.run(&below_suffix(units)).unwrap();
+    assert_eq!(stored(&build, 1, "contextCSN"), [csn(4).into_bytes()]);
+    let claimed = [csn(3), csn(4), csn(4)].map(String::into_bytes);
+    assert_eq!([2, 3, 4].map(|id| stored(&build, id, "entryCSN").concat()), claimed);
+    assert!((2..5).all(|id| stored(&build, id, "contextCSN").is_empty()));
 }
 
 #[test]

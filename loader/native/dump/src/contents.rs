@@ -123,7 +123,7 @@ impl Contents {
 
     /// Returns the greatest entryCSN of each server ID among the entries that [`Self::each_csn`] visits.
     pub fn newest_csns(&self, stop: Option<&str>, most: Option<u64>, counters: &Counters) -> Result<Vec<String>> {
-        let mut newest: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut newest: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
         self.each_csn(stop, most, counters, &mut |_, text| {
             let is_modern = text.len() == CSN_LENGTH && csn::pack(text) > 0;
             if let Some(server) = csn::sid(text).filter(|_| is_modern) {

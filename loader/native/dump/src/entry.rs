@@ -43,7 +43,7 @@ impl Value<'_> {
     /// Adds the value to the fingerprint, and appends it to `out` as a line of LDIF.
     #[inline]
     pub(crate) fn record(&self, out: &mut Vec<u8>, printer: &mut Fingerprinter) {
-        self.add(self.description.record(self.at, self.bytes, out), printer);
+        self.add(self.description.record(self.at, self.bytes, out, true), printer);
     }
 
     #[inline]

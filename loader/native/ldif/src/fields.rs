@@ -194,6 +194,24 @@ impl<'a> Fields<'a> {
         self.plain_value(head.strip(&self.bytes[self.position..]), head.text.len())
     }
 
+    /// Like [`Self::next_plain`], but also returns the value of a line in base64 that is not folded, in `decoded`.
+    #[inline]
+    pub fn next_value<'v>(&mut self, head: &LineHead, decoded: &'v mut Vec<u8>) -> Option<&'v [u8]>
+    where
+        'a: 'v,
+    {
+        let plain = self.next_plain(head);
+        if plain.is_some() {
+            return plain;
+        }
+        let text = self.bytes[self.position..].strip_prefix(head.description())?.strip_prefix(b":: ")?;
+        let end = memchr(b'\n', text).filter(|end| text.get(end + 1) != Some(&b' '))?;
+        decoded.clear();
+        STANDARD.decode_vec(&text[..end], decoded).ok()?;
+        self.pass(head, b":".len() + end);
+        Some(decoded)
+    }
+
     /// Skips the next line if it begins with `head` and has a value that [`Self::next_plain`] returned earlier.
     #[inline]
     pub fn pass_value(&mut self, head: &LineHead, value: &[u8]) -> bool {

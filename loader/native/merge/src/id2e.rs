@@ -56,8 +56,7 @@ fn note(newest: &mut ContextCsns, number: Option<u32>, value: &[u8], damaged: im
     id2e::each(value, damaged, |stored| {
         let text = stored.first_normal().or_else(|| stored.values().next());
         let text = text.filter(|_| Some(stored.number) == number).unwrap_or_default();
-        let sid = csn::sid(text).and_then(|sid| u16::from_str_radix(&sid, 16).ok());
-        let Some(sid) = sid else { return Ok(()) };
+        let Some(sid) = csn::sid(text) else { return Ok(()) };
         let greatest = newest.entry(sid).or_default();
         if greatest.as_slice() < text {
             *greatest = text.to_vec();

@@ -149,7 +149,7 @@ pub fn replay(
 
 /// Returns the server ID in a CSN, or an empty string if the CSN is invalid.
 fn server(csn: &str) -> String {
-    sid(csn.as_bytes()).unwrap_or_default()
+    sid(csn.as_bytes()).map_or_else(String::new, |sid| format!("{sid:03x}"))
 }
 
 /// The result of the first pass over the log: the operations to replay, and facts that depend on the whole log.
@@ -237,7 +237,7 @@ impl Selected {
             if operation.failed {
                 return Ok(());
             }
-            if all.reached.covers(operation.csn.as_bytes()) && !operation.is_set_back() {
+            if all.reached.covers(csn) && !operation.is_set_back() {
                 let own = server(&operation.csn);
                 if !all.done.overlaps.contains(&own) && model.place(&operation.dn)?.is_some() {
                     all.done.overlaps.insert(own);
@@ -355,7 +355,7 @@ impl Selected {
         } else if operation.only_context == Some(true) {
             let Some(gap) = deletes.remove(&operation.session) else { return };
             let csn = if operation.csn.is_empty() { &gap.csn } else { &operation.csn };
-            if !self.reached.covers(csn.as_bytes()) && is_recent(&gap.start, &operation.start) {
+            if !self.reached.covers(pack(csn.as_bytes())) && is_recent(&gap.start, &operation.start) {
                 self.done.gaps.push(gap);
             }
         }
@@ -494,7 +494,8 @@ impl Replay<'_, '_> {
                     self.count(&operation);
                 }
                 let csn = tree::csn::unpack(proven);
-                let is_in_database = self.selected.reached.covers(csn.as_bytes()) || self.selected.is_contained(&csn);
+                let is_in_database =
+                    self.selected.reached.covers(pack(csn.as_bytes())) || self.selected.is_contained(&csn);
                 let proven = if is_in_database { 0 } else { proven };
                 self.done.report(Gap::new(&operation, reason), proven, self.selected.until);
             }
@@ -550,7 +551,7 @@ impl Replay<'_, '_> {
         };
         let own = self.model.entry_csn(id)?;
         let is_older = server(&own) == server(&operation.csn) && pack(own.as_bytes()) < csn;
-        if operation.is_set_back() && self.selected.reached.covers(operation.csn.as_bytes()) {
+        if operation.is_set_back() && self.selected.reached.covers(pack(operation.csn.as_bytes())) {
             return Ok(if operation.previous.as_deref() == Some(&own) {
                 misfit("the clock was set back before this change", 0)
             } else {
@@ -622,7 +623,7 @@ impl Replay<'_, '_> {
         let (packed, servers) = (pack(previous.as_bytes()), [previous, own].map(server));
         let is_skipped = !self.touched.is_empty() && self.selected.seen.contains_key(&packed);
         let of_others = servers.iter().any(|other| *other != server(&operation.csn));
-        let is_known = self.selected.seen.contains_key(&packed) || self.selected.reached.covers(previous.as_bytes());
+        let is_known = self.selected.seen.contains_key(&packed) || self.selected.reached.covers(packed);
         // A provider logs changes of other providers in the order of their arrival, not of their CSNs.
         if is_skipped || of_others && is_known {
             return None;

@@ -14,15 +14,20 @@ pub fn pack(csn: &[u8]) -> u128 {
 /// Returns the text of a packed CSN.
 pub fn unpack(packed: u128) -> String {
     let (time, count) = (packed >> 60, packed >> 36 & 0xff_ffff);
-    let (sid, modification) = (packed >> 24 & 0xfff, packed & 0xff_ffff);
+    let (sid, modification) = (server(packed), packed & 0xff_ffff);
     let (seconds, micros) = (time / 1_000_000, time % 1_000_000);
     format!("{seconds:014}.{micros:06}Z#{count:06x}#{sid:03x}#{modification:06x}")
 }
 
-/// Returns the server ID as three hexadecimal digits in lower case.
-pub fn sid(csn: &[u8]) -> Option<String> {
+/// Returns the server ID of a packed CSN.
+pub const fn server(packed: u128) -> u16 {
+    (packed >> 24) as u16 & 0xfff
+}
+
+/// Returns the server ID, also of a CSN of which only the other parts are invalid.
+pub fn sid(csn: &[u8]) -> Option<u16> {
     let part = csn.split(|&byte| byte == b'#').nth(2)?;
-    number::<16>(part, 3).map(|sid| format!("{sid:03x}"))
+    number::<16>(part, 3).and_then(|sid| sid.try_into().ok())
 }
 
 fn parse(csn: &[u8]) -> Option<u128> {
@@ -96,6 +101,6 @@ mod tests {
     #[test]
     fn short_forms_of_old_servers_are_accepted() {
         assert_eq!(pack(b"20060101000000Z#000001#00#000000"), pack(b"20060101000000.000000Z#000001#000#000000"));
-        assert_eq!(sid(b"20060101000000Z#000001#0A#000000").as_deref(), Some("00a"));
+        assert_eq!(sid(b"20060101000000Z#000001#0A#000000"), Some(10));
     }
 }

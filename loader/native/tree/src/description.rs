@@ -87,10 +87,10 @@ impl Description {
         &self.prefix[..self.length]
     }
 
-    /// Appends the line of a value, and returns the value's hash. `place` is the value's position among the attribute's
-    /// values.
+    /// Appends the line of a value, and returns the value's hash, or 0 if no caller is `hashed`. `place` is the value's
+    /// position among the attribute's values.
     #[inline]
-    pub fn record(&self, place: usize, value: &[u8], out: &mut Vec<u8>) -> u128 {
+    pub fn record(&self, place: usize, value: &[u8], out: &mut Vec<u8>, hashed: bool) -> u128 {
         let mut cache = self.cache.borrow_mut();
         if let Some(cached) = cache.values.get(place).filter(|cached| cached.value == value) {
             out.extend_from_slice(&cached.line);
@@ -100,7 +100,7 @@ impl Description {
         }
         let start = out.len();
         self.line(value, out);
-        let hash = hash_value(self.hash, value);
+        let hash = if hashed { hash_value(self.hash, value) } else { 0 };
         if cache.misses < MOST_MISSES && place < MOST_CACHED {
             cache.remember(place, value, &out[start..], hash);
         }

@@ -90,7 +90,7 @@ impl ContextCsnStamp {
 
     /// Returns the CSN that must replace `entry_csn`, if `entry_csn` is newer than the claim.
     pub fn held_back(&self, entry_csn: &[u8]) -> Option<&[u8]> {
-        self.claim.older_csn(entry_csn)
+        self.claim.older_csn(crate::csn::pack(entry_csn))
     }
 
     /// Whether the root entry has occurred.

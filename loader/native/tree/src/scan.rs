@@ -84,7 +84,7 @@ impl Scanner {
 
     fn note_csn(&mut self, value: &[u8]) {
         let Some(sid) = csn::sid(value) else { return };
-        let greatest = self.scan.max_csns.entry(sid).or_default();
+        let greatest = self.scan.max_csns.entry(format!("{sid:03x}")).or_default();
         if csn::pack(value) > csn::pack(greatest.as_bytes()) {
             *greatest = text(value);
         }

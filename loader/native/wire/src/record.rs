@@ -52,14 +52,14 @@ impl Recorder {
 
     /// Appends the record to `out`.
     pub fn record(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<()> {
-        self.write(entry, out, &mut RowValues::default())
+        self.write(entry, out, None)
     }
 
     /// Appends the record and returns the row that arranging needs.
     pub fn record_with_row(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<EntryRecord> {
         let start = out.len();
         let mut row = RowValues::default();
-        self.write(entry, out, &mut row)?;
+        self.write(entry, out, Some(&mut row))?;
         let RowValues { uuid, csn } = row;
         let print = self.printer.end(entry.dn);
         let parent = hash(self.printer.name().parent());
@@ -67,7 +67,7 @@ impl Recorder {
         Ok(EntryRecord { dn: print.dn, parent, uuid, csn, print: print.combined(), length })
     }
 
-    fn write(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, row: &mut RowValues) -> Result<()> {
+    fn write(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, mut row: Option<&mut RowValues>) -> Result<()> {
         line(out, b"dn", entry.dn);
         self.printer.begin();
         self.interior = false;
@@ -85,7 +85,7 @@ impl Recorder {
             }
             self.seen.push(description.hash);
             if !description.dropped {
-                attribute_lines(description, values, &mut self.printer, out, row)?;
+                attribute_lines(description, values, &mut self.printer, out, row.as_deref_mut())?;
             }
         }
         out.push(b'\n');
@@ -94,7 +94,7 @@ impl Recorder {
 
     /// Writes the values of each attribute together, although the server sent them in several pieces. slapd 2.6.11 to
     /// 2.6.14 corrupt entries in which the values of an attribute are not together.
-    fn write_together(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, row: &mut RowValues) -> Result<()> {
+    fn write_together(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>, mut row: Option<&mut RowValues>) -> Result<()> {
         let mut pieces = Vec::new();
         self.seen.clear();
         for attribute in entry.attributes.clone() {
@@ -113,6 +113,7 @@ impl Recorder {
             for value in values {
                 let value = value?;
                 description.line(value, out);
+                let Some(row) = row.as_deref_mut() else { continue };
                 row.observe(description, value);
                 if !description.ignored {
                     self.printer.add(hash_value(description.hash, value));
@@ -149,12 +150,13 @@ fn attribute_lines(
     values: Values<'_>,
     printer: &mut Fingerprinter,
     out: &mut Vec<u8>,
-    row: &mut RowValues,
+    mut row: Option<&mut RowValues>,
 ) -> Result<()> {
     let mut only = None;
     for (place, value) in values.enumerate() {
         let value = value?;
-        let hash = description.record(place, value, out);
+        let hash = description.record(place, value, out, row.is_some());
+        let Some(row) = row.as_deref_mut() else { continue };
         row.observe(description, value);
         if place == 0 {
             only = Some(hash);

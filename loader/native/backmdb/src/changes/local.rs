@@ -129,7 +129,7 @@ impl<'a> LocalQuery<'a> {
         let mut newer = false;
         id2e::each(value, damaged_entry, |stored| {
             if stored.number == self.csn_number {
-                stored.each_value(|csn| newer |= self.reached.older_csn(csn).is_some());
+                stored.each_value(|csn| newer |= self.reached.older_csn(tree::csn::pack(csn)).is_some());
             }
             Ok(())
         })?;

@@ -71,6 +71,8 @@ pub struct Encoder<'a> {
     pub postings: extsort::Writer,
     account: Option<Account>,
     draft: EntryLines,
+    /// Buffer for a value in base64.
+    decoded: Vec<u8>,
     /// The build generated the entryUUID of the current entry.
     generated_uuid: bool,
     /// The entryCSN of the current entry in the input. The stored entryCSN may be older.
@@ -99,6 +101,7 @@ impl<'a> Encoder<'a> {
             postings,
             account: shared.options.account.then(|| Account::new(shared.settings.of_2_7)),
             draft: EntryLines::default(),
+            decoded: Vec::new(),
             generated_uuid: false,
             csn: 0,
             newer: false,
@@ -185,8 +188,9 @@ impl<'a> Encoder<'a> {
 
     /// Adds all lines. Most entries have the attribute descriptions of the previous entry, and many of its values.
     fn lines(&mut self, mut fields: Fields<'_>) -> Result<(), RejectReason> {
+        let mut decoded = std::mem::take(&mut self.decoded);
         loop {
-            let plain = match self.lookup.expected() {
+            let expected = match self.lookup.expected() {
                 Some(line) if line.run.len() > 0 && fields.pass_text(&line.run.text, line.run.len()) => {
                     line.run.add_to(&mut self.draft);
                     let lines = line.run.len();
@@ -198,16 +202,16 @@ impl<'a> Encoder<'a> {
                         self.lookup.advance(1);
                         continue;
                     }
-                    fields.next_plain(&line.head).map(|value| (line.column, line.form, value))
+                    fields.next_value(&line.head, &mut decoded).map(|value| (line.column, line.form, value))
                 }
                 Some(line) if repeated_line(&mut self.draft, line, &mut fields) => {
                     self.lookup.advance_single();
                     continue;
                 }
-                Some(line) => fields.next_plain(&line.head).map(|value| (line.column, line.form, value)),
+                Some(line) => fields.next_value(&line.head, &mut decoded).map(|value| (line.column, line.form, value)),
                 None => None,
             };
-            if let Some((column, form, value)) = plain {
+            if let Some((column, form, value)) = expected {
                 self.lookup.advance(1);
                 if !self.add_ordinary(column, form, value) && !self.is_left_out(column) {
                     let added = self.line_value(column, value);
@@ -217,6 +221,7 @@ impl<'a> Encoder<'a> {
             } else if let Some(field) = fields.next() {
                 self.line(&field.map_err(in_line)?)?;
             } else {
+                self.decoded = decoded;
                 return Ok(());
             }
         }
@@ -261,13 +266,15 @@ impl<'a> Encoder<'a> {
                 values::telephone(value).map(|(kept, length)| draft.add_pair(value, &kept[..length]))
             }
             ValueForm::Uuid => values::uuid::octets(value).map(|octets| draft.add_pair(value, &octets)),
-            ValueForm::Csn if self.shared.claim.is_none() && !self.shared.live => {
-                values::is_normal_csn(value).then(|| draft.add_pair(value, value))
+            ValueForm::Csn if !self.is_left_out(column) => {
+                let older = if column == self.operational.csn { self.note_csn_read(value) } else { None };
+                let value = older.unwrap_or(value);
+                values::is_normal_csn(value).then(|| self.draft.add_pair(value, value))
             }
             _ => None,
         };
         if let Some(pair) = pair {
-            draft.add_line(column, pair, form != ValueForm::Octets);
+            self.draft.add_line(column, pair, form != ValueForm::Octets);
         }
         pair.is_some()
     }
@@ -289,8 +296,12 @@ impl<'a> Encoder<'a> {
     /// Notes an entryCSN of the input. If it is newer than the claimed contextCSN, returns the older CSN to be stored.
     fn note_csn_read(&mut self, csn: &[u8]) -> Option<&'a [u8]> {
         let claim = self.shared.claim.as_ref();
+        if claim.is_none() && !self.shared.live {
+            return None;
+        }
+        let csn = tree::csn::pack(csn);
         if self.shared.live {
-            self.csn = tree::csn::pack(csn);
+            self.csn = csn;
             self.newer = claim.is_some_and(|claim| !claim.covers(csn));
         }
         claim.and_then(|claim| claim.older_csn(csn))

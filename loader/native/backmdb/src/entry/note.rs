@@ -27,9 +27,7 @@ impl Encoder<'_> {
         }
         let Some(attribute) = self.draft.find(self.operational.csn) else { return };
         let Some(csn) = self.draft.normals_of(attribute).next() else { return };
-        let Some(sid) = tree::csn::sid(csn).and_then(|sid| u16::from_str_radix(&sid, 16).ok()) else {
-            return;
-        };
+        let Some(sid) = tree::csn::sid(csn) else { return };
         let newest = out.newest.entry(sid).or_default();
         if newest.as_slice() < csn {
             *newest = csn.to_vec();
