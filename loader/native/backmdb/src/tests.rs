@@ -237,7 +237,8 @@ fn a_seeding_stores_the_claimed_context_csn_and_no_newer_entry_csn() {
     let csn = |count: u32| format!("20260101000000.000000Z#{count:06x}#000#000000");
     let lines = |count| format!("contextCSN: {}\nentryCSN: {}\n", csn(9), csn(count));
     let names = ["old", "new", "newest"];
-    let units = names.iter().zip([3, 5, 6]).map(|(name, count)| unit(&format!("ou={name},dc=example,dc=com"), &lines(count)));
+    let units =
+        names.iter().zip([3, 5, 6]).map(|(name, count)| unit(&format!("ou={name},dc=example,dc=com"), &lines(count)));
     let mut build = Build::new();
     build.options.claimed = Some(vec![csn(4)]);
     build.run(&below_suffix(units)).unwrap();
