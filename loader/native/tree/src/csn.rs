@@ -21,7 +21,7 @@ pub fn unpack(packed: u128) -> String {
 
 /// Returns the server ID of a packed CSN.
 pub const fn server(packed: u128) -> u16 {
-    (packed >> 24) as u16 & 0xfff
+    (packed >> 24 & 0xfff) as u16
 }
 
 /// Returns the server ID, also of a CSN of which only the other parts are invalid.
