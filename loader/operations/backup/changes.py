@@ -85,8 +85,9 @@ class Changes(Struct, frozen=True):
 def write(
     source: BinaryIO, target: BinaryIO, connection: Connection, suffix: str, base: str | None, meter: Meter
 ) -> Changes:
-    """Writes the change records that restore the entries of `source`, LDIF with parents first. With `base`, `source` is
-    that whole subtree, and the server's entries there that it lacks are listed; else any entries of the database."""
+    """Writes the change records that restore the entries of `source`, which is LDIF with parents first. If `base` is
+    given, `source` is the whole subtree of `base`, and the server's entries there that `source` lacks are listed.
+    Otherwise `source` has any entries of the database `suffix`."""
     with session(connection, meter.cancelled) as server:
         comparison = _Comparison(server, suffix)
         names, new = None, list[str]()

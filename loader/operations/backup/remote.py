@@ -84,7 +84,8 @@ class Remote(Repository):
     def __init__(
         self, path: Path, store: Store, progress: Progress, lock: Lock | None, traffic: Download, backups: bool
     ) -> None:
-        """Lists the server. With `backups`, fetches manifests and records. Raises NoSuchPath without a repository."""
+        """Lists the server and, with `backups`, fetches manifests and records. Raises NoSuchPath if the repository does
+        not exist."""
         super().__init__(path)
         self.store, self.progress, self.lock, self.traffic = store, progress, lock, traffic
         self.sizes: dict[str, int] = {}  # bytes of each file on the server
@@ -151,7 +152,8 @@ class Remote(Repository):
                 self.fetched.add(name)
 
     def _parts(self, names: Sequence[str], total: int) -> Generator[bytes, None, None]:
-        """Yields the parts of the files in order, at up to the limited rate; several connections fetch them."""
+        """Yields the parts of the files in their order, at up to the limited rate. Fetches several parts at the same
+        time, each over its own connection."""
         rate = self.traffic.download
         # Limits what is fetched ahead, at the full rate of the line, to what may be fetched in two seconds.
         most = min(_PART, max(_PIECE, rate // _STREAMS)) if rate else _PART
@@ -221,7 +223,8 @@ class Remote(Repository):
         yield self
 
     def tidy(self) -> None:
-        """Ignores that the server refuses removals or another run is active: remains do no harm."""
+        """Removes unfinished backups and unneeded packs. If the server refuses removals or another run is active, they
+        stay, which does no harm."""
         try:
             super().tidy()
         except (RemovalRefused, RemoteLocked) as error:

@@ -413,8 +413,8 @@ def _unmount(plan: MovePlan) -> None:
     # Another mount namespace that still shows the former files is harmless until a process there opens them.
     if others := [*mounts.in_other_namespaces(former)] if former else []:
         shown = ", ".join(f"{path} ({holders.command_name(pid)}, process {pid})" for pid, path in others[:_SHOWN])
-        text = "%s: other mount namespaces still show the former files, on %s: restart the service's container, if it "
-        _log.warning(text + "is in one", plan.source, shown)
+        text = "%s: other mount namespaces still show the former files, on %s: restart the service's container, if any"
+        _log.warning(text, plan.source, shown)
 
 
 def _check(plan: MovePlan, meter: Meter, top: tuple[int, int, int]) -> None:
