@@ -494,8 +494,7 @@ impl Replay<'_, '_> {
                     self.count(&operation);
                 }
                 let csn = tree::csn::unpack(proven);
-                let is_in_database =
-                    self.selected.reached.covers(pack(csn.as_bytes())) || self.selected.is_contained(&csn);
+                let is_in_database = self.selected.reached.covers(proven) || self.selected.is_contained(&csn);
                 let proven = if is_in_database { 0 } else { proven };
                 self.done.report(Gap::new(&operation, reason), proven, self.selected.until);
             }
@@ -551,7 +550,7 @@ impl Replay<'_, '_> {
         };
         let own = self.model.entry_csn(id)?;
         let is_older = server(&own) == server(&operation.csn) && pack(own.as_bytes()) < csn;
-        if operation.is_set_back() && self.selected.reached.covers(pack(operation.csn.as_bytes())) {
+        if operation.is_set_back() && self.selected.reached.covers(csn) {
             return Ok(if operation.previous.as_deref() == Some(&own) {
                 misfit("the clock was set back before this change", 0)
             } else {

@@ -252,7 +252,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Adds a value if its form is simple enough to check and normalise here, as for most values. No setting drops or
-    /// changes such a value.
+    /// changes such a value, except that a seeding stores no newer CSN than it claims.
     #[inline]
     fn add_ordinary(&mut self, column: usize, form: ValueForm, value: &[u8]) -> bool {
         let draft = &mut self.draft;
