@@ -116,7 +116,8 @@ def test_what_all_share_is_read_once(repo: Path, monkeypatch: pytest.MonkeyPatch
     found = verify(repo)
     assert [one.backup for one in found if not one.is_whole] == [], found
     chunks = {(name, number) for one in backups for name, stored in one.stored() for number in range(len(stored.sums))}
-    assert compare.call_count == len(chunks) > len(backups) * 3
+    # Threads compare; they may lose an increment of `call_count`, but no call of this list.
+    assert len(compare.call_args_list) == len(chunks) > len(backups) * 3
     flip(repo / PAGES / backups[0].packs[0].name, 100)
     assert not any(one.is_good for one in verify(repo))
 
